@@ -9,7 +9,7 @@ WORKERS ?= auto
 # Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-soak test-mcp test-clients test-templates test-adapters test-peers check bench docs format lock advisories clean
+.PHONY: help demo test test-all test-soak test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,14 @@ $(VENV)/test: $(VENV)/core
 
 $(VENV)/check: $(VENV)/core
 	$(PIP) install --editable '.[net,gateway,otel]' --group check
+	@touch $@
+
+$(VENV)/docs: $(VENV)/core
+	$(PIP) install --group docs
+	@touch $@
+
+$(VENV)/release: $(VENV)/core
+	$(PIP) install --group release
 	@touch $@
 
 $(VENV)/demo: $(VENV)/core
@@ -93,12 +101,13 @@ test-peers: $(VENV)/test $(PEERS:%=.peers/%/installed) ## run toolboxes in five 
 test-peer-%: .peers/%/installed
 	TOOLWIRE_PEER=$* .peers/$*/bin/python -m pytest -p no:asyncio tests/peers
 
-check: $(VENV)/check ## check format, lint, types and import contracts
+check: $(VENV)/check $(VENV)/docs ## check format, lint, types, import contracts, and the links of the documentation site
 	$(BIN)/ruff format --check src tests bench docs examples
 	$(BIN)/ruff check src tests bench docs examples
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python docs/site/build_site.py --check
 
 format: $(VENV)/check ## format the code and apply lint fixes
 	$(BIN)/ruff format src tests bench docs examples
@@ -107,8 +116,12 @@ format: $(VENV)/check ## format the code and apply lint fixes
 bench: $(VENV)/core ## run the benchmarks, with peers in their own environments; writes bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
-docs: $(VENV)/core ## regenerate the generated pages of docs/
+docs: $(VENV)/docs ## write the generated pages of docs/ and build the site in site/VERSION, without network access
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/site/build_site.py
+
+release: $(VENV)/release ## build dist/, check it, and run the README in a clean environment; uploads nothing
+	$(BIN)/python deploy/release.py
 
 lock: $(VENV)/test ## write deploy/requirements.lock, the packages of the image, from the environment of the tests
 	$(BIN)/python deploy/lock.py
@@ -119,5 +132,5 @@ advisories: $(VENV)/core ## look for known vulnerabilities in the packages of th
 	.advisories/bin/pip-audit --requirement deploy/requirements.lock --no-deps --disable-pip
 
 clean: ## delete everything that can be generated again
-	rm -rf $(VENV) .advisories .clients .peers bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site dist .advisories .clients .peers bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

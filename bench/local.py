@@ -15,6 +15,7 @@ from contextlib import aclosing
 
 from jsonschema_rs import validator_for
 
+from local_obvious import FIRST, SECOND
 from local_prompts import PROMPTS, TOOLS
 from toolwire import Message, Request, Text, Tool, ToolChoice
 from toolwire.bridge.emulation import emulate
@@ -102,6 +103,25 @@ async def choosing(model, prompts):
     return {"wanted": [sum(await calls(wanted)), len(wanted)], "not wanted": [sum(await calls(others)), len(others)]}
 
 
+async def obvious(model, prompts):
+    """Offer one tool: count the calls for prompts that obviously ask for it, and for prompts of a plain chat."""
+
+    async def calls(name, texts):
+        tool = Tool(name, *prompts.tools[name])
+        asked = [Request(messages=(Message("user", (Text(text),)),), tools=(tool,)) for text in texts]
+        return [text for text, one in zip(texts, asked, strict=True) if await model._wants_call(one)]
+
+    found = {"wanted": [0, 0], "not wanted": [0, 0], "missed": [], "surplus": []}
+    for name, wanted in prompts.calls.items():
+        called_for = await calls(name, wanted)
+        surplus = await calls(name, prompts.plain)
+        found["wanted"] = [found["wanted"][0] + len(called_for), found["wanted"][1] + len(wanted)]
+        found["not wanted"] = [found["not wanted"][0] + len(surplus), found["not wanted"][1] + len(prompts.plain)]
+        found["missed"] += [f"{name}: {text}" for text in wanted if text not in called_for]
+        found["surplus"] += [f"{name}: {text}" for text in surplus]
+    return found
+
+
 async def stopping(model, prompts):
     """Count the tokens of answers in the format function_xml: to the model's own end, and to the format's stop mark.
 
@@ -150,6 +170,8 @@ async def measure(threads, only):
         "leaving": lambda: leaving(model),
         "choosing_first": lambda: choosing(model, first),
         "choosing_second": lambda: choosing(model, second),
+        "obvious_first": lambda: obvious(model, FIRST),
+        "obvious_second": lambda: obvious(model, SECOND),
         "stopping": lambda: stopping(model, calls[:8]),
         "forced": lambda: forced(model, calls),
     }

@@ -102,6 +102,13 @@ TOOLS = [
         read_field("deferred"),
     ),
     Statement(
+        "tool.deferred, without a search tool",
+        BASE,
+        with_tool(deferred=True),
+        read_field("deferred"),
+        unfitted=True,
+    ),
+    Statement(
         "freeform tool",
         NO_TOOLS,
         with_tool(name=MARK, kind="freeform", input_schema=None),

@@ -325,6 +325,12 @@ FAILURES = {
 }
 
 FINDINGS = {
+    "U13": Entry(
+        "bare `toolwire` prints help, misspelt commands get a suggestion, shells complete, `mcp call` takes key=value"
+    ),
+    "U3": Entry("audit, convert and parse read the tools of every source: functions, MCP, OpenAPI, JSON, recordings"),
+    "U5": Entry("`formats` lists the formats of a model family; text without calls has no format"),
+    "U14": Entry("bare functions and an Anthropic answer without `type` and `role` are detected"),
     "R": Entry("slips of models are read right if one reading fits the schema; drafts in reasoning never are"),
     "X7": Entry(
         "an approval can wait: another process approves it hours later, bound to the call, once, until it expires"
@@ -363,6 +369,12 @@ FINDINGS = {
     "X3": Entry("the operations of an OpenAPI document run as tools, on the host of base_url only"),
     "U1": Entry("terminal output keeps newlines, tabs, joined emoji and right-to-left text, and no control sequences"),
     "U2": Entry("an MCP server that announces changes while it is listed keeps its tools"),
+    "U7": Entry(
+        "logs have the path, the key, failed attempts and the names of losses, also in the table; a reload logs its changes"
+    ),
+    "U8": Entry(
+        "the start banner and `serve client` name models of the gateway, also as the small model of Claude Code"
+    ),
     "U9": Entry("a call whose result is recorded needs no approval"),
     "G2": Entry("a turn that the client's wire cannot express returns to its model exactly as the model wrote it"),
     "G6": Entry("restoring and repairing on the same wire keep the client's headers, API version and unknown fields"),
@@ -427,6 +439,10 @@ FINDINGS = {
     "X12": Entry(
         "a run is one trace: observers get start and end, spans inside a tool are its children, names are conventional"
     ),
+    "U16": Entry(
+        "docs/wires.md states that a deferred tool is carried on Anthropic and Responses beside a search tool"
+    ),
+    "U12": Entry("the local model makes the call that a prompt obviously asks for, and its answers are bounded"),
     "U15": Entry(
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
     ),

@@ -1,4 +1,6 @@
-"""Toolboxes in other agent frameworks, and parsers for vLLM and SGLang.
+"""toolwire inside other programs: SDKs in front of any model, toolboxes in agent frameworks, parsers for vLLM and SGLang.
+
+    openai.OpenAI(http_client=transport("anthropic/claude-sonnet-5"), api_key="unused")
 
     to_pydantic_ai, to_langchain, to_llama_index, to_openai_agents, to_google_adk      a toolbox as their tools
     from_pydantic_ai, from_langchain, …                                                their tools as a toolbox
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from .model_format import format_of_model, prompt_opens_reasoning, without_calls
     from .openai_agents import from_openai_agents, to_openai_agents
     from .pydantic_ai import from_pydantic_ai, to_pydantic_ai
+    from .sdk_transport import TransportOptions, async_transport, transport
     from .sglang_plugin import register_detectors
     from .turn_reader import CallPiece, TurnDelta, TurnReader
 else:
@@ -37,6 +40,7 @@ else:
             "openai_agents": ("from_openai_agents", "to_openai_agents"),
             "pydantic_ai": ("from_pydantic_ai", "to_pydantic_ai"),
             "sglang_plugin": ("register_detectors",),
+            "sdk_transport": ("TransportOptions", "async_transport", "transport"),
             "turn_reader": ("CallPiece", "TurnDelta", "TurnReader"),
         },
     )
@@ -44,8 +48,10 @@ else:
 __all__ = [
     "AdapterOptions",
     "CallPiece",
+    "TransportOptions",
     "TurnDelta",
     "TurnReader",
+    "async_transport",
     "format_of_model",
     "from_google_adk",
     "from_langchain",
@@ -59,5 +65,6 @@ __all__ = [
     "to_llama_index",
     "to_openai_agents",
     "to_pydantic_ai",
+    "transport",
     "without_calls",
 ]

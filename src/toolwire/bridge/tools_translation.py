@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from .names import NameMap
 from .readable import decode_readable_tools
 from .translation import Translation, accept, pass_through, typed_errors
 
-__all__ = ["translate_tools"]
+__all__ = ["encode_tools", "translate_tools"]
 
 
 def translate_tools(
@@ -43,15 +43,7 @@ def _translate(document: JSON, source: str, target: str) -> Translation[list[Obj
     declared, place = _declarations(document, source)
     unreadable, losses = Losses(), Losses()
     tools, indices = decode_readable_tools(declared, source, unreadable)
-    fitted = list(enumerate(tools))
-    if target == mcp.NAME:
-        encoded, encode_losses = mcp.encode_tools(tools)
-    else:
-        writer = get(target)
-        names = NameMap(writer.limits, writer.capabilities.namespaces)
-        pairs, _ = fit_tools(Request(tools=tools), writer, names, losses)
-        fitted = [(index, tool) for tool, index in pairs]
-        encoded, encode_losses = writer.encode_tools(tuple(tool for tool, _ in pairs))
+    fitted, encoded, encode_losses = _fit_and_encode(tools, target, losses)
     is_wrapped = type(document) is dict and "tools" in document
     origin = SourceDocument(document, _source_locator(tools, indices, source, place))
     written: JSON = {"tools": encoded} if is_wrapped else encoded
@@ -60,6 +52,27 @@ def _translate(document: JSON, source: str, target: str) -> Translation[list[Obj
     found += locate(losses, origin, destination)
     found += locate(_with_original_indices(encode_losses, fitted), origin, destination)
     return Translation(written, tuple(Losses(found)))
+
+
+def encode_tools(tools: Sequence[Tool], target: str) -> Translation[list[Object]]:
+    """Write canonical tools for a wire, fitted to it. The paths of losses point into the canonical list."""
+    losses = Losses()
+    fitted, encoded, encode_losses = _fit_and_encode(tuple(tools), target, losses)
+    return Translation(encoded, tuple(Losses([*losses, *_with_original_indices(encode_losses, fitted)])))
+
+
+def _fit_and_encode(
+    tools: tuple[Tool, ...], target: str, losses: Losses
+) -> tuple[list[tuple[int, Tool]], list[Object], Losses]:
+    """Return the fitted tools with their original indices, their declarations, and the losses of the encoder."""
+    if target == mcp.NAME:
+        encoded, encode_losses = mcp.encode_tools(tools)
+        return list(enumerate(tools)), encoded, encode_losses
+    writer = get(target)
+    names = NameMap(writer.limits, writer.capabilities.namespaces)
+    pairs, _ = fit_tools(Request(tools=tools), writer, names, losses)
+    encoded, encode_losses = writer.encode_tools(tuple(tool for tool, _ in pairs))
+    return [(index, tool) for tool, index in pairs], encoded, encode_losses
 
 
 def _declarations(document: JSON, source: str) -> tuple[list[JSON], Callable[[int], str]]:

@@ -14,6 +14,7 @@ from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from .audit_input import AuditInput, load, read_all
 from .show import json_text, paint, table
+from .tool_source import SOURCE_HELP, add_source_options
 
 if TYPE_CHECKING:
     from ..audit.findings import Finding
@@ -24,7 +25,10 @@ __all__ = ["add_to", "print_table"]
 
 _EXAMPLES = """\
 examples:
+  toolwire audit tools.py                         your functions, and the code around them
   toolwire audit tools.json                       tools by providers, and the findings of the rules
+  toolwire audit "npx -y @modelcontextprotocol/server-everything"      the tools of a running MCP server
+  toolwire audit pets.yaml                        the operations of an OpenAPI document
   toolwire audit requests.jsonl --ignore TQ       recorded requests, without the rules on wording
   toolwire audit mcp.json                         an MCP server list; the servers are not started
   toolwire audit src/                             Python source: code that works with one provider only
@@ -50,9 +54,7 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "files", nargs="*", metavar="FILE", help="tool lists, requests, logs, MCP configs, Python source"
-    )
+    parser.add_argument("files", nargs="*", metavar="SOURCE", help=f"{SOURCE_HELP}; a folder of Python source")
     parser.add_argument(
         "--body", action="append", default=[], metavar="FILE", help="check a request body for --provider"
     )
@@ -87,6 +89,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--lock", metavar="FILE", help="record the current tools")
     parser.add_argument("--check-lock", metavar="FILE", help="list changes since the lock was written")
     parser.add_argument("--explain", metavar="ID", help="explain a rule")
+    add_source_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -99,10 +102,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.explain:
         return _explain(arguments.explain)
     if not arguments.files and not arguments.body:
-        raise ConfigError("no files given", hint="name a file with tools or a request")
+        raise ConfigError("no files given", hint="name a source of tools, such as tools.py")
     targets = parse_targets(arguments.target)
     _check_prefixes([*arguments.select, *arguments.ignore])
-    inputs = read_all(arguments.files)
+    inputs = read_all(arguments.files, arguments)
     tools = inputs.tools()
     if arguments.lock:
         Path(arguments.lock).write_text(json.dumps(lock(tools), indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,193 +1,90 @@
-"""Read the input of `toolwire audit` and sort it by kind: tool lists, requests, MCP server lists, Python source."""
+"""Read the input of `toolwire audit` and sort it by kind: tools, requests, MCP server lists, Python source."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import ConfigError, ProtocolError
+from ..ir.errors import ConfigError
+from .tool_documents import ToolDocuments, parse_file, read_bytes
+from .tool_source import read_declared, source_kind
+from .tools_file import defines_tools
 
 if TYPE_CHECKING:
+    import argparse
+
     from ..audit.config_rules import ServerEntry
-    from ..audit.findings import SourceLocation
-    from ..audit.log_rules import LoggedRequest
-    from ..ir.tools import Tool
 
-__all__ = ["AuditInput", "load", "read_all", "read_bytes"]
+__all__ = ["AuditInput", "load", "read_all"]
 
-_LOGS = (".jsonl", ".ndjson", ".log")
-_REQUEST_KEYS = ("request", "body", "payload", "json", "postData", "text")
-_MAX_DEPTH = 4
 _SERVERS = (
-    "{file}: the servers were not started, so their tools were not audited; save the `tools/list` response of each "
-    "in a file, and audit that file"
+    "{file}: the servers were not started, so their tools were not audited; audit one with "
+    'toolwire audit "COMMAND" or toolwire audit URL'
 )
 
 
-class AuditInput:
+class AuditInput(ToolDocuments):
     """The inputs by kind, each with its location."""
 
     def __init__(self) -> None:
-        self.listed: list[Tool] = []  # tools outside of requests
-        self.locations: list[SourceLocation] = []  # of `listed`, in the same order
-        self.requests: list[LoggedRequest] = []
+        super().__init__()
         self.configs: list[tuple[str, list[ServerEntry]]] = []  # (file, MCP servers)
         self.sources: list[tuple[str, str]] = []  # (file, Python source)
-        self.notes: list[str] = []  # input that was not audited, for the user
 
-    def add(self, file: str) -> None:
-        """Read a file as Python source, as a log, or as one JSON document, by its name or its content."""
-        data = read_bytes(file)
-        if file.endswith(".py"):
-            self.sources.append((file, data.decode("utf-8", "replace")))
-        elif file.endswith(_LOGS) or _is_log(data):
-            self._add_log(file, data)
+    def add(self, source: str, arguments: argparse.Namespace) -> None:
+        """Add a source of tools; a Python file also as source code, and the servers of a file without starting them."""
+        from ..audit.findings import SourceLocation
+
+        kind = source_kind(source)
+        if kind == "functions":
+            self._add_python(source, arguments)
+        elif kind == "mcp" and Path(source).is_file():
+            self._add_servers(source)
+        elif kind in ("mcp", "openapi"):
+            self.add_tools(SourceLocation(source), read_declared(source, arguments))
         else:
-            self._add_document(file, _parse_file(file, data))
+            self.add_file(source, read_bytes(source))
 
-    def _add_document(self, file: str, document: Any) -> None:
-        """Add a JSON document: MCP servers, a HAR file, tools, or a request. Raise ConfigError for anything else."""
-        from ..audit.config_rules import find_servers
+    def add_source_code(self, file: str) -> str:
+        """Add Python source, which is not executed; return its text."""
+        text = read_bytes(file).decode("utf-8", "replace")
+        self.sources.append((file, text))
+        return text
+
+    def _add_python(self, file: str, arguments: argparse.Namespace) -> None:
+        """Add a Python file as source code, and its functions if it is a file of tools: only then it is imported."""
         from ..audit.findings import SourceLocation
 
-        servers = find_servers(document)
-        entries = _har_entries(document)
-        if servers is not None:
-            self.configs.append((file, servers))
-            self.notes.append(_SERVERS.format(file=file))
-        elif entries is not None:
-            rows = [
-                (index, SourceLocation(file, 0, f"/log/entries/{index}"), entry) for index, entry in enumerate(entries)
-            ]
-            self._add_rows(file, "entries", rows)
-        elif not self._add_item(SourceLocation(file), document):
-            raise ConfigError(f"{file} contains neither tools nor a request", hint="give a list of tools or a request")
-
-    def _add_log(self, file: str, data: bytes) -> None:
-        from ..audit.findings import SourceLocation
-
-        lines = enumerate(data.split(b"\n"), 1)
-        self._add_rows(
-            file, "lines", [(number, SourceLocation(file, number), line) for number, line in lines if line.strip()]
-        )
-
-    def _add_rows(self, file: str, what: str, rows: Sequence[tuple[int, SourceLocation, Any]]) -> None:
-        """Add the rows of a log. Rows without tools or requests become a note; a log without any is an error."""
-        skipped: list[str] = []
-        for number, location, document in rows:
-            try:
-                taken = self._add_item(location, document)
-            except ProtocolError:  # a truncated line, or other output of a program
-                taken = False
-            if not taken:
-                skipped.append(str(number))
-        if len(skipped) == len(rows):
-            hint = "give one request per line, bare or under `request` or `body`"
-            raise ConfigError(f"{file} contains no requests", hint=hint)
-        if skipped:
-            some = ", ".join(skipped[:5]) + (", …" if len(skipped) > 5 else "")
-            self.notes.append(f"{file}: {len(skipped)} {what} are neither tools nor requests: {some}")
-
-    def _add_item(self, location: SourceLocation, document: Any, depth: int = 0) -> bool:
-        """Take the tools or the request of a document, or of a document inside it; return False if there are none."""
-        from ..audit.log_rules import LoggedRequest
-        from ..bridge.detection import detect
-        from ..wire import get, mcp
-
-        if type(document) in (bytes, str):
-            document = _parse(document) if document.strip()[:1] in (b"{", "{") else None
+        if not defines_tools(self.add_source_code(file)):
+            return
         try:
-            found = detect(document)
-        except ProtocolError:
-            return self._add_inside(location, document, depth)
-        if found.kind == "request":
-            wire = get(found.wire)
-            self.requests.append(LoggedRequest(location, wire.decode_request(document), wire, document))
-        elif found.kind != "tools":
-            return self._add_inside(location, document, depth)
-        elif found.wire == mcp.NAME:
-            self._add_tools(location, mcp.list_tools([document] if "inputSchema" in document else document))
-        else:
-            declared = document.get("tools", [document]) if type(document) is dict else document
-            self._add_tools(location, get(found.wire).decode_tools(declared))
-        return True
+            self.add_tools(SourceLocation(file), read_declared(file, arguments))
+        except ConfigError as error:
+            self.notes.append(f"{error.message}; only its source code was audited")
 
-    def _add_inside(self, location: SourceLocation, document: Any, depth: int) -> bool:
-        """Search for a request under the keys that logs commonly use (`_REQUEST_KEYS`), down to `_MAX_DEPTH`."""
-        if type(document) is not dict or depth >= _MAX_DEPTH:
-            return False
-        inside = [(key, document[key]) for key in _REQUEST_KEYS if type(document.get(key)) in (dict, str)]
-        return any(self._add_item(location._replace(at=f"{location.at}/{key}"), one, depth + 1) for key, one in inside)
+    def _add_servers(self, file: str) -> None:
+        from ..audit.config_rules import find_servers
 
-    def _add_tools(self, location: SourceLocation, tools: Sequence[Tool]) -> None:
-        self.listed += tools
-        self.locations += [location] * len(tools)
-
-    def tools(self) -> tuple[Tool, ...]:
-        """Return each tool once, even if several requests declare it."""
-        import msgspec
-
-        declared = (tool for recorded in self.requests for tool in recorded.request.tools)
-        requested = {msgspec.json.encode(tool): tool for tool in declared}
-        return (*self.listed, *requested.values())
+        self.configs.append((file, find_servers(parse_file(file, read_bytes(file))) or []))
+        self.notes.append(_SERVERS.format(file=file))
 
 
-def read_all(files: Sequence[str]) -> AuditInput:
-    """Read all files; for a folder, read the Python source in it."""
+def read_all(sources: Sequence[str], arguments: argparse.Namespace) -> AuditInput:
+    """Read all sources; for a folder, the Python source in it, which is not imported."""
     given = AuditInput()
-    for file in files:
-        folder = Path(file)
+    for source in sources:
+        folder = Path(source)
         if not folder.is_dir():
-            given.add(file)
+            given.add(source, arguments)
             continue
         inside = sorted(str(one) for one in folder.rglob("*.py") if one.is_file())
         if not inside:
-            raise ConfigError(f"no Python source in {file}", hint="name the files with tools or requests in it")
+            raise ConfigError(f"no Python source in {source}", hint="name the files with tools or requests in it")
         for one in inside:
-            given.add(one)
+            given.add_source_code(one)
     return given
 
 
 def load(file: str) -> Any:
-    return _parse_file(file, read_bytes(file))
-
-
-def _parse_file(file: str, data: bytes) -> Any:
-    try:
-        return _parse(data)
-    except ProtocolError as error:
-        error.message = f"{file} is {error.message}" if error.message.startswith("not ") else f"{file}: {error.message}"
-        raise
-
-
-def _is_log(data: bytes) -> bool:
-    """Return True for several documents, one per line."""
-    first, _, rest = data.strip().partition(b"\n")
-    if not first.startswith(b"{") or not rest.lstrip().startswith(b"{"):
-        return False
-    try:
-        return type(_parse(first)) is dict
-    except ProtocolError:
-        return False
-
-
-def _har_entries(document: Any) -> list[Any] | None:
-    """Return the entries of a HAR file, as browsers and proxies record it."""
-    log = document.get("log") if type(document) is dict else None
-    entries = log.get("entries") if type(log) is dict else None
-    return entries if type(entries) is list else None
-
-
-def _parse(data: bytes | str) -> Any:
-    from ..stream.strict import parse
-
-    return parse(data)
-
-
-def read_bytes(file: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
+    return parse_file(file, read_bytes(file))

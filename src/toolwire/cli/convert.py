@@ -1,23 +1,34 @@
-"""`toolwire convert`: translate a request, a response, a stream or a list of tools to another wire."""
+"""`toolwire convert`: translate a request, a response, a stream or the tools of any source to another wire."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..ir.errors import ConfigError, ToolwireError
 from ..ir.losses import Loss, LossError, require_lossless
 from ..ir.terminal import neutralise_json, neutralise_line
 from .show import columns, json_text, losses_table, paint
+from .tool_documents import read_bytes
+from .tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
+
+if TYPE_CHECKING:
+    from ..ir.tools import Tool
 
 __all__ = ["add_to"]
+
+_ToTarget: TypeAlias = Callable[[str], tuple[Any, tuple[Loss, ...]]]  # from a target to the result and its losses
 
 _EXAMPLES = """\
 examples:
   toolwire convert request.json --to anthropic
   toolwire convert tool.json --to all              all wires side by side, including MCP's declaration
+  toolwire convert tools.py --to gemini            your functions as declarations
+  toolwire convert pets.yaml --to anthropic        the operations of an OpenAPI document
+  toolwire convert "npx -y @modelcontextprotocol/server-everything" --to openai_chat       tools of an MCP server
   curl … | toolwire convert - --to gemini          wire and kind are detected
   toolwire convert answer.sse --to openai_chat     a stream, event by event
   toolwire convert request.json --to gemini --strict && echo lossless
@@ -36,26 +47,28 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="JSON or a stream; - is standard input")
+    parser.add_argument(
+        "file", nargs="?", default="-", metavar="SOURCE", help=f"JSON, a stream, or {SOURCE_HELP}; - is standard input"
+    )
     parser.add_argument("--from", dest="source", metavar="WIRE", help="the wire of the input (detected)")
     parser.add_argument("--to", dest="target", metavar="WIRE", default="all", help="the target wire, or all")
     parser.add_argument("--kind", choices=_KINDS, help="the kind of the input (detected)")
     parser.add_argument("--model", help="the model name for requests")
     parser.add_argument("--strict", action="store_true", help="print no result and exit with 1 if anything is lost")
     parser.add_argument("--json", action="store_true", help="one JSON document with results and losses")
+    add_source_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate the input to each target. With several targets, a failure of one does not prevent the others."""
-    data = _read_input(arguments.file)
-    source, kind = _detect_wire(data, arguments)
+    source, kind, convert = _read_input(arguments)
     targets = _target_names(arguments.target, source, kind)
     results: dict[str, tuple[Any, tuple[Loss, ...]]] = {}
     failures: dict[str, str] = {}
     for target in targets:
         try:
-            results[target] = _convert(data, source, target, kind, arguments.model)
+            results[target] = convert(target)
         except ToolwireError as error:
             if len(targets) == 1:
                 raise
@@ -70,13 +83,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if arguments.strict and (lossy or failures) else 0
 
 
-def _read_input(name: str) -> bytes:
-    if name == "-" and sys.stdin is None:
-        raise ConfigError("standard input is closed", hint="name a file")
-    try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {name}: {error.strerror}") from error
+def _read_input(arguments: argparse.Namespace) -> tuple[str, str, _ToTarget]:
+    """Return the wire, or the kind of the source, the kind of the document, and its conversion to a target."""
+    file: str = arguments.file
+    of_source = "declarations" if file == "-" or arguments.source else source_kind(file)
+    if of_source not in ("declarations", "recording"):
+        if arguments.kind not in (None, "tools"):
+            raise ConfigError(f"{file} contains tools, not a {arguments.kind}", hint="leave out --kind")
+        return of_source, "tools", partial(_encode_tools, read_declared(file, arguments))
+    data = read_bytes(file)
+    source, kind = _detect_wire(data, arguments)
+    return source, kind, partial(_convert, data, source, kind, arguments.model)
 
 
 def _detect_wire(data: bytes, arguments: argparse.Namespace) -> tuple[str, str]:
@@ -103,7 +120,14 @@ def _target_names(target: str, source: str, kind: str) -> list[str]:
     return [*others, mcp.NAME] if kind == "tools" and source != mcp.NAME else others
 
 
-def _convert(data: bytes, source: str, target: str, kind: str, model: str | None) -> tuple[Any, tuple[Loss, ...]]:
+def _encode_tools(tools: tuple[Tool, ...], target: str) -> tuple[Any, tuple[Loss, ...]]:
+    from ..bridge.tools_translation import encode_tools
+
+    translated = encode_tools(tools, target)
+    return translated.body, translated.losses
+
+
+def _convert(data: bytes, source: str, kind: str, model: str | None, target: str) -> tuple[Any, tuple[Loss, ...]]:
     """Translate the input to one target. Return the result (text for a stream) and the losses."""
     from ..bridge.document_translation import translate
     from ..bridge.stream_translation import translate_stream

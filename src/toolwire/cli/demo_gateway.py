@@ -49,7 +49,8 @@ async def serve_and_ask() -> None:
     from ..gateway.app import Gateway
     from ..gateway.serve import bind, serve
     from ..local import open_model
-    from . import serve_client
+    from .client_commands import client_commands
+    from .client_models import list_models
 
     open_model()
     settings = demo_settings()
@@ -66,7 +67,7 @@ async def serve_and_ask() -> None:
         await serving
         return
     print("\nThe gateway keeps running (Ctrl-C stops it). These clients can use it:\n")
-    print("\n".join(serve_client.client_commands(url)), flush=True)
+    print("\n".join(client_commands(url, list_models(settings))), flush=True)
     await serving
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from typing import Any
 
 from ..ir.errors import ConfigError
@@ -92,13 +93,58 @@ def _run_model(name: str, arguments: argparse.Namespace) -> int:
 
     rows = () if arguments.capabilities is None else load_capability_rows(arguments.capabilities)
     reports = report_model(name, arguments.wire, rows)
-    if not any(report.match.rows for report in reports):
+    known = any(report.match.rows for report in reports)
+    formats = [] if known or arguments.wire else _family_formats(name)
+    models = [] if known or arguments.wire else _family_models(name)
+    if not known and not formats and not models:
         refuse_similar_name(name)
     if arguments.json:
-        print(json_text({"models": [model_as_json(report) for report in reports]}, sort_keys=True))
+        document = {
+            "models": [model_as_json(report) for report in reports],
+            "text": [_format_as_json(form) for form in formats],
+        }
+        print(json_text(document, sort_keys=True))
+    elif formats or models:
+        print("\n".join(_family_lines(name, formats, models)))
     else:
         print("\n".join([*_text_format_lines(name), *model_lines(name, reports)]))
     return 0
+
+
+def _family_formats(family: str) -> list[Format]:
+    """Return the text formats with a model pattern that contains `family`, such as "qwen"."""
+    from .. import text
+    from ..text import detect
+
+    if detect(family) is not None:
+        return []  # the name of a model
+    wanted = family.lower()
+    forms = [text.get(name) for name in text.names()]
+    return [form for form in forms if any(wanted in pattern.lower() for pattern in form.families)]
+
+
+def _family_models(family: str) -> list[str]:
+    """Return the patterns of models with known capabilities that contain `family`, such as "claude"."""
+    from ..wire.model_rows import ROWS
+
+    patterns = dict.fromkeys(pattern for row in ROWS for pattern in row.models)
+    return sorted(pattern for pattern in patterns if family.lower() in pattern.lower())
+
+
+def _family_lines(family: str, formats: list[Format], models: list[str]) -> list[str]:
+    """List the text formats of a model family and its models with known capabilities, by their patterns."""
+    rows = []
+    for form in formats:
+        patterns = [pattern for pattern in form.families if family.lower() in pattern.lower()]
+        rows.append((form.name, form.title, ", ".join(patterns)))
+    lines: list[str] = []
+    if rows:
+        head, *rest = table(rows, ("text format", "calls", "models"))
+        lines = [paint(head, "bold"), *rest, ""]
+    if models:
+        lines += [paint("models with known capabilities", "bold"), *textwrap.wrap(", ".join(models), 100), ""]
+    end = f"toolwire formats NAME shows a format, and toolwire formats MODEL the capabilities of one {family} model."
+    return [*lines, end]
 
 
 def _text_format_lines(model: str) -> list[str]:

@@ -8,31 +8,63 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
 
 from .. import __version__
 from ..ir.errors import ToolwireError
 from ..ir.terminal import neutralise_line
-from . import audit, chat, convert, demo, formats, mcp, parse, run, runs, serve, trace
+from .completion import complete
 from .log_lines import neutralise_default_log
 
 __all__ = ["main"]
 
-_COMMANDS = (demo, convert, parse, run, runs, chat, mcp, serve, trace, formats, audit)
+# A command is the module of the same name. Only the module of the given command is imported.
+_COMMANDS = (
+    *("demo", "run", "chat", "runs"),
+    *("convert", "parse", "formats", "models"),
+    *("tools", "audit", "test", "mcp"),
+    *("serve", "trace"),
+    *("doctor", "completion"),
+)
+_EPILOG = """\
+start here:
+  toolwire demo                                              offline, no key
+  toolwire run tools.py "What is the weather in Paris?" -m openai/gpt-5.6
+  toolwire convert request.json --to anthropic
+  toolwire audit tools.py
+  toolwire doctor                                            check keys, extras and servers
+
+toolwire COMMAND --help shows examples.
+"""
+_INVALID_CHOICE = re.compile(r"argument (?P<name>[^:]*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that suggests the nearest command or value for one that does not exist."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line, and the nearest name for a misspelt one."""
+        match = _INVALID_CHOICE.fullmatch(message)
+        if match is not None:
+            from difflib import get_close_matches
+
+            known = [name.strip("'") for name in match["known"].split(", ")]
+            close = get_close_matches(match["given"], known, 1, 0.5)
+            hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
+            what = "command" if match["name"] in ("COMMAND", "ACTION") else f"value for {match['name']}"
+            message = f"unknown {what} {match['given']!r} ({hint})"
+        self.exit(2, f"{self.prog}: {neutralise_line(message)}\nSee {self.prog} --help.\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="toolwire",
-        description="Write a tool once; call it from any model, over any wire.",
-        epilog="toolwire COMMAND --help shows examples.",
-    )
-    parser.add_argument("--version", action="version", version=f"toolwire {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add_to(commands)
+    """Run one command and return its exit code. Without a command, print the help."""
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = _make_parser(given)
+    complete(parser)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, io.StringIO())
@@ -40,8 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # do not fail on a character that the terminal cannot encode
             stream.reconfigure(errors="backslashreplace")
     neutralise_default_log()
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_args(given)
     try:
+        if "run" not in chosen:
+            parser.print_help()
+            return 0
         code = int(chosen.run(chosen))
         sys.stdout.flush()
         return code
@@ -57,6 +92,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _make_parser(given: Sequence[str]) -> CommandParser:
+    """Make the parser of the given command; without one, the parsers of all commands."""
+    parser = CommandParser(
+        prog="toolwire",
+        description="Write a tool once; call it from any model, over any wire.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"toolwire {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND")
+    for name in [given[0]] if given and given[0] in _COMMANDS else _COMMANDS:
+        import_module(f".{name}", __package__).add_to(commands)
+    return parser
 
 
 def _discard_stdout() -> None:

@@ -8,18 +8,20 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from . import mcp_bridge, mcp_call, mcp_inspect, mcp_serve, mcp_server_json
+from . import mcp_bridge, mcp_call, mcp_inspect, mcp_prompt, mcp_read, mcp_serve, mcp_server_json
 
 __all__ = ["add_to"]
 
-_COMMANDS = (mcp_serve, mcp_inspect, mcp_call, mcp_bridge, mcp_server_json)
+_COMMANDS = (mcp_serve, mcp_inspect, mcp_call, mcp_read, mcp_prompt, mcp_bridge, mcp_server_json)
 
 _EXAMPLES = """\
 examples:
   toolwire mcp serve tools.py                    for a client that starts the server (stdio)
   toolwire mcp serve tools.py --http :8000       for clients on this machine, at http://127.0.0.1:8000/mcp
   toolwire mcp inspect "npx -y @modelcontextprotocol/server-everything"
-  toolwire mcp call https://mcp.example.com/ search '{"query": "tea"}'
+  toolwire mcp call https://mcp.example.com/ search query=tea limit=5
+  toolwire mcp read tools.py notes://today       a resource
+  toolwire mcp prompt tools.py review code=@main.py
   toolwire mcp bridge https://mcp.example.com/   a remote server for clients that only start commands
   toolwire mcp server-json tools.py --name io.github.me/weather --version 1.0.0 > server.json
 """

@@ -46,7 +46,7 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Bridge a URL to stdio, or with `--http` a command to HTTP. Other combinations change no transport."""
-    spec = parse_spec(arguments)
+    spec = parse_spec(arguments.target, arguments)
     if arguments.http is None:
         if spec.url is None:
             raise ConfigError("a command already uses stdio", hint="add --http :8000 to serve it over HTTP")
@@ -65,7 +65,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from ..mcp.bridge import BridgeApp
 
     host, port = parse_address(arguments.http)
-    app = BridgeApp(parse_spec(arguments), path=arguments.path, guard=make_guard(arguments, host))
+    app = BridgeApp(parse_spec(arguments.target, arguments), path=arguments.path, guard=make_guard(arguments, host))
     print(f"serving {arguments.target} at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True)
     run_app(app, host, port)
     return 0

@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from ..mcp.client.http import Authorizer
     from ..mcp.client.servers import McpServers
 
-__all__ = ["add_target", "open_servers", "parse_spec"]
+__all__ = ["add_server_options", "add_target", "connect_servers", "open_servers", "parse_spec"]
 
 
 def add_target(parser: Any, *, files: bool = True) -> None:
     """Add the arguments that select a server and its options."""
     what = "a URL, a command line in quotes, a file of functions" + (", or a file of mcpServers" if files else "")
     parser.add_argument("target", metavar="SERVER", help=what)
+    add_server_options(parser)
+
+
+def add_server_options(parser: Any, *, timeout: float = 60.0) -> None:
+    """Add the options of a server: `parser` is a parser or a group of options, `timeout` the default of a request."""
     parser.add_argument(
         "--header",
         action="append",
@@ -33,17 +38,18 @@ def add_target(parser: Any, *, files: bool = True) -> None:
         "--env", action="append", default=[], metavar="NAME=VALUE", help="environment variable for a command"
     )
     parser.add_argument("--protocol", default="auto", metavar="VERSION", help="use only this protocol version (auto)")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="timeout of a request (60)")
+    parser.add_argument(
+        "--timeout", type=float, default=timeout, metavar="SECONDS", help=f"timeout of a request ({timeout:g})"
+    )
     parser.add_argument("--login", action="store_true", help="log in with the browser if the server requires it")
 
 
-def parse_spec(arguments: argparse.Namespace) -> ServerSpec:
-    """Return the configuration of the server given on the command line."""
+def parse_spec(target: str, arguments: argparse.Namespace) -> ServerSpec:
+    """Return the configuration of a server: a URL, a command line, or a file of functions."""
     import os
 
     from ..mcp.client.config import read_config, split_command
 
-    target: str = arguments.target
     entry: dict[str, Any] = {"protocol": arguments.protocol, "timeout": arguments.timeout}
     if re.match(r"https?://", target):
         entry |= {"url": target, "headers": _parse_pairs("--header", arguments.header)}
@@ -67,14 +73,19 @@ def _parse_pairs(option: str, values: list[str]) -> dict[str, str]:
 
 
 def open_servers(arguments: argparse.Namespace, **options: Any) -> McpServers:
+    """Return the servers that `add_target` selects."""
+    return connect_servers(arguments.target, arguments, **options)
+
+
+def connect_servers(target: str, arguments: argparse.Namespace, **options: Any) -> McpServers:
     """Return the servers of a `mcpServers` file, or the one server given. One server must be reachable (`strict`)."""
     from ..mcp.client.servers import McpServers
 
-    if arguments.target.endswith(".json") and Path(arguments.target).is_file():
-        return McpServers.from_config(arguments.target, **options)
+    if target.endswith(".json") and Path(target).is_file():
+        return McpServers.from_config(target, **options)
     logins: dict[str, Authorizer] = {}
     if arguments.login:
         from ..mcp.client.login import Browser, Login
 
         logins["server"] = Login(Browser())
-    return McpServers([parse_spec(arguments)], strict=True, logins=logins, **options)
+    return McpServers([parse_spec(target, arguments)], strict=True, logins=logins, **options)

@@ -14,12 +14,13 @@ from .show import paint
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..openapi.api_tools import OperationProblem
+    from ..openapi.api_tools import ApiTool, OperationProblem
     from ..openapi.client import ApiToolbox
 
 __all__ = [
     "add_api_options",
     "is_api_document",
+    "list_operations",
     "open_api",
     "parse_auth_variables",
     "refuse_api_options",
@@ -73,6 +74,15 @@ def open_api(file: str, arguments: argparse.Namespace) -> ApiToolbox:
     )
     report_problems(box.problems)
     return box
+
+
+def list_operations(file: str, arguments: argparse.Namespace) -> tuple[ApiTool, ...]:
+    """Return the declarations of a document without a connection to its API, and report the operations left out."""
+    from ..openapi import load_document, read_operations
+
+    found = read_operations(load_document(file), tags=arguments.api_tag, operations=arguments.api_operation)
+    report_problems(found.problems)
+    return found.tools
 
 
 def refuse_api_options(arguments: argparse.Namespace, hint: str) -> None:

@@ -11,6 +11,7 @@ from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from .show import json_text, paint, table
 from .text_input import TEMPLATE_HELP, format_of_template, read_text
+from .tool_source import SOURCE_HELP, add_source_options, read_declared
 
 if TYPE_CHECKING:
     from ..ir.parts import Part
@@ -22,7 +23,7 @@ __all__ = ["add_to"]
 _EXAMPLES = """\
 examples:
   toolwire parse answer.txt                              the format is detected
-  toolwire parse answer.txt --format qwen3_xml --tools tools.json
+  toolwire parse answer.txt --format qwen3_xml --tools tools.py
   ollama run qwen3 "…" | toolwire parse - --model qwen3 --json
   toolwire parse answer.txt --template tokenizer_config.json --spans
   toolwire parse answer.txt --stream-sizes 1,3,7         compare with parsing in chunks
@@ -43,15 +44,16 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the text; - is standard input")
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--format", default="auto", metavar="F", help="a name from `toolwire formats`, or auto")
+    choice.add_argument("--format", default="auto", metavar="FORMAT", help="a name from `toolwire formats`, or auto")
     choice.add_argument("--model", help="the model that wrote the text; selects the format")
     choice.add_argument("--template", metavar="FILE", help=TEMPLATE_HELP)
-    parser.add_argument("--tools", metavar="T.json", help="the declared tools: a list or a request of any wire")
+    parser.add_argument("--tools", metavar="SOURCE", help=f"the declared tools: {SOURCE_HELP}")
     parser.add_argument("--stream-sizes", metavar="N,N", help="parse in chunks of these sizes too, and compare")
     parser.add_argument("--cut", action="store_true", help="the text was truncated: an unclosed call is incomplete")
     parser.add_argument("--thinking", action="store_true", help="the prompt already opened the reasoning block")
     parser.add_argument("--spans", action="store_true", help="print the positions of calls and reasoning in the text")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_source_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -60,8 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
     text = read_text(arguments.file)
     if not text.strip():
         raise ConfigError("the input is empty", hint="give the text of a model in a file or on standard input")
-    form = _choose_format(arguments, text)
-    tools = _load_tools(arguments.tools)
+    chosen = _choose_format(arguments, text)
+    form = chosen or _fallback_format()
+    tools = read_declared(arguments.tools, arguments) if arguments.tools else ()
     parsed = form.parse(text, tools, finished=not arguments.cut, reasoning=arguments.thinking, spans=arguments.spans)
     differing = [
         size
@@ -69,14 +72,14 @@ def run(arguments: argparse.Namespace) -> int:
         if _parse_in_pieces(form, text, tools, size, arguments) != parsed
     ]
     if arguments.json:
-        print(json_text(_result_as_json(form, parsed, differing)))
+        print(json_text(_result_as_json(chosen, parsed, differing)))
     else:
-        _print_result(form, parsed, differing, arguments.stream_sizes)
+        _print_result(chosen, parsed, differing, arguments.stream_sizes)
     return 1 if differing or any(note.code in _BROKEN for note in parsed.diagnostics) else 0
 
 
-def _choose_format(arguments: argparse.Namespace, text: str) -> Format:
-    """Return the format: as given, by chat template or model name, or detected in the text. The fallback is hermes."""
+def _choose_format(arguments: argparse.Namespace, text: str) -> Format | None:
+    """Return the format: as given, by chat template or model name, or detected; None for a text without calls."""
     from ..text import detect, get
 
     if arguments.format != "auto":
@@ -86,20 +89,14 @@ def _choose_format(arguments: argparse.Namespace, text: str) -> Format:
     name = detect(arguments.model) if arguments.model else detect(f"{text}\n")
     if name is None and arguments.model:
         raise ConfigError(f"no known format for model {arguments.model!r}", hint="choose one with --format")
-    if name is None:
-        note = "no known call in the text; parsing it as hermes. Choose a format with --format, --model or --template."
-        print(paint(note, "dim", sys.stderr), file=sys.stderr)
-    return get(name or "hermes")
+    return None if name is None else get(name)
 
 
-def _load_tools(file: str | None) -> tuple[Tool, ...]:
-    """Return the tools of a file: listed tools, and those declared in requests."""
-    if file is None:
-        return ()
-    from .audit_input import read_all
+def _fallback_format() -> Format:
+    """Return the format that separates reasoning from text where no format was detected."""
+    from ..text import get
 
-    given = read_all([file])
-    return (*given.listed, *(tool for recorded in given.requests for tool in recorded.request.tools))
+    return get("hermes")
 
 
 def _chunk_sizes(given: str | None) -> list[int]:
@@ -121,11 +118,11 @@ def _parse_in_pieces(
     )
 
 
-def _result_as_json(form: Format, parsed: Parsed, differing: list[int]) -> dict[str, Any]:
+def _result_as_json(form: Format | None, parsed: Parsed, differing: list[int]) -> dict[str, Any]:
     import msgspec
 
     document: dict[str, Any] = {
-        "format": form.name,
+        "format": None if form is None else form.name,
         "parts": [msgspec.to_builtins(part) for part in parsed.parts],
         "diagnostics": [msgspec.to_builtins(note) for note in parsed.diagnostics],
     }
@@ -136,8 +133,9 @@ def _result_as_json(form: Format, parsed: Parsed, differing: list[int]) -> dict[
     return document
 
 
-def _print_result(form: Format, parsed: Parsed, differing: list[int], sizes: str | None) -> None:
-    print(paint(f"{form.name}: {form.title}", "dim", sys.stderr), file=sys.stderr)
+def _print_result(form: Format | None, parsed: Parsed, differing: list[int], sizes: str | None) -> None:
+    no_call = "no tool call of a known format in the text; choose a format with --format, --model or --template"
+    print(paint(no_call if form is None else f"{form.name}: {form.title}", "dim", sys.stderr), file=sys.stderr)
     if parsed.parts:
         print("\n".join(table([_part_row(part) for part in parsed.parts], ("part", "name", "state", "content"))))
     if parsed.spans:

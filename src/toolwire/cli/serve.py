@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from . import serve_client, serve_keys, serve_usage
+from . import serve_check, serve_client, serve_keys, serve_usage
+from .client_commands import ANY_KEY, client_commands
+from .client_models import list_models
+from .request_table import RequestTable, TableLogHandler
 from .serve_tools import ToolLoader
 from .show import paint
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from socket import socket
 
     from ..gateway.app import Gateway
-    from ..gateway.observe.request_log import RequestLog
     from ..gateway.settings import Settings
 
 __all__ = ["add_to"]
@@ -29,6 +30,7 @@ examples:
   toolwire serve --demo                          a small real model in this process: no key, no network
   toolwire serve                                 every provider whose key is in the environment, as provider/model
   toolwire serve --config toolwire.toml          your own upstreams, models and keys (LiteLLM's config.yaml works, too)
+  toolwire serve check --probe                   list all problems of toolwire.toml; ask each upstream
   toolwire serve keys new alice --models 'gpt-*' a key for a client; only its hash is stored
   toolwire serve usage --by key                  usage per key
   toolwire serve client claude                   settings for Claude Code; --write applies them
@@ -52,8 +54,8 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--demo", action="store_true", help="answer every model name with SmolLM2-135M in this process")
     parser.add_argument("--quiet", action="store_true", help="log each request as a JSON line instead of a table row")
     parser.set_defaults(run=run)
-    more = parser.add_subparsers(metavar="keys|usage|client", required=False)
-    for command in (serve_keys, serve_usage, serve_client):
+    more = parser.add_subparsers(metavar="check|keys|usage|client", required=False)
+    for command in (serve_check, serve_keys, serve_usage, serve_client):
         command.add_to(more)
 
 
@@ -77,7 +79,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
     from ..gateway.shared.state import open_state
 
     settings = _load_settings(arguments)
-    telemetry = open_telemetry(settings, os.environ, lines=arguments.quiet)
+    log_handler = None if arguments.quiet else TableLogHandler()
+    telemetry = open_telemetry(settings, os.environ, lines=arguments.quiet, log_handler=log_handler)
     state = open_state(settings, os.environ)
 
     tools = ToolLoader(telemetry.observers)
@@ -97,7 +100,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
             limiter=state.limiter,
             memory=state.memory,
             responses=state.responses,
-            sinks=sinks if arguments.quiet else [*sinks, _RequestTable(telemetry.redactor)],
+            sinks=sinks if arguments.quiet else [*sinks, RequestTable(telemetry.redactor)],
             metrics=telemetry.metrics,
             transports=telemetry.transports(),
             runners=opened.bindings.runners,
@@ -113,7 +116,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
             listener,
             reload=reload,
             apply=lambda fresh: _apply(fresh, gateway, tools),
-            ready=lambda: _print_banner(listener, settings),
+            ready=lambda: _print_banner(listener, settings, gateway.upstreams),
             app=telemetry.wrap(gateway),
         )
     finally:
@@ -166,49 +169,12 @@ def _load_settings(arguments: argparse.Namespace) -> Settings:
     return settings
 
 
-def _print_banner(listener: socket, settings: Settings) -> None:
+def _print_banner(listener: socket, settings: Settings, upstreams: list[str]) -> None:
+    """Print the address, and a command for each client that can use the configured models."""
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     url = f"{'http' if settings.server.certificate is None else 'https'}://{host}:{port}"
     print(f"{paint('toolwire', 'bold')} listens on {paint(url, 'green')}   (Ctrl-C stops it)\n")
-    for line in serve_client.client_commands(url, *(["$YOUR_KEY"] if settings.keys else [])):
-        print(line)
-    print(flush=True)
-
-
-class _RequestTable:
-    """Print one line per request. `clean` redacts names that clients choose."""
-
-    def __init__(self, clean: Callable[[str], str]) -> None:
-        self._rows = 0
-        self._clean = clean
-
-    def __call__(self, request_log: RequestLog) -> None:
-        """Print a finished request; repeat the header every 20 rows."""
-        if request_log.status and not request_log.model and request_log.error is None:
-            return  # health checks and model lists
-        if self._rows % 20 == 0:
-            head = f"{'time':8}  {'client':17} {'model':24} {'answered by':26} {'':3} {'ms':>7} {'tokens':>9}  calls, losses"
-            print(paint(head, "dim"), flush=True)
-        self._rows += 1
-        print(_request_row(request_log, self._clean), flush=True)
-
-
-def _request_row(request_log: RequestLog, clean: Callable[[str], str]) -> str:
-    """Format one row. `told` collects calls, losses and the error. `clean` redacts secrets in names of the client."""
-    from time import localtime, strftime
-
-    from ..ir.terminal import neutralise_line
-
-    status = paint(f"{request_log.status}", "red" if request_log.error else "green")
-    tokens = "" if request_log.usage is None else f"{request_log.usage.input or 0}+{request_log.usage.output or 0}"
-    by = clean(f"{request_log.upstream}/{request_log.upstream_model}") if request_log.upstream else "-"
-    told = list(request_log.calls)
-    losses = sum(loss.severity != "info" for loss in request_log.losses)
-    if losses:
-        told.append("1 loss" if losses == 1 else f"{losses} losses")
-    if request_log.error:
-        told.append(request_log.error)
-    clock = strftime("%H:%M:%S", localtime(request_log.started))
-    cells = f"{clock}  {request_log.ingress:17} {neutralise_line(clean(request_log.model))[:24]:24} {neutralise_line(by)[:26]:26} {status} {request_log.seconds * 1000:7.0f} {tokens:>9}"
-    return f"{cells}  {neutralise_line(clean(', '.join(told)))[:60]}"
+    key = "$YOUR_KEY" if settings.keys else ANY_KEY
+    lines = client_commands(url, list_models(settings, tuple(upstreams)), key)
+    print("\n".join(lines), end="\n\n", flush=True)

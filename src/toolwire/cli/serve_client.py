@@ -13,18 +13,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..ir.errors import ConfigError
+from .client_commands import ANY_KEY, claude_variables, shell_words
+from .client_models import AvailableModels, ChosenModels, choose_models
+from .gateway_models import find_models
+from .serve_keys import SUPPRESS
 from .show import paint
 
-__all__ = ["add_to", "client_commands"]
+__all__ = ["add_to"]
 
 _EXAMPLES = """\
 examples:
   toolwire serve client claude            show the settings and the shell command
+  toolwire serve client claude --model fast --small-model tiny
   toolwire serve client codex --write     change ~/.codex/config.toml; the old file is kept as config.toml.bak
   toolwire serve client gemini --url http://gateway:4141 --key-env TOOLWIRE_KEY
+
+Without --model, the models are those of the running gateway, or of the settings file.
+exit codes: 0 done   2 wrong usage, or the gateway has no model for this client
 """
 _URL = "http://127.0.0.1:4141"
-_ANY_KEY = "local"  # a gateway without keys accepts any key
+_CLAUDE_ALIASES = ("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL")
 
 
 class FileChange(NamedTuple):
@@ -32,17 +40,6 @@ class FileChange(NamedTuple):
 
     path: Path
     text: str
-
-
-def client_commands(url: str, key: str = _ANY_KEY) -> list[str]:
-    """Return the shell command of each client."""
-    return [
-        f"  openai  OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}",
-        f"  claude  ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN={key} claude -p 'Read a.txt'",
-        f"  codex   toolwire serve client codex --url {url} --write   then: codex exec 'Read a.txt'",
-        f"  gemini  GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY={key} gemini -p 'Read a.txt'",
-        f"  ollama  OLLAMA_HOST={url}",
-    ]
 
 
 def add_to(commands: Any) -> None:
@@ -55,7 +52,9 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("client", choices=sorted(_CLIENTS))
     parser.add_argument("--url", default=_URL, help=f"URL of the gateway ({_URL})")
-    parser.add_argument("--model", help="the model to request")
+    parser.add_argument("--model", help="the model to request (one of the gateway that accepts tools)")
+    parser.add_argument("--small-model", metavar="MODEL", help="Claude Code: the model for background tasks")
+    parser.add_argument("--config", default=SUPPRESS, metavar="FILE", help="take the models from this settings file")
     parser.add_argument(
         "--key-env", metavar="NAME", help="environment variable with your key, if the gateway requires one"
     )
@@ -68,8 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the changes of the client's settings, and apply them with `--write`. The key is not printed."""
     home = arguments.home or Path.home()
     key = _read_key(arguments.key_env)
-    shown = _ANY_KEY if arguments.key_env is None else f"${arguments.key_env}"
-    changes, advice = _CLIENTS[arguments.client](home, arguments.url.rstrip("/"), arguments.model, key, shown)
+    shown = ANY_KEY if arguments.key_env is None else f"${arguments.key_env}"
+    url = arguments.url.rstrip("/")
+    models = _choose_models(arguments, url, key)
+    changes, advice = _CLIENTS[arguments.client](home, url, models, key, shown)
     for change in changes:
         _print_change(change, key, shown)
     if not arguments.write:
@@ -81,10 +82,34 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _choose_models(arguments: argparse.Namespace, url: str, key: str) -> ChosenModels:
+    """Return the models of the options, else those that the gateway or its settings file offer for the client."""
+    client, small = arguments.client, arguments.small_model
+    if small is not None and client != "claude":
+        raise ConfigError(f"{client} has no small model", hint="remove --small-model")
+    if arguments.model is not None:
+        return ChosenModels(arguments.model, small or arguments.model)
+    available = find_models(url, key, arguments.config)
+    if available is None:
+        print(f"no gateway answers at {url}: start it, or use --model to name a model", file=sys.stderr)
+        return ChosenModels(None, None)
+    chosen = choose_models(client, available)
+    if chosen is None and available == AvailableModels():  # it serves patterns or upstreams, which it does not list
+        print(f"the gateway at {url} lists no models: use --model to name one", file=sys.stderr)
+        return ChosenModels(None, None)
+    if chosen is None:
+        names = ", ".join(available.names) or "none"
+        raise ConfigError(
+            f"the gateway has no model that {client} can use; its models: {names}",
+            hint="configure a model that accepts tools, or use --model",
+        )
+    return chosen if small is None else ChosenModels(chosen.main, small)
+
+
 def _read_key(variable: str | None) -> str:
     """Return the key, or a placeholder for a gateway without keys."""
     if variable is None:
-        return _ANY_KEY
+        return ANY_KEY
     key = os.environ.get(variable, "").strip()
     if not key:
         raise ConfigError(
@@ -128,20 +153,24 @@ def _read(path: Path) -> str:
         raise ConfigError(f"cannot read {path}: {error}") from None
 
 
-def _claude_changes(home: Path, url: str, model: str | None, key: str, shown: str) -> tuple[list[FileChange], str]:
-    """Return the new settings of Claude Code, and a shell command with the placeholder `shown` for the key."""
+def _claude_changes(home: Path, url: str, models: ChosenModels, key: str, shown: str) -> tuple[list[FileChange], str]:
+    """Return the new settings of Claude Code, and a shell command with the placeholder `shown` for the key.
+
+    In the settings, all of its model aliases are replaced, so that no command of a session requests an unknown model.
+    """
     path = home / ".claude" / "settings.json"
     settings = _read_json(path)
-    env = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": key}
-    if model is not None:
-        env["ANTHROPIC_MODEL"] = model
-    settings["env"] = {**settings.get("env", {}), **env}
-    shell = " ".join(f"{name}={value}" for name, value in env.items()).replace(key, shown)
+    address, chosen = {"ANTHROPIC_BASE_URL": url}, claude_variables(models)
+    aliases = {name: models.main for name in _CLAUDE_ALIASES if models.main is not None}
+    previous = settings.get("env", {})
+    settings["env"] = {**previous, **address, "ANTHROPIC_AUTH_TOKEN": key, **chosen, **aliases}
+    shell = shell_words({**address, "ANTHROPIC_AUTH_TOKEN": shown, **chosen})
     return [FileChange(path, _dump_json(settings))], f"or for one run: {shell} claude -p '…'"
 
 
-def _codex_changes(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple[list[FileChange], str]:
+def _codex_changes(home: Path, url: str, models: ChosenModels, _: str, shown: str) -> tuple[list[FileChange], str]:
     """Return the new settings of Codex. The file is edited as text, to keep the user's comments."""
+    model = models.main
     path = home / ".codex" / "config.toml"
     before = _read(path)
     try:
@@ -170,14 +199,14 @@ def _is_setting(line: str, names: tuple[str, ...]) -> bool:
     return line.split("=", 1)[0].strip() in names
 
 
-def _gemini_changes(home: Path, url: str, model: str | None, _: str, shown: str) -> tuple[list[FileChange], str]:
+def _gemini_changes(home: Path, url: str, models: ChosenModels, _: str, shown: str) -> tuple[list[FileChange], str]:
     """Return the new settings of Gemini CLI. URL and key are given in its environment, not in the file."""
     path = home / ".gemini" / "settings.json"
     settings = _read_json(path)
     auth = settings.setdefault("security", {}).setdefault("auth", {})
     auth["selectedType"] = "gemini-api-key"
-    if model is not None:
-        settings.setdefault("model", {})["name"] = model
+    if models.main is not None:
+        settings.setdefault("model", {})["name"] = models.main
     shell = f"GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY={shown}"
     return [FileChange(path, _dump_json(settings))], f"then: {shell} gemini -p '…'"
 
@@ -197,7 +226,7 @@ def _dump_json(settings: Any) -> str:
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
-_CLIENTS: dict[str, Callable[[Path, str, str | None, str, str], tuple[list[FileChange], str]]] = {
+_CLIENTS: dict[str, Callable[[Path, str, ChosenModels, str, str], tuple[list[FileChange], str]]] = {
     "claude": _claude_changes,
     "codex": _codex_changes,
     "gemini": _gemini_changes,

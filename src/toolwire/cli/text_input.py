@@ -16,7 +16,7 @@ TEMPLATE_HELP = "the model's chat template (Jinja) or tokenizer_config.json; sel
 
 def read_text(file: str) -> str:
     """Read a file, or standard input for `-`; replace invalid UTF-8."""
-    from .audit_input import read_bytes
+    from .tool_documents import read_bytes
 
     return read_bytes(file).decode("utf-8", "replace")
 

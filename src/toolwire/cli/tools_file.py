@@ -1,4 +1,4 @@
-"""Load a file of functions, and open the store for the records of calls."""
+"""Recognise and load a file of functions, and open the store for the records of calls."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from ..ir.errors import ConfigError
 
 if TYPE_CHECKING:
     import argparse
+    import ast
     from types import ModuleType
 
     from ..run.records import Store
 
-__all__ = ["DEFAULT_TTL", "add_store_option", "add_ttl_option", "load_tools", "open_store_at"]
+__all__ = ["DEFAULT_TTL", "add_store_option", "add_ttl_option", "defines_tools", "load_tools", "open_store_at"]
 
 DEFAULT_TTL = 86400.0  # seconds
 
@@ -53,6 +54,42 @@ def load_tools(file: str, hint: str = "give a Python file with your functions") 
     except Exception as error:  # the file may raise anything
         raise ConfigError(f"cannot load {file}: {type(error).__name__}: {error}") from error
     return module
+
+
+def defines_tools(source: str) -> bool:
+    """Return True for a file of tools, which is safe to import: it imports toolwire, or it only defines functions.
+
+    Other programs are not imported for an audit, because the import could run them.
+    """
+    import ast
+
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    imported = {name.split(".")[0] for statement in body for name in _imported_names(statement)}
+    has_function = any(isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) for one in body)
+    if "toolwire" in imported:
+        return has_function
+    return has_function and imported <= sys.stdlib_module_names and all(map(_only_defines, body))
+
+
+def _imported_names(statement: ast.stmt) -> list[str]:
+    import ast
+
+    if isinstance(statement, ast.Import):
+        return [alias.name for alias in statement.names]
+    return [statement.module or "."] if isinstance(statement, ast.ImportFrom) else []
+
+
+def _only_defines(statement: ast.stmt) -> bool:
+    """Return True for a definition, an import, a docstring, or a constant."""
+    import ast
+
+    if isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign)):
+        return not any(isinstance(node, (ast.Call, ast.Await)) for node in ast.walk(statement))
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    return isinstance(statement, definitions)
 
 
 def open_store_at(url: str | None) -> Store:

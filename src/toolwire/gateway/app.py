@@ -20,9 +20,10 @@ from ..asgi.http_exchange import HttpExchange, InFlight, uncancel
 from ..asgi.offload import ClientOffload, Offload
 from ..asgi.origin_policy import OriginPolicy, RequestRefused
 from ..asgi.types import Receive, Scope, Send
+from ..bridge.turns import InMemoryTurns, TurnStore
 from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
-from ..ir.response import Fault
+from ..ir.response import Fault, fault_from
 from ..ir.text import to_bytes
 from ..net.capability_file import load_capability_rows
 from ..net.http import Transport
@@ -31,6 +32,7 @@ from ..net.transports import open_transport
 from ..run.observe import Retriever
 from ..stream.strict import parse_object
 from ..wire import get
+from ..wire.model_lists import model_entry, model_list
 from .answer.cache import AnswerCache
 from .answer.client_request import ClientRequest, read_client_request
 from .answer.document_limits import admit_document
@@ -40,7 +42,6 @@ from .answer.response_records import WIRE
 from .answer.response_state import ResponseState
 from .answer.responses_api import ResponsesApi, StateRequest
 from .answer.routing import Router, UnknownModel
-from .faults import fault_from
 from .observe.request_log import BeginSink, RequestLog, Sink, choose_request_id
 from .routes import (
     INGRESSES,
@@ -51,16 +52,13 @@ from .routes import (
     count_reply,
     guess_ingress,
     match_route,
-    model_entry,
-    model_list,
 )
-from .settings import LimitsRow, Settings
+from .settings import LimitsRow, Settings, StateRow
 from .shared.keys import Caller, ClientKeys
 from .shared.limits import InProcessLimiter, Limiter
 from .shared.memory_bound import MemoryBound, MemoryReservation
 from .shared.response_store import ResponseStore
 from .shared.response_stores import open_responses
-from .shared.turns import TurnStore, open_in_memory
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
 if TYPE_CHECKING:
@@ -120,7 +118,7 @@ class Gateway:
         self._begin_sinks = tuple(sink.begin for sink in sinks if isinstance(sink, BeginSink))
         self._metrics = metrics
         self._limiter: Limiter = InProcessLimiter(time.monotonic) if limiter is None else limiter
-        self._memory: TurnStore = open_in_memory(settings.state) if memory is None else memory
+        self._memory: TurnStore = _new_memory(settings.state) if memory is None else memory
         self._responses = open_responses(settings.responses, self._environment) if responses is None else responses
         self._owns_responses = responses is None
         self._responses_row = settings.responses  # not reloaded, like the store itself
@@ -257,7 +255,7 @@ class Gateway:
     async def _mcp_request(self, mcp_mount: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the MCP server within the limits of its key. The MCP server refuses unknown keys itself."""
         http_exchange = HttpExchange(scope, receive, send)
-        request_log = RequestLog(choose_request_id(http_exchange), time.time(), "mcp", action="mcp")
+        request_log = self._begin_log(http_exchange, "mcp", "mcp")
         with self._track_request(http_exchange, request_log) as memory:
             try:
                 caller = self._keys.identify_or_none(http_exchange.headers)
@@ -274,6 +272,10 @@ class Gateway:
                 if not self._draining:
                     raise
                 uncancel()  # a stream that stays open as long as the server runs
+
+    def _begin_log(self, http_exchange: HttpExchange, ingress: str, action: str = "") -> RequestLog:
+        method, path = http_exchange.method, http_exchange.path
+        return RequestLog(choose_request_id(http_exchange), time.time(), ingress, action, method, path)
 
     @contextmanager
     def _track_request(self, http_exchange: HttpExchange, request_log: RequestLog) -> Iterator[MemoryReservation]:
@@ -306,7 +308,7 @@ class Gateway:
         `ingress` is a guess until the route is known.
         """
         ingress = guess_ingress(http_exchange.path, http_exchange.headers)
-        request_log = RequestLog(choose_request_id(http_exchange), time.time(), ingress.wire)
+        request_log = self._begin_log(http_exchange, ingress.wire)
         with self._track_request(http_exchange, request_log) as memory:
             try:
                 self._origin_policy.check(scope["headers"], scope.get("http_version", "1.1"))
@@ -508,6 +510,10 @@ class Gateway:
             return  # the connection is closed, so the client sees that the answer is incomplete
         status, body, headers = get(ingress.wire).encode_error(replace(fault, request_id=request_log.id))
         await http_exchange.respond(status, {**_JSON, "x-request-id": request_log.id, **headers}, to_bytes(body))
+
+
+def _new_memory(row: StateRow) -> TurnStore:
+    return InMemoryTurns(row.turns, row.turn_bytes, row.turn_seconds, time.monotonic)
 
 
 def _estimate_tokens(body: bytes) -> int:

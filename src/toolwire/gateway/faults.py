@@ -7,22 +7,13 @@ from logging import getLogger
 from msgspec.structs import replace
 
 from ..ir.errors import ToolwireError
-from ..ir.response import Fault, FaultKind, UpstreamError
+from ..ir.response import Fault
 from ..net.key_command import KeyCommandError
 
-__all__ = ["RateLimited", "as_gateway_fault", "fault_from", "is_gateway_fault", "key_fault_of", "network_fault_of"]
+__all__ = ["RateLimited", "as_gateway_fault", "is_gateway_fault", "key_fault_of", "network_fault_of"]
 
 _log = getLogger("toolwire.gateway")
 
-_KIND_BY_STATUS: dict[int, FaultKind] = {
-    401: "authentication",
-    403: "permission",
-    404: "not_found",
-    409: "conflict",
-    413: "too_large",
-    429: "rate_limit",
-    503: "overloaded",
-}
 _GATEWAY_KINDS = frozenset({"authentication", "permission", "billing"})
 
 
@@ -35,16 +26,6 @@ class RateLimited(ToolwireError):
     def __init__(self, message: str, *, retry_after: float, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.retry_after = retry_after
-
-
-def fault_from(error: ToolwireError) -> Fault:
-    """Convert an error of ours to a fault."""
-    if isinstance(error, UpstreamError):
-        return error.fault
-    kind = _KIND_BY_STATUS.get(error.status) or ("invalid_request" if error.status < 500 else "server")
-    wait = error.retry_after if isinstance(error, RateLimited) else None
-    code: str | None = getattr(error, "code", None)
-    return Fault(kind, str(error), error.status, code, param=error.pointer or None, retry_after=wait)
 
 
 def network_fault_of(error: TimeoutError | ConnectionError, upstream: str) -> Fault:

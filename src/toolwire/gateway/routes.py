@@ -1,4 +1,4 @@
-"""The paths that clients use, with their meaning, as data; the lookup; and replies in the shape of each protocol."""
+"""The paths that clients use, with their meaning, as data; the lookup; and token counts in the shape of each protocol."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from ..ir.pointer import Object
+from ..wire.stream_framing import StreamFraming, framing_of
 
 __all__ = [
     "INGRESSES",
@@ -20,8 +21,6 @@ __all__ = [
     "count_reply",
     "guess_ingress",
     "match_route",
-    "model_entry",
-    "model_list",
 ]
 
 StateAction: TypeAlias = Literal[
@@ -48,23 +47,22 @@ class Ingress(Struct, frozen=True):
     """A protocol as the gateway serves it."""
 
     wire: str
-    stream_type: str = "text/event-stream"
     ping: bytes = b": ping\n\n"  # a keep-alive that its clients skip
     streams_by_default: bool = False
-    event_terminators: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n", b"\r\r")
-    end_marker: bytes = b""  # after the end of an answer; clients may wait for them
     models: str = "/v1/models"  # the path that lists the models
+
+    @property
+    def framing(self) -> StreamFraming:
+        return framing_of(self.wire)
 
 
 INGRESSES = {
-    "openai_chat": Ingress("openai_chat", end_marker=b"data: [DONE]\n\n"),
+    "openai_chat": Ingress("openai_chat"),
     "openai_responses": Ingress("openai_responses"),
     "anthropic": Ingress("anthropic", ping=b'event: ping\ndata: {"type":"ping"}\n\n'),
     "gemini": Ingress("gemini", models="/v1beta/models"),
     # its clients parse every line as an object, so no keep-alive would be skipped
-    "ollama": Ingress(
-        "ollama", "application/x-ndjson", b"", streams_by_default=True, event_terminators=(b"\n",), models="/api/tags"
-    ),
+    "ollama": Ingress("ollama", b"", streams_by_default=True, models="/api/tags"),
 }
 
 
@@ -165,32 +163,6 @@ def guess_ingress(path: str, headers: dict[str, str]) -> Ingress:
     if path.startswith("/api/"):
         return INGRESSES["ollama"]
     return INGRESSES["openai_responses" if path.endswith("/responses") else "openai_chat"]
-
-
-def model_list(wire: str, names: list[str]) -> Object:
-    """Build the list of models in the shape of a protocol."""
-    entries = [model_entry(wire, name) for name in names]
-    if wire == "gemini" or wire == "ollama":
-        return {"models": entries}
-    if wire == "anthropic":
-        first, last = (names[0], names[-1]) if names else (None, None)
-        return {"data": entries, "has_more": False, "first_id": first, "last_id": last}
-    return {"object": "list", "data": entries}
-
-
-def model_entry(wire: str, name: str) -> Object:
-    """Build the description of a model in the shape of a protocol; unknown fields have neutral values."""
-    if wire == "gemini":
-        return {
-            "name": f"models/{name}",
-            "displayName": name,
-            "supportedGenerationMethods": ["generateContent", "streamGenerateContent", "countTokens"],
-        }
-    if wire == "ollama":
-        return {"name": name, "model": name, "details": {"family": "", "format": ""}}
-    if wire == "anthropic":
-        return {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
-    return {"id": name, "object": "model", "created": 0, "owned_by": "toolwire"}
 
 
 def count_reply(wire: str, tokens: int) -> Object:

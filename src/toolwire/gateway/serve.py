@@ -2,7 +2,8 @@
 
 SIGTERM, SIGINT    accept no new connections; in-flight requests may finish within `server.drain` seconds, then they end
                    in an error
-SIGHUP             reopen the log file and reload the settings; if they are invalid, log the error and keep the old ones
+SIGHUP             reopen the log file, reload the settings and log the changes; if they are invalid, log the error
+                   and keep the old ones
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..net.listening import refuse_open
 from .app import Gateway
 from .process_settings import apply_process_settings
 from .settings import Settings
+from .settings_change import describe_change
 from .tls import check_certificate, load_certificate
 
 if TYPE_CHECKING:
@@ -94,8 +96,9 @@ async def serve(
     host = _listening_host(listener)
     _check_exposure(settings, host)
 
-    async def apply_reload() -> None:
-        """Load and apply the current settings."""
+    async def apply_reload() -> str:
+        """Load and apply the current settings, and describe their change."""
+        nonlocal settings
         new_settings = settings if reload is None else reload()
         load_certificate(server.config.ssl, new_settings.server)
         _check_exposure(new_settings, host)  # the last key may be gone, while the listening address is unchanged
@@ -103,6 +106,8 @@ async def serve(
             gateway.apply(new_settings)
         else:
             await apply(new_settings)
+        old_settings, settings = settings, new_settings
+        return describe_change(old_settings, new_settings)
 
     reloader = _Reloader(apply_reload)
     server = _make_server(gateway, settings, reloader.request_reload, ready, app or gateway)
@@ -115,7 +120,7 @@ async def serve(
 class _Reloader:
     """Run one reload at a time; a request during a reload starts another one after it."""
 
-    def __init__(self, run_reload: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, run_reload: Callable[[], Awaitable[str]]) -> None:
         self._run_reload = run_reload
         self._pending_requests = 0
         self._task: asyncio.Task[None] | None = None
@@ -130,8 +135,7 @@ class _Reloader:
         while self._pending_requests:
             self._pending_requests = 0
             try:
-                await self._run_reload()
-                _log.info("settings reloaded")
+                _log.info("settings reloaded: %s", await self._run_reload())
             except ToolwireError as error:
                 _log.error("cannot reload the settings; keeping the old ones: %s", error)
             except Exception:  # noqa: BLE001  # loading a user's tool file may raise anything

@@ -21,6 +21,7 @@ __all__ = [
     "UpstreamError",
     "Usage",
     "add_usage",
+    "fault_from",
 ]
 
 StopReason: TypeAlias = Literal[
@@ -139,6 +140,27 @@ class UpstreamError(ToolwireError):
         hint = "" if breach is None else str(breach)
         super().__init__(fault.message, pointer=pointer, hint=hint, status=fault.status)
         self.fault = fault
+
+
+_KIND_BY_STATUS: dict[int, FaultKind] = {
+    401: "authentication",
+    403: "permission",
+    404: "not_found",
+    409: "conflict",
+    413: "too_large",
+    429: "rate_limit",
+    503: "overloaded",
+}
+
+
+def fault_from(error: ToolwireError) -> Fault:
+    """Convert an error of ours to a fault, for a client in its own protocol."""
+    if isinstance(error, UpstreamError):
+        return error.fault
+    kind = _KIND_BY_STATUS.get(error.status) or ("invalid_request" if error.status < 500 else "server")
+    code: str | None = getattr(error, "code", None)
+    retry_after: float | None = getattr(error, "retry_after", None)
+    return Fault(kind, str(error), error.status, code, param=error.pointer or None, retry_after=retry_after)
 
 
 class Alternative(Value, frozen=True):

@@ -27,7 +27,18 @@ from ..stream.strict import parse_object
 from ..wire import get
 from .chat import ChatEngine, fold_stream, read_body, request_usage
 from .engine import Engine, default_threads
-from .plan import Plan, ends_with_result, forbids_calls, make_probe, plan_call, plan_text, requires_call, wants_call
+from .plan import (
+    Plan,
+    ends_with_result,
+    forbids_calls,
+    make_probe,
+    may_need_call,
+    mentions_tool,
+    plan_call,
+    plan_text,
+    requires_call,
+    wants_call,
+)
 from .weights import find_weights
 
 __all__ = ["LocalModel", "open_model"]
@@ -91,7 +102,11 @@ class LocalModel:
         return plan_call(request)
 
     async def _wants_call(self, request: Request) -> bool:
-        """Ask the model with one token whether it wants a call. `said` is the token with its alternatives."""
+        """Decide by the words of the prompt, and else by the model: one token, `said`, with its alternatives."""
+        if mentions_tool(request):
+            return True
+        if not may_need_call(request):
+            return False
         async with aclosing(self.chat.chunks(make_probe(request))) as chunks:
             async for chunk in chunks:
                 choice = next(iter(parse_object(chunk).get("choices") or [{}]))

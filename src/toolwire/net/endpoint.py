@@ -105,6 +105,11 @@ class Endpoint:
         return self._address.origin
 
     @property
+    def turn_origin(self) -> str:
+        """The identity of the model that makes a turn: no other one may receive its reasoning and signatures."""
+        return f"{self.wire.name} {self.model} {self.origin}"
+
+    @property
     def is_own_origin(self) -> bool:
         """True if the address is one of the vendor's own, not that of another server with its API."""
         return _is_own_origin(self.vendor, self._address, self.origin)

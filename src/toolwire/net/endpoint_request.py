@@ -65,7 +65,7 @@ class EndpointRequest:
         `capabilities` describe the model; by default, those of the endpoint.
         """
         self.endpoint = endpoint
-        self._client = client
+        self.client = client
         self._repairer = repairer
         self.stream = stream
         self.losses = losses
@@ -108,7 +108,7 @@ class EndpointRequest:
         """Parse the emulated calls in the text, then repair and restore all calls."""
         if self.emulation is not None:
             response = self.emulation.restore(response, self.losses)
-        return self._exchange.restore(response, self.losses, self._client, repairer=self._repairer)
+        return self._exchange.restore(response, self.losses, self.client, repairer=self._repairer)
 
     def open_stream(self, continuation: AnswerContinuation | None = None) -> AnswerStream:
         """Open the stream of the answer. `continuation`: it continues the stream of a rejected answer."""
@@ -141,7 +141,7 @@ class AnswerStream:
         self._calls = None if emulation is None else RejectableAnswer(emulation, emulation.make_restorer(losses))
         self._continuation = continuation
         self._restorer = endpoint_request._exchange.make_restorer(
-            losses, endpoint_request._client, repairer=endpoint_request._repairer
+            losses, endpoint_request.client, repairer=endpoint_request._repairer
         )
 
     @property

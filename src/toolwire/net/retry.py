@@ -9,9 +9,9 @@ from random import Random
 
 from msgspec.structs import replace
 
-from ..ir.response import Fault
+from ..ir.response import Fault, UpstreamError
 
-__all__ = ["RetryPolicy", "network_fault", "resolve_retry_after"]
+__all__ = ["NetworkError", "RetryPolicy", "network_fault", "resolve_retry_after"]
 
 _TRANSIENT_KINDS = frozenset({"rate_limit", "overloaded", "timeout", "server"})
 
@@ -42,6 +42,10 @@ class RetryPolicy:
         else:
             wait = fault.retry_after * self._random.uniform(1.0, 1.1)  # so that not all refused clients retry at once
         return wait if wait <= self._max_delay and wait < remaining else None
+
+
+class NetworkError(UpstreamError):
+    """There is no answer: the connection failed, or a timeout ended the wait. `fault.code` is `connection` or `timeout`."""
 
 
 def network_fault(error: TimeoutError | ConnectionError, origin: str) -> Fault:

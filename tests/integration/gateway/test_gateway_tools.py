@@ -13,8 +13,8 @@ from serving import serving, upstream_rows
 
 import toolwire
 from toolwire import Response, Text, ToolCall, ToolResult
+from toolwire.bridge.turns import InMemoryTurns, StoredTurn
 from toolwire.gateway.answer.downstream import Downstream
-from toolwire.gateway.shared.turns import InMemoryTurns, StoredTurn
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store

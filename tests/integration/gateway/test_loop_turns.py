@@ -30,12 +30,12 @@ from gateway.hostile import (
 from gateway.serving import serving, upstream_rows
 
 from toolwire import Message, Reasoning, Request, Response, Text, Tool, ToolCall
-from toolwire.bridge import emulation, repair
-from toolwire.gateway.answer import responses_api, restore_turns
+from toolwire.bridge import emulation, repair, restore_turns
+from toolwire.bridge.turns import StoredTurn
+from toolwire.gateway.answer import responses_api
 from toolwire.gateway.answer.answer_stats import AnswerStats
 from toolwire.gateway.observe import request_log
 from toolwire.gateway.observe.metrics import Metrics
-from toolwire.gateway.shared.turns import StoredTurn
 from toolwire.ir import text as json_text
 from toolwire.ir.parts import Artefact
 from toolwire.ir.response import Stop, Usage

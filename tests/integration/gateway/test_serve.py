@@ -20,7 +20,8 @@ import pytest
 
 from toolwire import Response, Text, ToolCall, ToolResult
 from toolwire.gateway.serve import bind
-from toolwire.gateway.settings import ServerRow, Settings, parse_settings
+from toolwire.gateway.settings import ServerRow, Settings
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.tls import check_certificate
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop, Usage
@@ -89,7 +90,7 @@ def test_config_file_in_the_working_directory_is_used(tmp_path: Path) -> None:
                 running.send_signal(signal.SIGTERM)
                 assert await asyncio.to_thread(running.wait, SAFETY) == 0
                 assert running.stdout is not None
-                assert re.search(r"openai_chat +m +up/m +200 +\d+ +3\+9", running.stdout.read())
+                assert re.search(r"- +openai_chat +m +up/m +200 +\d+ +3\+9", running.stdout.read())
 
     asyncio.run(check())
 
@@ -109,6 +110,39 @@ def test_sighup_reloads_settings_and_ignores_invalid_ones(tmp_path: Path) -> Non
                 assert b"200 OK" in await post(url, ask("new"))
 
     asyncio.run(check())
+
+
+@pytest.mark.finding("U7")
+@pytest.mark.parametrize("arguments", [(), ("--quiet",)], ids=["table", "lines"])
+def test_reloads_and_unknown_paths_are_logged(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    async def check() -> str:
+        async with Upstream(ANSWER) as upstream:
+            config(tmp_path, upstream.url)
+            with process(tmp_path, "--port", "0", *arguments) as (running, url):
+                assert running.stdout is not None
+                assert b"404 Not Found" in await get(url, "/v2/nothing?key=sk-secret-0123456789")
+                config(tmp_path, upstream.url, models="m new")
+                running.send_signal(signal.SIGHUP)
+                reloaded = await read_until(running.stdout, "settings reloaded")
+                config(tmp_path, upstream.url, more="[sevrer]\nport = 1\n")
+                running.send_signal(signal.SIGHUP)
+                return reloaded + await read_until(running.stdout, "cannot reload")
+
+    printed = asyncio.run(check())
+    assert "GET" in printed
+    assert "/v2/nothing" in printed
+    assert "sk-secret" not in printed
+    assert "settings reloaded: 2 models, 1 upstream; added model 'new'" in printed
+    assert "did you mean 'server'" in printed
+
+
+async def read_until(stream: TextIO, text: str) -> str:
+    """Read lines up to the first one with `text`."""
+    lines = [""]
+    async with asyncio.timeout(SAFETY):
+        while text not in lines[-1]:
+            lines.append(await asyncio.to_thread(stream.readline))
+    return "".join(lines)
 
 
 async def wait_for_answer(attempt, wanted: bytes) -> None:  # type: ignore[no-untyped-def]
@@ -170,15 +204,15 @@ def run_failing_serve(folder: Path, *arguments: str) -> str:
     ("more", "arguments", "words"),
     [
         ("", ("--host", "0.0.0.0"), "without keys, 0.0.0.0 would be open to every client"),
-        ("[models.x]\nupstraem = 'up'\n", (), "unknown setting 'upstraem' in models.x (did you mean 'upstream'?)"),
+        ("[models.x]\nupstraem = 'up'\n", (), "[models.x] upstraem: unknown setting (did you mean 'upstream'?)"),
         (
             "[models.x]\nupstream = 'pu'\n",
             (),
-            "models.x names an unknown upstream: 'pu' (did you mean 'up'?)",
+            "[models.x] upstream: unknown upstream 'pu' (did you mean 'up'?)",
         ),
         ("[[[", (), "not valid TOML"),
         ("[models.x]\nupstream = 'up'\nemulate = 'hermse'\n", (), "did you mean 'hermes'?"),
-        ("[upstreams.y]\nprovider = 'openai'\n", (), "upstreams.y: no key for openai (set OPENAI_API_KEY"),
+        ("[upstreams.y]\nprovider = 'openai'\n", (), "[upstreams.y]: no key for openai (set OPENAI_API_KEY"),
     ],
 )
 def test_invalid_settings_fail_before_listening(
@@ -239,6 +273,21 @@ def test_client_command_prints_or_writes_client_settings(tmp_path: Path) -> None
     assert json.loads((tmp_path / ".gemini" / "settings.json").read_text())["security"]["auth"] == {
         "selectedType": "gemini-api-key"
     }
+
+
+@pytest.mark.finding("U8")
+def test_client_command_uses_the_models_of_the_running_gateway(tmp_path: Path) -> None:
+    folder = tmp_path / "gateway"
+    folder.mkdir()
+    config(folder, "http://127.0.0.1:9", models="qwen qwen-mini")
+    with process(folder, "--port", "0") as (running, url):
+        assert running.stdout is not None
+        banner = asyncio.run(read_until(running.stdout, "ollama"))
+        command = [sys.executable, "-m", "toolwire", "serve", "client", "claude", "--home", str(tmp_path), "--url", url]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    models = "ANTHROPIC_MODEL=qwen ANTHROPIC_DEFAULT_HAIKU_MODEL=qwen-mini"
+    assert models in banner
+    assert models in done.stdout
 
 
 def test_metrics_logs_and_recordings_contain_no_secrets(tmp_path: Path) -> None:

@@ -44,7 +44,10 @@ def test_call_reports_failing_and_unknown_tools():
     assert code == 1
     assert out.splitlines()[0] == "The arguments of conjugate were not accepted, and nothing was run:"
     code, _, err = served("call", "conjugat")
-    assert (code, err) == (2, "toolwire: the tool conjugat does not exist (available: conjugate)\n")
+    assert (code, err) == (
+        2,
+        "toolwire: the tool conjugat does not exist (did you mean conjugate? available: conjugate)\n",
+    )
     code, _, err = served("call", "conjugate", "[1]")
     assert code == 2
     code, _, err = toolwire("call", BAD, "broken_schema", "--env", "EFFECTS=/dev/null")

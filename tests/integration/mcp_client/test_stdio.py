@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+import threading
 
 import pytest
 from mcp_server.server_process import effects_in
@@ -300,6 +301,31 @@ def test_server_request_is_answered_with_or_without_a_handler():
             assert (await client.call(tool_call("ask"))).text == '{"role": "assistant"}'
 
     run(test())
+
+
+def test_plain_handler_does_not_block_the_event_loop():
+    asked, loop_ran = threading.Event(), threading.Event()
+
+    def sample(_):
+        asked.set()
+        return {"loop_ran": loop_ran.wait(SAFETY)}
+
+    async def test():
+        async with McpClient(misbehaving(), handlers=Handlers(sample=sample)) as client:
+            calling = asyncio.create_task(client.call(tool_call("ask")))
+            await until(asked.is_set)
+            loop_ran.set()
+            return (await calling).text
+
+    assert run(test()) == '{"loop_ran": true}'
+
+
+def test_handler_that_returns_no_object_is_an_error_answer():
+    async def test():
+        async with McpClient(misbehaving(), handlers=Handlers(sample=lambda _: "yes")) as client:
+            return (await client.call(tool_call("ask"))).text
+
+    assert "the handler must return a dict, got str" in run(test())
 
 
 def test_answer_goes_to_the_process_that_sent_the_request(effects):

@@ -101,12 +101,6 @@ def test_bad_usage_exits_with_code_two_and_a_one_line_error(arguments, words, fi
     assert "Traceback" not in error
 
 
-def test_no_command_is_bad_usage(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main([])
-    assert caught.value.code == 2
-
-
 @pytest.mark.parametrize("command", ["demo", "convert", "parse", "formats"])
 def test_help_has_examples(command, capsys):
     with pytest.raises(SystemExit) as caught:

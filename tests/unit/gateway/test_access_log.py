@@ -77,7 +77,7 @@ def test_line_has_all_fields_of_the_request():
             "losses": 2,
             "lost": ["top_k"],
             "attempts": 2,
-            "failures": [["azure", "timeout"]],
+            "failures": [{"upstream": "azure", "error": "timeout", "count": 1}],
         }
     ]
 
@@ -106,6 +106,28 @@ def test_client_supplied_names_are_redacted_and_truncated():
     )
     (line,) = lines_of(turn, clean=Redactor())
     assert (line["request_id"], line["model"], len(line["upstream_model"])) == ("[removed]", "[removed]", 200)
+
+
+@pytest.mark.finding("U7")
+def test_line_of_an_unknown_path_has_method_and_path():
+    (line,) = lines_of(RequestLog("r", 0.0, "openai_chat", method="GET", path="/v2/chat", status=404))
+    assert (line["method"], line["path"]) == ("GET", "/v2/chat")
+
+
+def test_path_is_redacted_before_it_is_truncated():
+    path = f"/{'p' * 190}/sk-0123456789abcdefghij"
+    (line,) = lines_of(RequestLog("r", 0.0, "openai_chat", method="GET", path=path, status=404), clean=Redactor())
+    assert line["path"] == f"/{'p' * 190}/[removed]"[:200]
+
+
+@pytest.mark.finding("U7")
+def test_failed_attempts_are_counted_by_upstream_and_kind():
+    failures = (("a", "timeout"), ("b", "rate_limit"), ("a", "timeout"))
+    (line,) = lines_of(replace(FULL, failures=failures))
+    assert line["failures"] == [
+        {"upstream": "a", "error": "timeout", "count": 2},
+        {"upstream": "b", "error": "rate_limit", "count": 1},
+    ]
 
 
 def test_lines_are_written_to_the_logger(caplog):

@@ -34,11 +34,11 @@ def valid_stream(wire):
 
 
 def passing(wire, key=None):
-    return PassThroughStream(get(wire), REQUEST, AnswerStats(), INGRESSES[wire], () if key is None else (key,))
+    return PassThroughStream(get(wire), REQUEST, AnswerStats(), () if key is None else (key,))
 
 
 def is_between_events(wire, data):
-    return not data or data.endswith(INGRESSES[wire].event_terminators)
+    return not data or data.endswith(INGRESSES[wire].framing.terminators)
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["lf", "crlf", "cr"])
@@ -106,7 +106,7 @@ def test_truncated_stream_ends_in_an_error_of_its_own_wire(wire):
 def test_malformed_event_is_not_forwarded(wire, noise):
     data = valid_stream(wire)
     noise = noise + b"\n" if wire == "ollama" else b"data: " + noise + b"\n\n"
-    end = INGRESSES[wire].event_terminators[0]
+    end = INGRESSES[wire].framing.terminators[0]
     cut = data.index(end, len(data) // 3) + len(end)
     stream = passing(wire)
     out = stream.feed(data[:cut] + noise) + stream.feed(data[cut:]) + stream.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ...bridge.turn_recorder import TurnRecorder
+from ...bridge.turns import StoredTurn
 from ...ir.events import (
     CallDelta,
     CallEnd,
@@ -17,8 +19,6 @@ from ...ir.events import (
 )
 from ...ir.parts import ToolCall
 from ...ir.response import Response, Usage
-from ..shared.turns import StoredTurn
-from .turn_recorder import TurnRecorder
 
 __all__ = ["AnswerStats"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from ...bridge.turns import StoredTurn
 from ...ir.events import CallStart, Event, ResponseEnd, ResponseStart, UsageUpdate
 from ...ir.folding import Folder
 from ...ir.parts import Part, ToolCall, ToolResult
@@ -16,7 +17,6 @@ from ...ir.request import Message, Request
 from ...ir.response import Fault, Response, Stop, UpstreamError, Usage, add_usage
 from ...net.runner import Runner
 from ...net.stored_approvals import owned_by
-from ..shared.turns import StoredTurn
 
 __all__ = ["GatewayTools", "TurnEvents", "with_gateway_tools"]
 

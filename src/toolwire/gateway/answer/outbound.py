@@ -7,7 +7,6 @@ unknown fields; only the conversation changes, if a stored turn is restored in i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from time import time
 from typing import Protocol
@@ -23,13 +22,15 @@ from ...ir.errors import ProtocolError
 from ...ir.folding import unfold
 from ...ir.losses import Losses, require_lossless
 from ...ir.parts import ToolCall, ToolResult
-from ...ir.pointer import JSON, Object
+from ...ir.pointer import JSON
 from ...ir.request import Request
 from ...ir.response import Fault, Response, UpstreamError, Usage, add_usage
 from ...ir.text import finite_to_bytes, to_bytes
 from ...net.body_settings import NO_DEFAULTS, RequestDefaults
 from ...net.endpoint import Endpoint
 from ...net.endpoint_request import EndpointRequest, redact_secrets
+from ...net.forwarded_stream import expected_choices
+from ...net.same_wire import accepts_document, has_valid_ids, replace_model
 from ...run.repaired_calls import mark_repaired, mark_repaired_event
 from ...stream.strict import parse_object
 from ...wire.protocol import Limits, StreamEncoder
@@ -38,14 +39,9 @@ from .client_request import ClientRequest
 from .gateway_tools import GatewayTools, TurnEvents
 from .response_recorder import RecordingEncoder, ResponseRecorder
 from .routing import Target
-from .streams import PassThroughStream, Stream, TranslatedStream, expected_choices
+from .streams import PassThroughStream, Stream, TranslatedStream
 
-__all__ = ["OutboundRequest", "PassThroughRequest", "TranslatedRequest", "make_outbound", "replace_model"]
-
-# at the start of an object, members with plain values, up to the model
-_LEADING_MODEL = re.compile(
-    rb'\s*+\{(?:\s*+"(?!model")[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[-+.\w]++)\s*+,)*+\s*+"model"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
-)
+__all__ = ["OutboundRequest", "PassThroughRequest", "TranslatedRequest", "make_outbound"]
 
 
 class OutboundRequest(Protocol):
@@ -143,23 +139,17 @@ def _keeps_body(client_request: ClientRequest, target: Target, endpoint: Endpoin
     """Check that the wires are equal and that neither the settings nor the vendor change the request."""
     vendor = endpoint.vendor
     return (
-        endpoint.wire.name == client_request.wire.name
-        and target.row.emulate is None
-        and vendor.dialect is None
+        target.row.emulate is None
+        and accepts_document(endpoint, client_request.wire.name, client_request.document)
         and (vendor.id is None or _has_valid_ids(client_request, endpoint.wire.limits))
-        and not any(field in client_request.document for field in endpoint.renamed_fields)
         and (endpoint.defaults is NO_DEFAULTS or _has_every_default(client_request, endpoint.defaults))
     )
 
 
 def _has_valid_ids(client_request: ClientRequest, limits: Limits) -> bool:
     """Check that the vendor accepts the ids of the calls in the history."""
-    if not client_request.may_have_calls():
-        return True
-    request = client_request.request_or_none
-    parts = () if request is None else (part for message in request.messages for part in message.parts)
-    ids = [part.id for part in parts if isinstance(part, ToolCall)]
-    return all(len(one) <= limits.id_length and re.fullmatch(limits.id, one) for one in ids)
+    request = client_request.request_or_none if client_request.may_have_calls() else None
+    return request is None or has_valid_ids(request, limits)
 
 
 def _has_every_default(client_request: ClientRequest, defaults: RequestDefaults) -> bool:
@@ -213,7 +203,6 @@ class PassThroughRequest:
             endpoint.wire,
             client_request.request_or_none,
             self.stats,
-            client_request.ingress,
             endpoint.known_secrets,
         )
 
@@ -412,19 +401,3 @@ def _parse_or_raw(data: bytes) -> JSON:
         return parse_object(data)
     except ProtocolError:
         return data
-
-
-def replace_model(body: bytes, document: Object, model: str) -> bytes:
-    """Replace the model in `body`, whose parsed form is `document`; keep the rest as the client wrote it, byte for byte.
-
-    If the model comes before any nested value, as clients write it, only its name is replaced. Otherwise the document
-    is encoded again.
-    """
-    if document.get("model") == model:
-        return body
-    if "model" not in document:
-        return body  # it is in the path
-    match = _LEADING_MODEL.match(body)
-    if match is None:
-        return to_bytes({**document, "model": model})
-    return body[: match.start(1)] + to_bytes(model) + body[match.end(1) :]

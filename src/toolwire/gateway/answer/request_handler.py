@@ -20,21 +20,21 @@ from msgspec.structs import replace
 from ...asgi.http_exchange import HttpExchange, uncancel
 from ...asgi.offload import LARGE, ClientOffload, Offload
 from ...bridge.emulate_retry import RejectedAnswer
+from ...bridge.turns import TurnStore
 from ...ir.errors import EncodeError, ProtocolError, ToolwireError
 from ...ir.events import ResponseStart, StreamFault
 from ...ir.losses import LossError, require_lossless
-from ...ir.response import Fault, UpstreamError
+from ...ir.response import Fault, UpstreamError, fault_from
 from ...net.http import Reply
 from ...net.key_command import KeyCommandError
 from ...net.replies import drain, is_document, read_reply_body, transport_losses
 from ...net.retry import RetryPolicy, resolve_retry_after
 from ...net.runner import Runner
 from ...run.observe import Retriever
-from ..faults import as_gateway_fault, fault_from, is_gateway_fault, key_fault_of, network_fault_of
+from ..faults import as_gateway_fault, is_gateway_fault, key_fault_of, network_fault_of
 from ..observe.request_log import RequestLog
 from ..settings import LimitsRow
 from ..shared.memory_bound import MemoryReservation
-from ..shared.turns import TurnStore
 from .cache import AnswerCache
 from .client_request import CALL_MARKS, ClientRequest
 from .document_limits import admit_document
@@ -185,7 +185,9 @@ class RequestHandler:
         """Open the client's stream. A JSON array (`as_array`) is kept alive by spaces, which JSON ignores."""
         client_request = self._client_request
         headers = {
-            "content-type": "application/json" if client_request.as_array else client_request.ingress.stream_type,
+            "content-type": "application/json"
+            if client_request.as_array
+            else client_request.ingress.framing.media_type,
             "cache-control": "no-cache",
             "x-accel-buffering": "no",
             "x-request-id": self._request_log.id,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from ...bridge.turn_recorder import TurnRecorder
 from ...ir.events import (
     CallDelta,
     CallEnd,
@@ -33,7 +34,6 @@ from ...ir.request import Message
 from ...ir.response import Response
 from ...wire.protocol import StreamEncoder
 from .response_records import WIRE, BoundMessages, TurnEntry, encode_entry, item_prefix, opaque_with_id
-from .turn_recorder import TurnRecorder
 
 __all__ = ["RecordingEncoder", "ResponseRecorder"]
 

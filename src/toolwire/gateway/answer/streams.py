@@ -15,18 +15,16 @@ from msgspec.structs import replace
 
 from ...bridge.emulate_retry import AnswerContinuation, RejectedAnswer
 from ...bridge.report_answer import AnswerReporter
-from ...ir.errors import ToolwireError, TruncatedStream
+from ...ir.errors import ToolwireError
 from ...ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta, WholePart
 from ...ir.request import Request
 from ...ir.response import Fault
-from ...net.endpoint_request import EndpointRequest, redact_secrets
-from ...stream.sse import SSEDecoder
-from ...stream.strict import parse_object
+from ...net.endpoint_request import EndpointRequest
+from ...net.forwarded_stream import ForwardedStream, check_choices_ended, stream_fault
 from ...wire.protocol import StreamEncoder, Wire
-from ..routes import INGRESSES, Ingress
 from .answer_stats import AnswerStats
 
-__all__ = ["PassThroughStream", "Stream", "TranslatedStream", "expected_choices"]
+__all__ = ["PassThroughStream", "Stream", "TranslatedStream"]
 
 _CONTENT_DELTAS = frozenset({TextDelta, CallDelta})  # no step and no loss report needs them
 
@@ -67,112 +65,19 @@ class Stream(Protocol):
         ...
 
 
-class PassThroughStream:
-    """A stream between equal wires: events are forwarded unchanged, and observed."""
+class PassThroughStream(ForwardedStream):
+    """A stream between equal wires, with statistics."""
 
     should_stop = False
     rejected: RejectedAnswer | None = None
 
-    def __init__(
-        self,
-        wire: Wire,
-        request: Request | None,
-        stats: AnswerStats,
-        ingress: Ingress,
-        secrets: tuple[str, ...] = (),
-    ) -> None:
-        """Create the stream. `secrets`, such as our key, are removed from errors."""
-        self.fault: Fault | None = None
-        self.ended = False
-        self._decoder = wire.stream_decoder()
-        self._encoder = wire.stream_encoder(request)
+    def __init__(self, wire: Wire, request: Request | None, stats: AnswerStats, secrets: tuple[str, ...] = ()) -> None:
+        super().__init__(wire, request, stats.add_event, secrets)
         self._stats = stats
-        self._ingress = ingress
-        self._choices = expected_choices(request, wire)
-        self._secrets = secrets
-        self._pending: list[bytes] = []  # the start of an incomplete event
-        self._tail = b""  # its last bytes: an end mark may be split
-        self._has_forwarded = False  # a complete event was forwarded
-        self._has_new_part = False  # the data that is fed completes a whole part, such as a picture
-        self._part_bytes = 0  # of events with whole parts
 
     @property
     def content_bytes(self) -> int:
-        return self._stats.content_bytes + self._part_bytes
-
-    def feed(self, data: bytes) -> bytes:
-        """Observe the events in `data`, and forward the bytes of the complete ones.
-
-        If the upstream reports an error, our key is removed from it.
-        """
-        if self.fault is not None:
-            return b""
-        try:
-            self._observe_events(self._decoder.feed(data))
-            self._observe_events(self._decoder.feed(b""))  # raises errors after the last event
-        except ToolwireError as error:
-            return self.fail(_stream_fault(error))
-        output = self._redact(self._complete_events(data))
-        if self._has_new_part:
-            self._has_new_part = False
-            self._part_bytes += len(output)
-        return output
-
-    def close(self) -> bytes:
-        """Forward the last bytes. If only the end marker is missing, add it, because clients wait for it."""
-        if self.fault is not None:
-            return b""
-        pending = b"".join(self._pending)
-        try:
-            events = self._decoder.close()
-            _check_choices_ended(events, self._choices)
-            self._observe_events(events)
-        except ToolwireError as error:
-            return self.fail(_stream_fault(error))
-        is_late = any(isinstance(event, ResponseEnd) for event in events)
-        if not is_late or not self._ingress.end_marker:
-            return self._redact(pending)
-        return (pending + b"\n\n" if _is_complete_event(pending) else b"") + self._ingress.end_marker
-
-    def _complete_events(self, data: bytes) -> bytes:
-        """Return the data up to the end of the last event; hold back the rest."""
-        previous_tail = self._tail
-        joined = previous_tail + data
-        cut = max(
-            [joined.rfind(end) + len(end) for end in self._ingress.event_terminators if end in joined], default=0
-        ) - len(previous_tail)
-        if cut <= 0:
-            self._pending.append(data)
-            self._tail = joined[-3:]
-            return b""
-        out = b"".join([*self._pending, data[:cut]])
-        self._pending = [data[cut:]] if cut < len(data) else []
-        self._tail = data[cut:][-3:]
-        self._has_forwarded = True
-        return out
-
-    def _redact(self, data: bytes) -> bytes:
-        if self.fault is not None:
-            for secret in self._secrets:
-                data = data.replace(secret.encode(), b"[key]")
-        return data
-
-    def _observe_events(self, events: Iterable[Event]) -> None:
-        """Add events to the statistics; note the fault of a failed stream and the end of a complete one."""
-        for event in events:
-            if isinstance(event, StreamFault):
-                self.fault = redact_secrets(self._secrets, event.fault)
-                continue
-            self._stats.add_event(event)
-            if isinstance(event, ResponseEnd):
-                self.ended = True
-            elif isinstance(event, WholePart):
-                self._has_new_part = True
-
-    def fail(self, fault: Fault) -> bytes:
-        self.fault = fault
-        start = self._encoder.feed(ResponseStart())
-        return (b"" if self._has_forwarded else start) + self._encoder.feed(StreamFault(fault))
+        return self._stats.content_bytes + self.part_bytes
 
 
 class TranslatedStream:
@@ -228,7 +133,7 @@ class TranslatedStream:
         try:
             return self._write(self._answer_stream.feed(data))
         except ToolwireError as error:
-            return self.fail(_stream_fault(error))
+            return self.fail(stream_fault(error))
 
     def close(self) -> bytes:
         """End the stream; one that is truncated, or has too few answers, ends in an error event."""
@@ -236,10 +141,10 @@ class TranslatedStream:
             return b""
         try:
             events = list(self._answer_stream.close())
-            _check_choices_ended(events, self._choices)
+            check_choices_ended(events, self._choices)
             return self._write(events)
         except ToolwireError as error:
-            return self.fail(_stream_fault(error))
+            return self.fail(stream_fault(error))
 
     def _write(self, events: Iterable[Event]) -> bytes:
         """Encode events for the client; an error ends the output with an error event."""
@@ -247,7 +152,7 @@ class TranslatedStream:
         try:
             self._write_each(events, out)
         except ToolwireError as error:  # keep the output before it
-            out.append(self.fail(_stream_fault(error)))
+            out.append(self.fail(stream_fault(error)))
         return b"".join(out)
 
     def _write_each(self, events: Iterable[Event], out: list[bytes]) -> None:
@@ -298,34 +203,3 @@ class TranslatedStream:
         self.fault = fault
         start = b"" if self._started else self._encoder.feed(ResponseStart())
         return start + self._encoder.feed(StreamFault(fault))
-
-
-def expected_choices(request: Request | None, wire: Wire) -> int:
-    """Return the number of answers that must have ended when a stream ends without its final marker.
-
-    It is 1 for wires without such a marker, and for a request that cannot be decoded.
-    """
-    ingress = INGRESSES.get(wire.name)
-    return request.params.n or 1 if request is not None and ingress is not None and ingress.end_marker else 1
-
-
-def _check_choices_ended(events: Sequence[Event], choices: int) -> None:
-    """Refuse a stream with too few answers. Without a final marker, no other check notices one that has not begun."""
-    for event in events:
-        if isinstance(event, ResponseEnd) and len(event.stops) < choices:
-            raise TruncatedStream(
-                f"the stream stopped after {len(event.stops)} of {choices} answers", hint="retry the request"
-            )
-
-
-def _is_complete_event(data: bytes) -> bool:
-    """Check whether only the trailing blank line is missing."""
-    try:
-        return bool([parse_object(payload) for _, payload in SSEDecoder().feed(data + b"\n\n")])
-    except ToolwireError:
-        return False
-
-
-def _stream_fault(error: ToolwireError) -> Fault:
-    code = "stream_truncated" if isinstance(error, TruncatedStream) else "stream_broken"
-    return Fault("server", error.message, 502, code, retryable=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...asgi.offload import ClientOffload
+from ...bridge.restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys
+from ...bridge.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
 from ...ir.request import Request
 from ...net.endpoint import Endpoint
-from ..shared.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
 from .client_request import ClientRequest
-from .restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys, turn_origin
 from .routing import Target
 
 __all__ = ["TurnMemory"]
@@ -47,7 +47,7 @@ class TurnMemory:
 
     def restore(self, request: Request, endpoint: Endpoint) -> Request:
         """Return the request with its stored turns; the same object if nothing changes."""
-        return restore_turns(request, self._turns, turn_origin(endpoint)) if self._turns else request
+        return restore_turns(request, self._turns, endpoint.turn_origin) if self._turns else request
 
     async def save(self, turn: StoredTurn, endpoint: Endpoint, size: int) -> None:
         """Save a turn that the client cannot return in full; `size` is that of the work.
@@ -62,5 +62,5 @@ class TurnMemory:
 
 def _encode_turn(turn: StoredTurn, endpoint: Endpoint) -> tuple[StoredTurn, list[str], bytes]:
     """Return the turn of an endpoint with its keys and its JSON."""
-    bound = turn.bind(endpoint.model, turn_origin(endpoint))
+    bound = turn.bind(endpoint.model, endpoint.turn_origin)
     return bound, turn_keys(bound), bound.to_json()

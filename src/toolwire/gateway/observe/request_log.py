@@ -34,6 +34,8 @@ class RequestLog(Struct):
     started: float  # seconds since 1970
     ingress: str
     action: str = ""  # the meaning of the path; empty for an unknown path
+    method: str = ""
+    path: str = ""  # without the query, which may contain a key
     caller: str = ""  # the name of the client's key
     model: str = ""  # the client's name for it
     upstream: str = ""
@@ -61,6 +63,10 @@ class RequestLog(Struct):
     has_begun: bool = False  # sinks were notified of its start
     forward_headers: Mapping[str, str] = {}  # additional headers for the upstream
     span: object = None  # the tracer's
+
+    def count_failures(self) -> Mapping[tuple[str, str], int]:
+        """Count the failed attempts by upstream and kind of fault, in the order of their first occurrence."""
+        return Counter(self.failures)
 
     def count_losses(self) -> Mapping[str, int]:
         """Count the losses by concept; those of further concepts are `other`.

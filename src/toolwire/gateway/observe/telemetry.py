@@ -13,7 +13,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from logging import getLogger
+from logging import INFO, NOTSET, Handler, getLogger
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -47,8 +47,16 @@ class Telemetry:
     `sinks` and `metrics` are for a Gateway, `observers` for the runners of its tools.
     """
 
-    def __init__(self, settings: Settings, environment: Mapping[str, str], *, lines: bool = True) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        environment: Mapping[str, str],
+        *,
+        lines: bool = True,
+        log_handler: Handler | None = None,
+    ) -> None:
         self._settings = settings
+        self._log_handler = log_handler
         self._lines = lines
         self._environment = environment
         self._exit_stack = ExitStack()
@@ -77,7 +85,7 @@ class Telemetry:
         if write is not None:
             self.sinks.append(AccessLog(write, self.redactor))
         if self._settings.log.to != "logger":
-            self._add_log_handler(write or to_stderr())
+            self._add_log_handlers(write)
         self._recorder = self._make_recorder(write)
         if self._recorder is not None:
             self.sinks.append(self._recorder)
@@ -148,11 +156,18 @@ class Telemetry:
             return to_logger()
         return to_stderr() if row.to == "stderr" or (row.to is None and self._lines) else None
 
-    def _add_log_handler(self, write: Write) -> None:
-        handler = JsonLogHandler(write)
+    def _add_log_handlers(self, write: Write | None) -> None:
+        """Write other records as JSON lines, to the given handler, or both; those of the gateway from level INFO."""
+        handlers = [] if self._log_handler is None else [self._log_handler]
+        if write is not None or not handlers:
+            handlers.append(JsonLogHandler(write or to_stderr()))
         logger = getLogger("toolwire")
-        logger.addHandler(handler)
-        self._exit_stack.callback(logger.removeHandler, handler)
+        for handler in handlers:
+            logger.addHandler(handler)
+            self._exit_stack.callback(logger.removeHandler, handler)
+        if _log.level == NOTSET:
+            _log.setLevel(INFO)
+            self._exit_stack.callback(_log.setLevel, NOTSET)
 
     def _make_recorder(self, write: Write | None) -> Recorder | None:
         """Make a recorder for trace files and for bodies in the log; None if neither is configured.
@@ -196,12 +211,15 @@ class Telemetry:
         return True
 
 
-def open_telemetry(settings: Settings, environment: Mapping[str, str], *, lines: bool = True) -> Telemetry:
+def open_telemetry(
+    settings: Settings, environment: Mapping[str, str], *, lines: bool = True, log_handler: Handler | None = None
+) -> Telemetry:
     """Open everything that is configured; ConfigError or MissingExtra if that is impossible.
 
-    `lines` is the default for writing each request as a line to standard error.
+    `lines` is the default for writing each request as a line to standard error. `log_handler` gets all other records,
+    which are otherwise written as lines, too.
     """
-    return Telemetry(settings, environment, lines=lines)
+    return Telemetry(settings, environment, lines=lines, log_handler=log_handler)
 
 
 def _upstream_rows(settings: Settings, environment: Mapping[str, str]) -> Mapping[str, UpstreamRow]:

@@ -10,9 +10,9 @@ from hashlib import sha256
 
 import msgspec
 
+from ...bridge.turns import StoredTurn, TurnStore
 from ...ir.errors import StoreError
 from .redis_link import Command, RedisLink
-from .turns import StoredTurn, TurnStore
 
 __all__ = ["RedisTurns"]
 

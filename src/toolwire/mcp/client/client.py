@@ -39,8 +39,9 @@ from .http import Authorizer, Sender
 from .link import Link
 from .listing import ServerProblem, fetch_all_pages
 from .negotiation import ClientIdentity, NegotiatedProtocol
-from .questions import Handlers
+from .questions import Handlers, QuestionResponder
 from .tool_list import ToolList
+from .traffic import TrafficHandler
 
 __all__ = ["McpClient", "ProgressHandler"]
 
@@ -53,7 +54,8 @@ ProgressHandler: TypeAlias = Callable[[str, Progress], None]
 
 class McpClient:
     """`handlers` answer the server's questions, `watch` receives progress, `trace` returns the current trace context,
-    `login` authorizes requests. `changed` is called when the list of tools, or their availability, has changed.
+    `login` authorizes requests. `changed` is called when the list of tools, or their availability, has changed,
+    `traffic` with every message in both directions.
     """
 
     def __init__(
@@ -66,10 +68,12 @@ class McpClient:
         login: Authorizer | None = None,
         sender: Sender | None = None,
         changed: Callable[[], None] | None = None,
+        traffic: TrafficHandler | None = None,
     ) -> None:
         self.spec = spec
-        self._handlers = handlers or Handlers()
-        self._identity = ClientIdentity({"name": "toolwire", "version": __version__}, self._handlers.capabilities)
+        handlers = handlers or Handlers()
+        self._responder = QuestionResponder(handlers)
+        self._identity = ClientIdentity({"name": "toolwire", "version": __version__}, handlers.capabilities)
         self._watch = watch
         self._trace = trace
         self._on_change = changed or (lambda: None)
@@ -83,6 +87,7 @@ class McpClient:
             on_change=self._on_change,
             login=login,
             sender=sender,
+            traffic=traffic,
         )
         self._list = ToolList(spec, self._fetch_tools, wait_ready=self.connection.wait_ready, on_change=self._on_change)
 
@@ -158,7 +163,7 @@ class McpClient:
 
     async def _reply(self, request: RpcRequest, link: Link) -> None:
         """Answer over the link of the question, because its id means nothing to another process or session."""
-        answer = await self._handlers.reply(request)
+        answer = await self._responder.reply(request)
         try:
             await link.send(answer)
         except ToolwireError as error:
@@ -289,7 +294,7 @@ class McpClient:
         raise ProtocolError(f"{method} still requires input after {_MAX_ROUNDS} rounds", status=502)
 
     async def _answer_input(self, input_required: InputRequired) -> Object | None:
-        return await self._handlers.answer_all(input_required.requests) if input_required.requests else None
+        return await self._responder.answer_all(input_required.requests) if input_required.requests else None
 
     def _meta(self) -> Meta:
         meta = self._identity.meta(self.greeting.version) if self.greeting is not None else Meta()

@@ -14,6 +14,7 @@ import itertools
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeAlias
 
 from ...ir.errors import ToolwireError
@@ -32,6 +33,7 @@ from .link import Link
 from .negotiate_link import negotiate_over_link
 from .negotiation import ClientIdentity, NegotiatedProtocol
 from .stdio import StdioLink
+from .traffic import TrafficHandler
 
 __all__ = ["Build", "ServerConnection"]
 
@@ -45,7 +47,7 @@ Build: TypeAlias = Callable[[int], RpcRequest]
 class ServerConnection:
     """`on_message` is called with messages that are not answers, and the link that they came over. `on_negotiated` is
     the last step of opening: it may send requests, and its failure is a failure to connect. `on_change` is called when
-    the availability of the server has changed; `unavailable_reason` is the reason why it cannot be used, or None.
+    the availability of the server has changed, `traffic` with every message; `unavailable_reason` is the reason why it cannot be used, or None.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class ServerConnection:
         on_change: Callable[[], None],
         login: Authorizer | None = None,
         sender: Sender | None = None,
+        traffic: TrafficHandler | None = None,
     ) -> None:
         self.link: Link | None = None
         self.greeting: NegotiatedProtocol | None = None
@@ -70,6 +73,7 @@ class ServerConnection:
         self._on_change = on_change
         self._login = login
         self._sender = sender
+        self._traffic = traffic
         self._own_sender: H1Transport | HttpTransport | None = None  # closed by `close`; a given sender is not
         self._ids = itertools.count(1)
         self._open_lock = asyncio.Lock()
@@ -195,12 +199,15 @@ class ServerConnection:
         def on_link_message(message: RpcMessage) -> None:
             self._on_message(message, link)
 
+        on_traffic = None if self._traffic is None else partial(self._traffic, self._spec.name)
         if self._spec.url is None:
-            link = StdioLink(self._spec, on_link_message, lambda gone: self.report_lost(gone, link))
+            link = StdioLink(
+                self._spec, on_link_message, lambda gone: self.report_lost(gone, link), on_traffic=on_traffic
+            )
             return link
         if self._sender is None:
             self._sender = self._own_sender = open_transport(os.environ, resends=False)
-        link = HttpLink(self._spec, on_link_message, self._sender, self._identity, self._login)
+        link = HttpLink(self._spec, on_link_message, self._sender, self._identity, self._login, on_traffic)
         return link
 
     async def _drop_link(self) -> None:

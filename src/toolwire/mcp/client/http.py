@@ -27,6 +27,7 @@ from .config import ServerSpec
 from .failures import NotAuthorized, ServerGone, ServerRefused
 from .link import MessageHandler
 from .negotiation import ClientIdentity, NegotiatedProtocol
+from .traffic import LinkTraffic, TrafficEvent, shown_headers
 
 __all__ = ["LISTEN", "Authorizer", "HttpLink", "Sender"]
 
@@ -75,6 +76,7 @@ class HttpLink:
         sender: Sender,
         identity: ClientIdentity,
         login: Authorizer | None = None,
+        on_traffic: LinkTraffic | None = None,
     ) -> None:
         assert spec.url is not None
         self._url = spec.url
@@ -83,6 +85,7 @@ class HttpLink:
         self._sender = sender
         self._identity = identity
         self._login = login
+        self._on_traffic = on_traffic
         self._session: str | None = None
         self._version: str | None = None
         self._stateless = False
@@ -182,6 +185,7 @@ class HttpLink:
         listens = isinstance(message, RpcRequest) and message.method == LISTEN
         seconds = _DAY if listens else self._spec.timeout + _LATER
         sent = False
+        self._record_sent(message, headers)
         try:
             async with self._send_authorized("POST", headers, write(message), seconds) as reply:
                 sent = True
@@ -210,6 +214,16 @@ class HttpLink:
                 hint = "configure a token in headers, or a login" if self._login is None else ""
                 raise NotAuthorized(f"{self._spec.name} denied access (HTTP {status})", http=status, hint=hint)
             await self._login.handle_challenge(self._sender, self._url, status, challenge, token)
+
+    def _record_sent(self, message: RpcMessage, headers: Mapping[str, str]) -> None:
+        if self._on_traffic is not None:
+            secrets = self._secrets(None if self._login is None else "")
+            sent_headers = shown_headers({**self._session_headers(), **headers}, secrets)
+            self._on_traffic(TrafficEvent("sent", message, sent_headers))
+
+    def _record_received(self, message: RpcMessage, status: int | None = None) -> None:
+        if self._on_traffic is not None:
+            self._on_traffic(TrafficEvent("received", message, status=status))
 
     def _secrets(self, token: str | None) -> dict[str, str]:
         return {**self._spec.headers, **({} if token is None else {"authorization": f"Bearer {token}"})}
@@ -288,6 +302,7 @@ class HttpLink:
             message = read(data)
         except RpcError as error:
             raise ProtocolError(f"cannot read the answer: {error.message}", status=502) from None
+        self._record_received(message)
         if isinstance(message, (Result, Failure)):
             return message if message.id == request.id or message.id is None else None
         self._on_message(message)
@@ -299,6 +314,7 @@ class HttpLink:
         try:
             data = await read_reply_body(reply, _ERROR_LIMIT)
             message = read(data)
+            self._record_received(message, status)
         except (ProtocolError, ConnectionError):
             message = None
         lost_session = status == 404 and self._session is not None
@@ -347,6 +363,7 @@ class HttpLink:
     def _open_listen_stream(self, request: RpcRequest, last_id: bytes) -> AbstractAsyncContextManager[Reply]:
         if self._stateless:
             headers = {"content-type": "application/json", "accept": _ACCEPT, **request_headers(request)}
+            self._record_sent(request, headers)
             return self._send_authorized("POST", headers, write(request), _DAY)
         resumed = {"last-event-id": last_id.decode("latin-1")} if last_id else {}
         return self._send_authorized("GET", {"accept": "text/event-stream", **resumed}, b"", _DAY)

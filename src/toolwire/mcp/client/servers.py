@@ -43,7 +43,7 @@ __all__ = ["McpServers"]
 class McpServers:
     """`lock`: the reviewed state of the tools, as a file or its content. `strict`: a server that cannot be reached is
     an error. `logins`: authorization by server. `changed` is called when the offered tools have changed. Other
-    options go to every `McpClient`: handlers, watch, trace.
+    options go to every `McpClient`: handlers, watch, trace, traffic.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class McpServers:
         found += [problem for server_client in self.clients.values() for problem in server_client.problems]
         return found + [
             ServerProblem(server, tool.name, refusal)
-            for server, tool, name in self._named_tools()
+            for server, tool, name in self.named_tools()
             if (refusal := self._lock_refusal(replace(tool, name=name))) is not None
         ]
 
@@ -156,7 +156,7 @@ class McpServers:
         """Return the entries of the tools of these servers. Of `known` ones, those that still apply are reused."""
         reusable = {(entry.tool.name, entry.options.resource): entry for entry in known}
         entries: list[Entry] = []
-        for server, tool, name in self._named_tools():
+        for server, tool, name in self.named_tools():
             if server in servers:
                 before = reusable.get((name, server))
                 is_same = before is not None and before.tool == offered_tool(tool, name)
@@ -172,9 +172,9 @@ class McpServers:
 
     def lock(self) -> Object:
         """Return the current state of the tools. Write it to a file, and pass it as `lock` next time."""
-        return lock([replace(tool, name=name) for _, tool, name in self._named_tools()])
+        return lock([replace(tool, name=name) for _, tool, name in self.named_tools()])
 
-    def _named_tools(self) -> list[tuple[str, Tool, str]]:
+    def named_tools(self) -> list[tuple[str, Tool, str]]:
         """Return (server, its tool, the name for the model) of every tool."""
         names = assign_names({server: server_client.tools for server, server_client in self.clients.items()})
         return [

@@ -38,6 +38,7 @@ from .config import ServerSpec
 from .failures import ServerGone
 from .link import LostHandler, MessageHandler
 from .negotiation import NegotiatedProtocol
+from .traffic import LinkTraffic, TrafficEvent
 
 __all__ = ["StdioLink"]
 
@@ -60,8 +61,10 @@ class StdioLink:
         on_message: MessageHandler,
         on_lost: LostHandler,
         environment: Mapping[str, str] | None = None,
+        on_traffic: LinkTraffic | None = None,
     ) -> None:
         self._spec = spec
+        self._on_traffic = on_traffic
         self._on_message = on_message
         self._on_lost = on_lost
         self._environment = os.environ if environment is None else environment
@@ -150,6 +153,8 @@ class StdioLink:
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(write(message) + b"\n")
+        if self._on_traffic is not None:
+            self._on_traffic(TrafficEvent("sent", message))
 
     async def _read_messages(self) -> None:
         """Handle lines until the output of the process ends. Then mark it as gone, which fails pending requests."""
@@ -184,7 +189,10 @@ class StdioLink:
         for message in messages:
             if isinstance(message, RpcError):
                 self._fail_request(message)
-            elif isinstance(message, (Result, Failure)):
+                continue
+            if self._on_traffic is not None:
+                self._on_traffic(TrafficEvent("received", message))
+            if isinstance(message, (Result, Failure)):
                 self._resolve_request(message)
             else:
                 self._on_message(message)

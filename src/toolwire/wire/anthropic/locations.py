@@ -11,6 +11,7 @@ from ...ir.request import Request
 from ...ir.response import Response
 from ..detection import blocks, declared_tools, scorer
 from ..protocol import Kind
+from .response import STOP_REASONS
 
 __all__ = ["DETECTION", "count_leading_system", "locator"]
 
@@ -91,6 +92,13 @@ def _is_own_thinking(config: JSON) -> bool:
     return "budget_tokens" in config or config["type"] == "adaptive"
 
 
+def _has_own_end(body: Object) -> bool:
+    """Recognise an answer without `type` and `role`, as programs store it: blocks and a stop reason of this wire."""
+    return (
+        "type" not in body and body["stop_reason"] in STOP_REASONS and all("type" in block for block in body["content"])
+    )
+
+
 DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
     "request": scorer(
         (3, lambda b: type(b["messages"]) is list),
@@ -106,7 +114,7 @@ DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
         ),
         (2, lambda b: any(type(block.get("source")) is dict for block in blocks(b, "messages"))),
     ),
-    "response": scorer((5, lambda b: b["type"] == "message" and type(b["content"]) is list)),
+    "response": scorer((5, lambda b: type(b["content"]) is list and (b.get("type") == "message" or _has_own_end(b)))),
     "stream": scorer((5, lambda b: b["type"] in _EVENTS)),
     "tools": scorer((5, lambda b: any("input_schema" in tool for tool in declared_tools(b)))),
     "error": scorer((5, lambda b: b["type"] == "error" and type(b["error"]) is dict)),

@@ -31,6 +31,7 @@ from .fault import read_fault
 
 __all__ = [
     "ONE_CHOICE",
+    "STOP_REASONS",
     "decode_response",
     "encode_response",
     "read_stop",
@@ -47,7 +48,7 @@ _FORM = "anthropic~"
 _KNOWN = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"})
 _CONSTANT = ("type", "role")
 _DEFAULT_HEADERS = ("id", *_CONSTANT, "model", "stop_reason", "stop_sequence")
-_REASONS: dict[str, StopReason] = {
+STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop_sequence",
     "tool_use": "tool_calls",
@@ -57,7 +58,7 @@ _REASONS: dict[str, StopReason] = {
     "pause_turn": "pause",
     "compaction": "pause",
 }
-_STOP_NAMES: dict[StopReason, str] = {reason: word for word, reason in _REASONS.items()} | {
+_STOP_NAMES: dict[StopReason, str] = {reason: word for word, reason in STOP_REASONS.items()} | {
     "pause": "pause_turn",
     "content_filter": "refusal",
     "malformed_call": "end_turn",
@@ -116,7 +117,7 @@ def read_stop(raw: Object, calls: bool) -> Stop | None:
     word = raw.get("stop_reason")
     if word is None:
         return None
-    reason = _REASONS.get(str(word), "unknown")
+    reason = STOP_REASONS.get(str(word), "unknown")
     if reason == "stop" and calls:
         reason = "tool_calls"
     details = raw.get("stop_details")

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from ...ir.parts import Part, Reasoning, Refusal, ToolCall, ToolResult
-from ...ir.pointer import JSON, join, split
+from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ...ir.tools import Tool
 from ..detection import blocks, declared_tools, scorer
 from ..protocol import Kind
-from .content import is_in_content
+from .content import NAME, is_in_content
+from .tools import is_bare_function
 
 __all__ = ["DETECTION", "locator"]
 
@@ -79,14 +80,8 @@ def _request_pointer(request: Request, locations: _PartLocations, path: str) -> 
             return join(
                 "max_tokens" if ":max_tokens" in request.extra.get("openai_chat~", {}) and name == "max_tokens" else key
             )
-        case ["tools", index, "cache", *_] if "cache_control" in request.tools[int(index)].extra.get(
-            "openai_chat~", {}
-        ):
-            return join("tools", index, "cache_control")
-        case ["tools", index, "cache", *_]:
-            return join("tools", index, "function", "cache_control")
         case ["tools", index, field, *rest] if field in _DECLARED:
-            return join("tools", index, "function", _FIELDS.get(field, field), *rest)
+            return join("tools", index) + _declaration_pointer(request.tools[int(index)], field, rest)
         case ["messages", index, "parts", number, *rest]:
             parts = request.messages[int(index)].parts
             return join("messages", index) + locations.location_of(int(index), parts, number) + join(*rest)
@@ -105,6 +100,15 @@ def _request_pointer(request: Request, locations: _PartLocations, path: str) -> 
         case [field, *rest]:
             return join(_FIELDS.get(field, field), *rest)
     return path
+
+
+def _declaration_pointer(tool: Tool, field: str, rest: list[str]) -> str:
+    """Map a field of a tool to a pointer into its declaration, where a bare function has no object around it."""
+    form = tool.extra.get(f"{NAME}~", {})
+    if field == "cache":
+        return join("cache_control") if "cache_control" in form else join("function", "cache_control")
+    inner = join(_FIELDS.get(field, field), *rest)
+    return inner if ":bare" in form else join("function") + inner
 
 
 def _output_pointer(request: Request, path: list[str]) -> str:
@@ -144,6 +148,11 @@ _CHAT_ONLY = frozenset(
 
 _PARTS = frozenset({"image_url", "input_audio", "file", "video_url", "document_url"})
 
+
+def _is_declaration(tool: Object) -> bool:
+    return "function" in tool or "custom" in tool
+
+
 DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
     "request": scorer(
         (3, lambda b: type(b["messages"]) is list),
@@ -169,6 +178,9 @@ DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
         ),
     ),
     "stream": scorer((5, lambda b: b.get("object") == "chat.completion.chunk" or "delta" in b["choices"][0])),
-    "tools": scorer((5, lambda b: any("function" in tool or "custom" in tool for tool in declared_tools(b)))),
+    "tools": scorer(
+        (2, lambda b: any(_is_declaration(tool) or is_bare_function(tool) for tool in declared_tools(b))),
+        (3, lambda b: any(_is_declaration(tool) for tool in declared_tools(b))),
+    ),
     "error": scorer((2, lambda b: type(b["error"]) in (dict, str)), (1, lambda b: "type" in b["error"])),
 }

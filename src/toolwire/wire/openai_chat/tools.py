@@ -4,7 +4,7 @@
     {"type": "custom", "custom": {"name", "description", "format": {"type": "grammar", "grammar": {"syntax", "definition"}}}}
 
 The deprecated `functions` and `function_call` are read as `tools` and `tool_choice`, and written back in their original
-form.
+form. So is a bare function, `{"name", "description", "parameters"}`, as many programs store their tools.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from .content import NAME
 
 __all__ = [
     "declares_functions",
+    "is_bare_function",
     "read_choice",
     "read_function",
     "read_legacy_choice",
@@ -65,9 +66,21 @@ def read_tool(raw: JSON) -> Tool:
     return _read_any_tool(raw)
 
 
+def is_bare_function(raw: Object) -> bool:
+    """Return True for a function without the `type` and the object around it."""
+    return (
+        _OUTER.isdisjoint(raw)
+        and type(raw.get("name")) is str
+        and not {"parameters", "description"}.isdisjoint(raw)
+        and {"input_schema", "inputSchema", "parametersJsonSchema"}.isdisjoint(raw)
+    )
+
+
 def _read_any_tool(raw: JSON) -> Tool:
     """Read a declaration with any fields; a type other than function and custom is a built-in tool."""
-    kind = require_object(raw).get("type", "function" if "function" in raw else None)
+    if is_bare_function(require_object(raw)):
+        return read_function(raw, {f"{NAME}~": {":bare": True}})
+    kind = raw.get("type", "function" if "function" in raw else None)
     if kind == "function":
         extra = read_extra(raw, _OUTER, NAME) if len(raw) != 2 or "type" not in raw else {}
         if "type" not in raw:
@@ -149,7 +162,10 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     if not extra:
         return {"type": "function", "function": out}
     out = write_extra(out, extra, f"{NAME}/function")
-    if ":type" in extra.get(f"{NAME}~", {}):
+    form = extra.get(f"{NAME}~", {})
+    if ":bare" in form:
+        return out
+    if ":type" in form:
         return write_extra({"function": out}, extra, NAME)
     return write_extra({"type": "function", "function": out}, extra, NAME)
 

@@ -8,10 +8,10 @@ from gateway.serving import WIRES, serving, upstream_rows
 from gateway.state.chat_client import ChatClient
 
 from toolwire import tool
-from toolwire.gateway.settings import parse_settings
+from toolwire.bridge.turns import InMemoryTurns
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.shared.keys import hash_key
 from toolwire.gateway.shared.state import open_state
-from toolwire.gateway.shared.turns import InMemoryTurns
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.net.runner import Runner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.events import (
+from ..ir.events import (
     CallDelta,
     CallEnd,
     Event,
@@ -14,9 +14,9 @@ from ...ir.events import (
     TextEnd,
     TextStart,
 )
-from ...ir.folding import Folder
-from ...ir.parts import Part
-from ..shared.turns import MAX_TURN_BYTES
+from ..ir.folding import Folder
+from ..ir.parts import Part
+from .turns import MAX_TURN_BYTES
 
 __all__ = ["TurnRecorder"]
 

@@ -15,14 +15,13 @@ from itertools import groupby
 import msgspec
 from msgspec.structs import replace
 
-from ...ir.folding import merge_extras
-from ...ir.parts import Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
-from ...ir.pointer import JSON
-from ...ir.request import Message, Request
-from ...net.endpoint import Endpoint
-from ..shared.turns import StoredTurn
+from ..ir.folding import merge_extras
+from ..ir.parts import Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ..ir.pointer import JSON
+from ..ir.request import Message, Request
+from .turns import StoredTurn
 
-__all__ = ["find_turn_keys", "restore_turns", "turn_is_incomplete", "turn_keys", "turn_origin"]
+__all__ = ["find_turn_keys", "restore_turns", "turn_is_incomplete", "turn_keys"]
 
 
 def turn_is_incomplete(turn: StoredTurn, *, same_wire: bool) -> bool:
@@ -41,11 +40,6 @@ def turn_is_incomplete(turn: StoredTurn, *, same_wire: bool) -> bool:
     return any(isinstance(part, (Reasoning, Opaque)) for part in turn.parts) or any(
         isinstance(part, Text) for part in turn.parts[first_call:]
     )
-
-
-def turn_origin(endpoint: Endpoint) -> str:
-    """Identify the model that made a turn: no other one may receive its reasoning and signatures."""
-    return f"{endpoint.wire.name} {endpoint.model} {endpoint.origin}"
 
 
 def turn_keys(turn: StoredTurn) -> list[str]:

@@ -2,7 +2,8 @@
 
 A provider signs its reasoning and wants the whole turn back as it was: reasoning, text and calls in their order. Most
 wires have no place for signatures, some lose the order of text and calls, and many clients drop fields that they do not
-know. So the gateway stores such a turn for a while and puts it in place of the client's copy. The caller is part of the
+know. So the gateway, or the transport of an SDK, stores such a turn for a while and puts it in place of the client's
+copy. The caller is part of the
 key, so no client gets another client's turn.
 """
 
@@ -10,18 +11,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from time import monotonic
 from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...ir.parts import Artefact, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from ...ir.request import Message
-from ..settings import StateRow
+from ..ir.parts import Artefact, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ..ir.request import Message
 
-__all__ = ["MAX_TURN_BYTES", "InMemoryTurns", "StoredTurn", "TurnStore", "open_in_memory"]
+__all__ = ["MAX_TURN_BYTES", "InMemoryTurns", "StoredTurn", "TurnStore"]
 
 MAX_TURN_BYTES = 1024 * 1024
 _ENTRY_OVERHEAD = 500  # bytes of overhead besides the content
@@ -92,7 +91,7 @@ def _without_bound_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 class TurnStore(Protocol):
-    """A store of turns, by caller and key; `answer/restore_turns.py` makes the keys."""
+    """A store of turns, by caller and key; `restore_turns` makes the keys."""
 
     @property
     def has_any(self) -> bool:
@@ -145,7 +144,3 @@ class InMemoryTurns:
         now = self._clock()
         found = {key: self._entries.get((caller, key)) for key in keys}
         return {key: entry[2] for key, entry in found.items() if entry is not None and entry[0] > now}
-
-
-def open_in_memory(row: StateRow) -> InMemoryTurns:
-    return InMemoryTurns(row.turns, row.turn_bytes, row.turn_seconds, monotonic)

@@ -1,0 +1,244 @@
+"""Any SDK in front of any model, without a server.
+
+    openai.OpenAI(http_client=transport("anthropic/claude-sonnet-5"), api_key="unused")
+    anthropic.AsyncAnthropic(http_client=async_transport("openai/gpt-5.6"), api_key="unused")
+    google.genai.Client(
+        api_key="unused",
+        http_options=HttpOptions(httpx_client=transport("ollama/qwen3"), httpx_async_client=async_transport("ollama/qwen3")),
+    )
+
+The SDK's own key is never sent. httpx2 or httpx, which the SDKs install, is imported on use.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from ..ir.errors import ConfigError, MissingExtra
+from ..ir.losses import Loss
+from ..net.blocking import iterate_blocking, run_blocking
+from ..net.client import ModelClient
+from ..net.endpoint import EndpointOptions
+from .sdk_call import SdkRequest
+from .sdk_server import SdkAnswerHead, SdkServer
+
+if TYPE_CHECKING:
+    from ..bridge.emulation_settings import EmulationSettings
+    from ..net.retry import RetryPolicy
+    from ..text.engine.format import Format
+    from ..wire.capability_rows import ModelCapabilities
+
+__all__ = ["TransportOptions", "async_transport", "transport"]
+
+_MAX_CLIENTS = 64  # models of a transport without a fixed one
+_PACKAGES = ("httpx2", "httpx")
+
+
+class TransportOptions(EndpointOptions, total=False):
+    """Options of the `ModelClient` that a transport opens. `retries` is 0 by default, because SDKs retry themselves."""
+
+    text: Format | str | EmulationSettings | None
+    timeout: float
+    retries: int | RetryPolicy
+    limit: int
+    strict: bool
+    capabilities: ModelCapabilities | None
+    cache: Literal["auto"] | None
+    repair: ModelClient | None
+
+
+def transport(
+    model: str | None = None,
+    *,
+    client: ModelClient | None = None,
+    on_loss: Callable[[Loss], None] | None = None,
+    package: Literal["httpx2", "httpx"] | None = None,
+    **options: Unpack[TransportOptions],
+) -> Any:
+    """Return an `httpx.Client` that answers the requests of an SDK with a model.
+
+    `model` is `provider/model`; without it, every request names its model in this form. `client`: use this client, which
+    the caller closes, instead of opening one with `options`, those of `ModelClient`. `on_loss` gets each loss of a
+    translation; by default, losses are logged to `toolwire.adapters`. `strict=True` refuses requests with losses.
+    `package` selects the HTTP library of the SDK if both are installed; the newest SDKs use httpx2.
+    """
+    http = _import_http(package)
+    models = _Models(model, client, options)
+    server = SdkServer(models.find, models.name, on_loss)
+    sync_transport = _sync_class(http)(server, models)
+    return http.Client(transport=sync_transport, trust_env=False)
+
+
+def async_transport(
+    model: str | None = None,
+    *,
+    client: ModelClient | None = None,
+    on_loss: Callable[[Loss], None] | None = None,
+    package: Literal["httpx2", "httpx"] | None = None,
+    **options: Unpack[TransportOptions],
+) -> Any:
+    """Like `transport`, for the asynchronous clients of the SDKs: return an `httpx.AsyncClient`. It needs asyncio."""
+    http = _import_http(package)
+    models = _Models(model, client, options)
+    server = SdkServer(models.find, models.name, on_loss)
+    return http.AsyncClient(transport=_async_class(http)(server, models), trust_env=False)
+
+
+def _import_http(package: str | None) -> Any:
+    for name in _PACKAGES if package is None else (package,):
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    wanted = package or "httpx2"
+    raise MissingExtra(f"transports for SDKs need the package {wanted}", hint=f"pip install {wanted}")
+
+
+class _Models:
+    """The clients of a transport: one, or one for each model that a request names."""
+
+    def __init__(self, model: str | None, client: ModelClient | None, options: TransportOptions) -> None:
+        if client is not None and (model is not None or options):
+            raise ConfigError(
+                "a client has its own model and options", hint="pass either client or a model with options"
+            )
+        self._fixed = client
+        self._owns_fixed = client is None
+        self._options: TransportOptions = {"retries": 0, **options}
+        self._opened: OrderedDict[str, ModelClient] = OrderedDict()
+        if model is not None:
+            self._fixed = ModelClient(model, **self._options)
+        elif client is None and options.get("base_url"):
+            raise ConfigError("base_url is the address of one model's server", hint="pass the model, too")
+
+    @property
+    def name(self) -> str | None:
+        """The name of the only model."""
+        return None if self._fixed is None else self._fixed.name
+
+    def find(self, name: str) -> ModelClient:
+        """Return the client for a request that names `name`."""
+        if self._fixed is not None:
+            return self._fixed
+        client = self._opened.get(name)
+        if client is None:
+            client = self._opened[name] = ModelClient(name, **self._options)
+            if len(self._opened) > _MAX_CLIENTS:
+                self._opened.popitem(last=False)  # closed by the garbage collector, after its last answer
+        self._opened.move_to_end(name)
+        return client
+
+    async def aclose(self) -> None:
+        """Close the clients that were opened here."""
+        while self._opened:
+            await self._opened.popitem()[1].aclose()
+        if self._fixed is not None and self._owns_fixed:
+            await self._fixed.aclose()
+
+
+def _sync_class(http: Any) -> Any:
+    """Build the transport class of an HTTP library, whose base classes must be subclassed."""
+
+    class AnswerBytes(http.SyncByteStream):  # type: ignore[misc]
+        """The body of an answer. Closing it cancels the request."""
+
+        def __init__(self, pieces: Generator[Any], request: Any) -> None:
+            self._pieces = pieces
+            self._request = request
+
+        def __iter__(self) -> Iterator[bytes]:
+            try:
+                yield from self._pieces
+            except (TimeoutError, ConnectionError) as error:
+                raise _http_error(http, error, self._request) from error
+
+        def close(self) -> None:
+            self._pieces.close()
+
+    class ModelTransport(http.BaseTransport):  # type: ignore[misc]
+        """Answers requests with a model; toolwire's background event loop does the work."""
+
+        def __init__(self, server: SdkServer, models: _Models) -> None:
+            self._server = server
+            self._models = models
+
+        def handle_request(self, request: Any) -> Any:
+            pieces = iterate_blocking(self._server.answer(_read_request(request, request.read())))
+            try:
+                head = next(pieces)
+            except (TimeoutError, ConnectionError) as error:
+                raise _http_error(http, error, request) from error
+            return _make_response(http, head, AnswerBytes(pieces, request))
+
+        def close(self) -> None:
+            run_blocking(self._models.aclose())
+
+    return ModelTransport
+
+
+def _async_class(http: Any) -> Any:
+    """Like `_sync_class`, for asyncio."""
+
+    class AsyncAnswerBytes(http.AsyncByteStream):  # type: ignore[misc]
+        """The body of an answer. Closing it cancels the request."""
+
+        def __init__(self, pieces: AsyncGenerator[Any, None], request: Any) -> None:
+            self._pieces = pieces
+            self._request = request
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            try:
+                async for piece in self._pieces:
+                    yield piece
+            except (TimeoutError, ConnectionError) as error:
+                raise _http_error(http, error, self._request) from error
+
+        async def aclose(self) -> None:
+            await self._pieces.aclose()
+
+    class AsyncModelTransport(http.AsyncBaseTransport):  # type: ignore[misc]
+        """Answers requests with a model, on the event loop of the caller."""
+
+        def __init__(self, server: SdkServer, models: _Models) -> None:
+            self._server = server
+            self._models = models
+
+        async def handle_async_request(self, request: Any) -> Any:
+            pieces = self._server.answer(_read_request(request, await request.aread()))
+            try:
+                head = await anext(pieces)
+            except (TimeoutError, ConnectionError) as error:
+                raise _http_error(http, error, request) from error
+            return _make_response(http, head, AsyncAnswerBytes(pieces, request))
+
+        async def aclose(self) -> None:
+            await self._models.aclose()
+
+    return AsyncModelTransport
+
+
+def _read_request(request: Any, body: bytes) -> SdkRequest:
+    timeouts: Mapping[str, float | None] = request.extensions.get("timeout", {})
+    return SdkRequest(
+        request.method,
+        request.url.path,
+        dict(request.url.params),
+        {name.lower(): value for name, value in request.headers.items()},
+        body,
+        timeouts.get("read"),
+    )
+
+
+def _make_response(http: Any, head: SdkAnswerHead | bytes, body: Any) -> Any:
+    assert isinstance(head, SdkAnswerHead)
+    return http.Response(head.status, headers=head.headers, stream=body)
+
+
+def _http_error(http: Any, error: OSError, request: Any) -> Exception:
+    """Convert a network error to that of the HTTP library, from which an SDK makes its own."""
+    kind = http.ReadTimeout if isinstance(error, TimeoutError) else http.ConnectError
+    raised: Exception = kind(str(error) or "the model did not answer in time", request=request)
+    return raised

@@ -1,0 +1,172 @@
+"""`toolwire doctor`: check the installation, the keys, the servers on this machine and the configuration."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..ir.errors import ToolwireError
+from .doctor_packages import DoctorCheck, check_packages
+from .show import count_of, json_text, paint, table
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire doctor                      nothing leaves this machine
+  toolwire doctor --online             also asks each provider with a key for its models
+  toolwire doctor --config gateway.toml --json
+
+Keys are never shown; only the names of their environment variables are.
+exit codes: 0 no problem   1 a problem was found   2 wrong usage
+"""
+_SIGNS = {"ok": ("✓", "green"), "problem": ("✗", "red"), "note": ("·", "dim")}
+_LOCAL_SECONDS = 1.0
+_ONLINE_SECONDS = 10.0
+_CONFIG = "toolwire.toml"
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "doctor",
+        help="check the installation, keys, servers and configuration",
+        description="Check the installation, the keys, the model servers on this machine and the configuration.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--online", action="store_true", help="ask each provider with a key for its models")
+    parser.add_argument("--config", metavar="FILE", help=f"the configuration of the gateway ({_CONFIG} if it exists)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run all checks and print them, problems with their fix."""
+    checks = [
+        *check_packages(),
+        *_check_environment(),
+        *_check_keys(),
+        *asyncio.run(_check_servers(online=arguments.online)),
+        *_check_config(arguments.config),
+    ]
+    problems = sum(check.state == "problem" for check in checks)
+    if arguments.json:
+        print(json_text({"checks": [check._asdict() for check in checks], "problems": problems}))
+    else:
+        _print_checks(checks)
+        print(f"\n{count_of(problems, 'problem')}" if problems else "\nno problems", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _print_checks(checks: list[DoctorCheck]) -> None:
+    area = ""
+    for check in checks:
+        if check.area != area:
+            print(("\n" if area else "") + paint(check.area, "bold"))
+            area = check.area
+        sign, colour = _SIGNS[check.state]
+        (line,) = table([(check.name.ljust(24), check.detail)])[:1] or [""]
+        print(f"  {paint(sign, colour)} {line}")
+        if check.fix:
+            print(f"      {check.fix}")
+
+
+def _check_environment() -> Iterator[DoctorCheck]:
+    """Check the state folder, proxies and certificates."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
+    parent = next(folder for folder in (state, *state.parents) if folder.exists())
+    if os.access(parent, os.W_OK):
+        yield DoctorCheck("environment", "state folder", "ok", str(state))
+    else:
+        yield DoctorCheck("environment", "state folder", "problem", f"cannot write to {parent}", "set XDG_STATE_HOME")
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        proxy = os.environ.get(name, "")
+        if proxy.startswith("socks"):
+            fix = "use an HTTP proxy, or unset the variable"
+            yield DoctorCheck("environment", name, "problem", "SOCKS proxies are not supported", fix)
+        elif proxy:
+            yield DoctorCheck("environment", name, "note", "requests to providers use this proxy")
+    certificates = os.environ.get("SSL_CERT_FILE")
+    if certificates and not Path(certificates).is_file():
+        fix = "set it to a file of certificates, or unset it"
+        yield DoctorCheck("environment", "SSL_CERT_FILE", "problem", f"{certificates} is not a file", fix)
+
+
+def _check_keys() -> Iterator[DoctorCheck]:
+    """Check the keys that are set, without showing them. A key that was pasted with quotes or spaces is a problem."""
+    from ..wire import vendors
+
+    seen: dict[str, list[str]] = {}
+    for name in vendors.names():
+        for key in vendors.find(name).keys:
+            if os.environ.get(key.variable):
+                seen.setdefault(key.variable, []).append(name)
+    for variable, names in seen.items():
+        value = os.environ[variable]
+        if value != value.strip() or value[:1] in "\"'" or not value.isprintable():
+            fix = f"export {variable} again, without them"
+            yield DoctorCheck("keys", variable, "problem", "contains quotes, spaces or control characters", fix)
+        else:
+            yield DoctorCheck("keys", variable, "ok", f"set; used for {', '.join(names)}")
+    if not seen:
+        fix = "export OPENAI_API_KEY=… or another one of `toolwire models`; local/smollm2 needs none"
+        yield DoctorCheck("keys", "providers", "note", "no key is set", fix)
+
+
+async def _check_servers(*, online: bool) -> list[DoctorCheck]:
+    """Ask the model servers at their default addresses on this machine; with `online`, providers with a key too."""
+    from ..wire import vendors
+    from .models import key_state
+
+    rows = [vendors.find(name) for name in vendors.names()]
+    local = {row.base_url: row for row in reversed(rows) if row.keyless and row.base_url and row.transport is None}
+    asked = [_ask_local(name.name) for name in local.values()]
+    if online:
+        asked += [_ask_online(row.name) for row in rows if key_state(row) == "set" and not row.keyless]
+    return [check for check in await asyncio.gather(*asked) if check is not None]
+
+
+async def _ask_local(name: str) -> DoctorCheck | None:
+    from ..net.model_list import list_vendor_models
+    from ..wire import vendors
+
+    vendor = vendors.find(name)
+    try:
+        names = await list_vendor_models(vendor, os.environ, seconds=_LOCAL_SECONDS)
+    except ToolwireError:
+        return None  # most machines run none of these servers
+    return DoctorCheck(
+        "servers", name, "ok", f"{vendor.base_url}: {count_of(len(names), 'model')}", f"toolwire models {name}"
+    )
+
+
+async def _ask_online(name: str) -> DoctorCheck:
+    from ..net.model_list import list_vendor_models
+    from ..wire import vendors
+
+    try:
+        names = await list_vendor_models(vendors.find(name), os.environ, seconds=_ONLINE_SECONDS)
+    except ToolwireError as error:
+        return DoctorCheck("servers", name, "problem", error.message, error.hint)
+    return DoctorCheck("servers", name, "ok", f"accepts the key; {count_of(len(names), 'model')}")
+
+
+def _check_config(file: str | None) -> Iterator[DoctorCheck]:
+    """Check the configuration of the gateway, if there is one."""
+    if file is None and not Path(_CONFIG).is_file():
+        yield DoctorCheck("configuration", _CONFIG, "note", "not in this folder", "toolwire serve init writes one")
+        return
+    from .serve_check import check_settings
+
+    name = file or _CONFIG
+    settings, problems = check_settings(Path(name))
+    for problem in problems:
+        line = f"line {problem['line']}: " if problem["line"] else ""
+        yield DoctorCheck("configuration", name, "problem", line + problem["problem"], problem["fix"])
+    if settings is not None and not problems:
+        yield DoctorCheck("configuration", name, "ok", count_of(len(settings.models), "model"))

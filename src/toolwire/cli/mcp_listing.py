@@ -1,0 +1,158 @@
+"""Print the tools, resources and prompts of an MCP server in readable form.
+
+    forecast  read-only, idempotent
+        Return the forecast of a city.
+        city  string, required  the name of the city
+        days  integer = 2
+
+Everything comes from the server: text is neutralised, and long texts and lists are cut unless `--all` is given.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, TypeVar
+
+from ..ir.errors import ToolwireError
+from ..ir.terminal import neutralise_line, neutralise_text
+from .parameter_text import MAX_PARAMETERS, list_parameters
+from .show import paint, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..ir.pointer import JSON, Object
+    from ..ir.tools import Tool
+
+__all__ = ["MAX_ITEMS", "Listing", "annotation_text"]
+
+_Item = TypeVar("_Item")
+MAX_ITEMS = 50
+_MAX_PARAMETERS = 30
+_MAX_TEXT = 600  # characters of a description
+_MAX_CELL = 120
+_INDENT = "    "
+_HINTS = {
+    ("readOnlyHint", True): "read-only",
+    ("idempotentHint", True): "idempotent",
+    ("destructiveHint", True): "destructive",
+    ("destructiveHint", False): "not destructive",
+    ("openWorldHint", True): "open world",
+    ("openWorldHint", False): "closed world",
+}
+
+
+class Listing:
+    """Prints lists. `show_all`: cut nothing."""
+
+    def __init__(self, *, show_all: bool) -> None:
+        self._show_all = show_all
+
+    def print_tools(self, tools: Sequence[Tool]) -> None:
+        """Print each tool with its hints, description, parameters and result."""
+        for tool in self._first(tools, "tools"):
+            print(f"{paint(self._cell(tool.name), 'bold')}  {annotation_text(tool)}".rstrip())
+            self.print_text(tool.description or "")
+            self._print_parameters(tool.input_schema)
+            if tool.output_schema is not None:
+                print(f"{_INDENT}returns:")
+                self._print_parameters(tool.output_schema, _INDENT * 2)
+
+    def print_resources(self, resources: Sequence[JSON]) -> None:
+        """Print resources and templates as a table: address, name, type, description."""
+        rows = []
+        for raw in self._first(resources, "resources"):
+            if type(raw) is dict:
+                address = _text(raw, "uri") or _text(raw, "uriTemplate")
+                name = _text(raw, "title") or _text(raw, "name")
+                rows.append([self._cell(one) for one in (address, name, _text(raw, "mimeType"))])
+                rows[-1].append(self._cut(_text(raw, "description").partition("\n")[0]))
+        for line in table(rows):
+            print(line)
+
+    def print_prompts(self, prompts: Sequence[JSON]) -> None:
+        """Print each prompt with its arguments."""
+        for raw in self._first(prompts, "prompts"):
+            if type(raw) is not dict:
+                continue
+            print(paint(self._cell(_text(raw, "name")), "bold"))
+            self.print_text(_text(raw, "description"))
+            declared = raw.get("arguments")
+            rows = [
+                (
+                    self._cell(_text(one, "name")),
+                    "required" if one.get("required") is True else "optional",
+                    self._cut(_text(one, "description")),
+                )
+                for one in self._first(declared if type(declared) is list else [], "arguments", _MAX_PARAMETERS)
+                if type(one) is dict
+            ]
+            _print_indented(table(rows), _INDENT)
+
+    def print_text(self, text: str) -> None:
+        """Print a text of the server, indented."""
+        cut = neutralise_text(self._cut(text.strip()))
+        _print_indented(textwrap.dedent(cut).splitlines(), _INDENT)
+
+    def _print_parameters(self, schema: Object | None, indent: str = _INDENT) -> None:
+        if schema is None:
+            return
+        try:
+            rows, is_cut = list_parameters(schema, MAX_PARAMETERS if self._show_all else _MAX_PARAMETERS)
+        except ToolwireError as error:
+            print(neutralise_line(f"{indent}cannot be read: {error}"))
+            return
+        cells = [
+            (
+                self._cell(row.path),
+                self._cell(row.type) + (", required" if row.required else "") + _default_text(row.default),
+                self._cut(" ".join(row.description.split())),
+            )
+            for row in rows
+        ]
+        _print_indented(table(cells), indent)
+        if is_cut:
+            hint = "" if self._show_all else "; --all shows them"
+            print(f"{indent}… more than {len(rows)} parameters{hint}")
+
+    def _first(self, items: Sequence[_Item], what: str, limit: int = MAX_ITEMS) -> Sequence[_Item]:
+        """Return the items to show, and print a note before them if there are more."""
+        if self._show_all or len(items) <= limit:
+            return items
+        print(f"the first {limit} of {len(items):,} {what}; --all shows them")
+        return items[:limit]
+
+    def _cell(self, text: str) -> str:
+        return neutralise_line(text if self._show_all or len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}…")
+
+    def _cut(self, text: str) -> str:
+        if self._show_all or len(text) <= _MAX_TEXT:
+            return text
+        return f"{text[:_MAX_TEXT]}… ({len(text):,} characters; --all shows them)"
+
+
+def annotation_text(tool: Tool) -> str:
+    """Return the hints that the server declares, and the title."""
+    extra = tool.extra.get("mcp")
+    declared = extra if type(extra) is dict else {}
+    hints = declared.get("annotations")
+    hints = hints if type(hints) is dict else {}
+    shown = [text for (name, value), text in _HINTS.items() if hints.get(name) is value]
+    title = declared.get("title") or hints.get("title")
+    if type(title) is str and title and title != tool.name:
+        shown.insert(0, f"“{title[:_MAX_CELL]}”")
+    return neutralise_line(", ".join(shown))
+
+
+def _default_text(default: str | None) -> str:
+    return "" if default is None else f" = {default}"
+
+
+def _text(raw: Object, key: str) -> str:
+    value = raw.get(key)
+    return value if type(value) is str else ""
+
+
+def _print_indented(lines: Iterable[str], indent: str) -> None:
+    for line in lines:
+        print(f"{indent}{line}".rstrip())

@@ -1,0 +1,114 @@
+"""`toolwire models`: list the providers and their keys, or ask one provider for its models."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..ir.terminal import neutralise_line
+from .show import count_of, json_text, paint, table
+
+if TYPE_CHECKING:
+    from ..wire.vendors import Vendor
+
+__all__ = ["add_to", "key_state"]
+
+_EXAMPLES = """\
+examples:
+  toolwire models                      providers: how to name their models, and whether a key is set
+  toolwire models anthropic            ask a provider for its models; needs its key
+  toolwire models ollama               the models of a server on this machine
+  toolwire models vllm --base-url http://gpu:8000/v1
+  toolwire models openai --json | jq -r '.models[]'
+  toolwire formats MODEL               the known capabilities of one model
+
+Keys are read from the environment and never shown.
+exit codes: 0 done   2 unknown provider, no key, or the server is unreachable
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "models",
+        help="list the providers and their models",
+        description="List the providers with the state of their keys, or ask one provider for its models.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("provider", nargs="?", metavar="PROVIDER", help="ask this provider for its models")
+    parser.add_argument("--base-url", metavar="URL", help="base URL, if it is not the provider's")
+    parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="timeout of the request (10)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List the providers, or the models of one."""
+    return _list_providers(as_json=arguments.json) if arguments.provider is None else _list_models(arguments)
+
+
+def _list_providers(*, as_json: bool) -> int:
+    from ..wire import vendors
+
+    rows = [vendors.find(name) for name in vendors.names()]
+    if as_json:
+        document = [
+            {
+                "provider": vendor.name,
+                "wire": vendor.wire,
+                "base_url": os.environ.get(vendor.base_variable or "") or vendor.base_url,
+                "keys": [key.variable for key in vendor.keys],
+                "key": key_state(vendor),
+            }
+            for vendor in rows
+        ]
+        print(json_text({"providers": document}))
+        return 0
+    cells = [
+        (
+            f"{vendor.name}/MODEL",
+            vendor.wire,
+            key_state(vendor),
+            " or ".join(key.variable for key in vendor.keys) or "-",
+        )
+        for vendor in rows
+    ]
+    head, *rest = table(cells, ("model", "wire", "key", "environment variable"))
+    print("\n".join([paint(head, "bold"), *rest]))
+    print(
+        "local/smollm2 runs in this process. toolwire models PROVIDER asks a provider for its models.", file=sys.stderr
+    )
+    return 0
+
+
+def key_state(vendor: Vendor) -> str:
+    """Return whether the key of a vendor is in the environment: set, missing, or not needed."""
+    if any(os.environ.get(key.variable) for key in vendor.keys):
+        return "set"
+    return "not needed" if vendor.keyless else "missing"
+
+
+def _list_models(arguments: argparse.Namespace) -> int:
+    from ..net.model_list import list_vendor_models
+    from ..wire import vendors
+
+    vendor = vendors.find(arguments.provider)
+    names: tuple[str, ...]
+    if vendor.transport is not None:
+        from ..local.weights import weights_names
+
+        names = weights_names()
+    else:
+        names = asyncio.run(
+            list_vendor_models(vendor, os.environ, base_url=arguments.base_url, seconds=arguments.timeout)
+        )
+    if arguments.json:
+        print(json_text({"provider": vendor.name, "models": [f"{vendor.name}/{name}" for name in names]}))
+        return 0
+    for name in names:
+        print(neutralise_line(f"{vendor.name}/{name}"))
+    print(f"{count_of(len(names), 'model')} of {vendor.name}", file=sys.stderr)
+    return 0

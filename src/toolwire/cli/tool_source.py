@@ -1,0 +1,152 @@
+"""Recognise and open a source of tools, for all commands that use tools.
+
+    functions      a Python file: its functions, or those marked with @toolwire.tool
+    declarations   a JSON document: tools of any wire, or a request that declares them; - is standard input
+    mcp            an MCP server: a URL, a command line in quotes, or a file of mcpServers
+    openapi        an OpenAPI document in JSON or YAML
+    recording      JSON Lines, a HAR file, or a trace: the tools that its requests declare
+
+`read_declared` reads the declarations of any source. `open_source` opens one whose tools can be called.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ..ir.errors import ConfigError, ProtocolError
+from ..ir.terminal import neutralise_line
+from .mcp_target import add_server_options, connect_servers
+from .openapi_options import add_api_options, list_operations, open_api
+from .show import paint
+from .tool_documents import ToolDocuments, is_recording, parse_file, read_bytes
+from .tools_file import load_tools
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ..ir.tools import Tool
+    from ..mcp.client.servers import McpServers
+    from ..run.toolbox import Toolbox
+
+__all__ = [
+    "SOURCE_HELP",
+    "SourceKind",
+    "add_source_options",
+    "open_source",
+    "read_declared",
+    "source_kind",
+]
+
+SourceKind: TypeAlias = Literal["functions", "declarations", "mcp", "openapi", "recording"]
+SOURCE_HELP = (
+    "a Python file of functions, a JSON list of tools, a request, an MCP server (URL, command in quotes or mcpServers "
+    "file), an OpenAPI document, or a recording"
+)
+_FILES = re.compile(r"[^\s'\"]*\.(py|jsonl?|ndjson|log|har|ya?ml|toml)", re.IGNORECASE)
+
+
+def add_source_options(parser: Any) -> None:
+    """Add the options of MCP servers and OpenAPI documents."""
+    add_server_options(parser.add_argument_group("MCP servers"))
+    add_api_options(parser)
+
+
+def source_kind(source: str) -> SourceKind:
+    """Recognise a source by its form, and a JSON or YAML file by its content. Nothing is imported or started."""
+    if re.match(r"https?://", source):
+        return "mcp"
+    if source != "-" and not Path(source).is_file():
+        return _command_kind(source)
+    if source.endswith(".py"):
+        return "functions"
+    if source.lower().endswith((".yaml", ".yml")):
+        return "openapi"
+    return "declarations" if source == "-" else _document_kind(source, read_bytes(source))
+
+
+def _command_kind(source: str) -> SourceKind:
+    """Return `mcp` for a command that exists; any other text is a ConfigError."""
+    from ..mcp.client.config import split_command
+
+    if Path(source).is_dir():
+        raise ConfigError(f"{source} is a folder", hint=f"give one of: {SOURCE_HELP}")
+    if _FILES.fullmatch(source):
+        raise ConfigError(f"cannot read {source}: no such file", hint=f"give one of: {SOURCE_HELP}")
+    command = split_command(source)[0]
+    if shutil.which(command) is None:
+        raise ConfigError(
+            f"{source!r} is neither a file nor a command: {command} was not found", hint=f"give one of: {SOURCE_HELP}"
+        )
+    return "mcp"
+
+
+def _document_kind(file: str, data: bytes) -> SourceKind:
+    from ..audit.config_rules import find_servers
+    from ..openapi.document import looks_like_openapi
+
+    if is_recording(file, data):
+        return "recording"
+    try:
+        document = parse_file(file, data)
+    except ProtocolError:
+        return "declarations"  # its reader reports the position
+    if find_servers(document) is not None:
+        return "mcp"
+    is_api = looks_like_openapi(document) or (type(document) is dict and "swagger" in document)
+    return "openapi" if is_api else "declarations"
+
+
+@asynccontextmanager
+async def open_source(source: str, arguments: argparse.Namespace) -> AsyncIterator[Toolbox]:
+    """Open the tools of a source that can be called, and report those that cannot be offered."""
+    from ..run.toolbox import Toolbox
+
+    kind = source_kind(source)
+    if kind == "functions":
+        yield Toolbox(load_tools(source))
+    elif kind == "openapi":
+        async with open_api(source, arguments) as box:
+            yield box
+    elif kind == "mcp":
+        async with connect_servers(source, arguments) as servers:
+            _report_problems(servers)
+            yield servers.toolbox()
+    else:
+        what = "only declares tools" if kind == "declarations" else "is a recording"
+        hint = "give a Python file of functions, an MCP server, or an OpenAPI document"
+        raise ConfigError(f"{source} {what}, so that they cannot be called", hint=hint)
+
+
+def read_declared(source: str, arguments: argparse.Namespace) -> tuple[Tool, ...]:
+    """Return the declared tools of any source. A Python file is imported; an MCP server is started and asked."""
+    import asyncio
+
+    from ..run.toolbox import Toolbox
+
+    kind = source_kind(source)
+    if kind == "functions":
+        return Toolbox(load_tools(source)).tools
+    if kind == "openapi":
+        return list_operations(source, arguments)
+    if kind == "mcp":
+        return asyncio.run(_list_served(source, arguments))
+    documents = ToolDocuments()
+    documents.add_file(source, read_bytes(source))
+    return documents.tools()
+
+
+async def _list_served(source: str, arguments: argparse.Namespace) -> tuple[Tool, ...]:
+    async with connect_servers(source, arguments) as servers:
+        _report_problems(servers)
+        return servers.toolbox().tools
+
+
+def _report_problems(servers: McpServers) -> None:
+    for problem in servers.problems:
+        print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)

@@ -1,0 +1,116 @@
+"""`toolwire tools`: list the tools of any source, or show one of them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from ..ir.terminal import neutralise_text
+from .parameter_text import list_parameters
+from .show import count_of, json_text, paint, table
+from .tool_source import SOURCE_HELP, add_source_options, read_declared
+
+if TYPE_CHECKING:
+    from ..ir.tools import Tool
+
+__all__ = ["add_to"]
+
+_COUNTED_WIRE = "openai_chat"  # the declarations that are counted
+
+_EXAMPLES = """\
+examples:
+  toolwire tools list tools.py                    your functions
+  toolwire tools list pets.yaml --api-tag pets    the operations of an OpenAPI document
+  toolwire tools list "npx -y @modelcontextprotocol/server-everything"      the tools of an MCP server
+  toolwire tools list requests.jsonl              the tools that recorded requests declare
+  toolwire tools show tools.py get_weather        its parameters and its result
+  toolwire tools list tools.py --json > tools.json        declarations in MCP's form, which every command reads
+
+effects: pure and read have no side effects; idempotent and write have. tokens: an estimate for the declaration.
+exit codes: 0 done   2 wrong usage, unreadable source or unknown tool
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "tools",
+        help="list the tools of a file, an MCP server, an API or a recording",
+        description="List the tools of any source, or show one of them.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    listing = actions.add_parser(
+        "list", help="list the tools", epilog=_EXAMPLES, formatter_class=parser.formatter_class
+    )
+    listing.add_argument("source", nargs="+", metavar="SOURCE", help=SOURCE_HELP)
+    listing.set_defaults(run=_list)
+    showing = actions.add_parser("show", help="show one tool", epilog=_EXAMPLES, formatter_class=parser.formatter_class)
+    showing.add_argument("source", nargs=1, metavar="SOURCE", help=SOURCE_HELP)
+    showing.add_argument("name", metavar="NAME", help="the name of the tool")
+    showing.set_defaults(run=_show)
+    for action in (listing, showing):
+        action.add_argument("--json", action="store_true", help="print the declarations as JSON, in MCP's form")
+        add_source_options(action)
+
+
+def _read_sources(arguments: argparse.Namespace) -> list[Tool]:
+    return [tool for source in arguments.source for tool in read_declared(source, arguments)]
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from ..audit.tokens import declaration_tokens
+
+    tools = _read_sources(arguments)
+    if arguments.json:
+        _print_json(tools)
+        return 0
+    rows = [(tool.name, tool.effect, str(declaration_tokens(tool, _COUNTED_WIRE)), _first_line(tool)) for tool in tools]
+    if rows:
+        head, *rest = table(rows, ("tool", "effect", "tokens", "description"))
+        print("\n".join([paint(head, "bold"), *rest]))
+    total = sum(declaration_tokens(tool, _COUNTED_WIRE) for tool in tools)
+    print(f"{count_of(len(tools), 'tool')}, about {count_of(total, 'token')}", file=sys.stderr)
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    tools = {tool.name: tool for tool in _read_sources(arguments)}
+    tool = tools.get(arguments.name)
+    if tool is None:
+        close = get_close_matches(arguments.name, list(tools)[:10_000], 3)
+        hint = f"did you mean {', '.join(close)}?" if close else "list them with toolwire tools list SOURCE"
+        raise ConfigError(f"unknown tool {arguments.name!r}", hint=hint)
+    if arguments.json:
+        _print_json([tool])
+        return 0
+    lines = [f"{paint(tool.name, 'bold')}  {tool.effect}", "", tool.description or "(no description)"]
+    for title, schema in (("parameters", tool.input_schema), ("result", tool.output_schema)):
+        rows, is_cut = list_parameters(schema) if schema else ([], False)
+        cells = [
+            (
+                row.path,
+                row.type,
+                "required" if row.required else f"= {row.default}" if row.default else "",
+                row.description,
+            )
+            for row in rows
+        ]
+        lines += ["", *table(cells, (title, "type", "", "description"))] if cells else []
+        lines += ["…"] if is_cut else []
+    print(neutralise_text("\n".join(lines)))
+    return 0
+
+
+def _print_json(tools: list[Tool]) -> None:
+    from ..bridge.tools_translation import encode_tools
+
+    print(json_text({"tools": encode_tools(tools, "mcp").body}))
+
+
+def _first_line(tool: Tool) -> str:
+    lines = (tool.description or "").strip().splitlines()
+    return lines[0] if lines else ""

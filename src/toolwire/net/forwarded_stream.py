@@ -1,0 +1,153 @@
+"""Forward a stream between equal wires: its bytes unchanged, its errors as the client's own events. No I/O.
+
+A broken stream ends in an error event, never in a normal end; `fault` is then set. A stream that breaks after the end of
+the answer, where only a token count and the final marker can be missing, is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ..ir.errors import ToolwireError, TruncatedStream
+from ..ir.events import Event, ResponseEnd, ResponseStart, StreamFault, WholePart
+from ..ir.request import Request
+from ..ir.response import Fault
+from ..stream.sse import SSEDecoder
+from ..stream.strict import parse_object
+from ..wire.protocol import Wire
+from ..wire.stream_framing import framing_of
+from .endpoint_request import redact_secrets
+
+__all__ = ["ForwardedStream", "check_choices_ended", "expected_choices", "stream_fault"]
+
+
+class ForwardedStream:
+    """A stream between equal wires: events are forwarded unchanged, and observed."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        request: Request | None,
+        observe: Callable[[Event], None] | None = None,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
+        """Create the stream. `observe` gets every event but faults. `secrets`, such as our key, are removed from errors."""
+        self.fault: Fault | None = None
+        self.ended = False
+        self._decoder = wire.stream_decoder()
+        self._encoder = wire.stream_encoder(request)
+        self._observe = observe
+        self._framing = framing_of(wire.name)
+        self._choices = expected_choices(request, wire)
+        self._secrets = secrets
+        self._pending: list[bytes] = []  # the start of an incomplete event
+        self._tail = b""  # its last bytes: an end mark may be split
+        self._has_forwarded = False  # a complete event was forwarded
+        self._has_new_part = False  # the data that is fed completes a whole part, such as a picture
+        self.part_bytes = 0  # of events with whole parts
+
+    def feed(self, data: bytes) -> bytes:
+        """Observe the events in `data`, and forward the bytes of the complete ones.
+
+        If the upstream reports an error, our key is removed from it.
+        """
+        if self.fault is not None:
+            return b""
+        try:
+            self._observe_events(self._decoder.feed(data))
+            self._observe_events(self._decoder.feed(b""))  # raises errors after the last event
+        except ToolwireError as error:
+            return self.fail(stream_fault(error))
+        output = self._redact(self._complete_events(data))
+        if self._has_new_part:
+            self._has_new_part = False
+            self.part_bytes += len(output)
+        return output
+
+    def close(self) -> bytes:
+        """Forward the last bytes. If only the end marker is missing, add it, because clients wait for it."""
+        if self.fault is not None:
+            return b""
+        pending = b"".join(self._pending)
+        try:
+            events = self._decoder.close()
+            check_choices_ended(events, self._choices)
+            self._observe_events(events)
+        except ToolwireError as error:
+            return self.fail(stream_fault(error))
+        is_late = any(isinstance(event, ResponseEnd) for event in events)
+        if not is_late or not self._framing.end_marker:
+            return self._redact(pending)
+        return (pending + b"\n\n" if _is_complete_event(pending) else b"") + self._framing.end_marker
+
+    def _complete_events(self, data: bytes) -> bytes:
+        """Return the data up to the end of the last event; hold back the rest."""
+        previous_tail = self._tail
+        joined = previous_tail + data
+        cut = max(
+            [joined.rfind(end) + len(end) for end in self._framing.terminators if end in joined], default=0
+        ) - len(previous_tail)
+        if cut <= 0:
+            self._pending.append(data)
+            self._tail = joined[-3:]
+            return b""
+        out = b"".join([*self._pending, data[:cut]])
+        self._pending = [data[cut:]] if cut < len(data) else []
+        self._tail = data[cut:][-3:]
+        self._has_forwarded = True
+        return out
+
+    def _redact(self, data: bytes) -> bytes:
+        if self.fault is not None:
+            for secret in self._secrets:
+                data = data.replace(secret.encode(), b"[key]")
+        return data
+
+    def _observe_events(self, events: Iterable[Event]) -> None:
+        """Add events to the statistics; note the fault of a failed stream and the end of a complete one."""
+        for event in events:
+            if isinstance(event, StreamFault):
+                self.fault = redact_secrets(self._secrets, event.fault)
+                continue
+            if self._observe is not None:
+                self._observe(event)
+            if isinstance(event, ResponseEnd):
+                self.ended = True
+            elif isinstance(event, WholePart):
+                self._has_new_part = True
+
+    def fail(self, fault: Fault) -> bytes:
+        self.fault = fault
+        start = self._encoder.feed(ResponseStart())
+        return (b"" if self._has_forwarded else start) + self._encoder.feed(StreamFault(fault))
+
+
+def expected_choices(request: Request | None, wire: Wire) -> int:
+    """Return the number of answers that must have ended when a stream ends without its final marker.
+
+    It is 1 for wires without such a marker, and for a request that cannot be decoded.
+    """
+    return request.params.n or 1 if request is not None and framing_of(wire.name).end_marker else 1
+
+
+def check_choices_ended(events: Sequence[Event], choices: int) -> None:
+    """Refuse a stream with too few answers. Without a final marker, no other check notices one that has not begun."""
+    for event in events:
+        if isinstance(event, ResponseEnd) and len(event.stops) < choices:
+            raise TruncatedStream(
+                f"the stream stopped after {len(event.stops)} of {choices} answers", hint="retry the request"
+            )
+
+
+def _is_complete_event(data: bytes) -> bool:
+    """Check whether only the trailing blank line is missing."""
+    try:
+        return bool([parse_object(payload) for _, payload in SSEDecoder().feed(data + b"\n\n")])
+    except ToolwireError:
+        return False
+
+
+def stream_fault(error: ToolwireError) -> Fault:
+    """Convert the error of a broken stream to a fault."""
+    code = "stream_truncated" if isinstance(error, TruncatedStream) else "stream_broken"
+    return Fault("server", error.message, 502, code, retryable=True)

@@ -1,0 +1,198 @@
+"""The first commands of a new user: help, misspelt commands, completion, models, doctor."""
+
+import json
+import os
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from toolwire.cli.main import main
+
+KEY = "sk-secret-value"
+LISTS = {
+    "/v1/models": {"data": [{"id": "m-2"}, {"id": "m-1"}, {"no": "id"}]},
+    "/v1/models?limit=1000": {"data": [{"id": "claude-x"}]},
+    "/v1beta/models?pageSize=1000": {"models": [{"name": "models/gemini-x"}]},
+    "/api/tags": {"models": [{"name": "qwen3:8b"}]},
+}
+
+
+@pytest.fixture
+def server():
+    """Serve the lists of models of all wires; a request with the key `wrong` is refused."""
+    seen = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            seen.append((self.path, dict(self.headers)))
+            refused = "wrong" in str(self.headers)
+            body = b"{}" if refused else json.dumps(LISTS.get(self.path, {})).encode()
+            self.send_response(401 if refused else 200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        Thread(target=running.serve_forever, daemon=True).start()
+        running.seen = seen
+        yield running
+        running.shutdown()
+
+
+@pytest.fixture
+def no_keys(monkeypatch, tmp_path):
+    from toolwire.wire import vendors
+
+    for name in vendors.names():
+        for key in vendors.find(name).keys:
+            monkeypatch.delenv(key.variable, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return monkeypatch
+
+
+@pytest.mark.finding("U13")
+def test_toolwire_alone_prints_help(capsys):
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert "start here:" in out
+    assert "convert" in out
+
+
+@pytest.mark.finding("U13")
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["convrt"], "unknown command 'convrt' (did you mean convert?)"),
+        (["mcp", "inspct"], "unknown command 'inspct' (did you mean inspect?)"),
+        (["runs", "aprove"], "did you mean approve?"),
+        (["completion", "bsh"], "did you mean bash?"),
+        (["xyzzy"], "use one of demo, run"),
+    ],
+)
+def test_misspelt_command_gets_a_suggestion(arguments, hint, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert hint in capsys.readouterr().err
+
+
+def _complete(line):
+    """Return the candidates that the shell would get for a line."""
+    environment = {
+        **os.environ,
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_SHELL": "bash",
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+    }
+    command = f'"{sys.executable}" -m toolwire 8>&1 9>/dev/null >/dev/null'
+    done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
+    return [candidate.strip() for candidate in done.stdout.split("\n")]
+
+
+@pytest.mark.finding("U13")
+@pytest.mark.parametrize(
+    ("line", "candidate"),
+    [
+        ("toolwire conv", "convert"),
+        ("toolwire convert --t", "--to"),
+        ("toolwire convert --to anth", "anthropic"),
+        ("toolwire run -m local", "local/smollm2"),
+        ("toolwire parse --format qwen", "qwen3_xml"),
+        ("toolwire mcp insp", "inspect"),
+        ("toolwire models olla", "ollama"),
+    ],
+)
+def test_shell_completes_commands_options_and_values(line, candidate):
+    assert candidate in _complete(line)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
+def test_completion_prints_a_script(shell, capsys):
+    assert main(["completion", shell]) == 0
+    assert "toolwire" in capsys.readouterr().out
+
+
+def test_models_lists_providers_and_never_a_key(no_keys, capsys):
+    no_keys.setenv("ANTHROPIC_API_KEY", KEY)
+    assert main(["models", "--json"]) == 0
+    out = capsys.readouterr().out
+    states = {row["provider"]: row["key"] for row in json.loads(out)["providers"]}
+    assert (states["anthropic"], states["openai"], states["ollama"]) == ("set", "missing", "not needed")
+    assert main(["models"]) == 0
+    assert KEY not in out + capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("provider", "path", "variable", "expected"),
+    [
+        ("openai", "/v1", "OPENAI_API_KEY", ["openai/m-1", "openai/m-2"]),
+        ("openai-chat", "/v1", "OPENAI_API_KEY", ["openai-chat/m-1", "openai-chat/m-2"]),
+        ("anthropic", "", "ANTHROPIC_API_KEY", ["anthropic/claude-x"]),
+        ("gemini", "", "GEMINI_API_KEY", ["gemini/gemini-x"]),
+        ("ollama", "", "OLLAMA_API_KEY", ["ollama/qwen3:8b"]),
+        ("vllm", "/v1", "VLLM_API_KEY", ["vllm/m-1", "vllm/m-2"]),
+    ],
+)
+def test_models_asks_a_provider(server, no_keys, capsys, provider, path, variable, expected):
+    no_keys.setenv(variable, KEY)
+    variables = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL", "gemini": "GOOGLE_GEMINI_BASE_URL"}
+    base = f"http://127.0.0.1:{server.server_port}{path}"
+    no_keys.setenv(variables.get(provider, "UNUSED"), base)
+    assert main(["models", provider, "--base-url", base, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["models"] == expected
+
+
+def test_models_reports_an_unreachable_server(no_keys, capsys):
+    assert main(["models", "vllm", "--base-url", "http://127.0.0.1:9/v1"]) == 2
+    assert "cannot reach http://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_models_of_an_unknown_provider(capsys):
+    assert main(["models", "antropic"]) == 2
+    assert "did you mean 'anthropic'?" in capsys.readouterr().err
+
+
+def test_doctor_reports_packages_and_no_problem(no_keys, capsys):
+    assert main(["doctor", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    names = {(check["area"], check["name"]): check["state"] for check in document["checks"]}
+    assert names["versions", "toolwire"] == "ok"
+    assert names["packages", "core"] == "ok"
+    assert names["keys", "providers"] == "note"
+    assert names["configuration", "toolwire.toml"] == "note"
+
+
+def test_doctor_finds_problems_and_shows_no_key(no_keys, tmp_path, capsys):
+    no_keys.setenv("OPENAI_API_KEY", f'"{KEY}"')
+    no_keys.setenv("ANTHROPIC_API_KEY", KEY)
+    no_keys.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
+    no_keys.setenv("SSL_CERT_FILE", "/nowhere.pem")
+    (tmp_path / "toolwire.toml").write_text('[models."gpt"]\nupstreem = "openai"\n')
+    assert main(["doctor", "--json"]) == 1
+    out = capsys.readouterr().out
+    states = {check["name"]: check["state"] for check in json.loads(out)["checks"]}
+    assert states["OPENAI_API_KEY"] == "problem"
+    assert states["ANTHROPIC_API_KEY"] == "ok"
+    assert states["ALL_PROXY"] == "problem"
+    assert states["SSL_CERT_FILE"] == "problem"
+    assert states["toolwire.toml"] == "problem"
+    assert main(["doctor"]) == 1
+    captured = capsys.readouterr()
+    assert KEY not in out + captured.out + captured.err
+    assert "problems" in captured.err
+
+
+def test_doctor_online_reports_a_refused_key(server, no_keys, capsys):
+    no_keys.setenv("OPENAI_API_KEY", "wrong")
+    no_keys.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+    assert main(["doctor", "--online", "--json"]) == 1
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert "rejected the key (status 401)" in checks["openai"]["detail"]

@@ -1,0 +1,66 @@
+"""The live table of `toolwire serve`."""
+
+import logging
+
+import pytest
+
+from toolwire.cli.request_table import RequestTable, TableLogHandler
+from toolwire.gateway.observe.request_log import RequestLog
+from toolwire.ir.losses import Loss
+from toolwire.run.redact import Redactor
+
+
+def row_of(**fields):
+    usual = {"method": "POST", "path": "/v1/messages", "status": 200}
+    return RequestTable(Redactor()).format_row(RequestLog("id", 0.0, "anthropic", "generate", **{**usual, **fields}))
+
+
+@pytest.mark.finding("U7")
+def test_row_of_an_unknown_path_has_the_path(capsys):
+    refused = RequestLog("id", 0.0, "openai_chat", method="POST", path="/v2/chat", status=404, error="not_found")
+    RequestTable(str)(refused)
+    assert "404" in (row := capsys.readouterr().out.splitlines()[-1])
+    assert row.endswith("not_found: POST /v2/chat")
+
+
+@pytest.mark.finding("U7")
+def test_row_has_the_key_the_failed_attempts_and_the_losses():
+    losses = tuple(
+        Loss("/x", concept, "dropped", severity, "…")
+        for concept, severity in (("top_k", "warning"), ("created", "info"), ("top_k", "warning"), ("audio", "error"))
+    )
+    row = row_of(
+        caller="alice",
+        model="fast",
+        upstream="house",
+        upstream_model="qwen",
+        calls=("get_weather",),
+        failures=(("openai", "rate_limit"), ("azure", "timeout"), ("openai", "rate_limit")),
+        losses=losses,
+    )
+    assert " alice " in row
+    assert row.endswith("get_weather · failed: openai rate_limit (2 times), azure timeout · lost: top_k, audio")
+
+
+def test_row_is_one_line_without_secrets_and_of_bounded_size():
+    secret = "sk-0123456789abcdef"
+    losses = tuple(Loss("/x", f"{number}\x1b[2J\n", "dropped", "warning", "…") for number in range(5000))
+    row = row_of(model=secret, path=f"/v1/{secret}\r\n", error="not_found", losses=losses)
+    assert row.isprintable()
+    assert secret not in row
+    assert len(row) < 400
+    assert "and 992 more" in row
+
+
+def test_health_checks_have_no_row(capsys):
+    RequestTable(str)(RequestLog("id", 0.0, "openai_chat", "alive", status=200))
+    assert capsys.readouterr().out == ""
+
+
+def test_log_records_are_single_lines_between_the_rows(capsys):
+    record = logging.LogRecord("toolwire.gateway", logging.INFO, "", 0, "reloaded\n%s", ("x\x1b[2J",), None)
+    TableLogHandler().handle(record)
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 1
+    assert "reloaded" in printed
+    assert "\x1b" not in printed
