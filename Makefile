@@ -99,7 +99,7 @@ test-peers: $(VENV)/test $(PEERS:%=.peers/%/installed) ## run toolboxes in five 
 	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/test_compare.py
 
 test-peer-%: .peers/%/installed
-	TOOLWIRE_PEER=$* .peers/$*/bin/python -m pytest -p no:asyncio tests/peers
+	TOOLWIRE_PEER=$* .peers/$*/bin/python -m pytest -p no:asyncio -W default tests/peers 'tests/integration/test_docs.py::test_code_blocks_run_and_print_the_documented_output[docs/neighbours.md]'
 
 check: $(VENV)/check $(VENV)/docs ## check format, lint, types, import contracts, and the links of the documentation site
 	$(BIN)/ruff format --check src tests bench docs examples

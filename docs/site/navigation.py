@@ -34,6 +34,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/openapi.md",
         "docs/mcp.md",
         "docs/mcp-client.md",
+        "docs/neighbours.md",
         "docs/traces.md",
         "docs/audit.md",
         "docs/audit-skill.md",
