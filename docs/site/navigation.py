@@ -23,6 +23,7 @@ NAVIGATION: dict[str, list[str]] = {
     "Guides": [
         "docs/agents.md",
         "docs/running.md",
+        "docs/chat-and-run.md",
         "docs/approvals.md",
         "docs/stores.md",
         "docs/clients.md",
