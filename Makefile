@@ -83,6 +83,7 @@ test-adapters: $(VENV)/test .serving/sglang ## run the plugins on the classes of
 
 test-peers: $(VENV)/test .peers/pydantic-ai/installed .peers/openai-agents/installed ## run the programs of examples/compare: PydanticAI's, openai-agents' and ours
 	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/test_compare.py
+	$(BIN)/python tests/sdk_examples/run.py .peers/sdk-examples  # the official SDKs' own examples over every wire
 
 check: $(VENV)/check ## check format, lint, types and import contracts
 	$(BIN)/ruff format --check src tests bench docs examples
