@@ -97,6 +97,7 @@ PEERS := pydantic-ai openai-agents langchain llama-index google-adk
 test-peers: $(VENV)/test $(PEERS:%=.peers/%/installed) ## run toolboxes in five agent frameworks, and the programs of examples/compare
 	for peer in $(PEERS); do $(MAKE) --no-print-directory test-peer-$$peer || exit 1; done
 	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/test_compare.py
+	$(BIN)/python tests/sdk_examples/run.py .peers/sdk-examples  # the official SDKs' own examples over every wire
 
 test-peer-%: .peers/%/installed
 	TOOLWIRE_PEER=$* .peers/$*/bin/python -m pytest -p no:asyncio -W default tests/peers 'tests/integration/test_docs.py::test_code_blocks_run_and_print_the_documented_output[docs/neighbours.md]'
