@@ -81,7 +81,8 @@ test-adapters: $(VENV)/test .serving/sglang ## run the plugins on the classes of
 	TOOLWIRE_SGLANG_SOURCE=$(CURDIR)/.serving $(BIN)/python -m pytest tests/unit/adapters/test_sglang_detectors.py
 	$(BIN)/python -m pytest tests/unit/adapters/test_vllm_parsers.py tests/unit/adapters/test_vllm_signatures.py tests/integration/test_vllm_source.py
 
-# each peer in an environment of its own; the versions are those that examples/compare/README.md names
+# each peer in an environment of its own; the versions are those that examples/compare/README.md and docs/compare.md name
+.peers/litellm/installed: PEER := litellm==1.106.2 mcp  # it imports mcp for requests with tools, without declaring it
 .peers/pydantic-ai/installed: PEER := 'pydantic-ai-slim[openai,google,mcp]==2.66.0'
 .peers/openai-agents/installed: PEER := openai-agents==0.24.0
 .peers/%/installed:
@@ -89,8 +90,8 @@ test-adapters: $(VENV)/test .serving/sglang ## run the plugins on the classes of
 	.peers/$*/bin/python -m pip --quiet --disable-pip-version-check install $(PEER) pytest pytest-asyncio
 	@touch $@
 
-test-peers: $(VENV)/test .peers/pydantic-ai/installed .peers/openai-agents/installed ## run the programs of examples/compare: PydanticAI's, openai-agents' and ours
-	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/test_compare.py
+test-peers: $(VENV)/test .peers/pydantic-ai/installed .peers/openai-agents/installed .peers/litellm/installed ## run the programs of examples/compare and docs/migrate: those of the peers and ours
+	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/test_compare.py tests/integration/test_compare_page.py tests/integration/test_migration_guides.py
 
 check: $(VENV)/check $(VENV)/docs ## check format, lint, types, import contracts, and the links of the documentation site
 	$(BIN)/ruff format --check src tests bench docs examples

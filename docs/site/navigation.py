@@ -61,7 +61,13 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/vendors.md",
         "docs/clients-matrix.md",
     ],
-    "Compare": ["examples/compare/README.md", "bench/RESULTS.md", "bench/README.md"],
+    "Migrate": [
+        "docs/migrate/README.md",
+        "docs/migrate/litellm.md",
+        "docs/migrate/pydantic-ai.md",
+        "docs/migrate/openai-agents.md",
+    ],
+    "Compare": ["docs/compare.md", "examples/compare/README.md", "bench/RESULTS.md", "bench/README.md"],
 }
 _RENAMED = {
     "README.md": "start.md",
