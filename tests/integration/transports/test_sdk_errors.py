@@ -1,0 +1,161 @@
+"""Errors of models and of toolwire are raised as the classes of each SDK."""
+
+from contextlib import nullcontext
+
+import anthropic
+import httpx2
+import openai
+import pytest
+from google.genai import errors
+from sdk_drivers import DRIVERS, MODELS, opened, running
+
+from toolwire.ir.parts import Text
+from toolwire.ir.response import Fault, Response, Stop
+from toolwire.testing import PartialReply
+
+HELLO = Response(parts=(Text("Hello there, this is a long answer. " * 4),), stop=Stop("stop"))
+FAULTS = {
+    400: Fault("invalid_request", "bad parameter", 400),
+    401: Fault("authentication", "wrong key", 401),
+    403: Fault("permission", "not allowed", 403),
+    404: Fault("not_found", "no such model", 404),
+    413: Fault("too_large", "too many bytes", 413),
+    429: Fault("rate_limit", "slow down", 429, retry_after=7.0),
+    500: Fault("server", "broken", 500),
+    503: Fault("overloaded", "busy", 503),
+}
+CLASSES = {
+    400: "BadRequestError",
+    401: "AuthenticationError",
+    403: "PermissionDeniedError",
+    404: "NotFoundError",
+    429: "RateLimitError",
+    500: "InternalServerError",
+    503: "InternalServerError",
+}
+OTHER_WIRE = {
+    "openai_chat": "anthropic",
+    "openai_responses": "gemini",
+    "anthropic": "openai_chat",
+    "gemini": "anthropic",
+}
+WIRES_OF = [
+    pytest.param(sdk, wire, id=f"{sdk}-{wire}", marks=() if wire in (sdk, OTHER_WIRE[sdk]) else pytest.mark.full)
+    for sdk in DRIVERS
+    for wire in MODELS
+]
+
+
+MODES = ["sync", pytest.param("async", marks=pytest.mark.full)]
+
+
+def error_of(sdk, status):
+    if sdk == "gemini":
+        return errors.ClientError if status < 500 else errors.ServerError
+    package = anthropic if sdk == "anthropic" else openai
+    return getattr(package, CLASSES[status]) if status in CLASSES else package.APIStatusError
+
+
+def status_of(error):
+    return error.code if isinstance(error, errors.APIError) else error.status_code
+
+
+@pytest.mark.parametrize("stream", [False, pytest.param(True, marks=pytest.mark.full)], ids=["whole", "stream"])
+@pytest.mark.parametrize(("sdk", "wire"), WIRES_OF)
+def test_status_of_the_model_selects_the_error_class(sdk, wire, stream):
+    with running(*FAULTS.values()) as server, opened(sdk, "sync", wire, server) as driver:
+        for status, fault in FAULTS.items():
+            with pytest.raises(error_of(sdk, status), match=fault.message) as caught:
+                driver.ask(driver.user("hi"), stream=stream)
+            kept = status_of(caught.value)
+            assert kept // 100 == status // 100, (status, kept)
+            if status == 429 and sdk != "gemini":
+                assert caught.value.response.headers["retry-after"] == "7"
+            if sdk != "gemini":
+                assert caught.value.request_id
+        assert "the-key" not in repr(caught.value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("sdk", DRIVERS)
+def test_retries_of_the_sdk_work(sdk, mode):
+    with (
+        running(
+            Fault("rate_limit", "slow down", 429, retry_after=0.0), Fault("overloaded", "busy", 503), HELLO
+        ) as server,
+        opened(sdk, mode, OTHER_WIRE[sdk], server, retries=2) as driver,
+    ):
+        assert driver.ask(driver.user("hi")).text == HELLO.text
+    assert len(server.upstream.requests) == 3  # toolwire itself makes no retries here
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("sdk", DRIVERS)
+def test_server_that_is_not_reachable(sdk, stream, mode):
+    raised = httpx2.ConnectError if sdk == "gemini" else driver_package(sdk).APIConnectionError
+    with running() as server, opened(sdk, mode, OTHER_WIRE[sdk], server, base_url="http://127.0.0.1:9") as driver:
+        with pytest.raises(raised):
+            driver.ask(driver.user("hi"), stream=stream)
+
+
+def driver_package(sdk):
+    return anthropic if sdk == "anthropic" else openai
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("same_wire", [False, True])
+@pytest.mark.parametrize("sdk", DRIVERS)
+def test_timeout_of_the_sdk_ends_the_request(sdk, same_wire, mode):
+    raised = httpx2.TimeoutException if sdk == "gemini" else driver_package(sdk).APITimeoutError
+    wire = sdk if same_wire else OTHER_WIRE[sdk]
+    with running(PartialReply(then="stall")) as server:
+        with opened(sdk, mode, wire, server, timeout=0.2) as driver, pytest.raises(raised):
+            driver.ask(driver.user("hi"))
+        server.run(server.upstream.disconnected())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("sdk", "wire"), WIRES_OF)
+def test_truncated_stream_is_an_error_after_the_text_before_it(sdk, wire, mode):
+    with running(PartialReply(HELLO, 900)) as server, opened(sdk, mode, wire, server) as driver:
+        text, last = "", None
+        with pytest.raises(driver.error) if sdk != "openai_responses" else nullcontext():
+            for item in driver.iterate(lambda: driver.open_stream(driver.user("hi"))):
+                text, last = text + driver.text_of(item), item
+    assert HELLO.text.startswith(text)
+    if sdk == "openai_responses":  # its SDK reports a failure as the last event
+        assert last.type == "response.failed"
+        assert "truncated" in last.response.error.message or "stopped" in last.response.error.message
+
+
+@pytest.mark.parametrize("sdk", DRIVERS)
+def test_truncated_answer_is_a_server_error(sdk):
+    with running(PartialReply(HELLO, 60)) as server, opened(sdk, "sync", OTHER_WIRE[sdk], server) as driver:
+        with pytest.raises(error_of(sdk, 500)):
+            driver.ask(driver.user("hi"))
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize(("sdk", "wire"), WIRES_OF)
+def test_first_text_arrives_before_the_end_and_closing_cancels_the_request(sdk, wire, mode):
+    with running(PartialReply(HELLO, 1500, "stall"), delta=2) as server, opened(sdk, mode, wire, server) as driver:
+        items = driver.iterate(lambda: driver.open_stream(driver.user("hi")))
+        assert next(text for item in items if (text := driver.text_of(item)))
+        assert server.upstream.disconnects == 0
+        items.close()
+        server.run(server.upstream.disconnected())
+
+
+@pytest.mark.parametrize("sdk", DRIVERS)
+def test_other_endpoints_are_refused_by_name(sdk):
+    with running() as server, opened(sdk, "sync", OTHER_WIRE[sdk], server) as driver:
+        with pytest.raises(error_of(sdk, 404), match="is not available through toolwire's transport"):
+            driver.unsupported()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("sdk", DRIVERS)
+def test_list_of_models_has_the_model(sdk, mode):
+    with running() as server, opened(sdk, mode, "anthropic", server) as driver:
+        assert driver.list_models() == ["claude-sonnet-4-5"]

@@ -1,0 +1,209 @@
+"""Transports keep the state of a conversation, forward what needs no change, and report losses."""
+
+import json
+import sys
+
+import anthropic
+import openai
+import pytest
+from google.genai import types
+from sdk_drivers import DRIVERS, opened, running
+
+from toolwire import ModelClient
+from toolwire.adapters import async_transport, transport
+from toolwire.ir.errors import ConfigError, MissingExtra
+from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
+from toolwire.ir.response import Response, Stop
+from toolwire.testing import RawReply
+
+SIGNED = {
+    "anthropic": Reasoning("Hmm.", artefacts=(Artefact("anthropic", "signature", "c2lnbmF0dXJl"),)),
+    "openai_responses": Reasoning("Hmm.", artefacts=(Artefact("openai", "encrypted_content", "ZW5jcnlwdGVk"),)),
+}
+FINAL = Response(parts=(Text("Done."),), stop=Stop("stop"))
+
+
+def signed_turn(wire):
+    if wire == "gemini":
+        call = ToolCall("c1", "weather", {"city": "Rome"}, artefacts=(Artefact("google", "thought_signature", "c2ln"),))
+        return Response(parts=(Reasoning("Hmm."), call), stop=Stop("tool_calls"))
+    return Response(parts=(SIGNED[wire], ToolCall("c1", "weather", {"city": "Rome"})), stop=Stop("tool_calls"))
+
+
+def artefacts_of(request):
+    parts = [part for message in request.messages for part in message.parts]
+    return [item.data for part in parts for item in getattr(part, "artefacts", ())]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("wire", ["anthropic", "openai_responses", "gemini"])
+@pytest.mark.parametrize("sdk", DRIVERS)
+def test_signatures_return_to_the_model_that_made_them(sdk, wire, stream):
+    turn = signed_turn(wire)
+    expected = [item.data for part in turn.parts for item in getattr(part, "artefacts", ())]
+    with running(turn, FINAL) as server, opened(sdk, "sync", wire, server) as driver:
+        history = driver.user("weather?")
+        answer = driver.ask(history, ("weather",), stream=stream)
+        history += [*answer.history, *driver.results(answer.calls, ["sun"])]
+        assert driver.ask(history, ("weather",), stream=stream).text == "Done."
+    assert artefacts_of(server.upstream.requests[1].request) == expected
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "anthropic", "gemini"])
+def test_same_wire_forwards_the_bytes_of_request_and_answer(wire):
+    with running() as server, opened(wire, "sync", wire, server) as driver:
+        server.upstream.script.append(FINAL)
+        driver.ask(driver.user("hi"))
+        body = server.upstream.requests[0].body
+        sent = driver.http.build_request(
+            "POST", f"https://any.example/v1{server.upstream.requests[0].path}", content=body
+        )
+        sent.headers["anthropic-beta"] = "a-beta-feature"
+        raw = b'{ "unknown" : [1.50, "\\u00e9"],  ' + answer_of(wire)[1:]
+        server.upstream.script.append(RawReply(raw, headers={"content-type": "application/json", "x-request-id": "r1"}))
+        answer = driver.http.send(sent)
+    assert answer.content == raw
+    assert answer.headers["x-request-id"] == "r1"
+    assert server.upstream.requests[1].body == body
+    assert server.upstream.requests[1].headers["anthropic-beta"] == "a-beta-feature"
+
+
+def answer_of(wire):
+    from toolwire.wire import get
+
+    return json.dumps(get(wire).encode_response(FINAL).body).encode()
+
+
+def test_keys_of_the_sdk_are_not_sent():
+    with running(FINAL, FINAL) as server:
+        for wire in ("openai_chat", "anthropic"):
+            with opened("openai_chat", "sync", wire, server) as driver:
+                driver.ask(driver.user("hi"))
+    for received in server.upstream.requests:
+        assert "unused" not in str(received.headers)
+        assert "the-key" in str(received.headers)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_previous_response_id_continues_the_conversation_of_any_model(stream):
+    calls = Response(parts=(ToolCall("c1", "weather", {"city": "Rome"}),), stop=Stop("tool_calls"))
+    with running(calls, FINAL, FINAL) as server, opened("openai_responses", "sync", "anthropic", server) as driver:
+        first = last_response(driver, stream, "weather?", tools=("weather",))
+        output = [{"type": "function_call_output", "call_id": first.output[0].call_id, "output": "sun"}]
+        second = last_response(driver, stream, output, tools=("weather",), previous_response_id=first.id)
+        third = last_response(driver, stream, "thanks", previous_response_id=second.id)
+        assert len({first.id, second.id, third.id}) == 3
+        sent = server.upstream.requests[2].request
+        assert [message.role for message in sent.messages] == ["user", "assistant", "user", "assistant", "user"]
+        with pytest.raises(openai.BadRequestError, match="previous_response_id"):
+            driver.request("more", previous_response_id="resp_unknown")
+
+
+def last_response(driver, stream, history, **more):
+    answer = driver.request(history, stream=stream, **more)
+    return list(answer)[-1].response if stream else answer
+
+
+def test_losses_are_reported_and_strict_refuses_them():
+    losses = []
+    with running(FINAL) as server:
+        with opened("openai_chat", "sync", "anthropic", server, on_loss=losses.append) as driver:
+            answer = driver.client.chat.completions.with_raw_response.create(
+                model="any", messages=driver.user("hi"), seed=7, logprobs=True
+            )
+            assert int(answer.headers["x-toolwire-losses"]) >= 2
+        assert {"seed", "logprobs"} <= {loss.concept for loss in losses}
+        with (
+            opened("openai_chat", "sync", "anthropic", server, strict=True) as driver,
+            pytest.raises(openai.BadRequestError, match="seed would be dropped"),
+        ):
+            driver.request(driver.user("hi"), seed=7)
+    assert len(server.upstream.requests) == 1
+
+
+def test_losses_are_logged_by_default(caplog):
+    caplog.set_level("INFO", "toolwire.adapters")
+    with running(FINAL) as server, opened("openai_chat", "sync", "anthropic", server) as driver:
+        driver.request(driver.user("hi"), seed=7)
+    assert any("seed dropped" in record.getMessage() for record in caplog.records)
+
+
+def test_structured_output_and_parsing_of_the_sdk():
+    from pydantic import BaseModel
+
+    class Place(BaseModel):
+        city: str
+
+    answer = Response(parts=(Text('{"city": "Rome"}'),), stop=Stop("stop"))
+    with running(answer, answer, answer) as server:
+        for wire in ("anthropic", "gemini", "ollama"):
+            with opened("openai_chat", "sync", wire, server) as driver:
+                parsed = driver.client.chat.completions.parse(
+                    model="any", messages=driver.user("where?"), response_format=Place
+                )
+                assert parsed.choices[0].message.parsed == Place(city="Rome")
+    assert all(one.request.output is not None or "city" in str(one.body) for one in server.upstream.requests)
+
+
+def test_model_of_the_request_selects_the_provider_without_a_fixed_model(monkeypatch):
+    with running(FINAL, FINAL) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.upstream.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "the-key")
+        client = openai.OpenAI(http_client=transport(), api_key="unused", max_retries=0)
+        for name in ("one", "two"):
+            answer = client.chat.completions.create(
+                model=f"anthropic/{name}", messages=[{"role": "user", "content": "hi"}]
+            )
+            assert answer.choices[0].message.content == "Done."
+        with pytest.raises(openai.BadRequestError, match="has no provider"):
+            client.chat.completions.create(model="gpt", messages=[])
+        client.close()
+    assert [(one.wire, one.request.model) for one in server.upstream.requests] == [
+        ("anthropic", "one"),
+        ("anthropic", "two"),
+    ]
+
+
+def test_client_of_the_caller_is_used_and_left_open():
+    with running(FINAL, FINAL) as server, ModelClient("any", base_url=server.upstream.url, key="k") as model:
+        for _ in range(2):
+            with anthropic.Anthropic(http_client=transport(client=model), api_key="unused") as client:
+                message = client.messages.create(max_tokens=9, model="m", messages=[{"role": "user", "content": "hi"}])
+                assert message.content[0].text == "Done."
+    assert {one.wire for one in server.upstream.requests} == {"openai_chat"}
+
+
+def test_emulated_calls_of_a_model_without_native_ones():
+    text = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+    answer = Response(parts=(Text(text),), stop=Stop("stop"))
+    with running(answer) as server, opened("anthropic", "sync", "ollama", server, text="hermes") as driver:
+        turn = driver.ask(driver.user("weather?"), ("weather",))
+    assert [(call.name, call.arguments) for call in turn.calls] == [("weather", {"city": "Rome"})]
+
+
+@pytest.mark.parametrize("open_client", [transport, async_transport])
+def test_missing_http_library_is_named(monkeypatch, open_client):
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(MissingExtra, match="httpx2") as caught:
+        open_client("openai/gpt")
+    assert caught.value.hint == "pip install httpx2"
+
+
+def test_options_that_exclude_each_other_are_refused():
+    with pytest.raises(ConfigError, match="its own model"):
+        transport("openai/gpt", client=ModelClient("m", base_url="http://127.0.0.1:9"))
+    with pytest.raises(ConfigError, match="base_url"):
+        transport(base_url="http://127.0.0.1:9")
+
+
+def test_automatic_function_calling_of_google_genai():
+    def weather(city: str) -> str:
+        """Get the weather."""
+        return f"sun in {city}"
+
+    calls = Response(parts=(ToolCall("c1", "weather", {"city": "Rome"}),), stop=Stop("tool_calls"))
+    with running(calls, FINAL) as server, opened("gemini", "sync", "anthropic", server) as driver:
+        config = types.GenerateContentConfig(tools=[weather])
+        assert driver.client.models.generate_content(model="m", contents="hi", config=config).text == "Done."
+    assert b"sun in Rome" in server.upstream.requests[1].body
