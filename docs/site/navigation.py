@@ -44,6 +44,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/architecture.md",
     ],
     "Reference": [
+        "docs/commands.md",
         "docs/wires.md",
         "docs/translation.md",
         "docs/formats.md",
