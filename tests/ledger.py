@@ -448,8 +448,12 @@ FINDINGS = {
     "U16": Entry(
         "docs/wires.md states that a deferred tool is carried on Anthropic and Responses beside a search tool"
     ),
+    "U11": Entry(
+        "a LiteLLM file is used as far as it has a meaning; skipped models and all other settings are in one report"
+    ),
     "U12": Entry("the local model makes the call that a prompt obviously asks for, and its answers are bounded"),
     "U15": Entry(
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
     ),
+    "X11": Entry("toolwire test finds the planted faults of tools with generated calls, and none in sound tools"),
 }
