@@ -1,6 +1,8 @@
 """The plugin is found by its entry point in an installation, and leaves the tests of other projects alone."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -68,3 +70,49 @@ def test_other_projects_are_not_affected(tmp_path):
     assert code == 0, output
     code, output = run_pytest(tmp_path, "--help")
     assert code == 0 and "--toolwire-record" in output
+
+
+def test_tests_of_the_documentation_pass(tmp_path):
+    page = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "test_page.py").write_text("\n\n".join(blocks))
+    code, output = run_pytest(tmp_path, "-k", "not forecast")
+    assert code == 0 and "2 passed, 1 deselected" in output, output
+    code, output = run_pytest(tmp_path, "-k", "forecast")
+    assert code == 1 and "no recording for this test" in output and "--toolwire-record" in output
+
+
+RECORDED_TEST = """
+import os
+
+from toolwire import Agent, ModelClient, ToolCall, tool
+from toolwire.testing import assert_calls, says
+
+@tool
+def get_weather(city: str) -> str:
+    "Get the weather of a city."
+    return "rain"
+
+def test_stream(toolwire_upstream, toolwire_recording):
+    script = [says(ToolCall("c1", "get_weather", {"city": "Oslo"})), says("It rains.")]
+    upstream = toolwire_upstream(*script)
+    client = ModelClient("anthropic/claude-sonnet-5", base_url=upstream.url, key=os.environ["TEST_API_KEY"])
+    agent = Agent(toolwire_recording(client), [get_weather])
+    text = "".join(event.text for event in agent.stream_sync("Weather?") if type(event).__name__ == "TextDelta")
+    assert text == "It rains."
+    assert len(upstream.requests) == (2 if "RECORDING" in os.environ else 0)
+"""
+
+
+def test_http_traffic_of_a_stream_is_recorded_without_the_key_and_replayed(tmp_path, monkeypatch):
+    (tmp_path / "test_stream.py").write_text(RECORDED_TEST)
+    monkeypatch.setenv("TEST_API_KEY", "sk-ant-0123456789abcdef")
+    monkeypatch.setenv("RECORDING", "1")
+    code, output = run_pytest(tmp_path, "test_stream.py", "--toolwire-record")
+    assert code == 0, output
+    (file,) = (tmp_path / "recordings").iterdir()
+    text = file.read_text(encoding="utf-8")
+    assert "0123456789abcdef" not in text and [len(json.loads(line)) for line in text.splitlines()] == [1, 2, 2]
+    monkeypatch.delenv("RECORDING")
+    code, output = run_pytest(tmp_path, "test_stream.py")
+    assert code == 0, output

@@ -50,7 +50,7 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 
 class _Outcome:
-    """Whether the test has failed before the end of its fixtures, whose own checks would then add noise."""
+    """The outcome of a test before the end of its fixtures. The checks of fixtures are skipped after a failure."""
 
     def __init__(self, session: pytest.Session) -> None:
         self._session = session

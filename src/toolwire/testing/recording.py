@@ -33,7 +33,7 @@ _AGAIN = "if the change is intended, record again with --toolwire-record"
 
 
 class ModelRecorder:
-    """A model that forwards requests to another one, and collects what was sent and received."""
+    """A model that forwards requests to another one, and collects requests and responses."""
 
     def __init__(self, model: Model, path: Path) -> None:
         self._model = model
