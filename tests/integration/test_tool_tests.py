@@ -66,6 +66,12 @@ def test_sound_example_has_no_finding(name):
     assert findings(EXAMPLES / name, include_writes=True, cases=25, time_limit=4.0) == set()
 
 
+@pytest.mark.full
+@pytest.mark.finding("X11")
+def test_sound_tools_with_state_files_and_rich_types_have_no_finding():
+    assert findings(ROOT / "tests/fixtures/sound_tools.py", include_writes=True, cases=40) == set()
+
+
 def test_tools_with_effects_run_only_on_request(tmp_path):
     file = write_tools(tmp_path, '@toolwire.tool\ndef save(text: str) -> str:\n    """Save."""\n    raise ValueError\n')
     assert findings(file) == set()

@@ -138,7 +138,7 @@ def _read_settings(arguments: argparse.Namespace) -> ToolTestSettings:
 
 def _test_source(arguments: argparse.Namespace, settings: ToolTestSettings) -> ToolTestReport:
     kind = source_kind(arguments.source)
-    show_progress = _Progress()
+    show_progress = _ProgressLine()
     try:
         if kind == "functions":
             from ..testing.tool_tests.python_tests import check_python_tools
@@ -157,7 +157,7 @@ def _test_source(arguments: argparse.Namespace, settings: ToolTestSettings) -> T
     )
 
 
-class _Progress:
+class _ProgressLine:
     """One line on a terminal: the tool that is being tested, and the number of its calls."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from ...ir.pointer import Object
 from ...ir.tools import Tool
 from ...mcp.client.config import ServerSpec
 from .checks import require_checks
-from .judge import Fault, FindingList, reproduction_command
+from .judge import CallFault, FindingList, reproduction_command
 from .python_tests import TestProgress
 from .report import ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox
@@ -105,7 +105,7 @@ def _check_concurrent(
         target.start()
         if _results(target.call_serially(tool, batch)) == serial:
             message = "a call has another result while others run at the same time"
-            found.add(Fault("race", "", message), arguments)
+            found.add(CallFault("race", "", message), arguments)
         break
     return 3 * len(batch)
 
