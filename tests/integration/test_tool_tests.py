@@ -276,7 +276,17 @@ def sound(text: str) -> str:
     )
     command = [sys.executable, "-m", "toolwire", "mcp", "serve", str(file)]
     report = check_server_tools(
-        "server", ServerSpec("server", *command[:1], tuple(command[1:])), ToolTestSettings(cases=20)
+        ["server"], ServerSpec("server", *command[:1], tuple(command[1:])), ToolTestSettings(cases=20)
     )
     found = {(finding.tool, finding.check) for finding in report.all_findings}
     assert found == {("read_file", "path-escape"), ("leave", "server-exit")}
+
+
+def test_server_of_an_mcp_configuration_is_selected_by_name(tmp_path):
+    entry = {"command": sys.executable, "args": ["-m", "toolwire", "mcp", "serve", str(EXAMPLES / "conjugate.py")]}
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"verbs": entry, "other": {"command": "none"}}}))
+    assert "use --server verbs or other" in run(file).stderr
+    done = run(file, "--server", "verbs", "--cases", "5")
+    assert done.returncode == 0, done.stderr
+    assert "✓  conjugate" in done.stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -123,7 +123,7 @@ class FindingList:
         return tuple(replace(finding, reproduction=reproduce(finding)) for finding in self._found.values())
 
 
-def reproduction_command(source: list[str], finding: ToolFinding, settings: ToolTestSettings) -> str:
+def reproduction_command(source: Sequence[str], finding: ToolFinding, settings: ToolTestSettings) -> str:
     """Return a command line that shows a finding again. Long arguments are generated again from the seed."""
     command = ["toolwire", "test", *source, "--tool", finding.tool]
     if settings.include_writes:
