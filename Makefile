@@ -9,7 +9,7 @@ WORKERS ?= auto
 # Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-soak test-mcp test-clients test-templates test-adapters test-peers check bench docs format lock advisories clean
+.PHONY: help demo test test-all test-soak test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,14 @@ $(VENV)/test: $(VENV)/core
 
 $(VENV)/check: $(VENV)/core
 	$(PIP) install --editable '.[net,gateway,otel]' --group check
+	@touch $@
+
+$(VENV)/docs: $(VENV)/core
+	$(PIP) install --group docs
+	@touch $@
+
+$(VENV)/release: $(VENV)/core
+	$(PIP) install --group release
 	@touch $@
 
 $(VENV)/demo: $(VENV)/core
@@ -73,24 +81,34 @@ test-adapters: $(VENV)/test .serving/sglang ## run the plugins on the classes of
 	TOOLWIRE_SGLANG_SOURCE=$(CURDIR)/.serving $(BIN)/python -m pytest tests/unit/adapters/test_sglang_detectors.py
 	$(BIN)/python -m pytest tests/unit/adapters/test_vllm_parsers.py tests/unit/adapters/test_vllm_signatures.py tests/integration/test_vllm_source.py
 
-# each peer in an environment of its own; the versions are those that examples/compare/README.md names
+# each peer in an environment of its own; the versions are those that examples/compare/README.md and docs/neighbours.md name
 .peers/pydantic-ai/installed: PEER := 'pydantic-ai-slim[openai,google,mcp]==2.66.0'
 .peers/openai-agents/installed: PEER := openai-agents==0.24.0
-.peers/%/installed:
+.peers/langchain/installed: PEER := langchain==1.4.7 langchain-core==1.7.2 langgraph==1.2.20
+.peers/llama-index/installed: PEER := llama-index-core==0.14.25
+.peers/google-adk/installed: PEER := google-adk==2.13.0
+.peers/%/installed: Makefile pyproject.toml
 	test -x .peers/$*/bin/python || $(PYTHON) -m venv .peers/$*
-	.peers/$*/bin/python -m pip --quiet --disable-pip-version-check install $(PEER) pytest pytest-asyncio
+	.peers/$*/bin/python -m pip --quiet --disable-pip-version-check install $(PEER) --editable . pytest pytest-asyncio hypothesis
 	@touch $@
 
-test-peers: $(VENV)/test .peers/pydantic-ai/installed .peers/openai-agents/installed ## run the programs of examples/compare: PydanticAI's, openai-agents' and ours
+PEERS := pydantic-ai openai-agents langchain llama-index google-adk
+
+test-peers: $(VENV)/test $(PEERS:%=.peers/%/installed) ## run toolboxes in five agent frameworks, and the programs of examples/compare
+	for peer in $(PEERS); do $(MAKE) --no-print-directory test-peer-$$peer || exit 1; done
 	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/test_compare.py
 	$(BIN)/python tests/sdk_examples/run.py .peers/sdk-examples  # the official SDKs' own examples over every wire
 
-check: $(VENV)/check ## check format, lint, types and import contracts
+test-peer-%: .peers/%/installed
+	TOOLWIRE_PEER=$* .peers/$*/bin/python -m pytest -p no:asyncio tests/peers
+
+check: $(VENV)/check $(VENV)/docs ## check format, lint, types, import contracts, and the links of the documentation site
 	$(BIN)/ruff format --check src tests bench docs examples
 	$(BIN)/ruff check src tests bench docs examples
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python docs/site/build_site.py --check
 
 format: $(VENV)/check ## format the code and apply lint fixes
 	$(BIN)/ruff format src tests bench docs examples
@@ -99,8 +117,12 @@ format: $(VENV)/check ## format the code and apply lint fixes
 bench: $(VENV)/core ## run the benchmarks, with peers in their own environments; writes bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
-docs: $(VENV)/core ## regenerate the generated pages of docs/
+docs: $(VENV)/docs ## write the generated pages of docs/ and build the site in site/VERSION, without network access
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/site/build_site.py
+
+release: $(VENV)/release ## build dist/, check it, and run the README in a clean environment; uploads nothing
+	$(BIN)/python deploy/release.py
 
 lock: $(VENV)/test ## write deploy/requirements.lock, the packages of the image, from the environment of the tests
 	$(BIN)/python deploy/lock.py
@@ -111,5 +133,5 @@ advisories: $(VENV)/core ## look for known vulnerabilities in the packages of th
 	.advisories/bin/pip-audit --requirement deploy/requirements.lock --no-deps --disable-pip
 
 clean: ## delete everything that can be generated again
-	rm -rf $(VENV) .advisories .clients .peers bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site dist .advisories .clients .peers bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

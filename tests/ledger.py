@@ -442,6 +442,7 @@ FINDINGS = {
     "U16": Entry(
         "docs/wires.md states that a deferred tool is carried on Anthropic and Responses beside a search tool"
     ),
+    "U12": Entry("the local model makes the call that a prompt obviously asks for, and its answers are bounded"),
     "U15": Entry(
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
     ),

@@ -17,7 +17,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/*.md", "docs/rules/*.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "docs/*.md",
+    "docs/rules/*.md",
+    "docs/tutorials/*.md",
+    "docs/migrate/*.md",
+)
 _CODE = re.compile(r"`[^`\n]*`|(?<=\w)\.\w+|\b\w+\(")  # inline code, an attribute, a call
 MESSAGE_WORDS = 3  # a string literal with fewer words is a name or a value
 

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.routes import match_route
-from toolwire.gateway.settings import parse_settings
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.shared.state import open_state, usage_address
 
 ROOT = Path(__file__).parent.parent.parent

@@ -1,79 +1,54 @@
-"""Check the docs: every code block runs and prints the output on the page, and every link has a target.
+"""Check the docs: every code block runs and prints the output on the page (doc_blocks.py), and every link has a target."""
 
-```python      runs; the blocks of a page share their names. A ```text block directly after it is its output.
-```python PATH the same, and an excerpt of that file.
-```console     each line that starts with `$ toolwire` runs; its output follows (standard output, then standard error).
-```json NAME   a file of that name, for the blocks after it; ```jsonl NAME and ```toml NAME the same.
-```sh          `make` targets and other commands; the targets must exist.
-"""
-
-import contextlib
-import io
-import json
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from doc_blocks import FENCE, check_output, run_page
+
 ROOT = Path(__file__).parent.parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "bench/README.md"])
-FENCE = re.compile(r"^```(\w*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TUTORIALS = sorted([*ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/migrate/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *TUTORIALS, ROOT / "bench/README.md"])
 LINK = re.compile(r"\]\(([^)#\s]+)(#[\w-]+)?\)")
 
 
+def page_id(page):
+    return page.relative_to(ROOT).as_posix()
+
+
 @pytest.mark.one_in(11)
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_code_blocks_run_and_print_the_documented_output(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "docs"}
-    printed = None
-    for language, title, text in FENCE.findall(page.read_text(encoding="utf-8")):
-        if language == "python":
-            assert not title or text in (ROOT / title).read_text(encoding="utf-8"), (
-                f"{title} does not contain this block"
-            )
-            printed = run_python(text, names, page)
-        elif language == "text" and printed is not None:
-            assert printed == text
-            printed = None
-        elif language == "console":
-            run_console(text)
-        elif language == "json" and title:
-            Path(title).write_text(json.dumps(json.loads(text)), encoding="utf-8")
-        elif language in ("jsonl", "toml") and title:
-            Path(title).write_text(text, encoding="utf-8")
-        elif language == "sh":
-            check_targets(text)
+    run_page(page)
 
 
-def run_python(text, names, page):
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(compile(text, str(page), "exec"), names)
-    return out.getvalue()
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [("b\n", "a\n"), ("a\n", ""), ("", "a\n"), ("ab\nc\n", "a…\n"), ("a\nc\n", "a\n…\nb\n")],
+)
+def test_another_output_than_that_of_the_page_fails(output, expected):
+    with pytest.raises(AssertionError, match="differs"):
+        check_output(output, expected, "toolwire")
 
 
-def run_console(text):
-    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        command, _, expected = part.partition("\n")
-        arguments = shlex.split(command)
-        assert arguments[0] == "toolwire", command
-        environment = {"COLUMNS": "100", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
-        done = subprocess.run(
-            [sys.executable, "-m", *arguments], capture_output=True, text=True, check=False, env=environment
-        )
-        assert done.stdout + done.stderr == expected, command
+@pytest.mark.parametrize(("output", "expected"), [("id 7f\n", "id …\n"), ("a\nb\nc\n", "a\n…\nc\n"), ("a\n", "a\n…\n")])
+def test_ellipsis_matches_variable_output(output, expected):
+    check_output(output, expected, "toolwire")
 
 
-def check_targets(text):
-    known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    assert set(re.findall(r"^make ([a-z-]+)", text, re.MULTILINE)) <= known
+@pytest.mark.parametrize("page", TUTORIALS, ids=page_id)
+def test_tutorial_has_numbered_steps(page):
+    steps = re.findall(r"^## (\d+)\. ", page.read_text(encoding="utf-8"), re.MULTILINE)
+    if page.parent.name == "tutorials" and page.name != "README.md":
+        assert steps == [str(number + 1) for number in range(len(steps))]
+        assert 3 <= len(steps) <= 9
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "docs/rules/README.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "docs/rules/README.md"], ids=page_id)
 def test_relative_links_resolve(page):
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         if "://" not in target:

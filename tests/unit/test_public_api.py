@@ -96,7 +96,7 @@ print([m for m in ("asyncio", "pydantic", "socket", "importlib.metadata", "toolw
 
 @pytest.mark.parametrize(
     "path",
-    [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.py"))],
+    [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.py"))],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_docs_and_examples_import_public_names_only(path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from shlex import quote
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
-from .openapi_options import add_api_options, open_api
+from .openapi_options import refuse_api_options
 from .show import paint
-from .tools_file import DEFAULT_TTL, add_store_option, add_ttl_option, load_tools
+from .tool_source import add_source_options, open_source, source_kind
+from .tools_file import DEFAULT_TTL, add_store_option, add_ttl_option
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
+    from ..ir.response import Response
     from ..net.agent import Agent
     from ..net.client import ModelClient
     from ..net.runner import Approver
@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 __all__ = [
     "add_agent_options",
     "add_model_options",
+    "add_tool_options",
+    "announce_model",
     "make_agent",
     "make_client",
+    "make_price",
     "open_tools",
     "place_options",
     "resume_command",
@@ -45,11 +48,30 @@ def add_model_options(parser: Any, *, required: bool = False, default: str | Non
     parser.add_argument("-m", "--model", required=required, default=default, help=f"provider/model{end}")
     parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
     parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
+    parser.add_argument(
+        "--price",
+        metavar="INPUT/OUTPUT",
+        help="price of a million tokens, to compute the cost, as in 3/15; cached input tokens count as input",
+    )
     _add_text_options(parser)
 
 
+def add_tool_options(parser: Any) -> None:
+    """Add the option of the tools, and those of MCP servers and OpenAPI documents."""
+    parser.add_argument(
+        "-t",
+        "--tools",
+        action="append",
+        default=[],
+        metavar="SOURCE",
+        help="tools for the model: a Python file of functions, an MCP server (URL, command in quotes or mcpServers file), or "
+        "an OpenAPI document; repeatable",
+    )
+    add_source_options(parser)
+
+
 def add_agent_options(parser: Any, *, iterations: int | None) -> None:
-    """Add the options of the tools, the budget, the store and the trace. `iterations`: None for those of a stored run."""
+    """Add the options of the budget, the store and the trace. `iterations`: None for those of a stored run."""
     shown = "default: as in the stored run" if iterations is None else str(iterations)
     without_store = "" if iterations is None else ", none"
     parser.add_argument(
@@ -63,9 +85,6 @@ def add_agent_options(parser: Any, *, iterations: int | None) -> None:
     parser.add_argument(
         "--trace", metavar="FILE", help="record the run in FILE, for `toolwire trace show` and `toolwire trace replay`"
     )
-    parser.add_argument("--mcp", metavar="FILE", help="add the tools of MCP servers: a file of mcpServers")
-    parser.add_argument("--openapi", metavar="FILE", help="add the operations of an OpenAPI document (JSON or YAML)")
-    add_api_options(parser)
 
 
 def _positive(text: str) -> int:
@@ -107,35 +126,58 @@ def make_client(arguments: argparse.Namespace) -> ModelClient:
     return ModelClient(arguments.model, base_url=arguments.base_url, text=text, key=key)
 
 
-@asynccontextmanager
-async def open_tools(arguments: argparse.Namespace) -> AsyncIterator[list[ModuleType | Toolbox]]:
-    """Load the file of functions, open the MCP servers and the OpenAPI document, if any are given, and report their problems."""
-    async with AsyncExitStack() as stack:
-        tools: list[ModuleType | Toolbox] = [] if arguments.tools is None else [load_tools(arguments.tools)]
-        if arguments.mcp is not None:
-            from ..mcp.client.servers import McpServers
+def make_price(text: str | None) -> Callable[[Response], float] | None:
+    """Make the function that computes the cost of a response from `--price`; None without it."""
+    if text is None:
+        return None
+    try:
+        prices = [float(number) for number in text.split("/")]
+        if len(prices) != 2 or not all(0 <= price < float("inf") for price in prices):
+            raise ValueError
+    except ValueError:
+        raise ConfigError(f"invalid price {text!r}", hint="use --price INPUT/OUTPUT, as in 3/15") from None
 
-            servers = await stack.enter_async_context(McpServers.from_config(arguments.mcp))
-            for problem in servers.problems:
-                print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
-            tools.append(servers.toolbox())
-        if arguments.openapi is not None:
-            tools.append(await stack.enter_async_context(open_api(arguments.openapi, arguments)))
-        yield tools
+    def price(response: Response) -> float:
+        usage = response.usage
+        if usage is None:
+            return 0.0
+        return ((usage.input or 0) * prices[0] + (usage.output or 0) * prices[1]) / 1_000_000
+
+    return price
+
+
+def announce_model(model: str | None, *, base_url: str | None) -> None:
+    """Describe the abilities of a local model on standard error, in one line; nothing for other models."""
+    if model is None or base_url is not None or not model.startswith("local/"):
+        return
+    from ..local.weights import find_weights
+
+    about = find_weights(model.removeprefix("local/")).about
+    print(paint(f"{model}: {about}", "dim", sys.stderr), file=sys.stderr)
+
+
+@asynccontextmanager
+async def open_tools(arguments: argparse.Namespace) -> AsyncIterator[list[Toolbox]]:
+    """Open all sources of tools, and report their problems."""
+    if not any(source_kind(source) == "openapi" for source in arguments.tools):
+        refuse_api_options(arguments, "add -t FILE")
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(open_source(source, arguments)) for source in arguments.tools]
 
 
 def make_agent(
     client: ModelClient,
-    tools: list[ModuleType | Toolbox],
+    tools: list[Toolbox],
     arguments: argparse.Namespace,
     *,
     store: Store | None,
     approve: Approver | Literal["suspend"],
     budget: Budget | None,
     system: str = "",
+    output_type: Any = str,
     dry_run: bool = False,
     tenant: str = "",
-) -> Agent:
+) -> Agent[None, Any]:
     """Make the agent. Without `--yes`, calls with side effects need approval."""
     from ..net.agent import Agent
     from ..net.runner import Runner
@@ -152,7 +194,15 @@ def make_agent(
         dry_run=dry_run,
         tenant=tenant,
     )
-    return Agent(client, runner, system=system, budget=budget, observers=observers)
+    return Agent(
+        client,
+        runner,
+        system=system,
+        output_type=output_type,
+        budget=budget,
+        price=make_price(arguments.price),
+        observers=observers,
+    )
 
 
 def _make_observers(arguments: argparse.Namespace) -> list[Observer]:
@@ -175,11 +225,16 @@ def _make_observers(arguments: argparse.Namespace) -> list[Observer]:
 def resume_command(arguments: argparse.Namespace, run_id: str) -> str:
     """Return the command that continues a run, with the tools and the model of this command."""
     words = ["toolwire", "runs", "resume", run_id]
-    words += [] if arguments.tools is None else [quote(arguments.tools)]
-    for name in ("model", "base_url", "key_env", "text", "template", "mcp", "openapi", "api_url"):
+    for source in arguments.tools:
+        words += ["-t", quote(_without_password(source))]
+    for name in ("model", "base_url", "key_env", "text", "template", "price", "api_url"):
         if getattr(arguments, name):
             words += [_option(name), quote(_without_password(getattr(arguments, name)))]
     words += [] if arguments.via == "chat" else ["--via", arguments.via]
+    for name in ("header", "env"):  # values may be secrets
+        words += [
+            word for value in getattr(arguments, name) for word in (_option(name), value.partition("=")[0] + "=…")
+        ]
     for name in ("api_auth_env", "api_tag", "api_operation"):
         for value in getattr(arguments, name):
             words += [_option(name), quote(value)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.terminal import neutralise_line, reveal_line
 from ..ir.text import dumps
 from .agent_options import place_options, resume_command
+from .run_events import answer_document, print_event
 from .show import json_text, paint
 
 if TYPE_CHECKING:
@@ -18,37 +19,42 @@ if TYPE_CHECKING:
     from ..run.plan import CallPlan
     from ..run.waiting import WaitingCall
 
-__all__ = ["describe_waiting", "format_time", "print_outcome"]
+__all__ = ["describe_waiting", "format_time", "print_no_answer", "print_outcome", "report_truncation"]
 
 
-def print_outcome(answer: Answer[Any], arguments: argparse.Namespace, plans: list[CallPlan] | None = None) -> int:
+def print_outcome(
+    answer: Answer[Any],
+    arguments: argparse.Namespace,
+    plans: list[CallPlan] | None = None,
+    *,
+    is_structured: bool = False,
+) -> int:
     """Print the outcome of a run whose text was printed already. Return the exit code: 1 without an answer.
 
-    `plans`: the calls of a dry run.
+    `plans`: the calls of a dry run. `is_structured`: the answer is a JSON value, which was not printed.
     """
     if arguments.json:
-        _print_json(answer, plans)
+        print_event(answer_document(answer, plans))
     elif answer.suspended:
         _print_waiting(answer, arguments)
     elif not answer.finished:
-        print(paint(neutralise_line(f"no answer: {answer.reason}"), "red", sys.stderr), file=sys.stderr)
+        print_no_answer(answer.reason)
+    elif is_structured:
+        print(json_text(answer.output))
+    else:
+        report_truncation(answer)
     return 0 if answer.finished else 1
 
 
-def _print_json(answer: Answer[Any], plans: list[CallPlan] | None) -> None:
-    import msgspec
+def print_no_answer(reason: str) -> None:
+    print(paint(f"no answer: {neutralise_line(reason)}", "red", sys.stderr), file=sys.stderr)
 
-    document = {
-        "text": answer.text,
-        "finished": answer.finished,
-        "reason": answer.reason,
-        "run_id": answer.run_id,
-        "pending": [msgspec.to_builtins(call) for call in answer.pending],
-        "messages": msgspec.to_builtins(answer.messages),
-    }
-    if plans is not None:
-        document["plan"] = [msgspec.structs.asdict(plan) for plan in plans]
-    print(json_text(document))
+
+def report_truncation(answer: Answer[Any]) -> None:
+    """Report an answer that ended at a token limit: its text may stop in the middle of a sentence."""
+    stop = None if answer.response is None else answer.response.stop
+    if stop is not None and stop.reason == "length":
+        print(paint("the answer ended at the token limit of the model", "yellow", sys.stderr), file=sys.stderr)
 
 
 def _print_waiting(answer: Answer[Any], arguments: argparse.Namespace) -> None:

@@ -1,113 +1,174 @@
-"""`toolwire chat`: chat with a model that can call your functions."""
+"""`toolwire chat`: a conversation with a model that can call your tools."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import ToolwireError
+from ..ir.errors import ConfigError, ToolwireError
 from ..ir.terminal import neutralise_line
-from .agent_options import add_model_options, make_client
+from .agent_options import add_model_options, add_tool_options, announce_model, make_client, make_price, open_tools
+from .answer_output import print_no_answer, report_truncation
+from .chat_commands import COMMANDS, run_command
+from .chat_input import ChatInput, find_attachments
+from .chat_session import ChatSession
 from .live import LivePrinter
-from .run import ask_person
-from .show import paint
-from .tools_file import load_tools
+from .live_approval import ApprovalPrompt, has_terminal
+from .live_loop import AgentThread, Interrupted, report_waiting
+from .show import count_of, paint
 
 if TYPE_CHECKING:
-    from ..net.agent import Agent
     from ..net.answers import Answer
-    from ..net.client import ModelClient
-    from ..net.conversation import AgentConversation
+    from ..net.prompts import PromptItem
+    from ..net.runner import Runner
 
 __all__ = ["add_to"]
 
 _EXAMPLES = """\
 examples:
   toolwire chat                                        a small model in this process: no key, no network
-  toolwire chat -m anthropic/claude-sonnet-5 -T tools.py
+  toolwire chat -m anthropic/claude-sonnet-5 -t tools.py
+  toolwire chat -m openai/gpt-5.6 -t mcp.json -t "npx -y some-mcp-server"
   toolwire chat -m llama --base-url http://localhost:8080/v1 --text hermes
-  echo "Say hello." | toolwire chat                    one message per line; calls go to standard error
+  toolwire chat --resume talk.json                     continue a conversation that /save wrote
+  echo "Say hello." | toolwire chat                    one prompt per line; calls go to standard error
 
-/quit or the end of the input ends the chat. Ctrl-C interrupts an answer.
-exit codes: 0 done   1 a message got no answer   2 wrong usage
+In the chat, /help lists the commands. Ctrl-C stops an answer and its calls, Ctrl-D leaves. In a pipe every line is a
+prompt, and /exit ends the chat; other commands are for terminals.
+exit codes: 0 done   1 a piped prompt got no answer   2 wrong usage
 """
 
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "chat",
-        help="chat with a model that can call your functions",
-        description="Chat with a model that can call your functions.",
+        help="chat with a model that can call your tools",
+        description="Chat with a model that can call your tools.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-T", "--tools", metavar="TOOLS.py", help="a file of functions")
     add_model_options(parser, default="local/smollm2")
     parser.add_argument("--system", default="", help="the system prompt")
+    parser.add_argument("--resume", metavar="FILE", help="continue a conversation that /save wrote")
     parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
+    parser.add_argument(
+        "--plain", action="store_true", help="print text as the model writes it, without rendering Markdown"
+    )
+    parser.add_argument("--quiet", action="store_true", help="do not print the notes at the start")
+    parser.add_argument(
+        "--max-iterations", type=int, default=16, metavar="N", help="maximum number of model requests per prompt (16)"
+    )
+    add_tool_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the chat on one event loop, because the client keeps its connections between messages."""
-    with asyncio.Runner() as runner:
-        client = make_client(arguments)
+    """Open the tools and the model on the event loop of the agent, and answer prompts until the input ends."""
+    make_price(arguments.price)
+    return _Chat(arguments).run()
+
+
+class _Chat:
+    """The loop of prompts and answers."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
+        self._runner: Runner | None = None
+        approval = ApprovalPrompt(lambda: None if self._runner is None else self._runner.box)
+        self._thread = AgentThread(approval.ask, report_waiting)
+        self._hint = "" if has_terminal() else "use --yes"
+
+    def run(self) -> int:
+        """Answer the prompts; return 1 if a piped one got no answer."""
         try:
-            return _chat_loop(_make_agent(client, arguments).conversation(), runner)
+            session = self._thread.open(self._open_session())
+            self._runner = session.runner
+            if self._arguments.resume:
+                session.load(self._arguments.resume)
+            reader = ChatInput(COMMANDS)
+            self._greet(session, reader)
+            is_answered = self._answer_prompts(session, reader)
         finally:
-            runner.run(client.aclose())
+            self._thread.close()
+        return 0 if is_answered or reader.is_terminal else 1
 
+    @asynccontextmanager
+    async def _open_session(self) -> AsyncIterator[ChatSession]:
+        """Open the tools and the model. The model may change during the chat; the last one is closed."""
+        from ..net.runner import Runner
+        from ..run.policy import Policy
 
-def _make_agent(client: ModelClient, arguments: argparse.Namespace) -> Agent:
-    from ..net.agent import Agent
-    from ..run.policy import Policy
+        arguments = self._arguments
+        policy = Policy() if arguments.yes else Policy(approve=("write", "idempotent"))
+        async with open_tools(arguments) as tools:
+            runner = Runner(*tools, policy=policy, approve=self._thread.approve)
+            session = ChatSession(runner, make_client(arguments), arguments)
+            try:
+                yield session
+            finally:
+                await session.client.aclose()
+                runner.close()
 
-    policy = Policy() if arguments.yes else Policy(approve=("write", "idempotent"))
-    tools = [load_tools(arguments.tools)] if arguments.tools else []
-    return Agent(client, tools, system=arguments.system, policy=policy, approve=ask_person)
+    def _greet(self, session: ChatSession, reader: ChatInput) -> None:
+        if self._arguments.quiet:
+            return
+        announce_model(session.arguments.model, base_url=session.arguments.base_url)
+        if reader.is_terminal:
+            tools = count_of(len(session.runner.box), "tool")
+            earlier = f", {count_of(len(session.messages), 'message')}" if session.messages else ""
+            model = neutralise_line(session.arguments.model)
+            line = f"{model}, {tools}{earlier}. /help lists the commands, Ctrl-D leaves."
+            print(paint(line, "dim", sys.stderr), file=sys.stderr)
 
+    def _answer_prompts(self, session: ChatSession, reader: ChatInput) -> bool:
+        """Answer each prompt. A failed or stopped answer is reported, and the chat continues."""
+        is_answered = True
+        while True:
+            try:
+                text = reader.read()
+            except KeyboardInterrupt:  # on a terminal: drop the line
+                print(file=sys.stderr)
+                continue
+            if text is None or text.strip() in ("/exit", "/quit"):
+                return is_answered
+            if not text.strip():
+                continue
+            try:
+                prompt = self._make_prompt(text, session, reader)
+                if prompt is not None:
+                    self._answer(prompt, session)
+            except Interrupted:
+                print(paint("stopped", "yellow", sys.stderr), file=sys.stderr)
+                is_answered = False
+            except ToolwireError as error:
+                print_no_answer(str(error))
+                is_answered = False
 
-def _chat_loop(conversation: AgentConversation, runner: asyncio.Runner) -> int:
-    """Answer each line of the input. A failed or interrupted answer is reported, and the chat continues."""
-    answered = True
-    while (line := _read_line()) is not None:
-        if not line.strip():
-            continue
+    def _make_prompt(self, text: str, session: ChatSession, reader: ChatInput) -> list[PromptItem] | None:
+        """Return the prompt with its attachments; run a command, and return its prompt, if it has one."""
+        if not reader.is_terminal:
+            return [text]
+        if text.startswith("/"):
+            return run_command(text, session, self._thread)
+        return [text, *find_attachments(text)]
+
+    def _answer(self, prompt: list[PromptItem], session: ChatSession) -> None:
+        """Print the answer as it arrives. Raises ConfigError with the reason if there is none."""
+        live = LivePrinter(markdown=not self._arguments.plain, approval_hint=self._hint)
+        answers: list[Answer[Any]] = []
+
+        def show(event: Any) -> None:
+            answer = live.show(event)
+            answers.extend([] if answer is None else [answer])
+
         try:
-            reason = runner.run(_answer_line(conversation, line))
-        except KeyboardInterrupt:
-            reason = "interrupted"
-        except ToolwireError as error:
-            reason = str(error)
-        if reason:
-            print(paint(f"no answer: {neutralise_line(reason)}", "red", sys.stderr), file=sys.stderr)
-            answered = False
-    return 0 if answered else 1
-
-
-def _read_line() -> str | None:
-    """Read the next line; return None at the end of the input."""
-    if not sys.stdin.isatty():
-        line = sys.stdin.readline()
-        return line if line and line.strip() != "/quit" else None
-    with suppress(ImportError):  # optional: without it there is no line editing
-        import readline  # noqa: F401
-    try:
-        line = input(paint("> ", "bold"))
-    except EOFError:
-        print()
-        return None
-    return None if line.strip() == "/quit" else line
-
-
-async def _answer_line(conversation: AgentConversation, line: str) -> str:
-    """Print the answer while it streams; return the reason if there is none, else an empty string."""
-    live = LivePrinter(approval_hint="" if sys.stdin.isatty() and sys.stderr.isatty() else "use --yes")
-    answer: Answer | None = None
-    async for event in conversation.stream(line.rstrip("\n")):
-        answer = live.show(event) or answer
-    assert answer is not None
-    return answer.reason
+            self._thread.show(session.stream(prompt), show)
+        finally:
+            live.close()
+        (answer,) = answers
+        if not answer.finished:
+            raise ConfigError(answer.reason)
+        report_truncation(answer)

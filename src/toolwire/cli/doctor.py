@@ -161,12 +161,12 @@ def _check_config(file: str | None) -> Iterator[DoctorCheck]:
     if file is None and not Path(_CONFIG).is_file():
         yield DoctorCheck("configuration", _CONFIG, "note", "not in this folder", "toolwire serve init writes one")
         return
-    name = file or _CONFIG
-    from ..gateway.settings_file import load_settings
+    from .serve_check import check_settings
 
-    try:
-        settings = load_settings(Path(name))
-    except ToolwireError as error:
-        yield DoctorCheck("configuration", name, "problem", error.message, error.hint)
-        return
-    yield DoctorCheck("configuration", name, "ok", count_of(len(settings.models), "model"))
+    name = file or _CONFIG
+    settings, problems = check_settings(Path(name))
+    for problem in problems:
+        line = f"line {problem['line']}: " if problem["line"] else ""
+        yield DoctorCheck("configuration", name, "problem", line + problem["problem"], problem["fix"])
+    if settings is not None and not problems:
+        yield DoctorCheck("configuration", name, "ok", count_of(len(settings.models), "model"))

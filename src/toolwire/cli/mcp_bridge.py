@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from ..ir.errors import ConfigError
-from .mcp_serve import make_guard, parse_address, run_app
+from .mcp_http import add_http_options, make_guard, parse_address, run_server, serve_app
 from .mcp_target import add_target, parse_spec
 
 __all__ = ["add_to"]
@@ -33,14 +33,7 @@ def add_to(commands: Any) -> None:
     )
     add_target(parser, files=False)
     parser.add_argument("--http", metavar="[HOST]:PORT", help="serve over HTTP instead of stdio")
-    parser.add_argument("--path", default="/mcp", help="path of the HTTP endpoint (/mcp)")
-    parser.add_argument(
-        "--allow-host", action="append", default=[], metavar="NAME", help="an accepted host name; repeatable"
-    )
-    parser.add_argument(
-        "--allow-origin", action="append", default=[], metavar="URL", help="an allowed web origin; repeatable"
-    )
-    parser.add_argument("--token-env", metavar="NAME", help="environment variable with the required bearer token")
+    add_http_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -67,5 +60,5 @@ def _serve(arguments: argparse.Namespace) -> int:
     host, port = parse_address(arguments.http)
     app = BridgeApp(parse_spec(arguments.target, arguments), path=arguments.path, guard=make_guard(arguments, host))
     print(f"serving {arguments.target} at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True)
-    run_app(app, host, port)
+    run_server(serve_app(app, host, port))
     return 0

@@ -1,4 +1,4 @@
-"""`toolwire mcp serve`: serve a file of functions, or an OpenAPI document, as an MCP server."""
+"""`toolwire mcp serve`: serve a file of functions, an OpenAPI document, or another MCP server."""
 
 from __future__ import annotations
 
@@ -6,36 +6,39 @@ import argparse
 import asyncio
 import contextlib
 import logging
-import os
-import re
 import sys
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..ir.errors import ConfigError, MissingExtra
+from ..ir.errors import ConfigError
+from .background_log import BackgroundHandler
 from .log_lines import LogFormatter
-from .openapi_options import add_api_options, is_api_document, open_api, refuse_api_options
-from .tools_file import add_store_option, add_ttl_option, load_tools, open_store_at
+from .mcp_http import add_http_options, make_guard, parse_address, read_variable, run_server, serve_app
+from .mcp_reload import ToolsFile, follow_changes
+from .openapi_options import refuse_api_options
+from .tool_source import add_source_options, open_source, source_kind
+from .tools_file import add_store_option, add_ttl_option, open_store_at
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
+    from collections.abc import AsyncIterator, Sequence
 
     from ..asgi.access import Guard
-    from ..asgi.types import AsgiApp
     from ..mcp.server.offers import Prompt, Resource
     from ..mcp.server.server import Server
     from ..run.toolbox import Toolbox
 
-__all__ = ["add_to", "make_guard", "make_server", "parse_address", "run_app"]
+__all__ = ["Offer", "add_to", "load_file", "make_server"]
 
 _EXAMPLES = """\
 examples:
   toolwire mcp serve tools.py
-  toolwire mcp serve tools.py --http :8000
+  toolwire mcp serve tools.py --http :8000               requests are logged to standard error
+  toolwire mcp serve tools.py --http :8000 --reload      offer changed tools without a restart
   toolwire mcp serve tools.py --http 0.0.0.0:8000 --allow-host tools.example.com --token-env MCP_TOKEN
   toolwire mcp serve tools.py --approve elicit           calls with side effects ask the client's user
   toolwire mcp serve tools.py --store redis://localhost:6379/0 --secret-env MCP_SECRET --http :8000
   toolwire mcp serve pets.json --api-url https://api.example.com/v1 --api-auth-env PETS_TOKEN --api-tag pets
+  toolwire mcp serve mcp.json --http :8000               the tools of several MCP servers at one address
 
 in a client's configuration:
   {"mcpServers": {"weather": {"command": "toolwire", "args": ["mcp", "serve", "/path/to/tools.py"]}}}
@@ -50,15 +53,17 @@ exit codes: 0 the client has disconnected, or stopped by a signal   2 wrong usag
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "serve",
-        help="serve a file of functions or an OpenAPI document over stdio or HTTP",
-        description="Serve functions or the operations of an API to MCP clients, over stdio unless --http is given.",
+        help="serve functions, an OpenAPI document or other MCP servers over stdio or HTTP",
+        description="Serve tools to MCP clients, over stdio unless --http is given.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "tools", metavar="FILE", help="a Python file of functions, or an OpenAPI document (.json, .yaml)"
+        "tools",
+        metavar="SOURCE",
+        help="a Python file of functions, an OpenAPI document (.json, .yaml), or MCP servers (URL, command, mcpServers file)",
     )
-    add_api_options(parser)
+    add_source_options(parser)
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--stdio", action="store_true", help="serve over standard input and output (default)")
     way.add_argument(
@@ -66,16 +71,13 @@ def add_to(commands: Any) -> None:
         metavar="[HOST]:PORT",
         help="serve over HTTP; without HOST on this machine only, other hosts require --token-env",
     )
-    parser.add_argument("--path", default="/mcp", help="path of the HTTP endpoint (/mcp)")
+    add_http_options(parser)
     parser.add_argument("--name", help="name of the server (the name of the file)")
     parser.add_argument("--instructions", help="instructions for models on how to use the tools")
     parser.add_argument(
-        "--allow-host", action="append", default=[], metavar="NAME", help="an accepted host name; repeatable"
+        "--reload", action="store_true", help="load a Python file again when it or its modules have changed"
     )
-    parser.add_argument(
-        "--allow-origin", action="append", default=[], metavar="URL", help="an allowed web origin; repeatable"
-    )
-    parser.add_argument("--token-env", metavar="NAME", help="environment variable with the required bearer token")
+    _add_log_options(parser)
     parser.add_argument(
         "--secret-env", metavar="NAME", help="environment variable with the secret shared by all servers of one address"
     )
@@ -96,44 +98,118 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Serve over stdio or HTTP. Check the access settings before the file of functions is loaded."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    guard = None if arguments.http is None else make_guard(arguments, parse_address(arguments.http)[0])
-    with contextlib.redirect_stdout(
-        sys.stderr
-    ):  # standard output is reserved for the protocol, also while the file is loaded
-        server = make_server(arguments)
-    try:
-        if guard is None:
-            from ..mcp.server.stdio import serve_stdio
+def _add_log_options(parser: Any) -> None:
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("--verbose", action="store_true", help="log requests over stdio too, and connections")
+    amount.add_argument("--quiet", action="store_true", help="do not log requests")
+    parser.add_argument(
+        "--log-arguments", action="store_true", help="log the arguments of requests too, without secrets"
+    )
 
-            asyncio.run(serve_stdio(server))
-        else:
-            _serve_http(server, arguments, guard)
-    finally:
-        server.close()
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve over stdio or HTTP. Check the access settings before the source is opened."""
+    _configure_log(arguments)
+    guard = None if arguments.http is None else make_guard(arguments, parse_address(arguments.http)[0])
+    loaded = load_file(arguments)
+    if guard is None:
+        asyncio.run(_serve(arguments, loaded, None))
+    else:
+        run_server(_serve(arguments, loaded, guard))
     return 0
 
 
-def make_server(arguments: argparse.Namespace) -> Server:
-    """Build the server from a Python file or an OpenAPI document."""
+def _configure_log(arguments: argparse.Namespace) -> None:
+    """Log to standard error: warnings, reloads, and requests over HTTP or with `--verbose`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S"))
+    logging.basicConfig(level=logging.WARNING, handlers=[BackgroundHandler(handler)])
+    logging.getLogger("toolwire.mcp.reload").setLevel(logging.INFO)
+    logs_requests = (arguments.http is not None or arguments.verbose) and not arguments.quiet
+    logging.getLogger("toolwire.mcp.requests").setLevel(logging.INFO if logs_requests else logging.WARNING)
+    if arguments.verbose:
+        logging.getLogger("toolwire.mcp").setLevel(logging.INFO)
+
+
+async def _serve(arguments: argparse.Namespace, loaded: Offer | None, guard: Guard | None) -> None:
+    """Open the source, and serve its tools until the client disconnects or a signal arrives."""
+    async with _open_offer(arguments, loaded) as offered:
+        server = make_server(arguments, offered)
+        follower = asyncio.create_task(follow_changes(server, offered.file if arguments.reload else None))
+        try:
+            if guard is None:
+                from ..mcp.server.stdio import serve_stdio
+
+                await serve_stdio(server)
+            else:
+                await _serve_http(server, arguments, guard)
+        finally:
+            follower.cancel()
+            with suppress(asyncio.CancelledError):
+                await follower
+            server.close()
+
+
+class Offer(NamedTuple):
+    """The contents of a source. `file`: a file of functions, which can be loaded again."""
+
+    box: Toolbox
+    name: str
+    resources: Sequence[Resource] = ()
+    prompts: Sequence[Prompt] = ()
+    instructions: str | None = None
+    file: ToolsFile | None = None
+
+
+def load_file(arguments: argparse.Namespace) -> Offer | None:
+    """Load a Python file, before the event loop starts; None for another source.
+
+    Standard output is reserved for the protocol, also while the file is loaded.
+    """
     from pathlib import Path
 
+    from ..run.toolbox import Toolbox
+
+    if not arguments.tools.endswith(".py"):
+        return None
+    refuse_api_options(arguments, "toolwire mcp serve DOCUMENT.json --api-url URL")
+    with contextlib.redirect_stdout(sys.stderr):
+        file = ToolsFile(arguments.tools, will_reload=arguments.reload)
+    name = arguments.name or Path(arguments.tools).stem
+    return Offer(Toolbox(file), name, file.resources, file.prompts, file.instructions, file)
+
+
+@asynccontextmanager
+async def _open_offer(arguments: argparse.Namespace, loaded: Offer | None) -> AsyncIterator[Offer]:
+    """Open an OpenAPI document or MCP servers, if no file was loaded."""
+    from pathlib import Path
+
+    if loaded is not None:
+        yield loaded
+        return
+    if arguments.reload:
+        raise ConfigError("--reload needs a Python file of functions", hint="MCP servers announce their own changes")
+    kind = source_kind(arguments.tools)
+    if kind != "openapi":
+        refuse_api_options(arguments, "toolwire mcp serve DOCUMENT.json --api-url URL")
+    name = "toolwire" if kind == "mcp" else Path(arguments.tools).stem
+    async with open_source(arguments.tools, arguments) as box:
+        yield Offer(box, arguments.name or name)
+
+
+def make_server(arguments: argparse.Namespace, offered: Offer) -> Server:
+    """Build the server of an opened source."""
     from ..mcp.server.server import Server
     from ..run.policy import Policy
 
     if arguments.approve == "suspend" and arguments.store == "memory:":
         raise ConfigError("--approve suspend needs a store that another process can open", hint="add --store runs.db")
-    offered = _load_offer(arguments)
-    secret = _read_variable(arguments.secret_env)
+    secret = read_variable(arguments.secret_env)
     return Server(
         offered.box,
         resources=offered.resources,
         prompts=offered.prompts,
-        name=arguments.name or Path(arguments.tools).stem,
+        name=offered.name,
         instructions=arguments.instructions or offered.instructions,
         store=open_store_at(arguments.store),
         policy=None if arguments.approve is None else Policy(approve=("write", "idempotent")),
@@ -141,56 +217,11 @@ def make_server(arguments: argparse.Namespace) -> Server:
         lease=arguments.lease,
         ttl=arguments.ttl,
         secret=None if secret is None else secret.encode(),
+        log_arguments=arguments.log_arguments,
     )
 
 
-class _Offer(NamedTuple):
-    """The contents of a file."""
-
-    box: Toolbox
-    resources: Sequence[Resource] = ()
-    prompts: Sequence[Prompt] = ()
-    instructions: str | None = None
-
-
-def _load_offer(arguments: argparse.Namespace) -> _Offer:
-    """Load the file. A Python file with only resources and prompts gets an empty toolbox."""
-    from ..mcp.server.offers import find_offers
-    from ..run.toolbox import Toolbox
-
-    if is_api_document(arguments.tools):
-        return _Offer(open_api(arguments.tools, arguments))
-    refuse_api_options(arguments, "toolwire mcp serve DOCUMENT.json --api-url URL")
-    module = load_tools(arguments.tools)
-    resources, prompts = find_offers(module)
-    box = Toolbox() if (resources or prompts) and not _has_tools(module) else Toolbox(module)
-    return _Offer(box, resources, prompts, module.__doc__)
-
-
-def _has_tools(module: ModuleType) -> bool:
-    """Return False for a file that offers only resources and prompts."""
-    from inspect import isfunction
-
-    from ..run.function_tool import FunctionTool
-    from ..run.toolbox import Entry
-
-    public = [value for name, value in vars(module).items() if not name.startswith("_")]
-    return any(
-        isinstance(value, (FunctionTool, Entry)) or (isfunction(value) and value.__module__ == module.__name__)
-        for value in public
-    )
-
-
-def _read_variable(name: str | None) -> str | None:
-    if name is None:
-        return None
-    value = os.environ.get(name)
-    if not value:
-        raise ConfigError(f"environment variable {name} is not set", hint=f"export {name}=…")
-    return value
-
-
-def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> None:
+async def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> None:
     """Serve over HTTP with uvicorn."""
     from ..mcp.server.http import HttpApp
 
@@ -198,47 +229,4 @@ def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> 
     app = HttpApp(server, path=arguments.path, guard=guard)
     offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"
     print(f"serving {offered} at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True)
-    run_app(app, host, port)
-
-
-def run_app(app: AsgiApp, host: str, port: int) -> None:
-    """Run an app with uvicorn, with the gateway's limits for slow clients."""
-    try:
-        import uvicorn
-
-        from ..asgi.limited_http import make_limited_protocol
-    except ImportError:
-        raise MissingExtra("HTTP needs uvicorn", hint="pip install -e '.[mcp]' in a checkout of toolwire") from None
-    config = uvicorn.Config(
-        app,
-        host.strip("[]"),
-        port,
-        http=make_limited_protocol(),  # type: ignore[arg-type]  # uvicorn only calls it
-        ws="none",
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=3,
-    )
-    uvicorn.Server(config).run()
-
-
-def make_guard(arguments: argparse.Namespace, host: str) -> Guard:
-    """Build the guard from the options; raise ConfigError for a non-local address without a token."""
-    from ..asgi.access import LOCAL_HOSTS, Guard
-    from ..net.listening import refuse_open
-
-    token = _read_variable(arguments.token_env)
-    hosts = [*LOCAL_HOSTS, *arguments.allow_host, *(() if host in ("0.0.0.0", "[::]") else (host,))]  # noqa: S104
-    guard = Guard(hosts, arguments.allow_origin, None if token is None else {token: "token"})
-    if guard.is_open:
-        hint = "require a bearer token with --token-env NAME, or listen on 127.0.0.1"
-        refuse_open(host, without="a token", hint=hint)
-    return guard
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Parse `:8000`, `localhost:8000`, `[::1]:8000` or a bare port."""
-    found = re.fullmatch(r"(?:(\[[0-9a-fA-F:]+\]|[^:\[\]]*):)?(\d{1,5})", text)
-    if found is None or int(found[2]) > 65535:
-        raise ConfigError(f"invalid address {text!r}", hint="use --http :8000 or --http localhost:8000")
-    return found[1] or "127.0.0.1", int(found[2])
+    await serve_app(app, host, port)

@@ -25,8 +25,8 @@ def add_target(parser: Any, *, files: bool = True) -> None:
     add_server_options(parser)
 
 
-def add_server_options(parser: Any) -> None:
-    """Add the options of a server: `parser` is a parser or a group of options."""
+def add_server_options(parser: Any, *, timeout: float = 60.0) -> None:
+    """Add the options of a server: `parser` is a parser or a group of options, `timeout` the default of a request."""
     parser.add_argument(
         "--header",
         action="append",
@@ -38,7 +38,9 @@ def add_server_options(parser: Any) -> None:
         "--env", action="append", default=[], metavar="NAME=VALUE", help="environment variable for a command"
     )
     parser.add_argument("--protocol", default="auto", metavar="VERSION", help="use only this protocol version (auto)")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="timeout of a request (60)")
+    parser.add_argument(
+        "--timeout", type=float, default=timeout, metavar="SECONDS", help=f"timeout of a request ({timeout:g})"
+    )
     parser.add_argument("--login", action="store_true", help="log in with the browser if the server requires it")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 from ..ir.terminal import neutralise_line
-from .agent_options import add_agent_options, add_model_options, place_options
+from .agent_options import add_agent_options, add_model_options, add_tool_options, place_options
 from .answer_output import describe_waiting, format_time
 from .runs_resume import resume
 from .show import count_of, json_text, table
@@ -27,7 +27,7 @@ _MAX_LISTED = 1000
 
 _EXAMPLES = """\
 examples:
-  toolwire run tools.py "Pay the invoice" -m openai/gpt-5.6 --suspend     calls with side effects wait
+  toolwire run "Pay the invoice" -t tools.py -m openai/gpt-5.6 --suspend     calls with side effects wait
   toolwire runs list                                  all stored runs
   toolwire runs list --status ready                   runs whose calls are decided: resume them
   toolwire runs list --status waiting --store postgresql://me@db/runs
@@ -36,7 +36,7 @@ examples:
   toolwire runs approve 3f2a call_1 --arguments '{"amount": 3}'     approve it with other arguments
   toolwire runs deny 3f2a call_1 --reason "too expensive"
   toolwire runs supply 3f2a call_2 --result '{"arrives": "Monday"}'       for a tool that suspended itself
-  toolwire runs resume 3f2a tools.py -m openai/gpt-5.6      run the approved calls and continue
+  toolwire runs resume 3f2a -t tools.py -m openai/gpt-5.6      run the approved calls and continue
 
 status: waiting for a decision, ready to be resumed, running in a process, interrupted (its process ended), done, failed.
 A run is named by the beginning of its id, if that is unambiguous. An approval is valid for the tool, its definition and
@@ -96,9 +96,6 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_resume(verbs: Any) -> None:
     parser = _add_verb(verbs, "resume", "run the approved calls and continue the run", _resume)
     _add_run(parser)
-    parser.add_argument(
-        "tools", nargs="?", metavar="TOOLS.py", help="the file of functions with which the run was started"
-    )
     add_model_options(parser, required=True)
     parser.add_argument(
         "--yes",
@@ -106,6 +103,7 @@ def _add_resume(verbs: Any) -> None:
         help="run further calls with side effects without approval (default: they wait)",
     )
     add_agent_options(parser, iterations=None)
+    add_tool_options(parser)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -184,8 +182,10 @@ def _supply(arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    if arguments.tools is None and arguments.openapi is None and arguments.mcp is None:
-        raise ConfigError("a file of functions is missing", hint="toolwire runs resume RUN TOOLS.py -m PROVIDER/MODEL")
+    if not arguments.tools:
+        raise ConfigError(
+            "the tools of the run are missing", hint="toolwire runs resume RUN -t TOOLS -m PROVIDER/MODEL"
+        )
     store = open_store_at(arguments.store)
     return resume(store, _load(store, arguments.run_id, arguments.tenant)[1], arguments)
 
@@ -218,7 +218,7 @@ def _report(stored: StoredRun, store: Store, arguments: argparse.Namespace) -> i
         print("the client of the server repeats the call")
         return 0
     option = place_options(arguments)
-    print(f"continue with: toolwire runs resume {stored.run_id} TOOLS.py -m MODEL{option}")
+    print(f"continue with: toolwire runs resume {stored.run_id} -t TOOLS -m MODEL{option}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`toolwire runs resume`: continue a stored run with a model and the functions of a file.
+"""`toolwire runs resume`: continue a stored run with a model and tools.
 
 Separate because it starts an agent; the other verbs only read and change the store.
 """
@@ -13,6 +13,7 @@ from ..ir.terminal import neutralise_text
 from .agent_options import make_agent, make_client, open_tools
 from .answer_output import print_outcome
 from .live import LivePrinter
+from .run_events import JsonEvents
 
 if TYPE_CHECKING:
     from ..net.answers import Answer
@@ -37,7 +38,7 @@ async def _resume(store: Store, session: Session, arguments: argparse.Namespace)
 
     iterations = arguments.max_iterations
     budget = None if iterations is None else replace(session.budget, iterations=iterations)
-    live = LivePrinter(silent=arguments.json)
+    live = JsonEvents() if arguments.json else LivePrinter()
     answer: Answer[str] | None = None
     async with open_tools(arguments) as tools, make_client(arguments) as client:
         agent = make_agent(

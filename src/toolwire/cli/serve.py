@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from . import serve_client, serve_keys, serve_usage
+from . import serve_check, serve_client, serve_keys, serve_usage
 from .client_commands import ANY_KEY, client_commands
 from .client_models import list_models
 from .request_table import RequestTable, TableLogHandler
@@ -30,6 +30,7 @@ examples:
   toolwire serve --demo                          a small real model in this process: no key, no network
   toolwire serve                                 every provider whose key is in the environment, as provider/model
   toolwire serve --config toolwire.toml          your own upstreams, models and keys (LiteLLM's config.yaml works, too)
+  toolwire serve check --probe                   list all problems of toolwire.toml; ask each upstream
   toolwire serve keys new alice --models 'gpt-*' a key for a client; only its hash is stored
   toolwire serve usage --by key                  usage per key
   toolwire serve client claude                   settings for Claude Code; --write applies them
@@ -53,8 +54,8 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--demo", action="store_true", help="answer every model name with SmolLM2-135M in this process")
     parser.add_argument("--quiet", action="store_true", help="log each request as a JSON line instead of a table row")
     parser.set_defaults(run=run)
-    more = parser.add_subparsers(metavar="keys|usage|client", required=False)
-    for command in (serve_keys, serve_usage, serve_client):
+    more = parser.add_subparsers(metavar="check|keys|usage|client", required=False)
+    for command in (serve_check, serve_keys, serve_usage, serve_client):
         command.add_to(more)
 
 

@@ -162,7 +162,7 @@ def _is_header(line: str, name: str) -> bool:
 
 def _write(path: Path, text: str, expected: dict[str, Any]) -> None:
     """Replace the file, but only if the new text parses to exactly the wanted document."""
-    from ..gateway.settings import parse_settings
+    from ..gateway.settings_parse import parse_settings
 
     try:
         said: dict[str, Any] | None = {"keys": {}, **tomllib.loads(text)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_text
-from .parameters_table import parameter_rows
+from .parameter_text import list_parameters
 from .show import count_of, json_text, paint, table
 from .tool_source import SOURCE_HELP, add_source_options, read_declared
 
@@ -89,9 +89,18 @@ def _show(arguments: argparse.Namespace) -> int:
         return 0
     lines = [f"{paint(tool.name, 'bold')}  {tool.effect}", "", tool.description or "(no description)"]
     for title, schema in (("parameters", tool.input_schema), ("result", tool.output_schema)):
-        rows = parameter_rows(schema or {})
-        if rows:
-            lines += ["", *table(rows, (title, "type", "", "description"))]
+        rows, is_cut = list_parameters(schema) if schema else ([], False)
+        cells = [
+            (
+                row.path,
+                row.type,
+                "required" if row.required else f"= {row.default}" if row.default else "",
+                row.description,
+            )
+            for row in rows
+        ]
+        lines += ["", *table(cells, (title, "type", "", "description"))] if cells else []
+        lines += ["…"] if is_cut else []
     print(neutralise_text("\n".join(lines)))
     return 0
 

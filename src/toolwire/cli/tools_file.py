@@ -47,6 +47,9 @@ def load_tools(file: str, hint: str = "give a Python file with your functions") 
     spec = spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{file} is not a Python file", hint="give a file that ends in .py")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:  # last: the file may import modules of its folder, but these hide no others
+        sys.path.append(folder)
     module = module_from_spec(spec)
     sys.modules[path.stem] = module
     try:

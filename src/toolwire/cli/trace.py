@@ -174,8 +174,9 @@ def build_settings(arguments: argparse.Namespace) -> Settings:
     """Build the gateway settings from the arguments of `trace record`."""
     from msgspec.structs import replace
 
-    from ..gateway.settings import TraceRow, parse_settings
+    from ..gateway.settings import TraceRow
     from ..gateway.settings_file import load_settings
+    from ..gateway.settings_parse import parse_settings
 
     if bool(arguments.config) == bool(arguments.upstream):
         raise ConfigError(

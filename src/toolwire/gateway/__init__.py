@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from .observe.telemetry import Telemetry, open_telemetry
     from .observe.usage import UsageRow
     from .observe.usage_stores import open_usage
-    from .settings import Settings, parse_settings
+    from .settings import Settings
     from .settings_file import load_settings
+    from .settings_parse import parse_settings
     from .shared.state import usage_address
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "app": ("Gateway", "ToolBindings"),
-            "settings": ("Settings", "parse_settings"),
+            "settings": ("Settings",),
             "settings_file": ("load_settings",),
+            "settings_parse": ("parse_settings",),
             "answer.gateway_tools": ("GatewayTools",),
             "observe.request_log": ("RequestLog", "Sink"),
             "observe.telemetry": ("Telemetry", "open_telemetry"),

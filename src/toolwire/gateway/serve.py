@@ -2,7 +2,7 @@
 
 SIGTERM, SIGINT    accept no new connections; in-flight requests may finish within `server.drain` seconds, then they end
                    in an error
-SIGHUP             reopen the log file, reload the settings and log what has changed; if they are invalid, log the error
+SIGHUP             reopen the log file, reload the settings and log the changes; if they are invalid, log the error
                    and keep the old ones
 """
 

@@ -1,4 +1,4 @@
-"""The values of `toolwire.toml`. The error for an unknown name contains its location and the closest known name.
+"""The values of `toolwire.toml`; `settings_parse` reads and checks them.
 
 [upstreams.NAME]   a provider and its key        [models.NAME]   a model for clients, and its upstreams
 [keys.NAME]        the key of a client           [server] [limits] [state] [responses] [log] [trace]   the rest
@@ -6,21 +6,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from difflib import get_close_matches
-from math import inf
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
 from ..bridge.emulation_settings import EmulationSettings
 from ..ir.errors import ConfigError
-from ..ir.pointer import JSON
 from ..ir.tools import Effect
-from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities, check_capabilities
+from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
 
 __all__ = [
     "EmulateRow",
@@ -30,6 +24,7 @@ __all__ = [
     "ModelRow",
     "OpenApiRow",
     "ResponsesRow",
+    "Row",
     "ServerRow",
     "Settings",
     "StateRow",
@@ -37,7 +32,6 @@ __all__ = [
     "ToolsRow",
     "TraceRow",
     "UpstreamRow",
-    "parse_settings",
     "resolve_address",
 ]
 
@@ -243,172 +237,6 @@ class Settings(Row, frozen=True):
     trace: TraceRow = TraceRow()
     tools: dict[str, ToolsRow] = {}  # by model pattern
     capabilities_file: str | None = None  # a JSON file of capability rows, which come before the built-in ones
-
-
-def parse_settings(document: JSON) -> Settings:
-    """Convert a parsed file to settings. ConfigError names the location."""
-    _refuse_unknown(document, Settings, "")
-    _refuse_shell_commands(document)
-    try:
-        settings = msgspec.convert(document, Settings)
-    except msgspec.ValidationError as error:
-        raise ConfigError(_format_validation_error(str(error)), hint="see the example in docs/gateway.md") from None
-    if settings.server.private_key is not None and settings.server.certificate is None:
-        raise ConfigError("server.private_key needs a certificate", hint="set server.certificate, too")
-    _check(settings)
-    return settings
-
-
-def _refuse_unknown(value: JSON, kind: object, path: str) -> None:
-    """Refuse unknown names and values as far as the shape fits; msgspec reports a wrong shape."""
-    if isinstance(kind, type) and issubclass(kind, (Row, ModelCapabilities)) and isinstance(value, dict):
-        known = get_type_hints(kind)
-        for name, inner in value.items():
-            if name not in known:
-                close_matches = get_close_matches(name, known, 1, 0.5)
-                hint = f"did you mean {close_matches[0]!r}?" if close_matches else f"known settings: {', '.join(known)}"
-                raise ConfigError(f"unknown setting {name!r} in {path or 'the file'}", hint=hint)
-            _refuse_unknown(inner, known[name], f"{path}.{name}".lstrip("."))
-    elif get_origin(kind) is dict and isinstance(value, dict):
-        for name, inner in value.items():
-            _refuse_unknown(inner, get_args(kind)[1], f"{path}.{name}")
-    elif get_origin(kind) in (UnionType, Union):
-        for option in get_args(kind):
-            _refuse_unknown(value, option, path)
-    elif get_origin(kind) is Literal and isinstance(value, str) and value not in get_args(kind):
-        options = ", ".join(repr(option) for option in get_args(kind))
-        raise ConfigError(f"unknown value {value!r} of {path}", hint=f"use one of {options}")
-    elif get_origin(kind) is tuple and isinstance(value, list):
-        for number, inner in enumerate(value):
-            _refuse_unknown(inner, get_args(kind)[0], f"{path}[{number}]")
-
-
-def _refuse_shell_commands(document: JSON) -> None:
-    """Refuse a `key_command` as one string, which would need a shell, with the form that is correct."""
-    rows = document.get("upstreams") if isinstance(document, dict) else None
-    for name, row in rows.items() if isinstance(rows, dict) else ():
-        if isinstance(row, dict) and isinstance(row.get("key_command"), str):
-            hint = 'write key_command = ["gcloud", "auth", "print-access-token"]: a list, without a shell'
-            raise ConfigError(f"upstreams.{name}.key_command must be a list of arguments, got a string", hint=hint)
-
-
-def _format_validation_error(message: str) -> str:
-    return re.sub(r" - at `\$\.?(.*)`", r" in \1", message)
-
-
-# settings that must be positive, and settings that may be 0
-_POSITIVE_FIELDS = (
-    *("body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
-    *("timeout", "idle", "key_timeout", "key_ttl", "ttl"),
-    *("seconds", "max_turn_bytes", "max_turns", "max_key_bytes", "max_key_entries"),
-)
-_NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")
-
-
-def _check_numbers(row: Row, location: str) -> None:
-    """Check the range of each number of a row."""
-    for name in row.__struct_fields__:
-        number = getattr(row, name)
-        if name in _POSITIVE_FIELDS and not 0 < number < inf:
-            raise ConfigError(
-                f"{location}.{name} must be positive and finite, got {number}", hint="use a number above 0"
-            )
-        if name in _NON_NEGATIVE_FIELDS and not 0 <= number < inf:
-            raise ConfigError(f"{location}.{name} must be at least 0 and finite, got {number}", hint="use 0 or more")
-
-
-def _check(settings: Settings) -> None:
-    """Check the rules that types cannot express: ranges, references between tables, and formats."""
-    for section in ("server", "limits", "state", "responses"):
-        _check_numbers(getattr(settings, section), section)
-    for table in ("upstreams", "models", "tools"):
-        for name, row in getattr(settings, table).items():
-            _check_numbers(row, f"{table}.{name}")
-    for name, model in settings.models.items():
-        _check_model(name, model, settings)
-    _check_keys(settings.keys)
-    for pattern, tools in settings.tools.items():
-        if not tools.files and tools.mcp is None and not tools.openapi:
-            raise ConfigError(
-                f"tools.{pattern} has no tools", hint="set files = […], mcp = a file of servers, or openapi = […]"
-            )
-    for pattern in settings.log.remove:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ConfigError(f"log.remove: {pattern!r} is not a valid regular expression: {error}") from None
-
-
-def _check_model(name: str, model: ModelRow, settings: Settings) -> None:
-    """Check the targets, fallbacks, capabilities and emulation of a model."""
-    location = f"models.{name}"
-    if (model.upstream is None) == (not model.targets):
-        raise ConfigError(f"{location} needs exactly one of `upstream` and `targets`")
-    for target in model.targets or (TargetRow(model.upstream or ""),):
-        _check_known(target.upstream, settings.upstreams, location, "upstream")
-        if not 0 < target.weight < inf:
-            raise ConfigError(
-                f"{location}: a weight must be positive and finite, got {target.weight}", hint="use a number above 0"
-            )
-    check_capabilities(model.capabilities, f"{location}.capabilities")
-    for fallback in model.fallbacks:
-        _check_known(fallback, settings.models, f"{location}.fallbacks", "model")
-    _check_emulation(name, model)
-    _check_repair_model(name, model, settings.models)
-
-
-def _check_emulation(name: str, model: ModelRow) -> None:
-    """Check the text format and, for the completion endpoint, the chat template of each target."""
-    emulation = model.emulation
-    if emulation is None:
-        return
-    try:
-        for target in model.targets or (TargetRow("", model.model),):
-            emulation.prompt_options(target.model or name)
-    except ConfigError as error:
-        raise ConfigError(f"models.{name}.emulate: {error.message}", hint=error.hint) from None
-
-
-def _check_repair_model(name: str, model: ModelRow, models: dict[str, ModelRow]) -> None:
-    """Check that the repairing model exists and has native calls, and that this model has emulated ones."""
-    if model.repair_model is None:
-        return
-    location = f"models.{name}.repair_model"
-    if model.emulate is None:
-        raise ConfigError(f"{location} needs emulated calls", hint="set `emulate`, or remove it")
-    _check_known(model.repair_model, models, location, "model")
-    repairing = models[model.repair_model]
-    if repairing.emulate is not None or not repairing.tools:
-        raise ConfigError(
-            f"{location}: {model.repair_model!r} has no native calls", hint="choose a model that has them"
-        )
-
-
-def _check_keys(keys: dict[str, KeyRow]) -> None:
-    """Check names, hashes and limits of keys. Two names for one key would make its owner ambiguous."""
-    owners: dict[str, str] = {}
-    for name, key in keys.items():
-        if not name.strip():
-            raise ConfigError("a key has no name", hint="write [keys.NAME], with the name of its owner")
-        if not re.fullmatch(r"[0-9a-f]{64}", key.hash):
-            raise ConfigError(f"keys.{name}.hash is not a SHA-256 hash", hint="run `toolwire serve keys new NAME`")
-        if owners.setdefault(key.hash, name) != name:
-            raise ConfigError(f"keys.{name} and keys.{owners[key.hash]} are the same key", hint="remove one of them")
-        for limit in ("requests_per_minute", "tokens_per_minute", "tokens_per_day"):
-            maximum = getattr(key, limit)
-            if maximum is not None and maximum < 1:
-                hint = "omit it to set no limit; revoke the key to allow no requests"
-                raise ConfigError(f"keys.{name}.{limit} must be at least 1, got {maximum}", hint=hint)
-
-
-def _check_known(
-    name: str, table: dict[str, object] | dict[str, UpstreamRow] | dict[str, ModelRow], location: str, noun: str
-) -> None:
-    """Refuse a reference to an unknown row, with the closest known name as a hint. `noun` is the kind of row."""
-    if name not in table:
-        close_matches = get_close_matches(name, table, 1, 0.5)
-        hint = f"did you mean {close_matches[0]!r}?" if close_matches else f"known: {', '.join(table) or 'none'}"
-        raise ConfigError(f"{location} names an unknown {noun}: {name!r}", hint=hint)
 
 
 def resolve_address(value: str | None, variable: str | None, name: str, environment: Mapping[str, str]) -> str | None:

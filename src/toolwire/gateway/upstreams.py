@@ -13,6 +13,7 @@ from ..net.key_command import KeyCommand
 from ..wire.capability_rows import CapabilityRow
 from ..wire.vendors import COMPATIBLE, Vendor, find, names
 from .settings import UpstreamRow
+from .settings_location import toml_location
 
 __all__ = ["ConfiguredUpstream", "known_keys", "upstreams_from_environment"]
 
@@ -72,7 +73,7 @@ class ConfiguredUpstream:
         """Resolve the endpoint of a model; errors name the row of the settings."""
         row = self.row
         if row.provider is None and row.base_url is None:
-            raise ConfigError(f"upstreams.{self.name} needs a provider or a base_url")
+            raise ConfigError(f"{_location(self.name)}: needs a provider or a base_url")
         try:
             return endpoint_of(
                 self._vendor,
@@ -93,7 +94,11 @@ class ConfiguredUpstream:
                 defaults=row.defaults,
             )
         except ConfigError as error:
-            raise ConfigError(f"upstreams.{self.name}: {error.message}", hint=error.hint) from None
+            raise ConfigError(f"{_location(self.name)}: {error.message}", hint=error.hint) from None
+
+
+def _location(name: str) -> str:
+    return toml_location(("upstreams", name))
 
 
 def upstreams_from_environment(environment: Mapping[str, str]) -> dict[str, UpstreamRow]:
@@ -129,17 +134,17 @@ def _read_key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> st
     """Read the key from the variable or file of the row; None means the provider's usual variable."""
     sources = [source for source in ("key_env", "key_file", "key_command") if getattr(row, source) is not None]
     if len(sources) > 1:
-        raise ConfigError(f"upstreams.{name} has both {' and '.join(sources)}", hint="keep one of them")
+        raise ConfigError(f"{_location(name)}: has both {' and '.join(sources)}", hint="keep one of them")
     if row.key_env is not None:
         key = environment.get(row.key_env, "").strip()
         if not key:
-            raise ConfigError(f"upstreams.{name}: environment variable {row.key_env} is not set")
+            raise ConfigError(f"{_location(name)}: environment variable {row.key_env} is not set")
         return key
     if row.key_file is not None:
         try:
             return Path(row.key_file).read_text("utf-8").strip()
         except OSError as error:
-            raise ConfigError(f"upstreams.{name}: cannot read key_file: {error.strerror}") from None
+            raise ConfigError(f"{_location(name)}: cannot read key_file: {error.strerror}") from None
     return None
 
 
@@ -152,5 +157,5 @@ def _make_key_command(
         command = KeyCommand(row.key_command, timeout=row.key_timeout, ttl=row.key_ttl, on_key=on_key)
         command.check(environment)
     except ConfigError as error:
-        raise ConfigError(f"upstreams.{name}: {error.message}", hint=error.hint) from None
+        raise ConfigError(f"{_location(name)}: {error.message}", hint=error.hint) from None
     return command

@@ -26,8 +26,21 @@ def rewrite_history(messages: Sequence[Message], losses: Losses) -> tuple[Messag
     ]
     if not messages or not any(isinstance(part, ToolResult) for part in messages[-1].parts):
         return tuple(told)
-    wish = replace(told[-1], parts=(*told[-1].parts, Text(_LAST)))
-    return _add_system((*told[:-1], wish))
+    asked, start = told[-1], len(told) - 1
+    if _is_question_and_call(messages[-3:-1]):
+        asked, start = replace(asked, parts=(*told[-3].parts, Text("\n"), *asked.parts)), len(told) - 3
+    wish = replace(asked, parts=(*asked.parts, Text(_LAST)))
+    return _add_system((*told[:start], wish))
+
+
+def _is_question_and_call(messages: Sequence[Message]) -> bool:
+    """Return True for a prompt and a message of calls only: with the result they become one prompt.
+
+    The model would repeat the sentence that stands for the call instead of the result.
+    """
+    if [message.role for message in messages] != ["user", "assistant"]:
+        return False
+    return all(isinstance(part, ToolCall) for part in messages[1].parts)
 
 
 def _render_parts(parts: Iterable[Part], names: dict[str, str], losses: Losses, path: str) -> tuple[Part, ...]:

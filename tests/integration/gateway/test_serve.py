@@ -20,7 +20,8 @@ import pytest
 
 from toolwire import Response, Text, ToolCall, ToolResult
 from toolwire.gateway.serve import bind
-from toolwire.gateway.settings import ServerRow, Settings, parse_settings
+from toolwire.gateway.settings import ServerRow, Settings
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.tls import check_certificate
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop, Usage
@@ -203,15 +204,15 @@ def run_failing_serve(folder: Path, *arguments: str) -> str:
     ("more", "arguments", "words"),
     [
         ("", ("--host", "0.0.0.0"), "without keys, 0.0.0.0 would be open to every client"),
-        ("[models.x]\nupstraem = 'up'\n", (), "unknown setting 'upstraem' in models.x (did you mean 'upstream'?)"),
+        ("[models.x]\nupstraem = 'up'\n", (), "[models.x] upstraem: unknown setting (did you mean 'upstream'?)"),
         (
             "[models.x]\nupstream = 'pu'\n",
             (),
-            "models.x names an unknown upstream: 'pu' (did you mean 'up'?)",
+            "[models.x] upstream: unknown upstream 'pu' (did you mean 'up'?)",
         ),
         ("[[[", (), "not valid TOML"),
         ("[models.x]\nupstream = 'up'\nemulate = 'hermse'\n", (), "did you mean 'hermes'?"),
-        ("[upstreams.y]\nprovider = 'openai'\n", (), "upstreams.y: no key for openai (set OPENAI_API_KEY"),
+        ("[upstreams.y]\nprovider = 'openai'\n", (), "[upstreams.y]: no key for openai (set OPENAI_API_KEY"),
     ],
 )
 def test_invalid_settings_fail_before_listening(

@@ -15,7 +15,7 @@ from serving import listening, upstream_rows
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.observe.otel import OtelSink
 from toolwire.gateway.observe.telemetry import open_telemetry
-from toolwire.gateway.settings import parse_settings
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.ir.errors import ConfigError, MissingExtra
 from toolwire.net.h1 import H1Transport
 from toolwire.net.http import HttpTransport

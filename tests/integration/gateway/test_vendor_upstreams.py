@@ -14,7 +14,7 @@ from serving import serving
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.litellm_config import from_litellm
 from toolwire.gateway.observe.telemetry import open_telemetry
-from toolwire.gateway.settings import parse_settings
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.upstreams import upstreams_from_environment
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import Text
@@ -264,24 +264,30 @@ async def test_keys_and_headers_are_in_no_log_and_no_recording(tmp_path, caplog)
     [
         (
             {"key_command": "gcloud auth print-access-token"},
-            'key_command must be a list.*write key_command = \\["gcloud"',
+            'key_command: must be a list.*write key_command = \\["gcloud"',
         ),
-        ({"key_command": []}, "upstreams.a: key_command must be a list of texts"),
-        ({"key_command": ["no-such-program-at-all"]}, "upstreams.a: key_command: cannot find the program"),
-        ({"key_command": ["true"], "key_env": "UPSTREAM_KEY"}, "upstreams.a has both key_env and key_command"),
-        ({"key_command": ["true"], "key_timeout": 0}, "upstreams.a.key_timeout must be positive and finite, got 0"),
-        ({"key_command": ["true"], "key_ttl": -1}, "upstreams.a.key_ttl must be positive"),
+        ({"key_command": []}, r"\[upstreams.a\]: key_command must be a list of texts"),
+        ({"key_command": ["no-such-program-at-all"]}, r"\[upstreams.a\]: key_command: cannot find the program"),
+        ({"key_command": ["true"], "key_env": "UPSTREAM_KEY"}, r"\[upstreams.a\]: has both key_env and key_command"),
+        (
+            {"key_command": ["true"], "key_timeout": 0},
+            r"\[upstreams.a\] key_timeout: must be positive and finite, got 0",
+        ),
+        ({"key_command": ["true"], "key_ttl": -1}, r"\[upstreams.a\] key_ttl: must be positive"),
         ({"key_env": "UPSTREAM_KEY", "auth": "basic"}, "auth"),
-        ({"key_env": "UPSTREAM_KEY", "headers": {"Host": "x"}}, "upstreams.a: headers: 'Host' cannot be set"),
+        ({"key_env": "UPSTREAM_KEY", "headers": {"Host": "x"}}, r"\[upstreams.a\]: headers: 'Host' cannot be set"),
         ({"key_env": "UPSTREAM_KEY", "headers": {"x": "${NONE}"}}, "environment variable NONE of 'x' is not set"),
         (
             {"key_env": "UPSTREAM_KEY", "extra_body": {"messages": []}},
-            "upstreams.a: extra_body must not set 'messages'",
+            r"\[upstreams.a\]: extra_body must not set 'messages'",
         ),
-        ({"key_env": "UPSTREAM_KEY", "defaults": {"temp": 1}}, "upstreams.a: unknown parameter 'temp' in defaults"),
-        ({"key_env": "UPSTREAM_KEY", "project": "p"}, "upstreams.a: openai takes no project"),
-        ({"provider": "azure"}, "upstreams.a: azure has no common address"),
-        ({"provider": "vertex", "key_env": "UPSTREAM_KEY"}, "upstreams.a: vertex needs a project"),
+        (
+            {"key_env": "UPSTREAM_KEY", "defaults": {"temp": 1}},
+            r"\[upstreams.a\]: unknown parameter 'temp' in defaults",
+        ),
+        ({"key_env": "UPSTREAM_KEY", "project": "p"}, r"\[upstreams.a\]: openai takes no project"),
+        ({"provider": "azure"}, r"\[upstreams.a\]: azure has no common address"),
+        ({"provider": "vertex", "key_env": "UPSTREAM_KEY"}, r"\[upstreams.a\]: vertex needs a project"),
     ],
 )
 def test_invalid_settings_are_explained_at_the_start(row, words):

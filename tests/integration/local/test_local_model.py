@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import threading
 from contextlib import aclosing
 from importlib.util import find_spec
@@ -21,6 +23,7 @@ from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
 from toolwire.ir.response import UpstreamError
 from toolwire.local import open_model
+from toolwire.local.chat import MAX_TOKENS
 from toolwire.net.agent import Agent
 from toolwire.net.client import ModelClient
 from toolwire.run import PartialOutput
@@ -359,3 +362,35 @@ def test_agent_with_tools_streams_a_structured_output():
     *items, answer = agent.stream_sync("Weather in Paris?")
     assert [item.value for item in items if isinstance(item, PartialOutput)][-1] == answer.output.model_dump()
     assert isinstance(answer.output, Forecast)
+
+
+README_TOOLS = '''
+from toolwire import tool
+
+@tool(effect="read")
+def weather(city: str, days: int = 1) -> str:
+    """Get the forecast for a city."""
+    return f"{city}: sun for {days} days"
+'''
+
+
+@pytest.mark.finding("U12")
+def test_run_calls_the_obvious_tool_and_describes_the_model(tmp_path):
+    tools = tmp_path / "tools.py"
+    tools.write_text(README_TOOLS)
+    prompt = "What's the forecast for Berlin?"
+    command = [sys.executable, "-m", "toolwire", "run", prompt, "-t", str(tools), "-m", "local/smollm2"]
+    done = subprocess.run(
+        [*command, "--store", "none"], capture_output=True, text=True, timeout=SAFETY * 4, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert '→ weather {"city":"Berlin"}' in done.stderr
+    assert "✓ weather Berlin: sun for 1 days" in done.stderr
+    assert done.stderr.startswith("local/smollm2: 135 million parameters")
+    assert "Berlin" in done.stdout
+
+
+@pytest.mark.finding("U12")
+def test_answer_without_a_limit_of_its_own_is_bounded(model):
+    answer = ask(model, {"role": "user", "content": "Write a very long story about the sea."}, temperature=1, seed=3)
+    assert answer["usage"]["completion_tokens"] <= MAX_TOKENS

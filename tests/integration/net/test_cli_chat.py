@@ -17,7 +17,7 @@ def toolwire_chat(tmp_path, script, stdin, *arguments):
     async def run():
         async with Upstream(*script) as upstream:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "toolwire", "chat", "-T", str(tools), *arguments),
+                *(sys.executable, "-m", "toolwire", "chat", "-t", str(tools), *arguments),
                 *("-m", "vllm/any", "--base-url", upstream.url),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -50,6 +50,17 @@ def test_failed_message_is_reported_and_dropped_from_the_history(tmp_path):
     assert (code, out) == (1, "All done.\n")
     assert "no answer: too long" in err
     assert [message["content"] for message in json.loads(heard[-1].body)["messages"]] == ["two"]
+
+
+def test_commands_and_file_names_are_plain_text_in_a_pipe(tmp_path):
+    (tmp_path / "secret.txt").write_text("secret")
+    code, _, err, heard = toolwire_chat(
+        tmp_path, [DONE, DONE], f"/save {tmp_path}/x.json\nRead @{tmp_path}/secret.txt\n"
+    )
+    assert code == 0, err
+    texts = [message.text for message in heard[-1].request.messages if message.role == "user"]
+    assert texts == [f"/save {tmp_path}/x.json", f"Read @{tmp_path}/secret.txt"]
+    assert not (tmp_path / "x.json").exists()
 
 
 def test_call_without_possible_approval_is_denied(tmp_path):

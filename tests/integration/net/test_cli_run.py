@@ -39,8 +39,8 @@ def toolwire_run(tmp_path: Path, script, *arguments: str, stdin: str = ""):
     async def run():
         async with Upstream(*script) as upstream:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "toolwire", "run", str(tools), *arguments),
-                *("-m", "vllm/any", "--base-url", upstream.url),
+                *(sys.executable, "-m", "toolwire", "run", *arguments),
+                *("-t", str(tools), "-m", "vllm/any", "--base-url", upstream.url),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -89,8 +89,8 @@ def test_trace_in_a_folder_that_does_not_exist_is_an_error(tmp_path):
 def test_json_output_contains_the_answer_and_messages(tmp_path):
     code, out, err, _ = toolwire_run(tmp_path, [WEATHER, DONE], "-", "--json", "--store", "none", stdin="Weather?")
     assert code == 0, err
-    answer = json.loads(out)
-    assert (answer["text"], answer["finished"]) == ("All done.", True)
+    answer = json.loads(out.splitlines()[-1])
+    assert (answer["type"], answer["text"], answer["finished"]) == ("answer", "All done.", True)
     assert answer["messages"][0]["parts"][0]["text"] == "Weather?"
 
 
@@ -150,17 +150,21 @@ def test_via_option_sends_one_prompt_to_the_completion_endpoint(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["run", "{tools}", "x", "-m", "vllm/x", "--via", "completions"], "need a text format"),
-        (["run", "{tools}", "x", "-m", "vllm/x", "--text", "react", "--via", "completions"], "set template to one of"),
-        (["run"], "a file of functions is missing"),
-        (["run", "Pay", "-m", "openai/x"], "one argument given: a file of functions and a prompt are needed"),
-        (["run", "{tools}", "x", "-m", "vllm/x", "--trace", "{tools}/x"], "cannot write"),
-        (["run", "nope.py", "x", "-m", "openai/x"], "cannot read nope.py"),
-        (["run", "{tools}", "x"], "a model (-m) is missing"),
-        (["run", "{tools}", "x", "-m", "opnai/x"], "openai"),
-        (["run", "{tools}", "x", "-m", "vllm/x", "--key-env", "NO_SUCH_VARIABLE"], "NO_SUCH_VARIABLE is not set"),
+        (["run", "x", "-t", "{tools}", "-m", "vllm/x", "--via", "completions"], "need a text format"),
+        (["run", "x", "-m", "vllm/x", "--text", "react", "--via", "completions"], "set template to one of"),
+        (["run", "{tools}", "-m", "openai/x"], "the prompt is a file"),
+        (["run", " ", "-m", "openai/x"], "the prompt is empty"),
+        (["run", "x", "-m", "vllm/x", "--trace", "{tools}/x"], "cannot write"),
+        (["run", "x", "-t", "nope.py", "-m", "openai/x"], "cannot read nope.py"),
+        (["run", "x", "-t", "{tools}"], "a model (-m) is missing"),
+        (["run", "x", "-m", "opnai/x"], "openai"),
+        (["run", "x", "-m", "vllm/x", "--key-env", "NO_SUCH_VARIABLE"], "NO_SUCH_VARIABLE is not set"),
         (["run", "--resolve", "k"], "requires an outcome"),
-        (["run", "{broken}", "x", "-m", "vllm/x"], "cannot load"),
+        (["run", "x", "-t", "{broken}", "-m", "vllm/x"], "cannot load"),
+        (["run", "x", "-m", "vllm/x", "--price", "cheap"], "invalid price"),
+        (["run", "x", "-m", "vllm/x", "--attach", "nope.png"], "cannot read nope.png"),
+        (["run", "x", "-m", "vllm/x", "--output-schema", "nope.json"], "cannot read nope.json"),
+        (["run", "x", "-m", "vllm/x", "--api-url", "https://a.example"], "needs an OpenAPI document"),
     ],
 )
 def test_wrong_usage(arguments, told, tmp_path, capsys, monkeypatch):
@@ -215,7 +219,7 @@ def add(a: int, b: int) -> int:
     config = tmp_path / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"sums": server, "gone": {"command": "no-such-command"}}}))
     script = [says(ToolCall("c1", "add", {"a": 1, "b": 2})), DONE]
-    code, out, err, _ = toolwire_run(tmp_path, script, "Add.", "--store", "none", "--yes", "--mcp", str(config))
+    code, out, err, _ = toolwire_run(tmp_path, script, "Add.", "--store", "none", "--yes", "-t", str(config))
     assert (code, out) == (0, "All done.\n"), err
     assert "skipped: gone: cannot start gone" in err
     assert "✓ add 3" in err
@@ -229,7 +233,7 @@ def test_mcp_list_change_during_listing_is_picked_up(tmp_path):
     config = tmp_path / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"s": server}}))
     script = [says(ToolCall("c1", "sort", {})), DONE]
-    code, _, err, heard = toolwire_run(tmp_path, script, "Sort.", "--store", "none", "--yes", "--mcp", str(config))
+    code, _, err, heard = toolwire_run(tmp_path, script, "Sort.", "--store", "none", "--yes", "-t", str(config))
     assert code == 0, err
     assert {"echo", "add", "sort"} < {tool.name for tool in heard[0].request.tools}
     assert "✓ sort sort" in err

@@ -64,7 +64,7 @@ def toolwire(folder):
 @pytest.fixture
 def waiting(toolwire, folder):
     """The id of a run whose mail waits for approval."""
-    code, _, err = toolwire("run", "tools.py", "Mail Ann.", "--suspend", script=[MAIL])
+    code, _, err = toolwire("run", "Mail Ann.", "-t", "tools.py", "--suspend", script=[MAIL])
     assert code == 1, err
     (run,) = open_store(str(folder / "runs.db")).runs.list()
     assert f"toolwire runs approve {run.run_id} c1 --store" in err
@@ -87,16 +87,16 @@ def test_call_is_approved_and_the_run_continued_in_other_processes(toolwire, fol
     assert 'send_mail({"to":"ann"})' in out
     code, out, _ = toolwire("runs", "approve", waiting[:6], "c1")
     assert (code, sent(folder)) == (0, [])
-    assert f"toolwire runs resume {waiting} TOOLS.py -m MODEL" in out
+    assert f"toolwire runs resume {waiting} -t TOOLS -m MODEL" in out
     assert "ready" in toolwire("runs", "list")[1]
     assert json.loads(toolwire("runs", "list", "--status", "ready", "--json")[1])[0]["status"] == "ready"
     assert toolwire("runs", "list", "--status", "waiting")[1] == "no runs with the status waiting\n"
     code, _, err = toolwire("runs", "approve", waiting, "c1")
     assert (code, "call 'c1' was already approved" in err) == (2, True)
-    code, out, err = toolwire("runs", "resume", waiting, "tools.py", script=[DONE])
+    code, out, err = toolwire("runs", "resume", waiting, "-t", "tools.py", script=[DONE])
     assert (code, out, sent(folder)) == (0, "All done.\n", ["ann"]), err
     assert err.splitlines() == ['→ send_mail {"to":"ann"}', "✓ send_mail sent to ann"]
-    assert toolwire("runs", "resume", waiting, "tools.py", script=[DONE])[:2] == (0, "All done.\n")
+    assert toolwire("runs", "resume", waiting, "-t", "tools.py", script=[DONE])[:2] == (0, "All done.\n")
     assert sent(folder) == ["ann"]
     code, _, err = toolwire("runs", "deny", waiting, "c1")
     assert (code, err) == (2, f"toolwire: the run has ended; no call is waiting (toolwire runs show {waiting})\n")
@@ -104,29 +104,29 @@ def test_call_is_approved_and_the_run_continued_in_other_processes(toolwire, fol
 
 def test_denied_call_is_not_run(toolwire, folder, waiting):
     assert toolwire("runs", "deny", waiting, "c1", "--reason", "not now")[0] == 0
-    code, out, err = toolwire("runs", "resume", waiting, "tools.py", "--json", script=[DONE])
+    code, out, err = toolwire("runs", "resume", waiting, "-t", "tools.py", "--json", script=[DONE])
     assert (code, err) == (0, "")
-    answer = json.loads(out)
+    answer = json.loads(out.splitlines()[-1])
     assert (answer["run_id"], answer["finished"], answer["pending"]) == (waiting, True, [])
     assert "not approved: not now" in out
     assert sent(folder) == []
 
 
 def test_run_that_still_waits_exits_with_1(toolwire, folder, waiting):
-    code, _, err = toolwire("runs", "resume", waiting, "tools.py", script=[DONE])
+    code, _, err = toolwire("runs", "resume", waiting, "-t", "tools.py", script=[DONE])
     assert code == 1
     assert f"toolwire runs approve {waiting} c1" in err
 
 
 def test_result_of_a_suspended_tool_is_supplied(toolwire, folder):
     order = says(ToolCall("o", "order", {"item": "tea"}))
-    code, _, err = toolwire("run", "tools.py", "Order tea.", "--yes", script=[order])
+    code, _, err = toolwire("run", "Order tea.", "-t", "tools.py", "--yes", script=[order])
     assert code == 1
     assert "waits for a result: o" in err
     assert '{"job":"tea"}' in err
     (run,) = open_store(str(folder / "runs.db")).runs.list()
     assert toolwire("runs", "supply", run.run_id, "o", "--result", '"Monday"')[0] == 0
-    assert toolwire("runs", "resume", run.run_id, "tools.py", script=[DONE])[:2] == (0, "All done.\n")
+    assert toolwire("runs", "resume", run.run_id, "-t", "tools.py", script=[DONE])[:2] == (0, "All done.\n")
 
 
 @pytest.mark.parametrize(
@@ -175,21 +175,21 @@ def test_list_is_filtered_by_status(folder, capsys):
 
 @pytest.mark.parametrize("option", [["--yes"], ["--store", "none"]])
 def test_suspend_is_refused_with_yes_or_without_a_store(folder, capsys, option):
-    assert main(["run", str(folder / "tools.py"), "x", "-m", "vllm/any", "--suspend", *option]) == 2
+    assert main(["run", "x", "-t", str(folder / "tools.py"), "-m", "vllm/any", "--suspend", *option]) == 2
     assert "--suspend cannot be combined with" in capsys.readouterr().err
 
 
 def test_printed_commands_are_safe_to_copy(toolwire, folder):
     """The id of a call comes from the model or its provider."""
     mail = says(ToolCall("c1; rm -rf ~\x1b[2J", "send_mail", {"to": "ann"}))
-    _, _, err = toolwire("run", "tools.py", "Mail.", "--suspend", script=[mail])
+    _, _, err = toolwire("run", "Mail.", "-t", "tools.py", "--suspend", script=[mail])
     assert "\x1b" not in err
     assert "'c1; rm -rf ~" in err
 
 
 def test_denied_call_is_printed_when_the_run_is_continued(toolwire, folder, waiting):
     assert toolwire("runs", "deny", waiting, "c1", "--reason", "not now")[0] == 0
-    code, out, err = toolwire("runs", "resume", waiting, "tools.py", script=[DONE])
+    code, out, err = toolwire("runs", "resume", waiting, "-t", "tools.py", script=[DONE])
     assert (code, out) == (0, "All done.\n")
     assert "✗ send_mail This call was not approved: not now" in err
 
@@ -197,30 +197,30 @@ def test_denied_call_is_printed_when_the_run_is_continued(toolwire, folder, wait
 def test_wrong_file_of_functions_does_not_use_up_the_approval(toolwire, folder, waiting):
     (folder / "other.py").write_text("def look() -> str:\n    return ''\n")
     toolwire("runs", "approve", waiting, "c1")
-    code, out, err = toolwire("runs", "resume", waiting, "other.py", script=[DONE])
+    code, out, err = toolwire("runs", "resume", waiting, "-t", "other.py", script=[DONE])
     assert (code, out) == (2, "")
     assert "the run waits for send_mail, which this agent does not have" in err
-    assert toolwire("runs", "resume", waiting, "tools.py", script=[DONE])[:2] == (0, "All done.\n")
+    assert toolwire("runs", "resume", waiting, "-t", "tools.py", script=[DONE])[:2] == (0, "All done.\n")
     assert sent(folder) == ["ann"]
 
 
 def test_budget_of_a_run_is_kept_when_it_is_continued(toolwire, folder):
-    toolwire("run", "tools.py", "Mail Ann.", "--suspend", "--max-iterations", "1", script=[MAIL])
+    toolwire("run", "Mail Ann.", "-t", "tools.py", "--suspend", "--max-iterations", "1", script=[MAIL])
     (run,) = open_store(str(folder / "runs.db")).runs.list()
     toolwire("runs", "approve", run.run_id, "c1")
-    code, out, err = toolwire("runs", "resume", run.run_id, "tools.py", script=[DONE])
+    code, out, err = toolwire("runs", "resume", run.run_id, "-t", "tools.py", script=[DONE])
     assert (code, out) == (1, "")
     assert "✓ send_mail" in err
     assert "max iterations reached (1)" in err
 
 
 def test_resume_takes_a_budget_and_a_trace(toolwire, folder):
-    toolwire("run", "tools.py", "Mail Ann.", "--suspend", "--max-iterations", "1", script=[MAIL])
+    toolwire("run", "Mail Ann.", "-t", "tools.py", "--suspend", "--max-iterations", "1", script=[MAIL])
     (run,) = open_store(str(folder / "runs.db")).runs.list()
     toolwire("runs", "approve", run.run_id, "c1")
     (folder / "run.jsonl").write_text("mine")
     options = ("--max-iterations", "2", "--ttl", "60", "--trace", "run.jsonl")
-    code, out, err = toolwire("runs", "resume", run.run_id, "tools.py", *options, script=[DONE])
+    code, out, err = toolwire("runs", "resume", run.run_id, "-t", "tools.py", *options, script=[DONE])
     assert (code, out) == (0, "All done.\n"), err
     assert "run.jsonl exists; the trace is written to run-2.jsonl" in err
     assert (folder / "run.jsonl").read_text() == "mine"
@@ -230,12 +230,12 @@ def test_resume_takes_a_budget_and_a_trace(toolwire, folder):
 def test_waiting_call_has_its_own_mark_and_the_printed_command_continues_the_run(toolwire, folder):
     options = ("--suspend", "--text", "hermes", "--ttl", "60")
     mail = says('<tool_call>{"name": "send_mail", "arguments": {"to": "ann"}}</tool_call>')
-    _, _, err = toolwire("run", "tools.py", "Mail Ann.", *options, script=[mail])
+    _, _, err = toolwire("run", "Mail Ann.", "-t", "tools.py", *options, script=[mail])
     (run,) = open_store(str(folder / "runs.db")).runs.list()
     assert "… send_mail This call waits for approval" in err
-    assert f"then continue with: toolwire runs resume {run.run_id} tools.py -m vllm/any --base-url http://" in err
+    assert f"then continue with: toolwire runs resume {run.run_id} -t tools.py -m vllm/any --base-url http://" in err
     assert f"--text hermes --ttl 60 --store {folder / 'runs.db'}" in err
-    assert "TOOLS.py" not in err
+    assert "TOOLS" not in err
 
 
 def test_status_names_the_process_that_continues_a_run(folder, capsys):

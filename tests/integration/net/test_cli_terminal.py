@@ -69,7 +69,7 @@ COMMANDS = pytest.mark.parametrize("command", ["run", "chat"])
 def toolwire(on, command, tmp_path, script, *, delta=8, typed=""):
     tools = tmp_path / "tools.py"
     tools.write_text(HOSTILE_TOOL, encoding="utf-8")
-    options = {"run": [str(tools), "Go.", "--store", "none"], "chat": ["-T", str(tools)]}[command]
+    options = {"run": ["Go.", "-t", str(tools), "--store", "none"], "chat": ["-t", str(tools)]}[command]
 
     async def run():
         async with Upstream(*script, delta=delta) as upstream:
@@ -119,10 +119,13 @@ def test_calls_and_results_are_one_line_each(on, command, tmp_path):
 
 
 @pytest.mark.finding("U1")
-def test_question_for_approval_is_one_line_without_control_sequences(tmp_path):
+def test_arguments_in_a_question_are_one_line_without_control_sequences(tmp_path):
     script = [says(ToolCall("c1", "send_mail", {"to": f"ann\n{HOSTILE}"})), DONE]
     written, _ = toolwire(on_terminal, "run", tmp_path, script, typed="n\n")
-    (question,) = [line for line in written.splitlines() if "Run it? [y/N]" in line]
+    lines = written.splitlines()
+    (title,) = [number for number, line in enumerate(lines) if line.startswith("send_mail (write) needs approval")]
+    question = lines[title + 1]
+    assert lines[title + 2].startswith("Run it? [y]es, [n]o, [e]dit, [a]lways")
     assert r"ann\n\u001b[2J \u001b]0;owned\u0007 \x9b31m" in question
     assert r"\u202egnp.exe" in question
     assert not controls_in(written)

@@ -213,7 +213,7 @@ def toolwire_run(folder: Path, *arguments: str):
     async def run():
         async with Upstream(*SCRIPT) as upstream:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "toolwire", "run", "tools.py", "Write to Ann.", "--dry-run", *arguments),
+                *(sys.executable, "-m", "toolwire", "run", "Write to Ann.", "-t", "tools.py", "--dry-run", *arguments),
                 *("-m", "vllm/any", "--base-url", upstream.url, "--store", "calls.db"),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -242,7 +242,7 @@ def test_command_prints_the_plan_as_a_table(tmp_path):
 def test_command_prints_the_plan_as_json(tmp_path):
     code, out, err = toolwire_run(tmp_path, "--json", "--yes")
     assert code == 0, err
-    document = json.loads(out)
+    document = json.loads(out.splitlines()[-1])
     assert document["text"] == "All done."
     assert [(plan["tool"], plan["verdict"], plan["preview"]) for plan in document["plan"]] == [
         ("get_weather", "would_run", None),

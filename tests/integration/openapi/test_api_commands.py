@@ -60,7 +60,7 @@ def test_run_calls_the_api_without_a_file_of_functions(server, document):
         async with Upstream(says(ToolCall("c1", "getPet", {"id": 7})), says("It is Rex.")) as upstream:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "toolwire", "run", "Which pet is 7?", "-m", "vllm/any"),
-                *("--base-url", upstream.url, "--store", "none", "--openapi", document),
+                *("--base-url", upstream.url, "--store", "none", "-t", document),
                 *("--api-url", server.url, "--api-auth-env", "token=PETS_TOKEN"),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -134,7 +134,7 @@ def test_gateway_removes_the_credentials_from_its_logs(document):
     ("row", "message"),
     [
         ({"file": "{document}"}, "base_url"),
-        ({"file": "{document}", "base_url": "https://x.example", "auth": "a"}, "unknown setting 'auth'"),
+        ({"file": "{document}", "base_url": "https://x.example", "auth": "a"}, "auth: unknown setting"),
     ],
 )
 def test_wrong_settings_are_reported(document, row, message):
@@ -161,9 +161,9 @@ def test_gateway_needs_the_variable_of_the_credential(document):
         (["mcp", "serve", "{document}", "--api-url", "https://x.example", "--api-tag", "cats"], "known tags: pets"),
         (["mcp", "serve", "{tools}", "--api-url", "https://x.example"], "--api-url needs an OpenAPI document"),
         (["mcp", "serve", "{other}", "--api-url", "https://x.example"], "not an OpenAPI 3 document"),
-        (["run", "x", "-m", "openai/x", "--api-url", "https://x.example"], "add --openapi FILE"),
-        (["run", "x", "--openapi", "{document}"], "a model (-m) is missing"),
-        (["run", "-m", "openai/x", "--openapi", "{document}"], "a prompt is missing"),
+        (["run", "x", "-m", "openai/x", "--api-url", "https://x.example"], "add -t FILE"),
+        (["run", "x", "-t", "{document}"], "a model (-m) is missing"),
+        (["run", "", "-m", "openai/x", "-t", "{document}"], "the prompt is empty"),
     ],
 )
 def test_wrong_usage_is_reported_with_its_fix(tmp_path, document, capsys, monkeypatch, command, message):

@@ -86,7 +86,7 @@ def test_the_command_takes_a_time_to_live(tmp_path):
     async def run():
         async with Upstream(*script) as upstream:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "toolwire", "run", str(tools), "Pay.", "--yes", "--store", store),
+                *(sys.executable, "-m", "toolwire", "run", "Pay.", "-t", str(tools), "--yes", "--store", store),
                 *("--ttl", "7200", "-m", "vllm/any", "--base-url", upstream.url),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,

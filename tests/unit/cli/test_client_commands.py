@@ -10,7 +10,7 @@ from toolwire.cli.client_models import AvailableModels, choose_models, list_mode
 from toolwire.cli.main import main
 from toolwire.gateway.answer.routing import Router
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.settings import parse_settings
+from toolwire.gateway.settings_parse import parse_settings
 
 URL = "http://127.0.0.1:4141"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolwire.cli.main import main
-from toolwire.cli.mcp_serve import parse_address
+from toolwire.cli.mcp_http import parse_address
 
 TOOLS = '"""Weather for everybody."""\ndef weather(city: str) -> str:\n    "The weather."\n    return "sun"\n'
 
@@ -17,6 +17,15 @@ def tools(tmp_path):
     path = tmp_path / "weather_tools.py"
     path.write_text(TOOLS, encoding="utf-8")
     return str(path)
+
+
+def record_start(started):
+    """Return a replacement of `uvicorn.Server.serve` that only records the host."""
+
+    async def serve(server):
+        started.append(server.config.host)
+
+    return serve
 
 
 def refused(capsys, *arguments):
@@ -50,7 +59,7 @@ def test_errors_include_the_command_that_fixes_them(capsys, tools, monkeypatch):
 def test_non_loopback_address_needs_a_token(capsys, tools, monkeypatch, tmp_path, address):
     uvicorn = pytest.importorskip("uvicorn")
     started = []
-    monkeypatch.setattr(uvicorn.Server, "run", lambda server: started.append(server.config.host))
+    monkeypatch.setattr(uvicorn.Server, "serve", record_start(started))
     loaded = tmp_path / "loaded"
     Path(tools).write_text(f"import pathlib\npathlib.Path({str(loaded)!r}).touch()\n{TOOLS}", encoding="utf-8")
     serve = ("serve", tools, "--store", "memory:", "--http", address)
@@ -69,7 +78,7 @@ def test_non_loopback_address_needs_a_token(capsys, tools, monkeypatch, tmp_path
 def test_loopback_address_needs_no_token(tools, monkeypatch, address):
     uvicorn = pytest.importorskip("uvicorn")
     started = []
-    monkeypatch.setattr(uvicorn.Server, "run", lambda server: started.append(server.config.host))
+    monkeypatch.setattr(uvicorn.Server, "serve", record_start(started))
     assert main(["mcp", "serve", tools, "--store", "memory:", "--http", address]) == 0
     assert len(started) == 1
 

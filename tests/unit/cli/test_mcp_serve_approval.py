@@ -34,7 +34,7 @@ def test_calls_with_side_effects_need_approval(tmp_path, options, text):
     parser = argparse.ArgumentParser()
     mcp_serve.add_to(parser.add_subparsers())
     arguments = parser.parse_args(["serve", str(tools), "--store", str(tmp_path / "runs.db"), *options])
-    server = mcp_serve.make_server(arguments)
+    server = mcp_serve.make_server(arguments, mcp_serve.load_file(arguments))
     (result,) = server.runner.run_sync([ToolCall("c1", "pay", {"amount": 5})])
     assert result.text.startswith(text)
     server.close()

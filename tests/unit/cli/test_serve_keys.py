@@ -115,7 +115,7 @@ def test_revoking_removes_the_table_and_keeps_other_comments(file):
         (FILE, ["new", "ci"], "already"),
         (FILE, ["new", "no spaces"], "invalid key name"),
         (FILE, ["new", ""], "invalid key name"),
-        (FILE, ["new", "x", "--requests-per-minute", "0"], "keys.x.requests_per_minute must be at least 1, got 0"),
+        (FILE, ["new", "x", "--requests-per-minute", "0"], "[keys.x] requests_per_minute: must be at least 1, got 0"),
         (FILE, ["revoke", "nobody"], "existing keys: ci, a.b@c"),
         (FILE, ["new", "x", "--config", "litellm.yaml"], "cannot be stored in litellm.yaml"),
         (FILE, ["new", "x", "--config", "/does/not/exist/toolwire.toml"], "cannot write"),

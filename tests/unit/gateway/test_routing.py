@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from toolwire.gateway.answer.routing import NoTarget, Router, UnknownModel
-from toolwire.gateway.settings import parse_settings
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.upstreams import ConfiguredUpstream
 from toolwire.net.same_wire import replace_model
 from toolwire.stream.strict import parse_object

@@ -3,8 +3,9 @@
 import pytest
 
 from toolwire.gateway.litellm_config import from_litellm
-from toolwire.gateway.settings import TargetRow, parse_settings
+from toolwire.gateway.settings import TargetRow
 from toolwire.gateway.settings_file import load_settings
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.ir.errors import ConfigError
 
 UPSTREAM = {"upstreams": {"a": {"base_url": "http://localhost"}}}
@@ -26,16 +27,24 @@ def test_everything_has_a_default():
 @pytest.mark.parametrize(
     ("document", "where", "meant"),
     [
-        ({"upstream": {}}, "the file", "upstreams"),
-        ({"limits": {"bodi": 1}}, "limits", "body"),
-        ({"upstreams": {"a": {"base_ulr": "x"}}}, "upstreams.a", "base_url"),
-        ({**UPSTREAM, "models": {"m": {"upstream": "a", "fallback": []}}}, "models.m", "fallbacks"),
-        ({**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "wieght": 1}]}}}, "models.m.targets[0]", "weight"),
-        ({"keys": {"me": {"hash": HASH, "request_per_minute": 1}}}, "keys.me", "requests_per_minute"),
-        ({"server": {"prot": 1}}, "server", "port"),
+        ({"upstream": {}}, "[upstream]", "upstreams"),
+        ({"limits": {"bodi": 1}}, "[limits] bodi", "body"),
+        ({"upstreams": {"a": {"base_ulr": "x"}}}, "[upstreams.a] base_ulr", "base_url"),
+        ({**UPSTREAM, "models": {"m": {"upstream": "a", "fallback": []}}}, "[models.m] fallback", "fallbacks"),
+        (
+            {**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "wieght": 1}]}}},
+            "[models.m] targets[0].wieght",
+            "weight",
+        ),
+        (
+            {"keys": {"me": {"hash": HASH, "request_per_minute": 1}}},
+            "[keys.me] request_per_minute",
+            "requests_per_minute",
+        ),
+        ({"server": {"prot": 1}}, "[server] prot", "port"),
         (
             {**UPSTREAM, "models": {"m": {"upstream": "a", "capabilities": {"effort": []}}}},
-            "models.m.capabilities",
+            "[models.m.capabilities] effort",
             "efforts",
         ),
     ],
@@ -53,26 +62,38 @@ def test_unknown_setting_without_a_similar_name_lists_known_settings():
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ({"limits": {"body": "much"}}, "limits.body"),
-        ({"server": []}, "server"),
-        ({"upstreams": {"a": {"timeout": "long"}}}, "upstreams"),
-        ({**UPSTREAM, "models": {"m": {}}}, "models.m needs exactly one of `upstream` and `targets`"),
+        ({"limits": {"body": "much"}}, "[limits] body: expected an integer, got a string"),
+        ({"server": []}, "[server]: expected a table, got a list"),
+        ({"upstreams": {"a": {"timeout": "long"}}}, "[upstreams.a] timeout: expected a number, got a string"),
+        ({**UPSTREAM, "models": {"m": {}}}, "[models.m]: needs exactly one of `upstream` and `targets`"),
         ({**UPSTREAM, "models": {"m": {"upstream": "a", "targets": [{"upstream": "a"}]}}}, "needs exactly one of"),
         ({**UPSTREAM, "models": {"m": {"upstream": "aa"}}}, "did you mean 'a'?"),
-        ({"models": {"m": {"upstream": "a"}}}, "known: none"),
-        ({**UPSTREAM, "models": {"m": {"upstream": "a", "fallbacks": ["n"]}}}, "models.m.fallbacks"),
+        ({"models": {"m": {"upstream": "a"}}}, "known upstreams: none"),
+        (
+            {**UPSTREAM, "models": {"m": {"upstream": "a", "fallbacks": ["n"]}}},
+            "[models.m] fallbacks[0]: unknown model 'n'",
+        ),
         ({**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": 0}]}}}, "use a number above 0"),
         (
             {**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": -1.0}]}}},
             "a weight must be positive and finite, got -1.0",
         ),
         ({**UPSTREAM, "models": {"m": {"upstream": "a", "repair": "some"}}}, "repair"),
-        ({"keys": {"me": {"hash": "secret"}}}, "keys.me.hash"),
-        ({"keys": {"me": {}}}, "hash"),
+        ({"keys": {"me": {"hash": "secret"}}}, "[keys.me] hash: is not a SHA-256 hash"),
+        ({"keys": {"me": {}}}, "[keys.me]: hash is missing"),
     ],
 )
 def test_invalid_settings_are_explained(document, words):
     assert words in wrong(document)
+
+
+def test_further_problems_are_counted():
+    said = wrong({"limits": {"bodi": 1}, "server": {"prot": 1, "host": 5}})
+    assert said.startswith("[limits] bodi: unknown setting; 2 more problems: run `toolwire serve check`")
+
+
+def test_misspelt_setting_is_one_problem():
+    assert "more problem" not in wrong({**UPSTREAM, "models": {"m": {"upstraem": "a"}}})
 
 
 def test_unknown_text_format_is_rejected_with_a_suggestion():
@@ -89,7 +110,7 @@ RAW = {"format": "hermes", "via": "completions"}
         ({"upstream": "a", "emulate": {**RAW, "template": "chatlm"}}, "did you mean 'chatml'?"),
         ({"upstream": "a", "emulate": {**RAW, "format": "generic_json"}}, "set template to one of"),
         ({"upstream": "a", "emulate": {**RAW, "templte": "chatml"}}, "did you mean 'template'?"),
-        ({"upstream": "a", "emulate": {**RAW, "via": "complete"}}, "models.m.emulate.via"),
+        ({"upstream": "a", "emulate": {**RAW, "via": "complete"}}, "[models.m.emulate] via"),
         ({"upstream": "a", "emulate": {**RAW, "via": "complete"}}, "use one of 'chat', 'completions'"),
         ({"upstream": "a", "emulate": {**RAW, "reasoning": "on"}}, "use one of 'open', 'closed'"),
         ({"upstream": "a", "emulate": {"format": "hermes", "template": "chatml"}}, "template has no effect"),
@@ -128,28 +149,28 @@ def test_settings_files_are_loaded_or_rejected_with_a_reason(tmp_path):
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ({"limits": {"connections": 0}}, "limits.connections must be positive and finite, got 0"),
-        ({"limits": {"ping": 0}}, "limits.ping must be positive and finite, got 0"),
-        ({"limits": {"slow_client": -1}}, "limits.slow_client must be positive and finite, got -1"),
-        ({"limits": {"cooldown": float("nan")}}, "limits.cooldown must be at least 0 and finite, got nan"),
-        ({"server": {"drain": -1}}, "server.drain must be at least 0 and finite, got -1"),
+        ({"limits": {"connections": 0}}, "[limits] connections: must be positive and finite, got 0"),
+        ({"limits": {"ping": 0}}, "[limits] ping: must be positive and finite, got 0"),
+        ({"limits": {"slow_client": -1}}, "[limits] slow_client: must be positive and finite, got -1"),
+        ({"limits": {"cooldown": float("nan")}}, "[limits] cooldown: must be at least 0 and finite, got nan"),
+        ({"server": {"drain": -1}}, "[server] drain: must be at least 0 and finite, got -1"),
         (
             {"upstreams": {"a": {"base_url": "http://localhost", "timeout": 0}}},
-            "upstreams.a.timeout must be positive and finite, got 0",
+            "[upstreams.a] timeout: must be positive and finite, got 0",
         ),
         (
             {"upstreams": {"a": {"base_url": "http://localhost", "idle": float("inf")}}},
-            "upstreams.a.idle must be positive and finite, got inf",
+            "[upstreams.a] idle: must be positive and finite, got inf",
         ),
         (
             {"upstreams": {"a": {"base_url": "http://localhost", "retries": -1}}},
-            "upstreams.a.retries must be at least 0 and finite, got -1",
+            "[upstreams.a] retries: must be at least 0 and finite, got -1",
         ),
         (
             {**UPSTREAM, "models": {"m": {"upstream": "a", "cache": -1}}},
-            "models.m.cache must be at least 0 and finite, got -1",
+            "[models.m] cache: must be at least 0 and finite, got -1",
         ),
-        ({"state": {"turns": -1}}, "state.turns must be at least 0 and finite, got -1"),
+        ({"state": {"turns": -1}}, "[state] turns: must be at least 0 and finite, got -1"),
         (
             {**UPSTREAM, "models": {"m": {"targets": [{"upstream": "a", "weight": float("inf")}]}}},
             "a weight must be positive and finite, got inf",

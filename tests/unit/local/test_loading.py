@@ -44,6 +44,9 @@ def test_tool_result_is_rewritten_as_text_with_a_request_to_report_it():
     heard = Message("user", (ToolResult("c1", parts=(Text("sun"),)),))
     first, *middle, last = rewrite_history((asked, said, heard), Losses())
     assert first.role == "system"
-    assert [message.parts for message in middle] == [asked.parts, (Text("I will use get_weather."),)]
-    assert [part.text for part in last.parts] == ["The result of get_weather is: sun", "\nTell me the result."]
+    assert middle == []
+    texts = ["Weather?", "\n", "The result of get_weather is: sun", "\nTell me the result."]
+    assert [part.text for part in last.parts] == texts
+    talked = Message("assistant", (Text("Let me see."), *said.parts))
+    assert len(rewrite_history((asked, talked, heard), Losses())) == 4
     assert rewrite_history((asked, said), Losses()) == (asked, Message("assistant", (Text("I will use get_weather."),)))

@@ -20,6 +20,7 @@ from ...net.endpoint import Endpoint
 from ...wire.capability_rows import ModelCapabilities
 from ...wire.profiles import overlay
 from ..settings import ModelRow, TargetRow
+from ..settings_location import toml_location
 from ..upstreams import ConfiguredUpstream
 from .client_request import ClientRequest
 from .response_records import ResponseStateError
@@ -96,7 +97,8 @@ class Router:
                 try:
                     assert all(target.endpoint for target, _ in self._make_targets(name, name))
                 except ConfigError as error:
-                    raise ConfigError(f"models.{name}.emulate: {error.message}", hint=error.hint) from None
+                    location = toml_location(("models", name, "emulate"))
+                    raise ConfigError(f"{location}: {error.message}", hint=error.hint) from None
 
     @property
     def upstreams(self) -> list[str]:

@@ -38,7 +38,7 @@ _BATCH = 100  # requests
 class RedisLink:
     """A connection to Redis, opened on first use."""
 
-    def __init__(self, url: str, clock: Callable[[], float], setting: str = "state.url") -> None:
+    def __init__(self, url: str, clock: Callable[[], float], setting: str = "[state] url") -> None:
         """Prepare the connection. `setting` is the name of the address, for errors."""
         self._url = url
         self._clock = clock

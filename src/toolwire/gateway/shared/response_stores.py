@@ -23,7 +23,7 @@ def open_responses(
     Without `responses.store`, only the upstreams of responses are stored, in memory.
     """
     bounds = OwnerBounds(row.max_key_bytes, row.max_key_entries)
-    address = resolve_address(row.store, row.store_env, "responses.store", environment)
+    address = resolve_address(row.store, row.store_env, "[responses] store", environment)
     if address is None or address == "memory:":
         return InMemoryResponses(bounds, clock)
     if address.startswith(_REDIS_SCHEMES):

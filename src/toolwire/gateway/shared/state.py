@@ -46,7 +46,7 @@ class State(Struct, frozen=True):
 def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
     """Open the configured state. It connects on first use; ConfigError or MissingExtra if it never could."""
     row = settings.state
-    url = resolve_address(row.url, row.url_env, "state.url", environment)
+    url = resolve_address(row.url, row.url_env, "[state] url", environment)
     limiter: Limiter = InProcessLimiter(time.monotonic)
     memory: TurnStore = InMemoryTurns(row.turns, row.turn_bytes, row.turn_seconds, time.monotonic)
     close_callbacks: list[Callable[[], Awaitable[None]]] = []
@@ -54,7 +54,7 @@ def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
         limiter, memory, close = _open_shared(url, row, limiter, memory)
         close_callbacks.append(close)
     elif row.strict:
-        raise ConfigError("state.strict requires state.url", hint="set state.url, or remove state.strict")
+        raise ConfigError("[state] strict requires url", hint="set url in [state], or remove strict")
     responses = open_responses(settings.responses, environment)
     close_callbacks.append(responses.aclose)
     usage = usage_address(settings, environment)
@@ -68,7 +68,7 @@ def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
 
 
 def usage_address(settings: Settings, environment: Mapping[str, str]) -> str | None:
-    return resolve_address(settings.state.usage, settings.state.usage_env, "state.usage", environment)
+    return resolve_address(settings.state.usage, settings.state.usage_env, "[state] usage", environment)
 
 
 def _open_shared(
@@ -79,11 +79,11 @@ def _open_shared(
     The local ones are used during an outage.
     """
     if not url.startswith(_SCHEMES):
-        raise ConfigError("state.url is not a Redis address", hint="use redis://host:6379/0, rediss://… or unix://…")
+        raise ConfigError("[state] url is not a Redis address", hint="use redis://host:6379/0, rediss://… or unix://…")
     from .redis_limits import RedisLimiter
     from .redis_link import RedisLink
     from .redis_turns import RedisTurns
 
-    link = RedisLink(url, time.monotonic, "state.url")
+    link = RedisLink(url, time.monotonic, "[state] url")
     limiter = RedisLimiter(link, None if row.strict else local_limiter)
     return limiter, RedisTurns(link, local_memory, row.turn_seconds, strict=row.strict), link.aclose

@@ -202,7 +202,11 @@ class ServerConnection:
         on_traffic = None if self._traffic is None else partial(self._traffic, self._spec.name)
         if self._spec.url is None:
             link = StdioLink(
-                self._spec, on_link_message, lambda gone: self.report_lost(gone, link), on_traffic=on_traffic
+                self._spec,
+                on_link_message,
+                lambda gone: self.report_lost(gone, link),
+                identity=self._identity,
+                on_traffic=on_traffic,
             )
             return link
         if self._sender is None:

@@ -25,15 +25,14 @@ from ..protocol.notifications import Cancelled
 from ..protocol.rpc import LIMIT, Failure, Notification, Result, RpcMessage, RpcRequest, read, write
 from .config import ServerSpec
 from .failures import NotAuthorized, ServerGone, ServerRefused
-from .link import MessageHandler
+from .link import LISTEN, MessageHandler, subscription_request
 from .negotiation import ClientIdentity, NegotiatedProtocol
 from .traffic import LinkTraffic, TrafficEvent, shown_headers
 
-__all__ = ["LISTEN", "Authorizer", "HttpLink", "Sender"]
+__all__ = ["Authorizer", "HttpLink", "Sender"]
 
 _log = logging.getLogger("toolwire.mcp")
 _ACCEPT = "application/json, text/event-stream"
-LISTEN = "subscriptions/listen"
 _DAY = 86400.0
 _RETRY_SECONDS = 1.0
 _MIN_WAIT = 0.1
@@ -339,7 +338,7 @@ class HttpLink:
         while not self._closed:
             stream, number = SSEDecoder(LIMIT), number + 1
             stream.last_id = last_id
-            request = self._make_subscription(number)
+            request = subscription_request(number, self._identity.meta(self._version or ""))
             try:
                 async with self._open_listen_stream(request, last_id) as reply:
                     self._is_listening.set()
@@ -354,11 +353,6 @@ class HttpLink:
                 wait = min(wait * 2, _MAX_WAIT)
             last_id = stream.last_id
             await asyncio.sleep(_retry_delay(stream, wait))
-
-    def _make_subscription(self, number: int) -> RpcRequest:
-        wanted = {"notifications": {f"{area}ListChanged": True for area in ("tools", "resources", "prompts")}}
-        params = with_meta(dict(wanted), self._identity.meta(self._version or ""))
-        return RpcRequest(f"listen-{number}", LISTEN, params)
 
     def _open_listen_stream(self, request: RpcRequest, last_id: bytes) -> AbstractAsyncContextManager[Reply]:
         if self._stateless:

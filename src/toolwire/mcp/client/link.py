@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
+from ...ir.pointer import Object
 from ..protocol.headers import HeaderArguments
+from ..protocol.meta import Meta, with_meta
 from ..protocol.rpc import Failure, Notification, Result, RpcMessage, RpcRequest
 from .failures import ServerGone
 from .negotiation import NegotiatedProtocol
 
-__all__ = ["Link", "LostHandler", "MessageHandler"]
+__all__ = ["LISTEN", "Link", "LostHandler", "MessageHandler", "subscription_request"]
+
+LISTEN = "subscriptions/listen"
 
 MessageHandler: TypeAlias = Callable[[RpcMessage], None]
 """Called with messages that are not answers: notifications, and requests by the server."""
 LostHandler: TypeAlias = Callable[[ServerGone], None]
 """Called once, when the connection is gone for good."""
+
+
+def subscription_request(number: int, meta: Meta) -> RpcRequest:
+    """Ask a server of the stateless era to announce changes of its lists. The answer ends the subscription."""
+    wanted: Object = {"notifications": {f"{area}ListChanged": True for area in ("tools", "resources", "prompts")}}
+    return RpcRequest(f"listen-{number}", LISTEN, with_meta(wanted, meta))
 
 
 class Link(Protocol):

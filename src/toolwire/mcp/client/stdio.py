@@ -36,8 +36,8 @@ from ..protocol.rpc import (
 from ..protocol.rpc import read_batch as read_many
 from .config import ServerSpec
 from .failures import ServerGone
-from .link import LostHandler, MessageHandler
-from .negotiation import NegotiatedProtocol
+from .link import LostHandler, MessageHandler, subscription_request
+from .negotiation import ClientIdentity, NegotiatedProtocol
 from .traffic import LinkTraffic, TrafficEvent
 
 __all__ = ["StdioLink"]
@@ -61,9 +61,12 @@ class StdioLink:
         on_message: MessageHandler,
         on_lost: LostHandler,
         environment: Mapping[str, str] | None = None,
+        *,
+        identity: ClientIdentity | None = None,
         on_traffic: LinkTraffic | None = None,
     ) -> None:
         self._spec = spec
+        self._identity = identity or ClientIdentity({})
         self._on_traffic = on_traffic
         self._on_message = on_message
         self._on_lost = on_lost
@@ -125,7 +128,12 @@ class StdioLink:
         await self._write(message)
 
     async def set_protocol(self, greeting: NegotiatedProtocol, *, listen: bool) -> None:
-        """Do nothing: answers and all other messages share one stream."""
+        """Subscribe to changes, which the stateless era requires. All messages share one stream.
+
+        The answer arrives when the subscription ends, so nothing waits for it.
+        """
+        if listen and greeting.is_stateless:
+            await self._write(subscription_request(1, self._identity.meta(greeting.version)))
 
     @property
     def has_pending(self) -> bool:

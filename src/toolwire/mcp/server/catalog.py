@@ -1,4 +1,4 @@
-"""The lists, capabilities and server card of a server. Built once, identical for all clients, in a fixed order."""
+"""The lists, capabilities and server card of a server: identical for all clients, in a fixed order."""
 
 from __future__ import annotations
 
@@ -39,22 +39,36 @@ class Catalog:
         scope: str = "private",
     ) -> None:
         self.info = info
-        self._tools = tuple(tools)
-        self._resources = tuple(resources)
-        self._prompts = {item.name: item for item in prompts}
         self._instructions = instructions
         self._ttl_ms = ttl_ms
         self._scope = scope
-        self._header_arguments: dict[str, HeaderArguments] = {
-            tool.name: _tool_header_arguments(tool) for tool in self._tools
-        }
         self._declared = lru_cache(8)(self._declare)
+        self.replace_tools(tools)
+        self.replace_offers(resources, prompts)
         self._lists: dict[str, tuple[str, Callable[[str], list[JSON]]]] = {
             "tools/list": ("tools", self._declared),
             "resources/list": ("resources", lambda _: self._declare_resources(templates=False)),
             "resources/templates/list": ("resourceTemplates", lambda _: self._declare_resources(templates=True)),
             "prompts/list": ("prompts", lambda _: [item.to_declaration() for item in self._prompts.values()]),
         }
+
+    def replace_tools(self, tools: Sequence[Tool]) -> None:
+        """Replace the tools. Raise SchemaError for a schema with invalid header marks; then the old tools stay."""
+        header_arguments = {tool.name: _tool_header_arguments(tool) for tool in tools}
+        self._tools = tuple(tools)
+        self._header_arguments: dict[str, HeaderArguments] = header_arguments
+        self._declared.cache_clear()
+
+    def replace_offers(self, resources: Sequence[Resource], prompts: Sequence[Prompt]) -> None:
+        """Replace the resources and prompts."""
+        self._resources = tuple(resources)
+        self._prompts = {item.name: item for item in prompts}
+
+    @property
+    def offers(self) -> tuple[list[Object], list[Object]]:
+        """The declarations of all resources and prompts."""
+        resources = [item.to_declaration() for item in self._resources]
+        return resources, [item.to_declaration() for item in self._prompts.values()]
 
     def _declare(self, version: str) -> list[JSON]:
         declared, losses = encode_tools(self._tools, version=version)

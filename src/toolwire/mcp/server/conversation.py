@@ -36,6 +36,7 @@ from .protocol import (
     ServerProtocol,
 )
 from .request_context import RequestContext, SendInputRequest
+from .request_log import RequestRecord
 from .server import Server
 
 __all__ = ["Conversation", "Emit", "make_listener", "stateless_exchange"]
@@ -102,7 +103,18 @@ class Conversation:
 
     def receive(self, message: RpcMessage) -> None:
         """Process a message. Answers go to `emit` in the order in which they complete."""
-        self._perform_action(self.peer.receive(message), self._emit)
+        emit = self._emit
+        if isinstance(message, RpcRequest) and RequestRecord.is_enabled():
+            record = RequestRecord(with_arguments=self.server.log_arguments)
+            record.add_message(message)
+            record.add_client(self.client)
+            emit = record.watch(message, emit)
+        self._perform_action(self.peer.receive(message), emit)
+
+    @property
+    def client(self) -> Object:
+        """The client's description of itself in `initialize`; empty before it and in the stateless era."""
+        return {} if self.peer.initialize_params is None else self.peer.initialize_params.client
 
     def _perform_action(self, action: PeerAction, emit: Emit) -> None:
         """Perform an action of the protocol. `emit` receives the answer and the messages of a served request."""

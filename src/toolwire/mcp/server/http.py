@@ -27,6 +27,7 @@ from ..protocol.rpc import LIMIT, Notification, RpcMessage, RpcRequest, failure_
 from .conversation import make_listener, stateless_exchange
 from .protocol import OpenSubscription, PeerAction, SendMessage, ServeRequest, serve_stateless
 from .reply_writer import Headers, ReplyWriter
+from .request_log import RequestRecord
 from .server import Server
 from .sessions import HttpSession, HttpSessions
 
@@ -81,13 +82,16 @@ class HttpApp:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check path, address and access, then dispatch the request. Every refusal is sent as a JSON-RPC error."""
-        reply = ReplyWriter(send)
+        record = RequestRecord(with_arguments=self.server.log_arguments)
+        reply = ReplyWriter(send, record)
         try:
             if self._path is not None and scope["path"].rstrip("/") != self._path.rstrip("/"):
                 raise AccessDenied(404, f"MCP is served at {self._path}")
             self._guard.check_address(scope.get("server"))
             headers = parse_headers(scope["headers"])
             principal = self._guard.admit(headers)
+            if SESSION in headers:
+                record.add_session(headers[SESSION])
             await self._dispatch_method(scope["method"], headers, principal, receive, reply)
         except AccessDenied as denied:
             error = RpcError(INVALID_REQUEST, denied.reason)
@@ -96,6 +100,8 @@ class HttpApp:
             await reply.send_document(failure_from(error), error.status if error.status != 200 else 400)
         finally:
             reply.abandon()
+            if record.is_enabled():
+                record.log(f"{scope['method']} {reply.status or 'disconnected'}")
 
     async def _dispatch_method(
         self, method: str, headers: Mapping[str, str], principal: str, receive: Receive, reply: ReplyWriter
@@ -126,6 +132,7 @@ class HttpApp:
             await reply.send_batch(await self._sessions.find(headers[SESSION], principal).handle(body))
             return
         message = await self._offload.run(principal, len(body), read, body, limit=self._limit)
+        reply.record.add_message(message)
         if _is_stateless(message, headers):
             await self._handle_stateless(message, headers, principal, DisconnectWatch(receive), reply)
         else:
@@ -188,6 +195,7 @@ class HttpApp:
     ) -> None:
         """Serve a message within its session, or open one for `initialize`."""
         session, new_session_id = self._find_session(message, headers, principal)
+        reply.record.add_client(session.client)
         if not isinstance(message, RpcRequest):
             session.handle_one_way(session.peer.receive(message))
             await reply.send_empty(202)

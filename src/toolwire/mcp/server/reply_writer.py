@@ -11,6 +11,7 @@ from ...asgi.types import Send
 from ..protocol.notifications import DISCARDABLE
 from ..protocol.rpc import Failure, Notification, RpcMessage, write
 from .protocol import SendMessage
+from .request_log import RequestRecord
 
 __all__ = ["Headers", "ReplyWriter"]
 
@@ -29,8 +30,10 @@ _MAX_WAITING = 4096
 class ReplyWriter:
     """The response to one HTTP request. The first message before the answer turns it into an event stream."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, record: RequestRecord | None = None) -> None:
         self.accepts_stream = True
+        self.record = record or RequestRecord()
+        self.status = 0  # the HTTP status; 0 until it is sent
         self._send = send
         self._queue: deque[bytes] = deque()
         self._has_more = asyncio.Event()  # wakes the writer task
@@ -54,6 +57,7 @@ class ReplyWriter:
 
     async def _write_events(self) -> None:
         """Send queued events until the stream is over. This is a task, because `emit` cannot wait for the client."""
+        self.status = 200
         await self._send({"type": "http.response.start", "status": 200, "headers": list(_EVENTS)})
         while True:
             while self._queue:
@@ -69,6 +73,7 @@ class ReplyWriter:
         if self._writer_task is None:
             await self.send_document(sent.message, sent.status)
             return
+        self.record.add_answer(sent.message)
         self.emit(sent.message)
         await self.end()
 
@@ -110,6 +115,7 @@ class ReplyWriter:
 
     async def send_document(self, message: Failure | RpcMessage, status: int = 200, headers: Headers = ()) -> None:
         assert not isinstance(message, Notification)
+        self.record.add_answer(message)
         await self._send_body(write(message), status, headers)
 
     async def send_batch(self, body: bytes | None) -> None:
@@ -120,10 +126,12 @@ class ReplyWriter:
             await self._send_body(body, 200, ())
 
     async def _send_body(self, body: bytes, status: int, headers: Headers) -> None:
+        self.status = status
         length = (b"content-length", str(len(body)).encode())
         await self._send({"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]})
         await self._send({"type": "http.response.body", "body": body})
 
     async def send_empty(self, status: int) -> None:
+        self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
         await self._send({"type": "http.response.body", "body": b""})

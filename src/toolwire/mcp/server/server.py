@@ -27,6 +27,7 @@ from ... import __version__
 from ...ir.errors import StoreError
 from ...ir.parts import Text, ToolResult
 from ...ir.pointer import Object
+from ...ir.tools import Tool
 from ...net.runner import Approver, Runner
 from ...net.stored_approvals import owned_by
 from ...net.stores import open_store
@@ -66,6 +67,7 @@ class Server:
     about calls that need approval by the policy; without it they are denied. "elicit": the user of the client decides. "suspend":
     the question is stored, for `toolwire runs approve`. `lease`: the seconds without a heartbeat after which a call is
     considered lost, and its outcome unknown. `secret` signs the state of stateless calls: share it between processes that serve one URL.
+    `log_arguments`: log the arguments of requests, without secrets (`toolwire.mcp.requests`).
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Server:
         ttl: float = DAY,
         ttl_ms: int = 60_000,
         runner: Runner | None = None,
+        log_arguments: bool = False,
     ) -> None:
         self._store = store or open_store("memory:")
         self.runner = runner or Runner(
@@ -102,9 +105,9 @@ class Server:
         self.listeners = Listeners()
         self._threads = ThreadPool(_MAX_THREADS)
         self._request_state = RequestState(secret or secrets.token_bytes(32), time.time)
-        self._output_validators: dict[str, Validator] = {
-            tool.name: validator(tool.output_schema) for tool in tools if tool.output_schema is not None
-        }
+        self.log_arguments = log_arguments
+        self._box_version = self.runner.box.version
+        self._output_validators = _output_validators(tools)
         self._handlers: dict[str, _Worker] = {
             "tools/call": self._call_tool,
             "resources/read": self._read_resource,
@@ -115,6 +118,33 @@ class Server:
     def close(self) -> None:
         self.runner.close()
         self._threads.close()
+
+    def refresh(self) -> bool:
+        """Offer the current tools of live sources. If they have changed, notify the clients and return True.
+
+        Sessions and running calls continue. Call it on the event loop of the server.
+        """
+        box = self.runner.box
+        version = box.version
+        if version == self._box_version:
+            return False
+        box.refresh()
+        self._box_version = version
+        validators = _output_validators(box.tools)
+        self.catalog.replace_tools(box.tools)
+        self._output_validators = validators
+        self.listeners.changed("tools")
+        return True
+
+    def replace_offers(self, resources: Sequence[Resource], prompts: Sequence[Prompt]) -> None:
+        """Replace the resources and prompts, and notify the clients of the lists that have changed."""
+        before = self.catalog.offers
+        self.catalog.replace_offers(resources, prompts)
+        after = self.catalog.offers
+        if before[0] != after[0]:
+            self.listeners.changed("resources")
+        if before[1] != after[1]:
+            self.listeners.changed("prompts")
 
     async def sweep_periodically(self, interval: float = 3600.0) -> None:
         """Remove expired records and runs from the store at intervals, until cancelled."""
@@ -265,6 +295,10 @@ class Server:
         if version in STATELESS:
             out.update(resultType="complete", _meta={SERVER_INFO: self.catalog.info})
         return out
+
+
+def _output_validators(tools: Sequence[Tool]) -> dict[str, Validator]:
+    return {tool.name: validator(tool.output_schema) for tool in tools if tool.output_schema is not None}
 
 
 class _InputRequiredReply:

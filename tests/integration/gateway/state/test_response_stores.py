@@ -11,7 +11,8 @@ import pytest
 from gateway.hostile import run
 from gateway.responses.sdk import create, text_answer, world
 
-from toolwire.gateway.settings import ResponsesRow, parse_settings
+from toolwire.gateway.settings import ResponsesRow
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.shared.response_store import InMemoryResponses
 from toolwire.gateway.shared.response_stores import open_responses
 from toolwire.gateway.shared.sql_responses import SqlResponses

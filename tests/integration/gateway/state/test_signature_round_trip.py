@@ -9,7 +9,7 @@ from gateway.state.chat_client import ChatClient
 
 from toolwire import tool
 from toolwire.bridge.turns import InMemoryTurns
-from toolwire.gateway.settings import parse_settings
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.shared.keys import hash_key
 from toolwire.gateway.shared.state import open_state
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall

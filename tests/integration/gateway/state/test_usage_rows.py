@@ -12,7 +12,7 @@ from gateway.state.plain_http import Http
 from toolwire.cli.main import main
 from toolwire.gateway.observe.usage import UsageRow
 from toolwire.gateway.observe.usage_stores import open_usage
-from toolwire.gateway.settings import parse_settings
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.shared.keys import hash_key
 from toolwire.gateway.shared.state import open_state
 from toolwire.ir.errors import ConfigError, StoreError
@@ -164,7 +164,7 @@ def test_usage_command_reports_configuration_errors(tmp_path, capsys, monkeypatc
         ({"url": "mysql://x"}, "not a Redis address"),
         ({"url": "redis://x", "url_env": "X"}, "remove one of them"),
         ({"url_env": "X"}, "X is not set"),
-        ({"strict": True}, "requires state.url"),
+        ({"strict": True}, "requires url"),
     ],
 )
 def test_invalid_state_settings_are_rejected(state, words):

@@ -1,0 +1,82 @@
+"""The navigation of the site: its sections in the order of tasks, and the site path of every page.
+
+A page is named by its path in the repository. The rules of the audit and the API reference are added by their generators.
+"""
+
+__all__ = ["NAVIGATION", "PAGES"]
+
+NAVIGATION: dict[str, list[str]] = {
+    "Start": ["docs/README.md", "README.md", "docs/choosing.md", "docs/glossary.md"],
+    "Tutorials": [
+        "docs/tutorials/README.md",
+        "docs/tutorials/first-agent.md",
+        "docs/tutorials/structured-output.md",
+        "docs/tutorials/approvals.md",
+        "docs/tutorials/mcp.md",
+        "docs/tutorials/openapi.md",
+        "docs/tutorials/translate.md",
+        "docs/tutorials/gateway.md",
+        "docs/tutorials/audit.md",
+        "docs/tutorials/testing.md",
+        "docs/tutorials/traces.md",
+    ],
+    "Guides": [
+        "docs/agents.md",
+        "docs/running.md",
+        "docs/approvals.md",
+        "docs/stores.md",
+        "docs/clients.md",
+        "docs/schemas.md",
+        "docs/structured-outputs.md",
+        "docs/repair.md",
+        "docs/streams.md",
+        "docs/losses.md",
+        "docs/openapi.md",
+        "docs/mcp.md",
+        "docs/mcp-client.md",
+        "docs/traces.md",
+        "docs/audit.md",
+        "docs/audit-skill.md",
+        "docs/text-formats.md",
+        "docs/serving-stacks.md",
+        "docs/local.md",
+        "docs/extending.md",
+        "docs/architecture.md",
+    ],
+    "Reference": [
+        "docs/wires.md",
+        "docs/translation.md",
+        "docs/formats.md",
+        "docs/parser-names.md",
+        "docs/violations.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+    ],
+    "Gateway": [
+        "docs/gateway.md",
+        "docs/gateway-operations.md",
+        "docs/gateway-observability.md",
+        "docs/capabilities.md",
+        "docs/vendors.md",
+        "docs/clients-matrix.md",
+    ],
+    "Compare": ["examples/compare/README.md", "bench/RESULTS.md", "bench/README.md"],
+}
+_RENAMED = {
+    "README.md": "start.md",
+    "CHANGELOG.md": "changes.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "bench/RESULTS.md": "bench/results.md",
+    "bench/README.md": "bench/index.md",
+    "examples/compare/README.md": "compare/tasks.md",
+}
+
+
+def _site_path(page: str) -> str:
+    path = _RENAMED.get(page) or page.removeprefix("docs/")
+    return path.removesuffix("README.md") + "index.md" if path.endswith("README.md") else path
+
+
+PAGES = {page: _site_path(page) for pages in NAVIGATION.values() for page in pages}

@@ -1,0 +1,207 @@
+"""The toolset that runs a toolbox in PydanticAI, and the entries of other toolsets. Importing it imports PydanticAI.
+
+Separate because `toolwire.adapters` must be importable without PydanticAI.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import SchemaValidator, core_schema
+
+from ..ir.parts import Media, ToolCall, ToolResult
+from ..ir.pointer import Object
+from ..ir.tools import Tool
+from ..net.blocking import run_blocking
+from ..run.context import current_call
+from ..run.failures import ToolError
+from ..run.results import error_text, result_code
+from ..run.toolbox import Entry
+from ..run.waiting import waiting_call
+from .framework_runner import (
+    CallScope,
+    FrameworkRunner,
+    input_schema,
+    open_question,
+    result_media,
+    result_value,
+    tool_metadata,
+)
+from .framework_tools import Effects, choose_effect, framework_entry, framework_imports, media_part, text_part
+
+with framework_imports("pydantic-ai-slim"):
+    from pydantic_ai import RunContext
+    from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
+    from pydantic_ai.messages import AudioUrl, BinaryContent, DocumentUrl, ImageUrl, ToolReturn, VideoUrl
+    from pydantic_ai.models.test import TestModel
+    from pydantic_ai.tools import ToolDefinition
+    from pydantic_ai.toolsets import AbstractToolset, ApprovalRequiredToolset, CombinedToolset, ToolsetTool
+    from pydantic_ai.usage import RunUsage
+
+__all__ = ["ToolboxToolset", "toolset_entries"]
+
+_ANY_ARGUMENTS = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
+_RETRIED = ("invalid_arguments", "truncated", "unknown_tool")
+
+
+class ToolboxToolset(AbstractToolset[Any]):
+    """A toolset whose calls run in a `FrameworkRunner`. Tools of live sources appear and disappear between steps."""
+
+    def __init__(self, runner: FrameworkRunner, id: str | None = None) -> None:  # noqa: A002
+        self.runner = runner
+        self._id = id
+
+    @property
+    def id(self) -> str | None:
+        return self._id
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        tools = self.runner.runner.tools_for_run(_scope(ctx).run_id)
+        return {tool.name: self._toolset_tool(tool, ctx.max_retries) for tool in tools}
+
+    def _toolset_tool(self, tool: Tool, max_retries: int) -> ToolsetTool[Any]:
+        entry = self.runner.box.find(tool.name)
+        definition = ToolDefinition(
+            name=tool.name,
+            parameters_json_schema=input_schema(tool),
+            description=tool.description,
+            strict=tool.strict,
+            sequential=tool.effect in ("idempotent", "write"),
+            metadata=None if entry is None else tool_metadata(entry),
+            return_schema=tool.output_schema,
+        )
+        return ToolsetTool(toolset=self, tool_def=definition, max_retries=max_retries, args_validator=_ANY_ARGUMENTS)
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        call = ToolCall(ctx.tool_call_id or "", name, tool_args)
+        result = await self.runner.run(call, _scope(ctx), reply=True if ctx.tool_call_approved else None)
+        question = open_question(result)
+        if question is not None:
+            raise ApprovalRequired(metadata={"reason": question.why, "arguments": question.arguments})
+        return _tool_return(result)
+
+
+def _scope(ctx: RunContext[Any]) -> CallScope:
+    conversation = ctx.conversation_id or ctx.run_id or ""
+    return CallScope(conversation, conversation, ctx.deps)
+
+
+def _tool_return(result: ToolResult) -> Any:
+    """Convert a result to the return value of a tool, or raise the exception of PydanticAI for it."""
+    waiting = waiting_call(result)
+    if waiting is not None:
+        raise CallDeferred(metadata={"reason": waiting.why, "state": waiting.state})
+    if result.is_error:
+        raise (ModelRetry if result_code(result) in _RETRIED else ToolFailed)(result.text)
+    media = [_media_content(part) for part in result_media(result)]
+    if not media:
+        return result_value(result)
+    return ToolReturn(return_value=result.text, content=media)
+
+
+def _media_content(media: Media) -> Any:
+    if media.data is not None:
+        media_type = media.media_type or "application/octet-stream"
+        return BinaryContent(data=base64.b64decode(media.data), media_type=media_type)
+    urls = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
+    return urls.get(media.kind, DocumentUrl)(url=media.url or "")
+
+
+def toolset_entries(toolset: AbstractToolset[Any], effects: Effects | None, deps: object, model: Any) -> list[Entry]:
+    """Return the entries of a toolset; those of `to_pydantic_ai` inside a combined one are its own entries."""
+    if isinstance(toolset, ToolboxToolset):
+        return list(toolset.runner.box)
+    if isinstance(toolset, CombinedToolset):
+        return [entry for one in toolset.toolsets for entry in toolset_entries(one, effects, deps, model)]
+    calls = _ToolsetCalls(toolset, deps, model or TestModel())
+    return [calls.entry(tool, effects) for tool in run_blocking(calls.list_tools()).values()]
+
+
+class _ToolsetCalls:
+    """Calls the tools of a toolset, each in a `RunContext` of its own."""
+
+    def __init__(self, toolset: AbstractToolset[Any], deps: object, model: Any) -> None:
+        self._toolset = toolset
+        self._deps = deps
+        self._model = model
+
+    def _context(self, name: str | None = None, approved: bool = False) -> RunContext[Any]:
+        call = current_call()
+        return RunContext(
+            deps=self._deps if call.deps is None else call.deps,
+            model=self._model,
+            usage=RunUsage(),
+            tool_call_id=call.call_id or None,
+            tool_name=name,
+            run_id=call.run_id or None,
+            conversation_id=call.run_id or None,
+            tool_call_approved=approved,
+        )
+
+    async def list_tools(self) -> dict[str, ToolsetTool[Any]]:
+        async with self._toolset:
+            tools: dict[str, ToolsetTool[Any]] = await self._toolset.get_tools(self._context())
+            return tools
+
+    def entry(self, tool: ToolsetTool[Any], effects: Effects | None) -> Entry:
+        definition = tool.tool_def
+        declared = Tool(
+            definition.name,
+            definition.description,
+            dict(definition.parameters_json_schema),
+            definition.return_schema,
+            strict=definition.strict,
+            effect=choose_effect(definition.name, effects, definition.metadata),
+        )
+        rule = self._approval_rule(definition)
+
+        async def call(**arguments: Any) -> Any:
+            needed = rule if isinstance(rule, bool) else rule(arguments)
+            return await self._call(tool, arguments, approved=bool(needed))
+
+        origin = f"pydantic_ai:{self._toolset.id or type(self._toolset).__name__}"
+        return framework_entry(declared, call, origin, approve=rule, timeout=definition.timeout)
+
+    def _approval_rule(self, definition: ToolDefinition) -> bool | Callable[[Object], bool]:
+        metadata: Any = (definition.metadata or {}).get("toolwire") or {}
+        if definition.kind == "unapproved" or metadata.get("approve"):
+            return True
+        if isinstance(self._toolset, ApprovalRequiredToolset):
+            is_needed = self._toolset.approval_required_func
+            return lambda arguments: bool(is_needed(self._context(definition.name), definition, arguments))
+        return False
+
+    async def _call(self, tool: ToolsetTool[Any], arguments: Object, *, approved: bool) -> Any:
+        name = tool.tool_def.name
+        context = self._context(name, approved)
+        try:
+            values = tool.args_validator.validate_python(arguments, context=context.validation_context)
+            async with self._toolset:
+                return _plain_value(await self._toolset.call_tool(name, values, context, tool))
+        except (ModelRetry, ToolFailed) as error:
+            raise ToolError(error.message) from error
+        except ValidationError as error:
+            raise ToolError(f"The arguments of {name} were not accepted: {error_text(error, name=False)}") from error
+        except ApprovalRequired as error:
+            raise ToolError(f"{name} requires approval, and nothing was run.") from error
+        except CallDeferred as error:
+            raise ToolError(f"{name} runs outside of this program, and has no result yet.") from error
+
+
+def _plain_value(value: Any) -> Any:
+    """Convert the content types of PydanticAI to parts of a result."""
+    if isinstance(value, ToolReturn):
+        content = [value.content] if isinstance(value.content, str) else list(value.content or ())
+        parts = [_plain_value(item) for item in content]
+        media = [part for part in parts if isinstance(part, Media)]
+        return [text_part(value.return_value), *media] if media else value.return_value
+    if isinstance(value, BinaryContent):
+        return media_part(value.media_type, data=value.data)
+    if isinstance(value, (ImageUrl, AudioUrl, VideoUrl, DocumentUrl)):
+        return media_part(value.media_type, url=value.url)
+    return value

@@ -1,0 +1,202 @@
+"""The state of a chat: the agent, the history, and the totals. It can be undone, saved, and continued with another model."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..ir.errors import ConfigError
+from .agent_options import make_client, make_price
+
+if TYPE_CHECKING:
+    from ..ir.request import Message
+    from ..net.agent import Agent
+    from ..net.answers import Answer
+    from ..net.client import ModelClient
+    from ..net.prompts import PromptItem
+    from ..net.runner import Runner
+    from ..run.session import Session
+
+__all__ = ["ChatSession", "ChatTotals", "ChatTurn"]
+
+_MAX_FILE = 50 * 1024 * 1024  # bytes of a saved chat
+_MAX_TURNS = 100  # that can be undone
+
+
+class ChatTurn(NamedTuple):
+    """A prompt, and the history before it."""
+
+    prompt: list[PromptItem]
+    before: Sequence[Message] | Answer[Any]
+
+
+class ChatTotals:
+    """Tokens, cost and time of all answers so far."""
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.input = 0
+        self.output = 0
+        self.cached = 0
+        self.cost = 0.0
+        self.seconds = 0.0
+        self.first_token = 0.0  # seconds until the last answer began
+        self.last_seconds = 0.0
+
+    def add(self, session: Session | None, seconds: float, first_token: float) -> None:
+        """Add an answer, also one that failed or was interrupted: its requests were made."""
+        self.answers += 1
+        self.seconds += seconds
+        self.last_seconds, self.first_token = seconds, first_token
+        if session is None:
+            return
+        usage = session.state.usage
+        if usage is not None:
+            self.input += usage.input or 0
+            self.output += usage.output or 0
+            self.cached += usage.cached or 0
+        self.cost += session.state.cost
+
+
+class ChatSession:
+    """A conversation. `runner` has the tools; `arguments` are those of the model and change with it."""
+
+    def __init__(self, runner: Runner, client: ModelClient, arguments: argparse.Namespace) -> None:
+        self.runner = runner
+        self.client = client
+        self.arguments = arguments
+        self.system: str = arguments.system
+        self.history: Sequence[Message] | Answer[Any] = ()
+        self.turns: list[ChatTurn] = []
+        self.attached: list[Path] = []
+        self.totals = ChatTotals()
+        self._session: Session | None = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        from ..net.answers import history_messages
+
+        return history_messages(self.history)
+
+    async def stream(self, prompt: list[PromptItem]) -> AsyncGenerator[Any, None]:
+        """Yield the events of the answer, and add it to the history. `attached` files are part of the prompt."""
+        from ..net.answers import Answer
+
+        items = [*prompt, *self.attached]
+        turn = ChatTurn(items, self.history)
+        self._session = None
+        started, first = time.monotonic(), 0.0
+        try:
+            agent = self._make_agent()
+            self._session = await agent.session(items, history=self.history)
+            async with aclosing(agent.stream(self._session)) as events:
+                async for event in events:
+                    first = first or time.monotonic()
+                    if isinstance(event, Answer) and event.finished:
+                        self.history = event
+                    yield event
+        finally:
+            now = time.monotonic()
+            self.totals.add(self._session, now - started, (first or now) - started)
+            self._keep_turn(turn)
+
+    def _make_agent(self) -> Agent[None, str]:
+        from ..net.agent import Agent
+        from ..run.session import Budget
+
+        budget = Budget(iterations=self.arguments.max_iterations)
+        price = make_price(self.arguments.price)
+        return Agent(self.client, self.runner, system=self.system, budget=budget, price=price)
+
+    def _keep_turn(self, turn: ChatTurn) -> None:
+        """Add the turn. Without an answer, it is kept only if tools have run: the model must know their results."""
+        from ..ir.parts import ToolResult
+
+        if self.history is turn.before:
+            state = None if self._session is None else self._session.state
+            added = () if state is None else state.request.messages[state.first_message :]
+            if state is None or not any(isinstance(part, ToolResult) for one in added for part in one.parts):
+                return
+            self.history = state.request.messages
+        self.attached = []
+        self.turns = [*self.turns[1 - _MAX_TURNS :], turn]
+
+    def undo(self) -> ChatTurn:
+        """Remove the last prompt and its answer, and return them. Effects of its tools are not undone."""
+        if not self.turns:
+            raise ConfigError("there is nothing to undo")
+        turn = self.turns.pop()
+        self.history = turn.before
+        return turn
+
+    def clear(self) -> None:
+        """Start a new conversation with the same model and tools."""
+        self.history, self.turns, self.attached = (), [], []
+
+    async def switch_model(self, arguments: argparse.Namespace) -> None:
+        """Continue with another model; it gets the whole history on its own wire."""
+        client = make_client(arguments)
+        make_price(arguments.price)
+        old, self.client = self.client, client
+        self.arguments = argparse.Namespace(**{**vars(self.arguments), **vars(arguments)})
+        await old.aclose()
+
+    def save(self, file: str) -> int:
+        """Write the chat to a file that only the user can read; return the number of messages.
+
+        An existing file is replaced only if it is a saved chat.
+        """
+        import msgspec
+
+        path = Path(file).expanduser()
+        messages = self.messages
+        document = {
+            "toolwire_chat": 1,
+            "model": self.arguments.model,
+            "system": self.system,
+            "messages": msgspec.to_builtins(messages),
+        }
+        try:
+            if path.exists() and not _is_saved_chat(path):
+                raise ConfigError(f"{file} exists and is not a saved chat", hint="choose another name")
+            new = path.with_name(f".{path.name}.{os.getpid()}")
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+                out.write(msgspec.json.encode(document))
+            new.replace(path)
+        except OSError as error:
+            raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+        return len(messages)
+
+    def load(self, file: str) -> int:
+        """Continue a saved chat, or messages of `dump_messages`; return the number of messages."""
+        import msgspec
+
+        from ..run.histories import load_messages
+        from ..stream.strict import parse
+
+        path = Path(file).expanduser()
+        try:
+            if path.stat().st_size > _MAX_FILE:
+                raise ConfigError(f"{file} is larger than {_MAX_FILE:,} bytes")
+            data = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+        document = parse(data)
+        system = ""
+        if isinstance(document, dict) and document.get("toolwire_chat") == 1:
+            system = str(document.get("system") or "")
+            data = msgspec.json.encode(document.get("messages"))
+        messages = load_messages(data)
+        self.clear()
+        self.history, self.system = messages, self.system or system
+        return len(messages)
+
+
+def _is_saved_chat(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(17).startswith(b'{"toolwire_chat"')

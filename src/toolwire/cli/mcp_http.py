@@ -1,0 +1,121 @@
+"""Serve an app over HTTP: address, access, uvicorn, signals."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    import argparse
+    import asyncio
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from ..asgi.access import Guard
+    from ..asgi.types import AsgiApp
+
+__all__ = ["add_http_options", "make_guard", "parse_address", "read_variable", "run_server", "serve_app"]
+
+
+def add_http_options(parser: Any) -> None:
+    """Add the options of an HTTP endpoint, except its address."""
+    parser.add_argument("--path", default="/mcp", help="path of the HTTP endpoint (/mcp)")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="an accepted host name; repeatable"
+    )
+    parser.add_argument(
+        "--allow-origin", action="append", default=[], metavar="URL", help="an allowed web origin; repeatable"
+    )
+    parser.add_argument("--token-env", metavar="NAME", help="environment variable with the required bearer token")
+
+
+async def serve_app(app: AsgiApp, host: str, port: int) -> None:
+    """Serve an app with uvicorn, with the gateway's limits for slow clients, until a signal stops it."""
+    try:
+        import uvicorn
+
+        from ..asgi.limited_http import make_limited_protocol
+    except ImportError:
+        raise MissingExtra("HTTP needs uvicorn", hint="pip install -e '.[mcp]' in a checkout of toolwire") from None
+    config = uvicorn.Config(
+        app,
+        host.strip("[]"),
+        port,
+        http=make_limited_protocol(),  # type: ignore[arg-type]  # uvicorn only calls it
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=3,
+    )
+    await uvicorn.Server(config).serve()
+
+
+def run_server(main: Coroutine[Any, Any, None]) -> None:
+    """Run the coroutine of a server, on the event loop of uvloop if that is installed. SIGTERM ends it normally."""
+    import asyncio
+
+    with _exit_on_sigterm(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(main)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+@contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into SystemExit. uvicorn stops at the signal, then raises it again, and cleanup must follow."""
+
+    def stop(*_: object) -> None:
+        raise SystemExit(0)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def read_variable(name: str | None) -> str | None:
+    """Return the value of an environment variable that an option names; ConfigError if it is not set."""
+    if name is None:
+        return None
+    value = os.environ.get(name)
+    if not value:
+        raise ConfigError(f"environment variable {name} is not set", hint=f"export {name}=…")
+    return value
+
+
+def make_guard(arguments: argparse.Namespace, host: str) -> Guard:
+    """Build the guard from the options; raise ConfigError for a non-local address without a token."""
+    from ..asgi.access import LOCAL_HOSTS, Guard
+    from ..net.listening import refuse_open
+
+    token = read_variable(arguments.token_env)
+    hosts = [*LOCAL_HOSTS, *arguments.allow_host, *(() if host in ("0.0.0.0", "[::]") else (host,))]  # noqa: S104
+    guard = Guard(hosts, arguments.allow_origin, None if token is None else {token: "token"})
+    if guard.is_open:
+        hint = "require a bearer token with --token-env NAME, or listen on 127.0.0.1"
+        refuse_open(host, without="a token", hint=hint)
+    return guard
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Parse `:8000`, `localhost:8000`, `[::1]:8000` or a bare port."""
+    found = re.fullmatch(r"(?:(\[[0-9a-fA-F:]+\]|[^:\[\]]*):)?(\d{1,5})", text)
+    if found is None or int(found[2]) > 65535:
+        raise ConfigError(f"invalid address {text!r}", hint="use --http :8000 or --http localhost:8000")
+    return found[1] or "127.0.0.1", int(found[2])

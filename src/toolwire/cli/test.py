@@ -1,0 +1,211 @@
+"""`toolwire test`: test tools with calls generated from their schemas."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from ..ir.terminal import neutralise_line, reveal_line
+from .mcp_target import add_server_options, parse_spec
+from .show import count_of, json_text, paint, table
+from .tool_source import source_kind
+
+if TYPE_CHECKING:
+    from ..testing.tool_tests.checks import ToolFinding
+    from ..testing.tool_tests.report import ToolTestReport, ToolTestResult
+    from ..testing.tool_tests.settings import ToolTestSettings
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire test tools.py                          pure and read tools of a file
+  toolwire test tools.py --include-writes         all tools; writes go to a temporary folder
+  toolwire test tools.py --tool get_weather --arguments '{"city": ""}'      one call, with all checks
+  toolwire test tools.py --seed 7 --cases 200     other calls, and more of them
+  toolwire test tools.py --ignore crash --junit report.xml
+  toolwire test "npx -y @modelcontextprotocol/server-everything"            the tools of an MCP server
+  toolwire test --list                            the checks
+
+The tools run in a child process with a temporary working folder and HOME, without your environment variables. Writes,
+connections and processes are denied and reported. Tools with effects are only called with --include-writes.
+exit codes: 0 no finding   1 findings   2 wrong usage or unreadable source
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "test",
+        help="test your tools with generated calls",
+        description="Test tools with valid, boundary, adversarial and invalid calls generated from their schemas.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "source", nargs="?", metavar="TOOLS", help="a Python file of functions, or an MCP server (URL or command)"
+    )
+    parser.add_argument(
+        "-k", "--tool", action="append", default=[], metavar="NAME", help="only these tools; * and ? are wildcards"
+    )
+    parser.add_argument("--arguments", metavar="JSON", help="call with these arguments instead of generated ones")
+    parser.add_argument("--cases", type=int, default=60, metavar="N", help="generated calls per tool (60)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same calls (0)")
+    parser.add_argument("--include-writes", action="store_true", help="also call idempotent and write tools")
+    parser.add_argument("--ignore", action="append", default=[], metavar="CHECK", help="leave out a check (--list)")
+    parser.add_argument("--list", action="store_true", help="list the checks")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--junit", metavar="FILE", help="also write a JUnit report")
+    limits = parser.add_argument_group("limits")
+    limits.add_argument("--time-limit", type=float, default=20.0, metavar="SECONDS", help="per tool (20)")
+    limits.add_argument("--max-output", type=int, default=1_000_000, metavar="N", help="characters (1000000)")
+    limits.add_argument("--memory", type=int, default=1024, metavar="MB", help="memory of a call (1024)")
+    limits.add_argument("--concurrency", type=int, default=8, metavar="N", help="calls at the same time (8)")
+    limits.add_argument("--jobs", type=int, metavar="N", help="tools at the same time (the number of cores, 4 at most)")
+    _add_environment_options(parser.add_argument_group("environment of the tools"))
+    add_server_options(parser.add_argument_group("calls and MCP servers"), timeout=5.0)
+    parser.set_defaults(run=run)
+
+
+def _add_environment_options(group: Any) -> None:
+    group.add_argument(
+        "--pass-env", action="append", default=[], metavar="NAME", help="pass on an environment variable"
+    )
+    group.add_argument(
+        "--allow-net", action="append", default=[], metavar="HOST", help="allow connections to this host"
+    )
+    group.add_argument(
+        "--files", action="append", default=[], metavar="PATH", help="copy into the temporary working folder"
+    )
+    group.add_argument("--deps", metavar="NAME", help="a function of the file that returns the value of context.deps")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Test the tools, print the report, and return 1 if there are findings."""
+    if arguments.list:
+        return _list_checks()
+    if arguments.source is None:
+        raise ConfigError("no tools given", hint="give a Python file of functions or an MCP server")
+    report = _test_source(arguments, _read_settings(arguments))
+    if arguments.junit:
+        from ..testing.tool_tests.report import report_as_junit
+
+        Path(arguments.junit).write_bytes(report_as_junit(report))
+    if arguments.json:
+        from ..testing.tool_tests.report import report_as_json
+
+        print(json_text(report_as_json(report)))
+    else:
+        _print_report(report)
+    return 1 if report.all_findings else 0
+
+
+def _list_checks() -> int:
+    from ..testing.tool_tests.checks import TOOL_CHECKS
+
+    for line in table([(check.id, check.about) for check in TOOL_CHECKS], ("check", "reports")):
+        print(line)
+    return 0
+
+
+def _read_settings(arguments: argparse.Namespace) -> ToolTestSettings:
+    from ..stream.strict import parse_object
+    from ..testing.tool_tests.settings import ToolTestSettings
+
+    if arguments.arguments is not None and len(arguments.tool) != 1:
+        raise ConfigError("--arguments needs one --tool", hint="name the tool that has these parameters")
+    return ToolTestSettings(
+        seed=arguments.seed,
+        cases=arguments.cases,
+        timeout=arguments.timeout,
+        time_limit=arguments.time_limit,
+        max_output=arguments.max_output,
+        memory=arguments.memory,
+        concurrency=arguments.concurrency,
+        include_writes=arguments.include_writes,
+        tools=tuple(arguments.tool),
+        ignore=tuple(arguments.ignore),
+        pass_env=tuple(arguments.pass_env),
+        allow_hosts=tuple(arguments.allow_net),
+        files=tuple(arguments.files),
+        deps=arguments.deps,
+        arguments=None if arguments.arguments is None else parse_object(arguments.arguments),
+    )
+
+
+def _test_source(arguments: argparse.Namespace, settings: ToolTestSettings) -> ToolTestReport:
+    kind = source_kind(arguments.source)
+    show_progress = _Progress()
+    try:
+        if kind == "functions":
+            from ..testing.tool_tests.python_tests import check_python_tools
+
+            jobs = arguments.jobs or min(os.cpu_count() or 1, 4)
+            return check_python_tools(arguments.source, settings, jobs=jobs, on_progress=show_progress)
+        if kind == "mcp":
+            from ..testing.tool_tests.mcp_tests import check_server_tools
+
+            spec = parse_spec(arguments.source, arguments)
+            return check_server_tools(arguments.source, spec, settings, on_progress=show_progress)
+    finally:
+        show_progress.clear()
+    raise ConfigError(
+        f"toolwire test cannot call the tools of {arguments.source}", hint="give a Python file or a server"
+    )
+
+
+class _Progress:
+    """One line on a terminal: the tool that is being tested, and the number of its calls."""
+
+    def __init__(self) -> None:
+        self._is_shown = sys.stderr.isatty()
+
+    def __call__(self, tool: str, done: int, total: int) -> None:
+        if self._is_shown:
+            print(f"\r\x1b[K{neutralise_line(tool)} {done}/{total}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._is_shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _print_report(report: ToolTestReport) -> None:
+    """Print a table of the tools, then each finding with its reproduction. Totals go to standard error."""
+    rows = [_row(result) for result in report.results]
+    if rows:
+        head, *rest = table(rows, ("", "tool", "effect", "calls", "result"))
+        print("\n".join([paint(head, "bold"), *map(_paint_mark, rest)]))
+    for finding in report.all_findings:
+        _print_finding(finding)
+    found = len(report.all_findings)
+    tested = sum(not result.skipped for result in report.results)
+    total = f"{count_of(tested, 'tool')} tested, {count_of(found, 'finding')}, seed {report.seed}"
+    print(paint(total, "red" if found else "green", sys.stderr), file=sys.stderr)
+
+
+def _row(result: ToolTestResult) -> tuple[str, str, str, str, str]:
+    if result.skipped:
+        return "-", result.tool, result.effect, "", f"skipped: {result.skipped}"
+    checks = ", ".join(dict.fromkeys(finding.check for finding in result.findings))
+    text = checks or "no finding"
+    mark = "✗" if result.findings else "✓"
+    return mark, result.tool, result.effect, str(result.calls), f"{text} ({result.note})" if result.note else text
+
+
+def _paint_mark(line: str) -> str:
+    colour = {"✓": "green", "✗": "red"}.get(line[:1])
+    return line if colour is None else paint(line[:1], colour) + line[1:]
+
+
+def _print_finding(finding: ToolFinding) -> None:
+    """Print a finding: everything in it that comes from the tool is untrusted text."""
+    title = f"{finding.tool}: {finding.check}" if finding.tool else finding.check
+    times = f" ({finding.count} calls)" if finding.count > 1 else ""
+    print(f"\n{paint('✗', 'red')} {paint(neutralise_line(title), 'bold')}{times}")
+    print(f"  {reveal_line(finding.message)}")
+    if finding.location:
+        print(f"  at {neutralise_line(finding.location)}")
+    print(f"  {paint(reveal_line(finding.reproduction), 'dim')}")

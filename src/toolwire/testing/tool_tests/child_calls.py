@@ -1,0 +1,279 @@
+"""Make calls in the child process: one, several in a row, several at once, cancelled, and twice with the same key."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, cast
+
+from ...ir.parts import ToolCall, ToolResult
+from ...ir.pointer import Object
+from ...ir.value import Value
+from ...net.collect import collect_async_items, collect_items
+from ...net.runner import Runner
+from ...run.context import CallContext, running
+from ...run.results import result_code, value_result
+from ...run.signature import function_signature
+from ...run.toolbox import Entry, Toolbox
+from .guard import AuditGuard
+from .recorder import (
+    CallRecorder,
+    MissingDependencies,
+    classify_error,
+    describe_error,
+    digest_result,
+    output_problem,
+)
+from .settings import AuditEvent, CallOutcome
+from .state import files_state, module_state
+
+__all__ = ["CallBatch", "CancelOutcome", "ChildCalls", "RepeatedCall"]
+
+_MAX_TEXT = 2000
+_SWITCH_INTERVAL = 1e-5
+
+
+class CallBatch(Value, frozen=True):
+    """The outcomes of several calls, and a fingerprint of the state after them."""
+
+    outcomes: tuple[CallOutcome, ...] = ()
+    state: str = ""
+
+
+class CancelOutcome(Value, frozen=True):
+    """The end of a cancelled call. `finished`: before it was cancelled; `swallowed`: with a result."""
+
+    status: Literal["finished", "cancelled", "swallowed", "running", "raised"]
+    detail: str = ""
+
+
+class RepeatedCall(Value, frozen=True):
+    """Two direct calls with the same key: fingerprints of the state before, between and after them.
+
+    `uses_key`: the function read `context.idempotency_key`. `unstable_key`: the tool's own `key` function returns
+    different keys for the same arguments.
+    """
+
+    states: tuple[str, str, str] = ("", "", "")
+    failed: bool = False
+    uses_key: bool = False
+    unstable_key: bool = False
+
+
+class _NoDependencies:
+    """The dependencies of tools if none were given: any use ends the call, and the tool is skipped."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise MissingDependencies(f"the tool uses context.deps.{name}; give --deps")
+
+
+class _KeyedContext(CallContext[Any]):
+    """A context that notes whether the function reads its idempotency key."""
+
+    key_reads: int = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("idempotency_key", "headers"):
+            self.key_reads += 1
+        return super().__getattribute__(name)
+
+
+class ChildCalls:
+    """The tools of a module, called through the runtime with recording functions, or directly."""
+
+    def __init__(self, module: ModuleType, box: Toolbox, guard: AuditGuard, setup: Object, deps: object) -> None:
+        self._module, self._box, self._guard = module, box, guard
+        self._file: str = setup["file"]
+        self._secret: str = setup["secret"]
+        self._folders: list[str] = setup["folders"]
+        self._reports_changes: bool = not setup["allow_writes"]
+        self._deps = _NoDependencies() if deps is None else deps
+        self._recorder = CallRecorder(self._file)
+        self._runner = Runner([self._recorder.wrap(entry) for entry in box], approve=lambda _: True)
+        self._numbers = itertools.count(1)
+
+    async def call(self, tool: str, arguments: Object) -> CallOutcome:
+        """Make one call through the gates of the runtime."""
+        before = self._file_times()
+        outcome = await self._call_once(tool, arguments)
+        events = self._guard.take_events()
+        if self._reports_changes and not any(event.kind == "write" for event in events):
+            after = self._file_times()
+            changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+            events += tuple(AuditEvent("write", path) for path in changed[:5])
+        return _with_events(outcome, events)
+
+    async def call_serially(self, tool: str, calls: list[Object]) -> CallBatch:
+        outcomes = [await self._call_once(tool, arguments) for arguments in calls]
+        return CallBatch(tuple(outcomes), self._state())
+
+    async def call_concurrently(self, tool: str, calls: list[Object]) -> CallBatch:
+        """Make all calls at once: sync functions start together, and their threads switch between lines."""
+        entry = self._entry(tool)
+        if not function_signature(entry.function).is_async and entry.options.max_parallel is None:
+            self._recorder.barrier = threading.Barrier(len(calls))
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_INTERVAL)
+        try:
+            if entry.options.max_parallel is not None:  # the runtime limits the calls of one turn
+                outcomes = await self._call_in_one_turn(tool, calls)
+            else:
+                outcomes = await asyncio.gather(*(self._call_once(tool, arguments) for arguments in calls))
+        finally:
+            sys.setswitchinterval(interval)
+            self._recorder.barrier = None
+        self._guard.take_events()
+        return CallBatch(tuple(outcomes), self._state())
+
+    async def cancel(self, tool: str, arguments: Object, delay: float, limit: float) -> CancelOutcome:
+        """Cancel a direct call after `delay` seconds, and wait for its end up to `limit` seconds."""
+        task = asyncio.ensure_future(self._call_directly(self._entry(tool), arguments, None))
+        await asyncio.sleep(0)
+        await asyncio.sleep(delay)
+        if task.done():
+            with suppress(BaseException):
+                task.result()
+            return CancelOutcome("finished")
+        task.cancel()
+        done, _ = await asyncio.wait({task}, timeout=limit)
+        if not done:
+            return CancelOutcome("running")
+        if task.cancelled():
+            return CancelOutcome("cancelled")
+        error = task.exception()
+        if error is None:
+            return CancelOutcome("swallowed")
+        denied = classify_error(error) in ("denied", "unavailable")
+        return CancelOutcome("finished" if denied else "raised", type(error).__name__)
+
+    async def call_twice(self, tool: str, arguments: Object, key: str) -> RepeatedCall:
+        """Call the function directly twice, with the same arguments and the same idempotency key."""
+        entry = self._entry(tool)
+        context = _KeyedContext(f"test-{next(self._numbers)}", tool, idempotency_key=key, deps=self._deps)
+        context.key_reads = 0
+        states = [self._state()]
+        failed = False
+        for _ in range(2):
+            try:
+                await self._call_directly(entry, arguments, context)
+            except BaseException:  # noqa: BLE001  # crashes are found by other calls
+                failed = True
+            states.append(self._state())
+        make_key = entry.options.key
+        unstable = make_key is not None and make_key(arguments) != make_key(arguments)
+        return RepeatedCall((states[0], states[1], states[2]), failed, context.key_reads > 0, unstable)
+
+    def _entry(self, tool: str) -> Entry:
+        entry = self._box.find(tool)
+        assert entry is not None
+        return entry
+
+    def _state(self) -> str:
+        functions = [entry.function for entry in self._box]
+        with _hook_off(self._guard):
+            return f"{module_state(self._module, functions)} {sorted(files_state(self._folders).items())}"
+
+    def _file_times(self) -> dict[str, tuple[int, int]]:
+        """Return size and time of every file, to notice changes that raise no audit event."""
+        found: dict[str, tuple[int, int]] = {}
+        for folder in self._folders:
+            for parent, _, names in os.walk(folder):
+                for path in [Path(parent, name) for name in names[:1000]]:
+                    with suppress(OSError):
+                        status = path.lstat()
+                        found[str(path)] = status.st_size, status.st_mtime_ns
+        return found
+
+    async def _call_once(self, tool: str, arguments: Object) -> CallOutcome:
+        call = ToolCall(f"test-{next(self._numbers)}", tool, arguments)
+        started_at = time.monotonic()
+        (result,) = await self._runner.run([call], run_id=call.id, deps=self._deps)
+        return self._outcome(call, result, time.monotonic() - started_at)
+
+    async def _call_in_one_turn(self, tool: str, calls: list[Object]) -> list[CallOutcome]:
+        made = [ToolCall(f"test-{next(self._numbers)}", tool, arguments) for arguments in calls]
+        results = await self._runner.run(made, run_id=made[0].id, deps=self._deps)
+        return [self._outcome(call, result, 0.0) for call, result in zip(made, results, strict=True)]
+
+    def _outcome(self, call: ToolCall, result: ToolResult, seconds: float) -> CallOutcome:
+        """Describe a finished call by its record, which has the whole return value, and by the result."""
+        record = self._recorder.records.pop(call.id, None)
+        if record is None:
+            return CallOutcome("refused", result.text[:_MAX_TEXT], seconds=seconds)
+        status: str = "returned"
+        error, problem = None, ""
+        if record.error is not None:
+            status = classify_error(record.error)
+            error = describe_error(record.error, self._file)
+        elif record.has_value:
+            try:
+                result = value_result(call, record.value)
+            except MemoryError:
+                return CallOutcome("too_large", reached=True, seconds=seconds)
+            except Exception as failure:  # noqa: BLE001  # encoding a user-defined value may raise anything
+                status, error = "raised", describe_error(failure, self._file)
+            if result.is_error:
+                status = "tool_error"
+            elif status == "returned":
+                entry = self._entry(call.name)
+                problem = output_problem(entry.tool, entry.function, result, record.value)
+        elif result_code(result) != "ok":
+            status = "tool_error"
+        text, digest, size = digest_result(result)
+        return CallOutcome(
+            cast("Any", status),
+            text[:_MAX_TEXT],
+            digest,
+            size,
+            error,
+            reached=True,
+            reached_invalid=record.is_invalid,
+            mutated=record.mutated,
+            changed_defaults=record.changed_defaults,
+            schema_problem=problem,
+            has_canary=self._secret in text or self._secret in str(result.structured),
+            seconds=seconds,
+        )
+
+    async def _call_directly(self, entry: Entry, arguments: Object, context: CallContext[Any] | None) -> Any:
+        """Call a function without the runtime."""
+        if context is None:
+            context = CallContext(f"test-{next(self._numbers)}", entry.name, deps=self._deps)
+        signature = function_signature(entry.function)
+        values = signature.add_context(signature.bind_arguments(arguments), context)
+        token = running.set(context)
+        try:
+            value = entry.function(**values)
+            if inspect.isawaitable(value):
+                return await value
+            if inspect.isasyncgen(value):
+                return await collect_async_items(value)
+            return collect_items(value) if inspect.isgenerator(value) else value
+        finally:
+            running.reset(token)
+
+
+@contextmanager
+def _hook_off(guard: AuditGuard) -> Iterator[None]:
+    """Switch the hook off for our own reading of files."""
+    phase = guard.phase
+    guard.phase = "off"
+    try:
+        yield
+    finally:
+        guard.phase = phase
+
+
+def _with_events(outcome: CallOutcome, events: tuple[AuditEvent, ...]) -> CallOutcome:
+    from msgspec.structs import replace
+
+    return replace(outcome, events=events) if events else outcome

@@ -1,0 +1,244 @@
+"""Check properties of several calls: determinism, independence, concurrency, cancellation, and effects applied once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from ...ir.pointer import JSON, Object
+from ...schema.validate import validator
+from .cases import CallCase
+from .child_calls import CallBatch
+from .judge import Fault, FindingList
+from .settings import CallOutcome, TestedTool, ToolTestSettings
+from .worker import ToolWorker, WorkerStopped
+
+__all__ = ["ToolProperties"]
+
+_MAX_REPEATED = 10
+_MAX_CONCURRENT = 4  # different calls at once
+_ROUNDS = 3
+_SLOW = 0.2  # seconds; slow tools are called less often
+_CANCEL_DELAYS = (0.0, 0.05, 0.2)
+_CANCEL_LIMIT = 2.0
+_MARK = "text-of-another-call-5f2c"
+_KEY_NAMES = re.compile(r"idempoten|dedup|request_?id|client_?token|nonce", re.IGNORECASE)
+
+
+class ToolProperties:
+    """Checks the properties of one tool with calls that are known to end with a result."""
+
+    def __init__(self, tool: TestedTool, worker: ToolWorker, settings: ToolTestSettings, found: FindingList) -> None:
+        self.calls = 0
+        self._tool, self._worker, self._settings, self._found = tool, worker, settings, found
+
+    def check(self, settled: Sequence[CallCase], outcomes: Mapping[str, CallOutcome]) -> None:
+        """Run the checks that apply to the effect of the tool. A process that ends is started again."""
+        returned = [case for case in settled if outcomes[repr(case.arguments)].status == "returned"]
+        chosen = [case.arguments for case in (*returned, *settled)][:1] if not returned else []
+        arguments = [case.arguments for case in returned] or chosen
+        if not arguments:
+            return
+        is_slow = any(outcomes[repr(one)].seconds > _SLOW for one in arguments[:5])
+        repeated = [case.arguments for case in settled][: 3 if is_slow else _MAX_REPEATED]
+        checks: list[Callable[[], None]] = []
+        if self._tool.effect == "pure":
+            checks.append(lambda: self._check_repeated(repeated, outcomes))
+        if self._tool.effect in ("pure", "read"):
+            checks.append(lambda: self._check_leaks(arguments))
+        else:
+            checks.append(lambda: self._check_effect_once(arguments))
+        checks.append(lambda: self._check_concurrent(arguments, is_slow))
+        if self._tool.is_async:
+            checks.append(lambda: self._check_cancellation(arguments))
+        for check in checks:
+            try:
+                self._ensure_started()
+                check()
+            except WorkerStopped:
+                continue  # a hang or an exit is found by single calls
+
+    def _ensure_started(self, *, hash_seed: int = 0, fresh: bool = False) -> None:
+        if fresh or not self._worker.is_running:
+            self._worker.start(hash_seed=hash_seed)
+
+    def _result(self, arguments: Object) -> tuple[str, str]:
+        self.calls += 1
+        outcome = self._worker.call(self._tool.name, arguments)
+        return outcome.status, outcome.digest
+
+    # determinism and independence
+
+    def _check_repeated(self, calls: Sequence[Object], outcomes: Mapping[str, CallOutcome]) -> None:
+        """Repeat calls of a pure tool in the same process, and in another one with another hash seed."""
+        if "shared-state" in self._found:
+            return  # a default that changes explains all differences
+        first = [(outcomes[repr(arguments)].status, outcomes[repr(arguments)].digest) for arguments in calls]
+        for seed in (None, 4242):
+            if seed is not None:
+                self._ensure_started(hash_seed=seed, fresh=True)
+            for arguments, expected in zip(reversed(calls), reversed(first), strict=True):
+                if self._result(arguments) != expected:
+                    self._explain_difference(arguments)
+                    return
+                if not self._worker.is_running:
+                    return
+
+    def _explain_difference(self, arguments: Object) -> None:
+        """Find out whether a result varies by itself, or depends on earlier calls: compare first calls of processes."""
+        alone = []
+        for seed in (0, 0, 4242):
+            self._ensure_started(hash_seed=seed, fresh=True)
+            alone.append(self._result(arguments))
+        if len(set(alone)) > 1:
+            self._found.add(Fault("nondeterministic", "", "the same arguments give different results"), arguments)
+        elif self._result(arguments) != alone[-1]:
+            message = "the second of two identical calls has another result than the first"
+            self._found.add(Fault("shared-state", "results", message), arguments)
+        else:
+            self._found.add(Fault("shared-state", "results", "the result depends on earlier calls"), arguments)
+
+    def _check_leaks(self, calls: Sequence[Object]) -> None:
+        """Call with a unique text, then with other arguments whose result must not contain the text."""
+        if "shared-state" in self._found:
+            return
+        check = validator(self._tool.input_schema)
+        for arguments in calls[:3]:
+            marked = {**arguments, **{name: _MARK for name, value in arguments.items() if type(value) is str}}
+            if marked == arguments or not check.accepts(marked):
+                continue
+            self.calls += 2
+            self._worker.call(self._tool.name, marked)
+            if not self._worker.is_running:
+                return
+            outcome = self._worker.call(self._tool.name, arguments)
+            if _MARK in outcome.text:
+                message = "the result contains an argument of an earlier call"
+                self._found.add(Fault("shared-state", "results", message), arguments)
+                return
+
+    # concurrency
+
+    def _check_concurrent(self, calls: Sequence[Object], is_slow: bool) -> None:
+        """Compare concurrent calls with the same calls one after the other.
+
+        Different calls are compared one by one if their results are stable. Otherwise, and for tools with effects,
+        identical calls are compared: any order of them has the same results and leaves the same state.
+        """
+        if "shared-state" in self._found or "nondeterministic" in self._found:
+            return  # the results differ without concurrency, too
+        number = max(2, self._settings.concurrency // (2 if is_slow else 1))
+        different = list(_different(calls, _MAX_CONCURRENT))
+        batch = (different * number)[:number]
+        if self._tool.effect in ("pure", "read") and self._compare_stable(batch, 1 if is_slow else _ROUNDS):
+            return
+        self._compare_identical([different[0]] * number, 1 if is_slow else 2)
+
+    def _compare_stable(self, batch: list[Object], rounds: int) -> bool:
+        """Compare results one by one. Return False if they are not stable."""
+        serial = self._serial(batch)
+        if _results(serial) != _results(self._serial(batch)):
+            return False
+        for _ in range(rounds):
+            together = self._concurrent(batch)
+            if together is None:
+                return True
+            for arguments, expected, found in zip(batch, _results(serial), _results(together), strict=True):
+                if expected != found:
+                    if _results(self._serial(batch)) == _results(serial):
+                        self._report_race(arguments, "a call has another result while others run at the same time")
+                    return True
+        return True
+
+    def _compare_identical(self, batch: list[Object], rounds: int) -> None:
+        """Compare identical calls in fresh processes; report a difference if the serial results are stable."""
+        self._ensure_started(fresh=True)
+        serial = self._serial(batch)
+        for _ in range(rounds):
+            self._ensure_started(fresh=True)
+            together = self._concurrent(batch)
+            if together is None:
+                return
+            has_results = Counter(_results(together)) == Counter(_results(serial))
+            if has_results and together.state == serial.state:
+                continue
+            self._ensure_started(fresh=True)
+            again = self._serial(batch)
+            kind = ""
+            if not has_results and Counter(_results(again)) == Counter(_results(serial)):
+                kind = "have other results"
+            elif together.state != serial.state and again.state == serial.state:
+                kind = "leave another state"
+            if kind:
+                self._report_race(batch[0], f"{len(batch)} identical concurrent calls {kind} than one after the other")
+            return
+
+    def _serial(self, batch: list[Object]) -> CallBatch:
+        self.calls += len(batch)
+        return self._worker.call_serially(self._tool.name, batch)
+
+    def _concurrent(self, batch: list[Object]) -> CallBatch | None:
+        """Make concurrent calls; report a race if they do not end although serial ones do."""
+        self.calls += len(batch)
+        try:
+            return self._worker.call_concurrently(self._tool.name, batch)
+        except WorkerStopped as stopped:
+            reason = "do not end" if stopped.timed_out else f"end the process: {stopped.reason}"
+            self._report_race(batch[0], f"concurrent calls {reason}; one after the other they return")
+            return None
+
+    def _report_race(self, arguments: Object, message: str) -> None:
+        self._found.add(Fault("race", "", message), arguments)
+
+    # effects and cancellation
+
+    def _check_effect_once(self, calls: Sequence[Object]) -> None:
+        """Call a tool twice with the same key: an idempotent tool, or one that uses a key, has one effect."""
+        has_key = any(_KEY_NAMES.search(name) for name in self._tool.input_schema.get("properties") or {})
+        for number, arguments in enumerate(_different(calls, 4)):
+            self.calls += 2
+            key = f"toolwire-test-{number}"
+            repeated = self._worker.call_twice(self._tool.name, arguments, key)
+            if repeated.unstable_key:
+                message = "its key function returns different keys for the same arguments"
+                self._found.add(Fault("double-effect", "key", message), arguments)
+                return
+            promises = self._tool.effect == "idempotent" or repeated.uses_key or has_key
+            if promises and not repeated.failed and repeated.states[1] != repeated.states[2]:
+                message = f"a second call with the same arguments and the key {key} changes the state again"
+                self._found.add(Fault("double-effect", "", message), arguments)
+                return
+
+    def _check_cancellation(self, calls: Sequence[Object]) -> None:
+        for arguments in _different(calls, 3):
+            for delay in _CANCEL_DELAYS:
+                self._ensure_started()
+                self.calls += 1
+                outcome = self._worker.cancel(self._tool.name, arguments, delay, _CANCEL_LIMIT)
+                texts = {
+                    "swallowed": "a cancelled call ends with a result; CancelledError must be raised again",
+                    "running": f"a cancelled call still runs after {_CANCEL_LIMIT:g} seconds",
+                    "raised": f"a cancelled call ends with {outcome.detail} instead of CancelledError",
+                }
+                if outcome.status in texts:
+                    self._found.add(Fault("cancellation", "", texts[outcome.status]), arguments)
+                    self._worker.stop()
+                    return
+                if outcome.status == "finished":
+                    break
+
+
+def _results(batch: CallBatch) -> list[tuple[str, str]]:
+    return [(outcome.status, outcome.digest) for outcome in batch.outcomes]
+
+
+def _different(calls: Sequence[Object], count: int) -> Sequence[Object]:
+    """Return up to `count` calls of moderate size, spread over all of them."""
+    small = [arguments for arguments in calls if _size(arguments) < 500] or list(calls)
+    step = max(1, len(small) // count)
+    return small[::step][:count]
+
+
+def _size(value: JSON) -> int:
+    return len(repr(value))

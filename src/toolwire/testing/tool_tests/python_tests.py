@@ -1,0 +1,110 @@
+"""Test the tools of a Python file. Every tool has a process and a temporary folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from ...ir.errors import ConfigError
+from .checks import ToolFinding, require_checks
+from .judge import Fault, FindingList, reproduction_command
+from .properties import ToolProperties
+from .report import ToolTestReport, ToolTestResult
+from .sandbox import ToolSandbox
+from .settings import AuditEvent, LoadedFile, TestedTool, ToolTestSettings
+from .single_calls import SingleCallTest
+from .worker import ToolWorker
+
+__all__ = ["TestProgress", "check_python_tools"]
+
+TestProgress: TypeAlias = Callable[[str, int, int], None]
+"""Called with the name of a tool, the number of calls made, and the number of planned calls."""
+
+_IMPORT_TEXTS = {
+    "write": "importing the file writes {}",
+    "network": "importing the file connects to {}",
+    "process": "importing the file starts a process: {}",
+    "escape": "importing the file opens {}",
+}
+
+
+def check_python_tools(
+    file: str,
+    settings: ToolTestSettings | None = None,
+    *,
+    jobs: int = 2,
+    on_progress: TestProgress = lambda *_: None,
+) -> ToolTestReport:
+    """Test the tools of a Python file with generated calls, and return the findings.
+
+    `jobs`: tools that are tested at the same time. Raise ConfigError for a file that cannot be imported.
+    """
+    settings = settings or ToolTestSettings()
+    require_checks(settings.ignore)
+    if not Path(file).is_file():
+        raise ConfigError(f"cannot read {file}: not a file", hint="give a Python file with your functions")
+    loaded = _load(file, settings)
+    findings = _import_findings(file, loaded, settings)
+    if loaded.error and not findings:
+        raise ConfigError(f"cannot load {file}: {loaded.error}")
+    selected = [tool for tool in loaded.tools if settings.selects(tool.name)]
+    if loaded.tools and not selected:
+        known = ", ".join(tool.name for tool in loaded.tools)
+        raise ConfigError(f"no tool matches {', '.join(settings.tools)}", hint=f"the file has {known}")
+
+    def test(tool: TestedTool) -> ToolTestResult:
+        return _test_tool(file, tool, settings, on_progress)
+
+    results = _run_all(test, selected, jobs)
+    return ToolTestReport(file, "functions", settings.seed, tuple(results), findings)
+
+
+def _run_all(
+    test: Callable[[TestedTool], ToolTestResult], tools: Sequence[TestedTool], jobs: int
+) -> list[ToolTestResult]:
+    with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="toolwire-test") as pool:
+        return list(pool.map(test, tools))
+
+
+def _load(file: str, settings: ToolTestSettings) -> LoadedFile:
+    """Import the file once, only to list its tools."""
+    sandbox = ToolSandbox(settings.files)
+    worker = ToolWorker(file, sandbox, settings, allow_writes=False)
+    try:
+        loaded = worker.start()
+        events = tuple(AuditEvent(event.kind, sandbox.abbreviate(event.target)) for event in loaded.events)
+        return replace(loaded, events=events, error=sandbox.abbreviate(loaded.error))
+    finally:
+        worker.stop()
+        sandbox.remove()
+
+
+def _import_findings(file: str, loaded: LoadedFile, settings: ToolTestSettings) -> tuple[ToolFinding, ...]:
+    found = FindingList("", settings)
+    for event in loaded.events:
+        message = _IMPORT_TEXTS[event.kind].format(event.target)
+        found.add(Fault("import-effect", message, f"{message}; {loaded.error}" if loaded.error else message), None)
+    return found.finish(lambda _: f"toolwire test {file}")
+
+
+def _test_tool(file: str, tool: TestedTool, settings: ToolTestSettings, on_progress: TestProgress) -> ToolTestResult:
+    if not settings.may_run(tool.effect):
+        return ToolTestResult(tool.name, tool.effect, skipped=f"effect {tool.effect}; --include-writes tests it")
+    sandbox = ToolSandbox(settings.files)
+    worker = ToolWorker(file, sandbox, settings, allow_writes=tool.effect in ("idempotent", "write"))
+    try:
+        found = FindingList(tool.name, settings, sandbox.abbreviate)
+        test = SingleCallTest(tool, worker, settings, found, lambda done, total: on_progress(tool.name, done, total))
+        test.run()
+        properties = ToolProperties(tool, worker, settings, found)
+        properties.check(test.settled, test.outcomes)
+        findings = found.finish(lambda finding: reproduction_command([file], finding, settings))
+        calls = test.calls + properties.calls
+        return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note)
+    finally:
+        worker.stop()
+        sandbox.remove()

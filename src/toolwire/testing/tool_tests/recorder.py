@@ -1,0 +1,257 @@
+"""Record the calls of functions: the values that reach them, and how the calls end."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import random
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...ir.parts import ToolCall, ToolResult
+from ...ir.pointer import JSON, Object
+from ...ir.tools import Tool
+from ...net.collect import TooManyItems, collect_async_items, collect_items
+from ...run.arguments import copy_json
+from ...run.context import current_call
+from ...run.failures import NotExecuted, ToolError, Transient
+from ...run.results import error_text, value_result
+from ...run.signature import function_signature
+from ...run.toolbox import Entry
+from ...run.transient import find_transient
+from ...schema.validate import Validator, validator
+from .guard import DeniedOperation
+from .settings import RaisedError
+from .state import defaults_state
+
+__all__ = ["CallRecord", "CallRecorder", "MissingDependencies", "classify_error", "describe_error", "digest_result"]
+
+_MAX_SWITCHES = 400
+_TRACE_LOCK = threading.Lock()
+_MAX_TEXT = 2000
+
+
+class MissingDependencies(Exception):
+    """A tool used `context.deps`, and no dependencies were given."""
+
+
+class CallRecord:
+    """What one call of a function did. `error` is the exception that it raised."""
+
+    def __init__(self, entry: Entry, values: Object) -> None:
+        self.entry = entry
+        self.error: BaseException | None = None
+        self.value: Any = None
+        self.has_value = False
+        self.mutated: tuple[str, ...] = ()
+        self.changed_defaults = False
+        self._values = values
+        self._before = {name: copy_json(value) for name, value in values.items() if isinstance(value, (list, dict))}
+        self._defaults = defaults_state(entry.function)
+
+    def finish(self) -> None:
+        """Compare the arguments and the defaults with those before the call."""
+        with suppress(Exception):  # values of a user-defined type may not be comparable
+            self.mutated = tuple(name for name, before in self._before.items() if self._values[name] != before)
+        self.changed_defaults = defaults_state(self.entry.function) != self._defaults
+
+    @property
+    def is_invalid(self) -> bool:
+        """True if the function was called with values that the schema of its tool rejects."""
+        hidden = function_signature(self.entry.function).context_names
+        given = {name: self._before.get(name, value) for name, value in self._values.items() if name not in hidden}
+        as_json = value_result(ToolCall("", self.entry.name), given).structured
+        schema = self.entry.tool.input_schema or {"type": "object"}
+        return isinstance(as_json, dict) and not validator(schema).accepts(as_json)
+
+
+class CallRecorder:
+    """Replaces the functions of entries by functions that record. Records are kept by the id of the call."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self.records: dict[str, CallRecord] = {}
+        self.barrier: threading.Barrier | None = None  # concurrent calls of sync functions start together
+
+    def wrap(self, entry: Entry) -> Entry:
+        """Return the entry with a recording function, and without options that delay or repeat calls."""
+        options = replace(entry.options, retries=0, timeout=None, rate=None, cache=None, isolation="thread", key=None)
+        return replace(entry, function=self._wrap_function(entry), options=options)
+
+    def _wrap_function(self, entry: Entry) -> Callable[..., Any]:
+        function = entry.function
+        if function_signature(function).is_async:
+
+            @functools.wraps(function)
+            async def recorded_async(**values: Any) -> Any:
+                with self._recording(entry, values) as record:
+                    return self._keep(record, await function(**values))
+
+            return recorded_async
+        if inspect.isasyncgenfunction(function):
+
+            @functools.wraps(function)
+            async def recorded_items(**values: Any) -> Any:
+                with self._recording(entry, values) as record:
+                    return self._keep(record, await collect_async_items(function(**values)))
+
+            return recorded_items
+
+        @functools.wraps(function)
+        def recorded(**values: Any) -> Any:
+            with self._recording(entry, values) as record, self._interleaving():
+                value = function(**values)
+                return self._keep(record, collect_items(value) if inspect.isgenerator(value) else value)
+
+        return recorded
+
+    @staticmethod
+    def _keep(record: CallRecord, value: Any) -> Any:
+        record.value, record.has_value = value, True
+        return value
+
+    @contextmanager
+    def _recording(self, entry: Entry, values: Object) -> Iterator[CallRecord]:
+        record = self.records[current_call().call_id] = CallRecord(entry, values)
+        try:
+            yield record
+        except BaseException as error:
+            record.error = error
+            raise
+        finally:
+            record.finish()
+
+    @contextmanager
+    def _interleaving(self) -> Iterator[None]:
+        """While calls are concurrent, switch threads between the lines of the tool's file, so that races appear."""
+        if self.barrier is None:
+            yield
+            return
+        chance = random.Random(threading.get_ident())
+        remaining = _MAX_SWITCHES
+
+        def trace(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal remaining
+            if frame.f_code.co_filename != self._file or remaining <= 0:
+                return None
+            if event == "line":
+                remaining -= 1
+                time.sleep(chance.choice((0, 0, 0.0002, 0.001)))
+            return trace
+
+        with _TRACE_LOCK:  # Python refuses to install two trace functions at the same time
+            sys.settrace(trace)
+        try:
+            with suppress(threading.BrokenBarrierError):
+                self.barrier.wait(1.0)
+            yield
+        finally:
+            with _TRACE_LOCK:
+                sys.settrace(None)
+
+
+def classify_error(error: BaseException) -> str:
+    """Return the status of a call that ended with an exception."""
+    chain = list(_error_chain(error))
+    if any(isinstance(one, DeniedOperation) for one in chain):
+        return "denied"
+    if any(isinstance(one, MissingDependencies) for one in chain):
+        return "unavailable"
+    if isinstance(error, (MemoryError, TooManyItems)):
+        return "too_large"
+    if isinstance(error, (ToolError, NotExecuted, Transient)) or (
+        isinstance(error, Exception) and find_transient(error, time.time) is not None
+    ):
+        return "tool_error"
+    return "raised"
+
+
+def _error_chain(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(10):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def describe_error(error: BaseException, file: str) -> RaisedError:
+    """Describe an exception with the last line of the tool's own file in its traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == file] or frames[-1:]
+    location = f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else ""
+    return RaisedError(type(error).__name__, error_text(error, name=False)[:_MAX_TEXT], location)
+
+
+def digest_result(result: ToolResult) -> tuple[str, str, int]:
+    """Return the text of a result, a digest of all of it, and its size in characters."""
+    text = result.text
+    structured = "" if result.structured is None else _json_text(result.structured)
+    media = "".join(repr(part) for part in result.parts if not hasattr(part, "text"))
+    whole = f"{result.is_error}\x00{text}\x00{structured}\x00{media}"
+    return (
+        text,
+        hashlib.sha256(whole.encode(errors="replace")).hexdigest(),
+        max(len(text), len(structured)) + len(media),
+    )
+
+
+def _json_text(value: JSON) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+
+
+def output_problem(tool: Tool, function: Callable[..., Any], result: ToolResult, value: Any) -> str:
+    """Return how a return value contradicts the output schema or the annotation; "" if it does not.
+
+    The JSON form of the runtime and that of pydantic are both checked, because one of them may lack a type, such as a
+    large integer.
+    """
+    if isinstance(value, ToolResult) or hasattr(type(value), "__toolwire_result__"):
+        return ""
+    as_json = result.structured if result.structured is not None else (value if value is None else result.text)
+    adapter = _return_adapter(function)
+    schema = adapter[1] if adapter is not None else tool.output_schema
+    if schema is None:
+        return ""
+    check = validator(schema)
+    problems = check.problems(as_json)
+    if not problems or (adapter is not None and _serialises(adapter[0], value, check)):
+        return ""
+    return f"{problems[0]}"
+
+
+@functools.lru_cache(64)
+def _return_adapter(function: Callable[..., Any]) -> tuple[Any, Object] | None:
+    """Return a pydantic adapter for the return annotation and its JSON schema; None if there is none to check."""
+    from pydantic import TypeAdapter
+
+    try:
+        returned = inspect.signature(function, eval_str=True).return_annotation
+        if returned in (inspect.Signature.empty, Any, object):
+            return None
+        if returned is None:
+            returned = type(None)
+        adapter = TypeAdapter(returned)
+        return adapter, adapter.json_schema(mode="serialization")
+    except Exception:  # noqa: BLE001  # an annotation that has no schema is not checked
+        return None
+
+
+def _serialises(adapter: Any, value: Any, check: Validator) -> bool:
+    """Return True if pydantic's own JSON form of the value matches the schema."""
+    try:
+        return check.accepts(adapter.dump_python(value, mode="json", warnings="none"))
+    except Exception:  # noqa: BLE001  # user-defined serialisers may raise anything
+        return False

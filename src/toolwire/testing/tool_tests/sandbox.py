@@ -1,0 +1,96 @@
+"""A temporary folder for the tools under test: working folder, home, and a file outside that no tool may return.
+
+ROOT/work      the working folder: sample files, symbolic links to the outside, copies of the user's files
+ROOT/home      HOME
+ROOT/tmp       TMPDIR
+ROOT/outside   the canary
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ...ir.errors import ConfigError
+from ...ir.pointer import JSON
+from .strings import expand_placeholders
+
+__all__ = ["ToolSandbox"]
+
+_INHERITED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SYSTEMROOT")
+_SAMPLES = {"notes.txt": "first line\nsecond line\n", "data.json": '{"name": "sample", "values": [1, 2, 3]}\n'}
+
+
+class ToolSandbox:
+    """A temporary folder. `canary` is the path of a file outside the working folder, `secret` its content."""
+
+    def __init__(self, files: Sequence[str] = ()) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="toolwire-test-")).resolve()
+        self.work, self.home, self.temp = self.root / "work", self.root / "home", self.root / "tmp"
+        self.outside = self.root / "outside"
+        self.canary = self.outside / "canary.txt"
+        self.stderr = self.root / "stderr.txt"
+        self.secret = f"canary-{secrets.token_hex(12)}"
+        self._files = tuple(Path(file).resolve() for file in files)
+        self.reset()
+
+    def reset(self) -> None:
+        """Restore the initial content, under the same paths."""
+        for folder in (self.work, self.home, self.temp, self.outside):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        for name in ("canary", "canary.txt", "canary.md", "canary.json", "canary.csv"):
+            (self.outside / name).write_text(f'"{self.secret}"\n', encoding="utf-8")
+        for name, text in _SAMPLES.items():
+            (self.work / name).write_text(text, encoding="utf-8")
+        (self.work / "link.txt").symlink_to(self.canary)
+        (self.work / "linked").symlink_to(self.outside)
+        for file in self._files:
+            self._copy(file)
+
+    def _copy(self, file: Path) -> None:
+        try:
+            if file.is_dir():
+                shutil.copytree(file, self.work / file.name, dirs_exist_ok=True)
+            else:
+                shutil.copy(file, self.work)
+        except OSError as error:
+            raise ConfigError(f"cannot copy {file}: {error.strerror}", hint="check --files") from None
+
+    def environment(self, source: Mapping[str, str], passed: Sequence[str], hash_seed: int) -> dict[str, str]:
+        """Return the environment of a child process: nothing secret, except the variables named by the user."""
+        kept = {name: source[name] for name in (*_INHERITED, *passed) if name in source}
+        return {
+            **kept,
+            "HOME": str(self.home),
+            "TMPDIR": str(self.temp),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONHASHSEED": str(hash_seed),
+            "PYTHONUTF8": "1",
+        }
+
+    def expand(self, value: JSON) -> JSON:
+        """Replace the placeholders for the canary and its folder."""
+        return expand_placeholders(value, str(self.canary), str(self.outside))
+
+    def abbreviate(self, text: str) -> str:
+        """Replace the paths of this folder in a message, so that equal runs have equal messages."""
+        for path, name in ((self.canary, "${canary}"), (self.outside, "${folder}"), (self.work, "."), (self.home, "~")):
+            text = text.replace(str(path), name)
+        return text.replace(str(self.root), "${root}")
+
+    def last_errors(self) -> str:
+        """Return the end of the standard error of the child process."""
+        try:
+            with self.stderr.open("rb") as stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - 2000))
+                return stream.read().decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+    def remove(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)

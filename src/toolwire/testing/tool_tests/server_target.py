@@ -1,0 +1,171 @@
+"""An MCP server under test: started in a temporary folder, called, and started again after it failed.
+
+The event loop runs only while a call is made, so that the tests of servers and of functions share one synchronous form.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from ...ir.errors import ToolwireError
+from ...ir.parts import ToolCall, ToolResult
+from ...ir.pointer import Object
+from ...ir.tools import Tool
+from ...mcp.client.client import McpClient
+from ...mcp.client.config import ServerSpec
+from ...mcp.client.failures import ServerGone
+from ...mcp.protocol.errors import RpcError
+from ...schema.validate import validator
+from .sandbox import ToolSandbox
+from .settings import CallOutcome, RaisedError, ToolTestSettings
+
+__all__ = ["ServerTarget", "sandboxed_spec"]
+
+_START_TIMEOUT = 60.0
+_MAX_TEXT = 2000
+_CACHES = {"npm_config_cache": ".npm", "UV_CACHE_DIR": ".cache/uv", "UV_TOOL_DIR": ".local/share/uv/tools"}
+"""Caches of package runners, which would install a server again with another HOME."""
+_STACK_TRACE = re.compile(r"Traceback \(most recent call last\)|\n\s+at \S.*:\d+:\d+\)?")
+
+Value = TypeVar("Value")
+
+
+def sandboxed_spec(
+    spec: ServerSpec, sandbox: ToolSandbox, settings: ToolTestSettings, environment: Mapping[str, str]
+) -> ServerSpec:
+    """Return the configuration with a temporary working folder and HOME. Hints of the server are believed."""
+    home = Path(environment.get("HOME") or "/nonexistent")
+    caches = {name: str(home / folder) for name, folder in _CACHES.items() if (home / folder).is_dir()}
+    passed = {name: environment[name] for name in settings.pass_env if name in environment}
+    own = {"HOME": str(sandbox.home), "TMPDIR": str(sandbox.temp)}
+    # a script is named relative to the folder of the user
+    args = tuple(str(Path(argument).resolve()) if Path(argument).is_file() else argument for argument in spec.args)
+    command = spec.command
+    if command is not None and os.sep in command and Path(command).is_file():
+        command = str(Path(command).absolute())
+    env = {**caches, **passed, **own, **spec.env}
+    cwd = spec.cwd or str(sandbox.work)
+    return replace(spec, command=command, args=args, env=env, cwd=cwd, trusted=True, reconnects=0)
+
+
+class ServerTarget:
+    """One server. `tools` are those of its last listing."""
+
+    def __init__(self, spec: ServerSpec, sandbox: ToolSandbox, settings: ToolTestSettings) -> None:
+        self.tools: dict[str, Tool] = {}
+        self._spec, self._sandbox, self._settings = spec, sandbox, settings
+        self._loop = asyncio.new_event_loop()
+        self._client: McpClient | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._client is not None
+
+    def start(self) -> None:
+        """Start the server in a fresh folder and list its tools."""
+        self.stop()
+        self._sandbox.reset()
+        client = McpClient(replace(self._spec, timeout=_START_TIMEOUT))
+        try:
+            self._run(client.connect())
+        except BaseException:
+            self._run(client.close())
+            raise
+        self._client, self.tools = client, dict(client.tools)
+
+    def call(self, tool: str, arguments: Object) -> CallOutcome:
+        return self._run(self._call(tool, arguments))
+
+    def call_serially(self, tool: str, calls: list[Object]) -> list[CallOutcome]:
+        return [self.call(tool, arguments) for arguments in calls]
+
+    def call_concurrently(self, tool: str, calls: list[Object]) -> list[CallOutcome]:
+        async def call_all() -> list[CallOutcome]:
+            return await asyncio.gather(*(self._call(tool, arguments) for arguments in calls))
+
+        return self._run(call_all())
+
+    def _run(self, work: Coroutine[Any, Any, Value]) -> Value:
+        return self._loop.run_until_complete(work)
+
+    async def _call(self, name: str, arguments: Object) -> CallOutcome:
+        """Make one call. A server that does not answer or breaks the connection is stopped."""
+        client = self._client
+        if client is None:
+            return CallOutcome("unavailable")
+        call = ToolCall("test", name, self._sandbox.expand(arguments))
+        started_at = time.monotonic()
+        try:
+            result = await asyncio.wait_for(client.call(call, limited=False), self._settings.timeout)
+        except TimeoutError:
+            await self._drop(client)
+            return CallOutcome("timeout", seconds=self._settings.timeout)
+        except RpcError as error:
+            raised = RaisedError(f"JSON-RPC error {error.code}", error.message[:_MAX_TEXT])
+            return CallOutcome("rpc_error", error.message[:_MAX_TEXT], error.message, error=raised)
+        except ServerGone as gone:
+            await self._drop(client)
+            return CallOutcome("gone", f"{gone}"[:_MAX_TEXT])
+        except ToolwireError as error:  # an answer that is not valid MCP
+            raised = RaisedError("an invalid message", str(error)[:_MAX_TEXT])
+            return CallOutcome("rpc_error", str(error)[:_MAX_TEXT], error=raised)
+        return self._describe(self.tools[name], arguments, result, time.monotonic() - started_at)
+
+    def _describe(self, tool: Tool, arguments: Object, result: ToolResult, seconds: float) -> CallOutcome:
+        """Describe an answer: its text, its digest, and how it contradicts the output schema."""
+        structured = "" if result.structured is None else json.dumps(result.structured, sort_keys=True)
+        text = result.text
+        whole = f"{result.is_error}\x00{text}\x00{structured}"
+        is_valid = validator(tool.input_schema or {"type": "object"}).accepts(arguments)
+        trace = _STACK_TRACE.search(text) if result.is_error else None
+        error = None
+        if trace is not None:
+            error = RaisedError("stack trace in the result", text[trace.start() :].strip().splitlines()[0][:200])
+        return CallOutcome(
+            "raised" if trace is not None else "tool_error" if result.is_error else "returned",
+            text[:_MAX_TEXT],
+            hashlib.sha256(whole.encode(errors="replace")).hexdigest(),
+            max(len(text), len(structured)),
+            error,
+            reached=True,
+            reached_invalid=not is_valid and not result.is_error,
+            schema_problem="" if result.is_error else _output_problem(tool, result),
+            has_canary=self._sandbox.secret in text or self._sandbox.secret in structured,
+            seconds=seconds,
+        )
+
+    async def _drop(self, client: McpClient) -> None:
+        if self._client is client:
+            self._client = None
+            with suppress(ToolwireError, OSError):
+                await client.close()
+
+    def stop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            self._run(client.close())
+
+    def close(self) -> None:
+        """Stop the server and close the event loop."""
+        self.stop()
+        self._loop.close()
+
+
+def _output_problem(tool: Tool, result: ToolResult) -> str:
+    if tool.output_schema is None:
+        return ""
+    if result.structured is None:
+        return "the result has no structuredContent, although the tool has an output schema"
+    problems = validator(tool.output_schema).problems(result.structured)
+    return str(problems[0]) if problems else ""

@@ -1,0 +1,156 @@
+"""Test one tool with single calls: generated ones, then invalid ones. A fault is shrunk to small arguments."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Protocol
+
+from ...ir.errors import SchemaError
+from ...ir.pointer import Object
+from ...schema.validate import validator
+from .cases import CallCase, generate_cases, generate_invalid
+from .judge import Fault, FindingList, judge_invalid, judge_outcome
+from .settings import CallOutcome, TestedTool, ToolTestSettings
+from .shrink import shrink_arguments
+
+__all__ = ["CallTarget", "SingleCallTest"]
+
+_MAX_KILLS = 2
+_MAX_INVALID = 12
+_SHRINK_SECONDS = 5.0
+_NOT_SHRUNK = frozenset({"hang"})
+
+
+class CallTarget(Protocol):
+    """A process whose tools can be called. It is started again after a call that it did not survive."""
+
+    @property
+    def is_running(self) -> bool: ...
+
+    def start(self) -> object: ...
+
+    def call(self, tool: str, arguments: Object) -> CallOutcome: ...
+
+
+class SingleCallTest:
+    """Tests one tool. `found` are its findings; `skipped` is the reason why it cannot be tested.
+
+    `settled` are the calls that the tool ended with a result or an error message; `outcomes` has their outcomes, by
+    the text of their arguments.
+    """
+
+    def __init__(
+        self,
+        tool: TestedTool,
+        target: CallTarget,
+        settings: ToolTestSettings,
+        found: FindingList,
+        on_progress: Callable[[int, int], None],
+    ) -> None:
+        self.found = found
+        self.calls = 0
+        self.skipped = ""
+        self.note = ""
+        self.outcomes: dict[str, CallOutcome] = {}
+        self._tool, self._target, self._settings = tool, target, settings
+        self._on_progress = on_progress
+        self._kills = 0
+        self._settled: dict[str, CallCase] = {}
+
+    def run(self) -> None:
+        """Make the generated calls, then the invalid ones."""
+        try:
+            cases = self._cases()
+        except SchemaError as error:
+            self.skipped = f"its schema cannot be used: {error}"
+            return
+        if not cases:
+            self.skipped = "no call can be generated from its schema; give it examples=[…] or --arguments"
+            return
+        self._make_calls(cases)
+        if not self.skipped and self._settings.arguments is None:
+            self._make_invalid_calls((self.settled or cases)[0])
+
+    @property
+    def settled(self) -> list[CallCase]:
+        return list(self._settled.values())
+
+    def _cases(self) -> list[CallCase]:
+        given = self._settings.arguments
+        if given is not None:
+            return [CallCase("example", given)]
+        seed = f"{self._settings.seed}/{self._tool.name}"
+        return generate_cases(
+            self._tool.input_schema,
+            seed=seed,
+            count=self._settings.cases,
+            examples=self._tool.examples,
+            words=self._tool.words,
+        )
+
+    def _make_calls(self, cases: list[CallCase]) -> None:
+        deadline = time.monotonic() + self._settings.time_limit
+        for number, case in enumerate(cases):
+            self._on_progress(number, len(cases))
+            outcome = self._call(case.arguments)
+            if outcome.status == "unavailable":
+                detail = "" if outcome.error is None else outcome.error.message
+                self.skipped = detail or "it needs dependencies"
+                return
+            self._collect(case, outcome)
+            if self._kills >= _MAX_KILLS or time.monotonic() > deadline:
+                left = len(cases) - number - 1
+                reason = "it was killed repeatedly" if self._kills >= _MAX_KILLS else "time limit"
+                self.note = f"{left} of {len(cases)} calls left out: {reason}" if left else ""
+                return
+
+    def _collect(self, case: CallCase, outcome: CallOutcome) -> None:
+        for fault in judge_outcome(outcome, self._tool.effect, self._settings):
+            if self.found.add(fault, case.arguments) and fault.check not in _NOT_SHRUNK:
+                self._shrink(fault, case.arguments)
+        if outcome.is_settled:
+            key = repr(case.arguments)
+            self._settled[key] = case
+            self.outcomes[key] = outcome
+
+    def _make_invalid_calls(self, base: CallCase) -> None:
+        for case in _spread(generate_invalid(self._tool.input_schema, base.arguments), _MAX_INVALID):
+            for fault in judge_invalid(self._call(case.arguments)):
+                self.found.add(fault, case.arguments)
+
+    def _call(self, arguments: Object) -> CallOutcome:
+        if not self._target.is_running:
+            self._target.start()
+        self.calls += 1
+        outcome = self._target.call(self._tool.name, arguments)
+        if outcome.status in ("timeout", "died", "gone"):
+            self._kills += 1
+        return outcome
+
+    def _shrink(self, fault: Fault, arguments: Object) -> None:
+        """Search for smaller arguments with the same fault, within a few seconds."""
+        deadline = time.monotonic() + _SHRINK_SECONDS
+        check = validator(self._tool.input_schema)
+        smallest = [fault]
+
+        def fails(candidate: Object) -> bool:
+            if time.monotonic() > deadline or self._kills >= _MAX_KILLS or not check.accepts(candidate):
+                return False
+            for found in judge_outcome(self._call(candidate), self._tool.effect, self._settings):
+                if (found.check, found.key) == (fault.check, fault.key):
+                    smallest[0] = found
+                    return True
+            return False
+
+        shrunk = shrink_arguments(arguments, fails)
+        if shrunk is not arguments:
+            self.found.set_arguments(smallest[0], shrunk)
+
+
+def _spread(cases: Iterable[CallCase], count: int) -> list[CallCase]:
+    """Return `count` cases, at equal distances."""
+    every = list(cases)
+    step = max(1, -(-len(every) // count))
+    return list(islice(every[::step], count))
