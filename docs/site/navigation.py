@@ -23,6 +23,7 @@ NAVIGATION: dict[str, list[str]] = {
     "Guides": [
         "docs/agents.md",
         "docs/running.md",
+        "docs/chat-and-run.md",
         "docs/approvals.md",
         "docs/stores.md",
         "docs/clients.md",
@@ -34,9 +35,12 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/openapi.md",
         "docs/mcp.md",
         "docs/mcp-client.md",
+        "docs/neighbours.md",
+        "docs/transports.md",
         "docs/traces.md",
         "docs/audit.md",
         "docs/audit-skill.md",
+        "docs/testing-tools.md",
         "docs/text-formats.md",
         "docs/serving-stacks.md",
         "docs/local.md",
@@ -44,6 +48,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/architecture.md",
     ],
     "Reference": [
+        "docs/commands.md",
         "docs/wires.md",
         "docs/translation.md",
         "docs/formats.md",
@@ -61,7 +66,13 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/vendors.md",
         "docs/clients-matrix.md",
     ],
-    "Compare": ["examples/compare/README.md", "bench/RESULTS.md", "bench/README.md"],
+    "Migrate": [
+        "docs/migrate/README.md",
+        "docs/migrate/litellm.md",
+        "docs/migrate/pydantic-ai.md",
+        "docs/migrate/openai-agents.md",
+    ],
+    "Compare": ["docs/compare.md", "examples/compare/README.md", "bench/RESULTS.md", "bench/README.md"],
 }
 _RENAMED = {
     "README.md": "start.md",

@@ -96,7 +96,8 @@ class FrameworkRunner:
         merged: AdapterOptions = {**defaults, **options}
         self.runner = Runner(*sources, **merged, keeps_outputs=keeps_outputs)
         self.source = tools if isinstance(tools, Toolbox) else None
-        self._has_rules = bool(merged.get("policy") or merged.get("gates"))
+        self._asks_framework = "approve" not in options
+        self._has_rules = bool(options.get("policy") or options.get("gates"))
         self._order = CallOrder()
         for entry in self.box:
             if entry.tool.kind != "function":
@@ -133,8 +134,8 @@ class FrameworkRunner:
         return run_blocking(self.run(call, scope, reply=reply))
 
     def may_need_approval(self, entry: Entry) -> bool:
-        """Return False for a tool whose calls never need approval."""
-        return self._has_rules or bool(entry.options.approve)
+        """Return False for a tool whose calls never need the approval of the framework."""
+        return self._asks_framework and (self._has_rules or bool(entry.options.approve))
 
     async def approval_reason(self, call: ToolCall, scope: CallScope) -> str | None:
         """Return the reason why a call needs approval; None if it needs none, or would be refused anyway."""

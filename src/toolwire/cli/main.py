@@ -34,7 +34,7 @@ _COMMANDS = (
 _EPILOG = """\
 start here:
   toolwire demo                                              offline, no key
-  toolwire run tools.py "What is the weather in Paris?" -m openai/gpt-5.6
+  toolwire run "What is the weather in Paris?" -t tools.py -m openai/gpt-5.6
   toolwire convert request.json --to anthropic
   toolwire audit tools.py
   toolwire doctor                                            check keys, extras and servers
