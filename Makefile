@@ -81,7 +81,8 @@ test-adapters: $(VENV)/test .serving/sglang ## run the plugins on the classes of
 	TOOLWIRE_SGLANG_SOURCE=$(CURDIR)/.serving $(BIN)/python -m pytest tests/unit/adapters/test_sglang_detectors.py
 	$(BIN)/python -m pytest tests/unit/adapters/test_vllm_parsers.py tests/unit/adapters/test_vllm_signatures.py tests/integration/test_vllm_source.py
 
-# each peer in an environment of its own; the versions are those that examples/compare/README.md and docs/neighbours.md name
+# each peer in an environment of its own; the versions are those that examples/compare/README.md, docs/neighbours.md and docs/compare.md name
+.peers/litellm/installed: PEER := litellm==1.106.2 mcp  # it imports mcp for requests with tools, without declaring it
 .peers/pydantic-ai/installed: PEER := 'pydantic-ai-slim[openai,google,mcp]==2.66.0'
 .peers/openai-agents/installed: PEER := openai-agents==0.24.0
 .peers/langchain/installed: PEER := langchain==1.4.7 langchain-core==1.7.2 langgraph==1.2.20
@@ -94,12 +95,13 @@ test-adapters: $(VENV)/test .serving/sglang ## run the plugins on the classes of
 
 PEERS := pydantic-ai openai-agents langchain llama-index google-adk
 
-test-peers: $(VENV)/test $(PEERS:%=.peers/%/installed) ## run toolboxes in five agent frameworks, and the programs of examples/compare
+test-peers: $(VENV)/test $(PEERS:%=.peers/%/installed) .peers/litellm/installed ## run toolboxes in five agent frameworks, and the programs of examples/compare and docs/migrate
 	for peer in $(PEERS); do $(MAKE) --no-print-directory test-peer-$$peer || exit 1; done
-	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/test_compare.py
+	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/test_compare.py tests/integration/test_compare_page.py tests/integration/test_migration_guides.py
+	$(BIN)/python tests/sdk_examples/run.py .peers/sdk-examples  # the official SDKs' own examples over every wire
 
 test-peer-%: .peers/%/installed
-	TOOLWIRE_PEER=$* .peers/$*/bin/python -m pytest -p no:asyncio tests/peers
+	TOOLWIRE_PEER=$* .peers/$*/bin/python -m pytest -p no:asyncio -W default tests/peers 'tests/integration/test_docs.py::test_code_blocks_run_and_print_the_documented_output[docs/neighbours.md]'
 
 check: $(VENV)/check $(VENV)/docs ## check format, lint, types, import contracts, and the links of the documentation site
 	$(BIN)/ruff format --check src tests bench docs examples

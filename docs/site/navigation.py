@@ -35,9 +35,12 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/openapi.md",
         "docs/mcp.md",
         "docs/mcp-client.md",
+        "docs/neighbours.md",
+        "docs/transports.md",
         "docs/traces.md",
         "docs/audit.md",
         "docs/audit-skill.md",
+        "docs/testing-tools.md",
         "docs/text-formats.md",
         "docs/serving-stacks.md",
         "docs/local.md",
@@ -45,6 +48,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/architecture.md",
     ],
     "Reference": [
+        "docs/commands.md",
         "docs/wires.md",
         "docs/translation.md",
         "docs/formats.md",
@@ -62,7 +66,13 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/vendors.md",
         "docs/clients-matrix.md",
     ],
-    "Compare": ["examples/compare/README.md", "bench/RESULTS.md", "bench/README.md"],
+    "Migrate": [
+        "docs/migrate/README.md",
+        "docs/migrate/litellm.md",
+        "docs/migrate/pydantic-ai.md",
+        "docs/migrate/openai-agents.md",
+    ],
+    "Compare": ["docs/compare.md", "examples/compare/README.md", "bench/RESULTS.md", "bench/README.md"],
 }
 _RENAMED = {
     "README.md": "start.md",

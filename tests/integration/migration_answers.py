@@ -1,0 +1,46 @@
+"""The answers of the scripted provider for each migration guide, in the order of the requests of its programs."""
+
+from scripted_answers import Reply, answer, call, typed
+from toolwire.ir import Fault
+
+__all__ = ["ANSWERS"]
+
+WEATHER: tuple[Reply, ...] = (answer(call("get_weather", city="Oslo")), answer("It is sunny in Oslo."))
+CITY = typed({"name": "Oslo", "population": 717710})
+CONVERSATION: tuple[Reply, ...] = (answer("Hello Ann."), answer("Your name is Ann."))
+DEPENDENCIES: tuple[Reply, ...] = (answer(call("user_name")), answer("You are Ann."))
+APPROVAL: tuple[Reply, ...] = (answer(call("delete_file", path="a.txt")), answer("The file is deleted."))
+ANSWERS: dict[str, tuple[Reply, ...]] = {
+    "litellm": (
+        answer("Paris."),
+        *WEATHER,
+        answer("Once upon a time."),
+        CITY,
+        answer("Hello!"),
+        Fault("invalid_request", "no such model", 400),
+    ),
+    "pydantic-ai": (
+        *WEATHER,
+        *DEPENDENCIES,
+        CITY,
+        answer(call("order_status", order="7")),
+        answer(call("order_status", order="A7")),
+        answer("It has been shipped."),
+        *CONVERSATION,
+        *APPROVAL,
+    ),
+    "openai-agents": (
+        *WEATHER,
+        *DEPENDENCIES,
+        CITY,
+        *CONVERSATION,
+        answer(call("transfer_to_billing")),
+        answer("Which invoice do you mean?"),
+        lambda request: answer(
+            call("to_spanish", **{next(iter(request.tools[0].input_schema["properties"])): "hello"})
+        ),
+        answer("Hola."),
+        answer("Hola."),
+        *APPROVAL,
+    ),
+}
