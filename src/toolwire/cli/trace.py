@@ -23,7 +23,7 @@ _RECORD_EXAMPLES = """\
   toolwire trace record --to traces --config toolwire.toml --shorten-media
 """
 _SHOW_EXAMPLES = """\
-  toolwire run tools.py "…" -m openai/gpt-5.6 --trace run.jsonl
+  toolwire run "…" -t tools.py -m openai/gpt-5.6 --trace run.jsonl
   toolwire trace show run.jsonl                                a timeline of requests and parallel calls
   toolwire trace show traces/1.jsonl --bodies                  an exchange: calls, results, losses and bodies
 """
