@@ -98,9 +98,10 @@ PEERS := pydantic-ai openai-agents langchain llama-index google-adk
 test-peers: $(VENV)/test $(PEERS:%=.peers/%/installed) .peers/litellm/installed ## run toolboxes in five agent frameworks, and the programs of examples/compare and docs/migrate
 	for peer in $(PEERS); do $(MAKE) --no-print-directory test-peer-$$peer || exit 1; done
 	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/test_compare.py tests/integration/test_compare_page.py tests/integration/test_migration_guides.py
+	$(BIN)/python tests/sdk_examples/run.py .peers/sdk-examples  # the official SDKs' own examples over every wire
 
 test-peer-%: .peers/%/installed
-	TOOLWIRE_PEER=$* .peers/$*/bin/python -m pytest -p no:asyncio tests/peers
+	TOOLWIRE_PEER=$* .peers/$*/bin/python -m pytest -p no:asyncio -W default tests/peers 'tests/integration/test_docs.py::test_code_blocks_run_and_print_the_documented_output[docs/neighbours.md]'
 
 check: $(VENV)/check $(VENV)/docs ## check format, lint, types, import contracts, and the links of the documentation site
 	$(BIN)/ruff format --check src tests bench docs examples

@@ -245,6 +245,10 @@ def _local(result: dict) -> str:
         (title, *(" of ".join(map(str, result[f"choosing_{part}"][kind])) for kind in ("wanted", "not wanted")))
         for part, title in (("first", "used to find the threshold"), ("second", "not used for it"))
     ]
+    obvious = [
+        (title, *(" of ".join(map(str, result[f"obvious_{part}"][kind])) for kind in ("wanted", "not wanted")))
+        for part, title in (("first", "used to find the rule"), ("second", "not used for it"))
+    ]
     stop = result["stopping"]
     saved = 1 - stop["stopped"] / stop["to the end"]
     return "\n".join(
@@ -261,6 +265,8 @@ def _local(result: dict) -> str:
             _table(("", *columns, "tokens"), calls),
             "No call is required: how often the model makes one\n",
             _table(("prompts", "that need a call", "that need none"), choices),
+            "The same with one tool, for prompts that obviously ask for it and for prompts of a plain chat (`bench/local_obvious.py`)\n",
+            _table(("prompts", "that ask for the tool", "of a plain chat"), obvious),
             (
                 f"Stopping at `</function`: {stop['answers']} answers, with a given beginning in the format `function_xml`, take "
                 f"{stop['to the end']} tokens to the model's own end\n(or 256) and {stop['stopped']} to the mark, "

@@ -2,6 +2,7 @@
 
 ```python        runs; the blocks of a page share their names. A ```text block directly after it is its output.
 ```python a/b.py the same, and an excerpt of that file of the repository.
+```python needs NAME   runs if the package NAME is installed; else it and its output are skipped.
 ```python b.py   a file of that name, for the commands after it; ```json, ```jsonl, ```toml and ```yaml the same.
 ```console       each command after `$ ` runs (toolwire, python, curl); its output follows: standard output, then standard
                  error. A command that ends with ` &` runs until the end of the page; its first lines of output follow.
@@ -12,6 +13,7 @@
 """
 
 import contextlib
+import importlib.util
 import io
 import json
 import os
@@ -41,6 +43,11 @@ def run_page(page: Path) -> int:
             count += 1
             if language == "python" and title.endswith(".py") and "/" not in title:
                 Path(title).write_text(text, encoding="utf-8")
+            elif language == "python" and title.startswith("needs "):
+                if is_installed(title.removeprefix("needs ")):
+                    printed = run_python(text, names, page)
+                else:
+                    count -= 1
             elif language == "python":
                 assert not title or text in (ROOT / title).read_text(encoding="utf-8"), f"{title} has no such lines"
                 printed = run_python(text, names, page)
@@ -55,6 +62,13 @@ def run_page(page: Path) -> int:
             else:
                 count -= 1
     return count
+
+
+def is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # not even its parent package
+        return False
 
 
 def run_python(text: str, names: dict[str, object], page: Path) -> str:

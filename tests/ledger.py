@@ -439,11 +439,20 @@ FINDINGS = {
     "X12": Entry(
         "a run is one trace: observers get start and end, spans inside a tool are its children, names are conventional"
     ),
+    "S4": Entry("the audit reports open namespaces only for builtins by bare name, with text of a tool call"),
+    "S9": Entry("the cost of the source audit is linear in the source"),
+    "S10": Entry("a rule that fires per property gives one finding per tool, with a count and some names"),
+    "S17": Entry("rules that were mostly wrong on published packages and tool lists are right or removed"),
+    "U4": Entry("matrix, findings and exit code of the audit agree, and a target has no findings of other providers"),
     "U16": Entry(
         "docs/wires.md states that a deferred tool is carried on Anthropic and Responses beside a search tool"
+    ),
+    "U11": Entry(
+        "a LiteLLM file is used as far as it has a meaning; skipped models and all other settings are in one report"
     ),
     "U12": Entry("the local model makes the call that a prompt obviously asks for, and its answers are bounded"),
     "U15": Entry(
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
     ),
+    "X11": Entry("toolwire test finds the planted faults of tools with generated calls, and none in sound tools"),
 }

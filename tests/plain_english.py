@@ -138,6 +138,10 @@ ALLOWED = (
         "src/toolwire/audit/provider_rules/openai_shared.py", "must contain the word", "OpenAI's own error message"
     ),
     Allowed("docs/rules/TW112.md", "must contain the word", "OpenAI's own error message"),
+    Allowed("src/toolwire/local/relevance.py", "word", "prompts and tools are compared by real words"),
+    Allowed("src/toolwire/local/relevance.py", "said", "a list of frequent English words"),
+    Allowed("src/toolwire/local/relevance.py", "say", "a list of frequent English words"),
+    Allowed("src/toolwire/local/relevance.py", "tell", "a list of frequent English words"),
     Allowed("src/toolwire/bridge/emulation.py", "Answer in words; do not call a function.", _PROMPT),
     Allowed("src/toolwire/bridge/emulation.py", "and say nothing else.", _PROMPT),
     Allowed("src/toolwire/cli/chat.py", 'echo "Say hello."', _USER),

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from ..bridge.report_answer import AnswerReporter
 from ..bridge.turn_recorder import TurnRecorder
-from ..ir.errors import ProtocolError
+from ..ir.errors import ProtocolError, ToolwireError
 from ..ir.events import Event, ResponseEnd, ResponseStart, StreamFault
 from ..ir.losses import Losses
 from ..ir.parts import Part
 from ..ir.pointer import Object
+from ..ir.request import Request
 from ..ir.response import Response
 from ..ir.value import Value
 from ..net.body_settings import NO_DEFAULTS
@@ -66,9 +67,18 @@ class SdkCall:
         is_other_wire = self.client.endpoint.wire.name != self.wire.name
         self.document = chains.expand(self.original) if is_other_wire and route.wire == RESPONSES else self.original
         self.answer_id = f"resp_{token_hex(24)}" if is_other_wire and route.wire == RESPONSES else ""
-        decoded = self.wire.decode_request(self.document)
+        decoded, decode_error = self._decode()
         self.stream = bool(decoded.stream) if route.stream is None else route.stream
         self.request = replace(decoded, model=name, stream=self.stream or None)
+        if decode_error is not None and not self.is_forwarded:
+            raise decode_error
+
+    def _decode(self) -> tuple[Request, ToolwireError | None]:
+        """Decode the document. One that is only forwarded need not be valid: the server will answer."""
+        try:
+            return self.wire.decode_request(self.document), None
+        except ToolwireError as error:
+            return Request(stream=True if self.document.get("stream") is True else None), error
 
     @property
     def is_forwarded(self) -> bool:

@@ -31,10 +31,14 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 
 
 class Hit(NamedTuple):
-    """A JSON pointer into the canonical form of the declaration, and a message."""
+    """A JSON pointer into the canonical form of the declaration, and a message.
+
+    `providers` are those of the rule's providers that this hit is about, if not all of them.
+    """
 
     path: str
     message: str
+    providers: tuple[str, ...] = ()
 
 
 ToolCheck: TypeAlias = Callable[[tuple[Tool, ...]], Iterator[tuple[int, Hit]]]
@@ -62,7 +66,10 @@ class Rule(NamedTuple):
 
 
 class Finding(Value, frozen=True):
-    """A problem that a rule reports. `tool` is empty if it is not about a tool; `line` is 0 for the whole file."""
+    """A problem that a rule reports. `tool` is empty if it is not about a tool; `line` is 0 for the whole file.
+
+    A rule that fires for several properties of a tool gives one finding: `path` is the first, `paths` are all of them.
+    """
 
     rule: str
     level: Level
@@ -73,18 +80,25 @@ class Finding(Value, frozen=True):
     fix: str
     file: str = ""
     line: int = 0
+    paths: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
         """A stable id, independent of the position of the tool in its list or of the request in its log."""
-        where = self.path if self.path or not self.line else f":{self.line}"
-        return f"{self.rule} {self.tool or self.file} {where}"
+        return self.fingerprints[0]
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """The stable ids of all paths: a new path makes a finding new."""
+        places = self.paths or (self.path if self.path or not self.line else f":{self.line}",)
+        return tuple(f"{self.rule} {self.tool or self.file} {place}" for place in places)
 
     @property
     def where(self) -> str:
         """The location for people: file and line, if there is a line, and the pointer."""
         line = f"{self.file}:{self.line}" if self.line else ""
-        return " ".join(filter(None, (line, self.path))) or "/"
+        more = f"(+{len(self.paths) - 1})" if len(self.paths) > 1 else ""
+        return " ".join(filter(None, (line, self.path, more))) or "/"
 
 
 RULES: dict[str, Rule] = {}

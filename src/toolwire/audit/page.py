@@ -26,7 +26,7 @@ code { font: 13px ui-monospace, monospace }
 .wide { overflow-x: auto }
 """
 _MARKS = {"✓": "good", "~": "good", "!": "warning", "✗": "error"}
-_LEGEND = "✓ accepted unchanged, ~ lowered without loss, ! not fully enforced (number of losses), ✗ not accepted"
+_LEGEND = "✓ accepted unchanged, ~ translated without loss, ! not fully enforced (number of losses), ✗ not accepted"
 
 
 def render_html(report: Report, version: str) -> str:

@@ -52,7 +52,7 @@ def check_short_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]
 def check_undescribed(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, name, field in _each_property(tools):
         if not _field_text(field) and "$ref" not in field:
-            yield index, Hit(_property_pointer(name), f"{name!r}")
+            yield index, Hit(_property_pointer(name), "no description")
 
 
 _GUIDES = re.compile(
@@ -120,18 +120,25 @@ def check_missing_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     )
     for index, name, field in _each_property(tools):
         if _is_plain_string(field) and closed.fullmatch(name):
-            yield index, Hit(_property_pointer(name), f"{name!r} accepts any text")
+            yield index, Hit(_property_pointer(name), "accepts any text")
 
 
 @rule("TQ07", "warning", "models", "allowed values listed only in the description", "make them an enum")
 def check_prose_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    """Report free text whose description lists the allowed values."""
+    """Report free text whose description lists at least two quoted values and nothing else that is allowed."""
+    value = r"['\"`][\w.-]{1,40}['\"`]"
     listed = re.compile(
-        r"\b(?:one of|either|must be|allowed values?|options?|valid values?)\b[^.]{0,300}?['\"`(]", re.IGNORECASE
+        rf"\b(?:one of|either|allowed values|options are|valid values|possible values|must be)\b[^.'\"`]{{0,30}}"
+        rf"{value}(?:\s*(?:,|/|\||or)\s*){{1,2}}{value}",
+        re.IGNORECASE,
+    )
+    open_ended = re.compile(
+        r"\b(?:comma|semicolon|separated|e\.g\.|such as|for example|an? (?:integer|number|id))", re.IGNORECASE
     )
     for index, name, field in _each_property(tools):
-        if _is_plain_string(field) and listed.search(_field_text(field)):
-            yield index, Hit(_property_pointer(name, "description"), _field_text(field)[:100])
+        text = _field_text(field)
+        if _is_plain_string(field) and listed.search(text) and not open_ended.search(text):
+            yield index, Hit(_property_pointer(name, "description"), "the description lists the values")
 
 
 @rule("TQ08", "info", "models", "default stated only in the description", "add `default`")
@@ -139,18 +146,23 @@ def check_prose_default(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     said = re.compile(r"\bdefaults?(?: to|:| is| value)", re.IGNORECASE)
     for index, name, field in _each_property(tools):
         if "default" not in field and said.search(_field_text(field)):
-            yield index, Hit(_property_pointer(name, "description"), _field_text(field)[:100])
+            yield index, Hit(_property_pointer(name, "description"), "the description states a default")
 
 
 @rule("TQ09", "warning", "models", "described as required, declared as optional", "add it to `required`")
 def check_prose_required(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    """Report optional properties whose description contains `required`, but not `not required` or `required if`."""
+    """Report optional properties whose description starts or ends with `required` as a mark of its own.
+
+    In the middle of a sentence it is usually a condition ("required unless body is given") or about something else.
+    """
+    marked = re.compile(
+        r"\W*required(?:\W*$|[.:;,)\]]|\s+[-\u2013\u2014])|.*(?:[(\[]|[.;,:]\s)required[.)\]]*\s*$",
+        re.IGNORECASE | re.DOTALL,
+    )
     for index, name, field in _each_property(tools):
         required = (tools[index].input_schema or {}).get("required") or ()
-        if name not in required and re.search(
-            r"(?<!not )\brequired\b(?! if| when| for)", _field_text(field), re.IGNORECASE
-        ):
-            yield index, Hit(_property_pointer(name, "description"), _field_text(field)[:100])
+        if name not in required and marked.match(_field_text(field)):
+            yield index, Hit(_property_pointer(name, "description"), "the description calls it required")
 
 
 @rule("TQ10", "info", "models", "id without a pattern or a source", "add a pattern, or name the source of the id")
@@ -158,7 +170,7 @@ def check_free_id(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, name, field in _each_property(tools):
         if _is_plain_string(field) and re.fullmatch(r"id|uuid|.*(?:_id|Id|ID|_uuid)", name):
             if not re.search(r"\b(?:from|returned|get|list|see|e\.g\.|example)\b", _field_text(field), re.IGNORECASE):
-                yield index, Hit(_property_pointer(name), f"{name!r} accepts any text")
+                yield index, Hit(_property_pointer(name), "accepts any text")
 
 
 @rule(
@@ -172,20 +184,24 @@ def check_free_path(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, name, field in _each_property(tools):
         if _is_plain_string(field) and re.fullmatch(r"(?:.*_)?(?:path|file|filename|directory|dir|folder)", name):
             if not re.search(r"absolute|relative|root|under|within", _field_text(field), re.IGNORECASE):
-                yield index, Hit(_property_pointer(name), f"{name!r} accepts any text")
+                yield index, Hit(_property_pointer(name), "accepts any text")
 
 
-def _check_format(tools: tuple[Tool, ...], names: str, words: str) -> Iterator[tuple[int, Hit]]:
-    known = re.compile(names)
+def _check_format(
+    tools: tuple[Tool, ...], names: str, words: str, described: str = r"(?!)"
+) -> Iterator[tuple[int, Hit]]:
+    """Report plain text in properties with these names, unless the description matches `described`."""
+    known, specified = re.compile(names), re.compile(described, re.IGNORECASE)
     for index, name, field in _each_property(tools):
-        if _is_plain_string(field) and known.fullmatch(name):
-            yield index, Hit(_property_pointer(name), f"{name!r}: {words}")
+        if _is_plain_string(field) and known.fullmatch(name) and not specified.search(_field_text(field)):
+            yield index, Hit(_property_pointer(name), words)
 
 
 @rule("TQ12", "info", "models", "date or time without a format", 'add "format": "date" or "date-time"')
 def check_free_date(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     names = r"(?:.*_)?(?:date|time|datetime|timestamp|since|until|deadline)|.*_at"
-    return _check_format(tools, names, "the notation is not specified")
+    notation = r"\biso\b|iso.?8601|rfc|\by{2,4}|\bh{1,2}:?m|24.hour|epoch|unix|milliseconds|\butc\b|\d{4}|\d[smhd]\b|duration|relative"
+    return _check_format(tools, names, "the notation is not specified", notation)
 
 
 @rule("TQ13", "info", "models", "URL without a format", 'add "format": "uri"')
@@ -198,7 +214,7 @@ def check_free_limit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for index, name, field in _each_property(tools):
         if re.fullmatch(r"(?:.*_)?(?:limit|page_size|per_page|max_results|count|size|top_k|first)", name):
             if field.get("type") in ("integer", "number") and "maximum" not in field:
-                yield index, Hit(_property_pointer(name), f"{name!r} accepts any number")
+                yield index, Hit(_property_pointer(name), "accepts any number")
 
 
 @rule("TQ15", "warning", "models", "two tools with nearly the same description", "describe how they differ")
@@ -284,7 +300,7 @@ def check_no_unit(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
             r"(?:.*_)?(?:timeout|duration|delay|interval|amount|price|weight|distance|width|height|ttl)", name
         ):
             if not re.search(units, f"{name} {_field_text(field)}", re.IGNORECASE):
-                yield index, Hit(_property_pointer(name), f"{name!r} has no unit")
+                yield index, Hit(_property_pointer(name), "no unit")
 
 
 @rule("TQ19", "warning", "models", "irreversible tool declared as read-only", "declare that it writes")

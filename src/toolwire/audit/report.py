@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ..ir.pointer import Object
@@ -10,11 +10,12 @@ from ..ir.terminal import neutralise_line
 from ..ir.tools import Tool
 from .explain import explain, render_page
 from .findings import LEVELS, RULES, Finding, Level
-from .targets import TARGETS
-from .tools import estimate_tokens, rate_compatibility
+from .targets import TARGETS, applies_to
+from .tools import Compatibility, estimate_tokens, rate_compatibility
 
 __all__ = ["Report", "as_json", "as_markdown", "as_sarif", "compatibility_matrix", "count_levels", "sort_findings"]
 
+_NOT_REPAIRED = frozenset({"TW001", "TW027", "TW037", "TQ20"})  # errors that no translation of the tool repairs
 _SARIF_LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "info": "note"}
 
 
@@ -30,11 +31,25 @@ class Report(NamedTuple):
 def compatibility_matrix(report: Report) -> list[tuple[str, ...]]:
     """Return rows of tools × providers, with the estimated tokens of each tool."""
     rows: list[tuple[str, ...]] = [("tool", *report.targets, "tokens")]
+    errors: dict[str, set[str]] = {}
+    for finding in report.findings:
+        if finding.level == "error" and finding.tool:
+            errors.setdefault(finding.tool, set()).add(finding.rule)
     for tool in report.tools:
         marks = rate_compatibility(tool, report.targets)
-        cells = [f"{marks[name].mark}{marks[name].losses or ''}" for name in report.targets]
+        cells = [_mark(marks[name], name, errors.get(tool.name, set())) for name in report.targets]
         rows.append((tool.name, *cells, str(estimate_tokens(tool))))
     return rows
+
+
+def _mark(rated: Compatibility, target: str, errors: Collection[str]) -> str:
+    """Return the mark of a schema; a tool with an error for the target is never marked as accepted unchanged."""
+    mark = rated.mark
+    if any(rule in _NOT_REPAIRED and applies_to(rule, RULES[rule].providers, (target,)) for rule in errors):
+        mark = "✗"
+    elif mark == "✓" and any(applies_to(rule, RULES[rule].providers, (target,)) for rule in errors):
+        mark = "~"
+    return f"{mark}{rated.losses or ''}"
 
 
 def sort_findings(findings: Sequence[Finding]) -> list[Finding]:

@@ -86,7 +86,7 @@ def check_property_names(schema: AuditedSchema) -> Iterator[Hit]:
         properties = node.get("properties")
         for name in properties if type(properties) is dict else ():
             if not legal(name):
-                yield Hit(f"{at}/properties", f"{name!r}")
+                yield Hit(f"{at}/properties/{name}", "the name has other characters, or more than 64")
 
 
 def _dialect_check(dialect: str, *marks: str) -> SchemaCheck:
@@ -192,7 +192,7 @@ def check_unenforced(schema: AuditedSchema) -> Iterator[Hit]:
 def check_defaults(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         if "default" in node:
-            yield Hit(f"{at}/default", f"{node['default']!r}")
+            yield Hit(f"{at}/default", "`default` is not supported")
 
 
 @schema_rule(

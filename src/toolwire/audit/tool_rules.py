@@ -41,7 +41,7 @@ def _check_names(tools: tuple[Tool, ...], legal: object, message: str) -> Iterat
     "TW002",
     "error",
     "openai_chat mistral bedrock",
-    "tool name rejected by Chat",
+    "tool name rejected by OpenAI",
     "use only letters, digits, _ and -, at most 64 characters",
 )
 def check_chat_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
@@ -52,11 +52,13 @@ def check_chat_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     "TW003",
     "error",
     "anthropic openai_responses",
-    "tool name rejected by Anthropic",
+    "tool name rejected by Anthropic and Responses",
     "use only letters, digits, _ and -, at most 128 characters",
 )
 def check_anthropic_name(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _check_names(tools, _LONG, "must be 1 to 128 characters of a-z A-Z 0-9 _ -")
+    """Report the name for Anthropic only: TW002 reports it for the target OpenAI, which includes Responses."""
+    for index, hit in _check_names(tools, _LONG, "must be 1 to 128 characters of a-z A-Z 0-9 _ -"):
+        yield index, hit._replace(providers=("anthropic",))
 
 
 @rule(
@@ -97,7 +99,7 @@ def check_identifier(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 def check_tool_count(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     for maximum, who in ((128, "openai_chat"), (512, "gemini")):
         if len(tools) > maximum:
-            yield -1, Hit("", f"{len(tools)} tools; {who} accepts at most {maximum}")
+            yield -1, Hit("", f"{len(tools)} tools; {who} accepts at most {maximum}", (who,))
 
 
 @rule("TW011", "warning", "all", "declarations use too many tokens", "shorten descriptions, defer or retrieve tools")

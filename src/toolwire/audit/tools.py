@@ -9,8 +9,9 @@ from ..ir.tools import Tool
 from ..schema.lowering import lower_all
 from . import portable_rule, quality_rules, schema_rules, tool_rules
 from .findings import CHECKS, RULES, Finding, Hit, SourceLocation, is_selected, make_finding
+from .merge import merge_hits
 from .schema_rules import SCHEMA_CHECKS, AuditedSchema
-from .targets import TARGETS
+from .targets import TARGETS, applies_to
 from .tokens import declaration_tokens
 
 __all__ = ["Compatibility", "audit_tools", "estimate_tokens", "rate_compatibility"]
@@ -36,11 +37,18 @@ def audit_tools(
     of_all = stands[0] if len(set(stands)) == 1 else SourceLocation()
     suppressed = [_suppressed_rules(tool) for tool in given]
     found: list[Finding] = []
+    grouped: dict[tuple[str, int, str], list[Hit]] = {}
     for rule_id, index, hit in _run_rules(given, lambda rule_id: is_selected(rule_id, select, ignore, targets)):
+        if hit.providers and not applies_to(rule_id, hit.providers, targets):
+            continue
         if index < 0:
             found.append(make_finding(of_all, rule_id, "", hit.path, hit.message))
         elif rule_id not in suppressed[index]:
-            found.append(make_finding(stands[index], rule_id, given[index].name, hit.path, hit.message))
+            grouped.setdefault((rule_id, index, hit.message), []).append(hit)
+    for (rule_id, index, _), hits in grouped.items():
+        found.append(
+            merge_hits(make_finding(stands[index], rule_id, given[index].name, hits[0].path, hits[0].message), hits)
+        )
     order = {rule_id: number for number, rule_id in enumerate(RULES)}
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: order[finding.rule]))
 
@@ -56,7 +64,7 @@ def _run_rules(tools: tuple[Tool, ...], wanted: Callable[[str], bool]) -> Iterat
             schema = AuditedSchema(tool.input_schema)
             for rule_id, check in checks:
                 for hit in check(schema):
-                    yield rule_id, index, Hit(f"/input_schema{hit.path}", hit.message)
+                    yield rule_id, index, hit._replace(path=f"/input_schema{hit.path}")
 
 
 def _suppressed_rules(tool: Tool) -> frozenset[str]:
@@ -68,7 +76,7 @@ def _suppressed_rules(tool: Tool) -> frozenset[str]:
 
 
 class Compatibility(NamedTuple):
-    """✓ accepted unchanged, ~ lowered without loss, ! not fully enforced, ✗ not accepted."""
+    """✓ accepted unchanged, ~ translated without loss, ! not fully enforced, ✗ not accepted."""
 
     mark: Literal["✓", "~", "!", "✗"]
     losses: int

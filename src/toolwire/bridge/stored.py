@@ -37,8 +37,10 @@ _FIELDS: _Table = {
         "conversation": _Stored("refers to a stored conversation", _HISTORY),
         "prompt": _Stored("refers to a stored prompt template", "send its text in `instructions` and `input`"),
     },
+    "anthropic": {"thread": _Stored("refers to a conversation of the server", "send it in `messages`")},
     "gemini": {"cachedContent": _Stored("refers to stored contents", "send them in `contents`")},
 }
+_NEW_THREAD = {"type": "create"}  # a `thread` of Anthropic that refers to nothing yet
 _PARTS: _Table = {
     "openai_responses": {
         "item_reference": _Stored(
@@ -104,7 +106,8 @@ def _references(request: Request) -> Iterator[tuple[str, str, str, _Stored]]:
 
 def _stored_fields(extra: Extra, table: _Table) -> Iterator[tuple[str, str]]:
     for wire, fields in table.items() if extra else ():
-        yield from ((field, wire) for field in extra.get(wire, {}) if field in fields)
+        own_fields = extra.get(wire, {})
+        yield from ((field, wire) for field, value in own_fields.items() if field in fields and value != _NEW_THREAD)
 
 
 def _drop_fields(extra: Extra, table: _Table, target: str) -> Extra:

@@ -40,7 +40,7 @@ examples:
   toolwire audit --body request.json --provider anthropic --model claude-opus-5-5
   toolwire audit --explain TW031
 
-✓ accepted unchanged   ~ lowered without loss   ! not fully enforced (number of losses)   ✗ not accepted
+✓ accepted unchanged   ~ translated without loss   ! not fully enforced (number of losses)   ✗ not accepted
 exit codes: 0 no finding at or above --fail-on   1 findings, or changed tools   2 wrong usage or unreadable input
 """
 _LEVELS = ("error", "warning", "info")
@@ -116,11 +116,11 @@ def run(arguments: argparse.Namespace) -> int:
     findings = _collect_findings(inputs, {"select": arguments.select, "ignore": arguments.ignore, "targets": targets})
     findings += _check_bodies(arguments)
     if arguments.write_baseline:
-        known = sorted({finding.fingerprint for finding in findings})
+        known = sorted({one for finding in findings for one in finding.fingerprints})
         Path(arguments.write_baseline).write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
     if arguments.baseline:
         known_before = set(load(arguments.baseline))
-        findings = tuple(finding for finding in findings if finding.fingerprint not in known_before)
+        findings = tuple(finding for finding in findings if not known_before.issuperset(finding.fingerprints))
     _print_report(arguments.format, Report(tools, findings, targets or TARGETS, tuple(inputs.notes)))
     if arguments.fail_on == "none" or arguments.write_baseline:
         return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.errors import ToolwireError
-from .doctor_packages import DoctorCheck, check_packages
+from .doctor_packages import CheckState, DoctorCheck, check_packages
 from .show import count_of, json_text, paint, table
 
 __all__ = ["add_to"]
@@ -167,6 +167,7 @@ def _check_config(file: str | None) -> Iterator[DoctorCheck]:
     settings, problems = check_settings(Path(name))
     for problem in problems:
         line = f"line {problem['line']}: " if problem["line"] else ""
-        yield DoctorCheck("configuration", name, "problem", line + problem["problem"], problem["fix"])
+        state: CheckState = "problem" if problem["severity"] == "error" else "note"
+        yield DoctorCheck("configuration", name, state, line + problem["problem"], problem["fix"])
     if settings is not None and not problems:
         yield DoctorCheck("configuration", name, "ok", count_of(len(settings.models), "model"))

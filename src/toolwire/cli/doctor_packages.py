@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from .. import __version__
 
-__all__ = ["DoctorCheck", "check_packages"]
+__all__ = ["CheckState", "DoctorCheck", "check_packages"]
 
 CheckState: TypeAlias = Literal["ok", "problem", "note"]
 

@@ -97,7 +97,7 @@ class LineHistory:
 
 
 def set_completer(complete: Callable[[str, str], list[str]]) -> None:
-    """Complete with Tab. `complete` gets the line up to the cursor and its last word; its results replace the word."""
+    """Complete with Tab. `complete` gets the line up to the cursor and the text after its last space, which its results replace."""
     readline = load_readline()
     if readline is None:
         return

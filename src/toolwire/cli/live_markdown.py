@@ -7,7 +7,7 @@ r"""Render Markdown on a terminal while it arrives.
 
 Headings, bold, italic, code, links, lists, quotations, rules and code blocks are styled; everything else is written as
 it is. The input must be neutralised: the output then contains no escape sequence but those of this module. Each styled
-span ends with a reset, so an interrupted answer does not leave a style behind. At most `_MAX_HELD` characters are held
+span ends with a reset, so that no style remains after an interrupted answer. At most `_MAX_HELD` characters are held
 back, so that the cost per character and the memory are bounded.
 
 Separate because it knows nothing of agents: text in, text out.
@@ -148,7 +148,7 @@ class MarkdownRenderer:
 
     def _match_span(self, rest: str, *, is_final: bool) -> tuple[int, str]:
         """Return the size and the rendering of the span at the start of `rest`; size 0 if it may still be closed."""
-        if rest[0] == "_" and self._last.isalnum():  # inside a word: snake_case
+        if rest[0] == "_" and self._last.isalnum():  # inside a name: snake_case
             return 1, self._plain("_")
         if found := _ESCAPED.match(rest):
             return 2, self._plain(found[1])

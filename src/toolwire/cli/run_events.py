@@ -1,6 +1,6 @@
 """Print the events of a run as JSON Lines: one object per line, as they happen, the answer last.
 
-The shapes are documented in docs/command-line.md; fields are added, never renamed.
+The shapes are documented in docs/chat-and-run.md; fields are added, never renamed.
 """
 
 from __future__ import annotations

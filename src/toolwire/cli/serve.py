@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from . import serve_check, serve_client, serve_keys, serve_usage
+from . import serve_check, serve_client, serve_init, serve_keys, serve_usage
 from .client_commands import ANY_KEY, client_commands
 from .client_models import list_models
 from .request_table import RequestTable, TableLogHandler
@@ -29,7 +30,9 @@ _EXAMPLES = """\
 examples:
   toolwire serve --demo                          a small real model in this process: no key, no network
   toolwire serve                                 every provider whose key is in the environment, as provider/model
-  toolwire serve --config toolwire.toml          your own upstreams, models and keys (LiteLLM's config.yaml works, too)
+  toolwire serve init                            write toolwire.toml from the keys and servers of this machine
+  toolwire serve --config toolwire.toml          your own upstreams, models and keys
+  toolwire serve --config config.yaml            LiteLLM's file; settings without an equivalent are listed
   toolwire serve check --probe                   list all problems of toolwire.toml; ask each upstream
   toolwire serve keys new alice --models 'gpt-*' a key for a client; only its hash is stored
   toolwire serve usage --by key                  usage per key
@@ -53,9 +56,10 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--port", type=int, help="port to listen on (4141, or the next free one); 0 is any free port")
     parser.add_argument("--demo", action="store_true", help="answer every model name with SmolLM2-135M in this process")
     parser.add_argument("--quiet", action="store_true", help="log each request as a JSON line instead of a table row")
-    parser.set_defaults(run=run)
-    more = parser.add_subparsers(metavar="check|keys|usage|client", required=False)
-    for command in (serve_check, serve_keys, serve_usage, serve_client):
+    parser.add_argument("--strict", action="store_true", help="refuse a LiteLLM file if part of it has no equivalent")
+    parser.set_defaults(run=run, is_reload=False)
+    more = parser.add_subparsers(metavar="init|check|keys|usage|client", required=False)
+    for command in (serve_init, serve_check, serve_keys, serve_usage, serve_client):
         command.add_to(more)
 
 
@@ -86,6 +90,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     tools = ToolLoader(telemetry.observers)
 
     def reload() -> Settings:
+        arguments.is_reload = True
         telemetry.reopen()
         fresh = _load_settings(arguments)
         telemetry.add_secrets(fresh)
@@ -154,12 +159,11 @@ def _load_settings(arguments: argparse.Namespace) -> Settings:
     from msgspec.structs import replace
 
     from ..gateway.settings import Settings
-    from ..gateway.settings_file import load_settings
     from .demo_gateway import demo_settings
 
     settings = Settings()
     if arguments.config is not None or (not arguments.demo and Path(_CONFIG).is_file()):
-        settings = load_settings(Path(arguments.config or _CONFIG))
+        settings = _load_file(Path(arguments.config or _CONFIG), arguments)
     if arguments.demo:
         demo = demo_settings()
         upstreams, models = {**settings.upstreams, **demo.upstreams}, {**demo.models, **settings.models}
@@ -167,6 +171,24 @@ def _load_settings(arguments: argparse.Namespace) -> Settings:
     if arguments.host is not None:
         settings = replace(settings, server=replace(settings.server, host=arguments.host))
     return settings
+
+
+def _load_file(path: Path, arguments: argparse.Namespace) -> Settings:
+    """Load a settings file. The report about a LiteLLM file is printed at the start; reloads log a summary."""
+    from ..gateway.settings_file import import_litellm, is_litellm, load_settings
+
+    if not is_litellm(path):
+        return load_settings(path)
+    from ..gateway.litellm.litellm_file import require_complete
+    from .litellm_report import print_report
+
+    if arguments.strict:
+        return require_complete(import_litellm(path))
+    if arguments.is_reload:
+        return load_settings(path)
+    imported = import_litellm(path)
+    print_report(path.name, imported, sys.stderr)
+    return imported.settings
 
 
 def _print_banner(listener: socket, settings: Settings, upstreams: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +25,13 @@ examples:
   toolwire serve check                           toolwire.toml: names, types, references, files and keys
   toolwire serve check other.toml --json
   toolwire serve check --probe --timeout 3       also ask each upstream for its list of models
+  toolwire serve check config.yaml               LiteLLM's file: skipped models, and settings without an equivalent
 
 Variables with keys are checked, but never shown.
 exit codes: 0 no problems   1 problems were found   2 wrong usage, or the file cannot be read
 """
 _MAX_TIMEOUT = 60.0  # seconds
+_MAX_LOCATION = 60  # characters in the table; JSON has the whole text
 
 
 def add_to(commands: Any) -> None:
@@ -56,11 +59,17 @@ def run(arguments: argparse.Namespace) -> int:
         print(json_text(_as_document(path, settings, rows, probes)))
     else:
         _print_report(path, settings, rows, probes)
-    return 1 if rows or not all(probe.is_usable for probe in probes) else 0
+    return 1 if _count_errors(rows) or not all(probe.is_usable for probe in probes) else 0
 
 
 def check_settings(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
-    """Return the valid part of the settings, and one row per problem: line, location, problem and fix."""
+    """Return the valid part of the settings, and one row per problem: severity, line, location, problem and fix."""
+    from ..gateway.settings_file import is_litellm
+
+    return _check_litellm(path) if is_litellm(path) else _check_toml(path)
+
+
+def _check_toml(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
     import tomllib
 
     from ..gateway.settings_check import find_environment_problems
@@ -87,15 +96,41 @@ def check_settings(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
     return parsed.settings, sorted(rows, key=lambda row: row["line"] or 0)
 
 
-def _syntax_row(message: str) -> dict[str, Any]:
-    import re
+def _check_litellm(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
+    """Return the usable settings of a LiteLLM file, and one row per skipped model or ignored setting."""
+    from ..gateway.litellm.import_report import group_notes
+    from ..gateway.litellm.litellm_file import keep_usable, parse_litellm_file
 
+    imported = parse_litellm_file(path, os.environ)
+    rows: list[dict[str, Any]] = []
+    try:
+        imported = keep_usable(imported, os.environ)
+    except ConfigError as error:
+        rows.append(_make_row(None, path.name, error.message, error.hint))
+    rows += [
+        _make_row(None, row.where, f"{row.kind}: {row.meaning}", row.instead, is_error=row.kind != "changed")
+        for row in group_notes(imported.notes)
+    ]
+    os.environ.update({**imported.variables, **imported.secrets})  # for the probes
+    return imported.settings, rows
+
+
+def _syntax_row(message: str) -> dict[str, Any]:
     line = re.search(r"at line (\d+)", message)
-    return {"line": int(line[1]) if line else None, "location": "", "problem": f"not valid TOML: {message}", "fix": ""}
+    return _make_row(int(line[1]) if line else None, "", f"not valid TOML: {message}", "")
 
 
 def _problem_row(problem: SettingsProblem, line: int | None) -> dict[str, Any]:
-    return {"line": line, "location": problem.location, "problem": problem.message, "fix": problem.hint}
+    return _make_row(line, problem.location, problem.message, problem.hint)
+
+
+def _make_row(line: int | None, location: str, problem: str, fix: str, *, is_error: bool = True) -> dict[str, Any]:
+    severity = "error" if is_error else "info"
+    return {"severity": severity, "line": line, "location": location, "problem": problem, "fix": fix}
+
+
+def _count_errors(rows: list[dict[str, Any]]) -> int:
+    return sum(row["severity"] == "error" for row in rows)
 
 
 async def _probe(settings: Settings, seconds: float) -> list[ProbeResult]:
@@ -111,7 +146,7 @@ def _as_document(
 ) -> dict[str, Any]:
     from msgspec import to_builtins
 
-    document: dict[str, Any] = {"file": str(path), "ok": not rows, "problems": rows}
+    document: dict[str, Any] = {"file": str(path), "ok": not _count_errors(rows), "problems": rows}
     if settings is not None:
         document |= {name: list(getattr(settings, name)) for name in ("upstreams", "models", "keys")}
     return document | ({"probes": to_builtins(probes)} if probes else {})
@@ -119,16 +154,21 @@ def _as_document(
 
 def _print_report(path: Path, settings: Settings | None, rows: list[dict[str, Any]], probes: list[ProbeResult]) -> None:
     if rows:
-        cells = [(str(row["line"] or ""), row["location"], _sentence(row)) for row in rows]
+        cells = [(str(row["line"] or ""), _shorten(row["location"]), _sentence(row)) for row in rows]
         print("\n".join(table(cells, ("line", "where", "problem"))), end="\n\n")
     if probes:
         probed = [
             (probe.upstream, probe.status, f"{probe.ms}" if probe.ms else "", _probe_detail(probe)) for probe in probes
         ]
-        print("\n".join(table(probed, ("upstream", "status", "ms", "address"))), end="\n\n")
-    verdict = paint(count_of(len(rows), "problem"), "red") if rows else paint("no problems", "green")
+        print("\n".join(table(probed, ("upstream", "status", "ms", "answer"))), end="\n\n")
+    errors = _count_errors(rows)
+    verdict = paint(count_of(errors, "problem"), "red") if errors else paint("no problems", "green")
     counts = "" if settings is None else f": {_counts(settings)}"
     print(f"{path}{counts}; {verdict}")
+
+
+def _shorten(location: str) -> str:
+    return location if len(location) <= _MAX_LOCATION else f"{location[: _MAX_LOCATION - 1]}…"
 
 
 def _sentence(row: dict[str, Any]) -> str:
@@ -136,8 +176,8 @@ def _sentence(row: dict[str, Any]) -> str:
 
 
 def _probe_detail(probe: ProbeResult) -> str:
-    status = f" {probe.http_status}" if probe.http_status else ""
-    return f"{probe.address}{status}{f' ({probe.detail})' if probe.detail else ''}"
+    models = "" if probe.models is None else count_of(probe.models, "model")
+    return ", ".join(filter(None, (probe.address, models, probe.detail)))
 
 
 def _counts(settings: Settings) -> str:

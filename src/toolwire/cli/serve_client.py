@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..ir.errors import ConfigError
+from ..ir.errors import ConfigError, ToolwireError
+from ..ir.terminal import neutralise_line
 from .client_commands import ANY_KEY, claude_variables, shell_words
 from .client_models import AvailableModels, ChosenModels, choose_models
 from .gateway_models import find_models
@@ -89,9 +90,12 @@ def _choose_models(arguments: argparse.Namespace, url: str, key: str) -> ChosenM
         raise ConfigError(f"{client} has no small model", hint="remove --small-model")
     if arguments.model is not None:
         return ChosenModels(arguments.model, small or arguments.model)
-    available = find_models(url, key, arguments.config)
-    if available is None:
-        print(f"no gateway answers at {url}: start it, or use --model to name a model", file=sys.stderr)
+    try:
+        available = find_models(url, key, arguments.config)
+    except ToolwireError as error:
+        if arguments.config is not None:
+            raise
+        print(neutralise_line(f"{error.message}: start the gateway, or use --model"), file=sys.stderr)
         return ChosenModels(None, None)
     chosen = choose_models(client, available)
     if chosen is None and available == AvailableModels():  # it serves patterns or upstreams, which it does not list

@@ -15,7 +15,7 @@ from typing import Any
 from ..ir.errors import ConfigError
 from .show import table
 
-__all__ = ["CONFIG", "SUPPRESS", "add_to"]
+__all__ = ["CONFIG", "SUPPRESS", "add_to", "replace_file"]
 
 CONFIG = "toolwire.toml"
 SUPPRESS = argparse.SUPPRESS  # `serve --config F keys …` and `serve keys … --config F` are equivalent
@@ -174,10 +174,10 @@ def _write(path: Path, text: str, expected: dict[str, Any]) -> None:
             hint="write each key as a separate table: [keys.NAME]",
         )
     parse_settings(said)
-    _replace_file(path.resolve(), text)
+    replace_file(path.resolve(), text)
 
 
-def _replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
     """Replace the file atomically, so that a gateway reads either the old or the new content."""
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     try:

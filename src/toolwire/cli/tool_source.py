@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -61,13 +62,18 @@ def source_kind(source: str) -> SourceKind:
     """Recognise a source by its form, and a JSON or YAML file by its content. Nothing is imported or started."""
     if re.match(r"https?://", source):
         return "mcp"
-    if source != "-" and not Path(source).is_file():
+    if source != "-" and (not Path(source).is_file() or _is_program(source)):
         return _command_kind(source)
     if source.endswith(".py"):
         return "functions"
     if source.lower().endswith((".yaml", ".yml")):
         return "openapi"
     return "declarations" if source == "-" else _document_kind(source, read_bytes(source))
+
+
+def _is_program(source: str) -> bool:
+    """Return True for an executable file whose name is not that of a document."""
+    return os.access(source, os.X_OK) and not _FILES.fullmatch(source)
 
 
 def _command_kind(source: str) -> SourceKind:

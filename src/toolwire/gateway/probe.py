@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
-from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
 
-from ..ir.errors import ToolwireError
-from ..net.transports import open_transport
-from .answer.responses_api import SendAny
+from ..ir.errors import ConfigError, ToolwireError
+from ..ir.response import UpstreamError
+from ..net.model_list import list_models
 from .upstreams import ConfiguredUpstream
 
 __all__ = ["ProbeResult", "probe_upstreams"]
 
-_LIST_PATHS = (  # the path of requests, and that of the list of models on the same server
-    (re.compile(r"/deployments/[^/]+/chat/completions$"), "/models"),
-    (re.compile(r"/(?:chat/completions|responses|messages)$"), "/models"),
-    (re.compile(r"/models/[^/]+:generateContent$"), "/models"),
-    (re.compile(r"/api/chat$"), "/api/tags"),
-)
 _MAX_PROBES = 8  # at the same time
-ProbeStatus: TypeAlias = Literal["ok", "reachable", "key refused", "unreachable", "in this process"]
+ProbeStatus: TypeAlias = Literal["ok", "reachable", "key refused", "unreachable", "not asked"]
 
 
 class ProbeResult(Struct, frozen=True):
@@ -34,56 +26,44 @@ class ProbeResult(Struct, frozen=True):
     upstream: str
     status: ProbeStatus
     address: str = ""
-    http_status: int = 0
     ms: int = 0
+    models: int | None = None  # in the list
     detail: str = ""
 
     @property
     def is_usable(self) -> bool:
-        return self.status in ("ok", "reachable", "in this process")
+        return self.status in ("ok", "reachable", "not asked")
 
 
 async def probe_upstreams(
     upstreams: Mapping[str, ConfiguredUpstream], environment: Mapping[str, str], seconds: float
 ) -> list[ProbeResult]:
-    """Probe all upstreams, each within `seconds`. The body of an answer is not read."""
-    transport, slots = open_transport(environment, connections=_MAX_PROBES), asyncio.Semaphore(_MAX_PROBES)
+    """Probe all upstreams, each within `seconds`."""
+    slots = asyncio.Semaphore(_MAX_PROBES)
 
     async def probe(upstream: ConfiguredUpstream) -> ProbeResult:
         async with slots:
-            return await _probe(upstream, transport, seconds)
+            return await _probe(upstream, environment, seconds)
 
-    try:
-        return list(await asyncio.gather(*(probe(upstream) for upstream in upstreams.values())))
-    finally:
-        await transport.aclose()
+    return list(await asyncio.gather(*(probe(upstream) for upstream in upstreams.values())))
 
 
-async def _probe(upstream: ConfiguredUpstream, transport: SendAny, seconds: float) -> ProbeResult:
+async def _probe(upstream: ConfiguredUpstream, environment: Mapping[str, str], seconds: float) -> ProbeResult:
     endpoint = upstream.endpoint("any")
     if endpoint.vendor.transport is not None:
-        return ProbeResult(upstream.name, "in this process")
-    address, started_at = _list_url(endpoint.url(stream=False)), time.perf_counter()
-    shown = address.partition("?")[0]
+        return ProbeResult(upstream.name, "not asked", detail="it runs in this process")
+    address, started_at = endpoint.origin, time.perf_counter()
     try:
         async with asyncio.timeout(seconds):
-            secrets = await endpoint.authorise()
-            async with transport.send("GET", address, endpoint.headers, secrets, b"", seconds) as reply:
-                status = reply.status
+            names = await list_models(endpoint, environment, seconds)
     except TimeoutError:
-        return ProbeResult(upstream.name, "unreachable", shown, detail=f"no answer within {seconds:g} s")
-    except (OSError, ToolwireError) as error:
-        detail = error.message if isinstance(error, ToolwireError) else str(error) or type(error).__name__
-        return ProbeResult(upstream.name, "unreachable", shown, detail=detail)
+        return ProbeResult(upstream.name, "unreachable", address, detail=f"no answer within {seconds:g} s")
+    except UpstreamError as error:
+        kinds: dict[str, ProbeStatus] = {"authentication": "key refused", "overloaded": "unreachable"}
+        return ProbeResult(upstream.name, kinds.get(error.fault.kind, "reachable"), address, detail=error.message)
+    except ConfigError as error:
+        return ProbeResult(upstream.name, "not asked", address, detail=error.message)
+    except ToolwireError as error:  # the command that prints the key
+        return ProbeResult(upstream.name, "unreachable", address, detail=error.message)
     ms = round((time.perf_counter() - started_at) * 1000)
-    kind: ProbeStatus = "ok" if status == 200 else "key refused" if status in (401, 403) else "reachable"
-    return ProbeResult(upstream.name, kind, shown, status, ms)
-
-
-def _list_url(url: str) -> str:
-    """Return the URL of the list of models, or the root of a server without a known list."""
-    parts = urlsplit(url)
-    for pattern, path in _LIST_PATHS:
-        if pattern.search(parts.path):
-            return urlunsplit(parts._replace(path=pattern.sub(path, parts.path)))
-    return urlunsplit(parts._replace(path="/", query=""))
+    return ProbeResult(upstream.name, "ok", address, ms, len(names))

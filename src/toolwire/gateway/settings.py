@@ -79,7 +79,7 @@ class UpstreamRow(Row, frozen=True):
 
 class TargetRow(Row, frozen=True):
     upstream: str
-    model: str | None = None  # the upstream's name for it; default: the name that the client uses
+    model: str | None = None  # the upstream's name for it, where `*` is the text matched by `*`; default: the client's
     weight: float = 1.0  # the share of requests, relative to other targets
 
 

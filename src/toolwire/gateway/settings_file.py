@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
+from logging import getLogger
 from pathlib import Path
 
 from ..ir.errors import ConfigError
-from .litellm_config import from_litellm
+from .litellm.litellm_convert import LitellmImport
+from .litellm.litellm_file import keep_usable, parse_litellm_file
 from .settings import Settings
 from .settings_parse import parse_settings
 
-__all__ = ["load_settings", "read_settings_text"]
+__all__ = ["import_litellm", "is_litellm", "load_settings", "read_settings_text"]
+
+_log = getLogger("toolwire.gateway")
 
 
 def load_settings(file: str | Path) -> Settings:
-    """Load settings from a file: ours (TOML), or the supported part of LiteLLM's (YAML)."""
+    """Load settings from a file: ours (TOML), or the part of LiteLLM's (YAML) that has a meaning here.
+
+    The number of settings of LiteLLM that are not used is logged.
+    """
     path = Path(file)
-    text = read_settings_text(path)
-    if path.suffix in (".yaml", ".yml"):
-        return from_litellm(text)
+    if is_litellm(path):
+        imported = import_litellm(path)
+        counts = {kind: sum(note.kind == kind for note in imported.notes) for kind in ("skipped", "ignored")}
+        if any(counts.values()):
+            message = "%s: %d models or targets skipped, %d settings ignored; see `toolwire serve check %s`"
+            _log.warning(message, path.name, counts["skipped"], counts["ignored"], path.name)
+        return imported.settings
     try:
-        return parse_settings(tomllib.loads(text))
+        return parse_settings(tomllib.loads(read_settings_text(path)))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path.name} is not valid TOML: {error}") from None
+
+
+def is_litellm(path: Path) -> bool:
+    return path.suffix in (".yaml", ".yml")
+
+
+def import_litellm(path: Path) -> LitellmImport:
+    """Import a LiteLLM file for a gateway in this process.
+
+    As in LiteLLM, the variables of the file become variables of the process; so do keys that the file contains.
+    """
+    imported = keep_usable(parse_litellm_file(path, os.environ), os.environ)
+    os.environ.update({**imported.variables, **imported.secrets})
+    return imported
 
 
 def read_settings_text(path: Path) -> str:

@@ -70,9 +70,11 @@ def _check_model(name: str, model: ModelRow, settings: Settings) -> Iterator[Set
         yield SettingsProblem(path, "needs exactly one of `upstream` and `targets`", hint)
     elif model.upstream is not None:
         yield from _check_known(model.upstream, settings.upstreams, (*path, "upstream"), "upstream")
+    yield from _check_wildcard(name, model.model, (*path, "model"))
     for number, target in enumerate(model.targets):
         target_path = (*path, "targets", number)
         yield from _check_known(target.upstream, settings.upstreams, (*target_path, "upstream"), "upstream")
+        yield from _check_wildcard(name, target.model, (*target_path, "model"))
         if not 0 < target.weight < inf:
             message = f"a weight must be positive and finite, got {target.weight}"
             yield SettingsProblem((*target_path, "weight"), message, "use a number above 0")
@@ -84,6 +86,15 @@ def _check_model(name: str, model: ModelRow, settings: Settings) -> Iterator[Set
         yield from _check_known(fallback, settings.models, (*path, "fallbacks", number), "model")
     yield from _check_emulation(name, model)
     yield from _check_repair_model(name, model, settings.models)
+
+
+def _check_wildcard(name: str, model: str | None, path: Path) -> Iterator[SettingsProblem]:
+    """Check that `*` in the upstream's name of a model has a counterpart: the only wildcard of the model's own name."""
+    if model is None or "*" not in model:
+        return
+    if (model.count("*"), name.count("*")) != (1, 1) or "?" in name or "[" in name:
+        message = f"{model!r} needs exactly one `*` in the name of the model, got {name!r}"
+        yield SettingsProblem(path, message, "it stands for the text that `*` matches in the name")
 
 
 def _check_emulation(name: str, model: ModelRow) -> Iterator[SettingsProblem]:

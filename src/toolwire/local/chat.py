@@ -18,19 +18,19 @@ from threading import Lock
 
 from ..ir.errors import ProtocolError, ToolwireError
 from ..ir.folding import Folder
-from ..ir.pointer import Object
+from ..ir.pointer import JSON, Object
 from ..ir.response import Fault, UpstreamError
 from ..ir.text import to_bytes
 from ..stream.strict import parse_object
 from ..wire import get
 from .engine import Engine
 
-__all__ = ["MAX_JSON_TOKENS", "MAX_TOKENS", "ChatEngine", "fold_stream", "read_body", "request_usage"]
+__all__ = ["MAX_JSON_TOKENS", "MAX_TOKENS", "ChatEngine", "fold_stream", "limit_tokens", "read_body", "request_usage"]
 
 MAX_TOKENS = 192
 """Limit of a text for requests that set none, because a small model may generate forever."""
 MAX_JSON_TOKENS = 512
-"""The same for a call and for structured output, whose grammar bounds them; truncated, they would be useless."""
+"""Limit of a call or structured output, whose grammar bounds them; truncated, they would be useless."""
 
 _PROGRESS = b'"prompt_progress":{'  # cannot occur in generated text, where quotes are escaped
 _FAULT = b'{"error":'
@@ -149,9 +149,13 @@ def request_usage(body: Object) -> Object:
 def _engine_request(body: Object) -> Object:
     """Adapt the request for llama.cpp: always a stream, which can be stopped, with progress while reading the prompt."""
     asked = {name: value for name, value in body.items() if name not in ("model", "max_completion_tokens")}
+    return {**asked, "max_tokens": limit_tokens(body), "stream": True, "return_progress": True}
+
+
+def limit_tokens(body: Object) -> JSON:
+    """Return the limit of a request, or the default limit of its kind."""
     default = MAX_JSON_TOKENS if body.get("grammar") or body.get("response_format") else MAX_TOKENS
-    max_tokens = body.get("max_tokens") or body.get("max_completion_tokens") or default
-    return {**asked, "max_tokens": max_tokens, "stream": True, "return_progress": True}
+    return body.get("max_tokens") or body.get("max_completion_tokens") or default
 
 
 def _make_fault(chunk: bytes) -> Fault:

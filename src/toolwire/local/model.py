@@ -102,7 +102,7 @@ class LocalModel:
         return plan_call(request)
 
     async def _wants_call(self, request: Request) -> bool:
-        """Decide by the words of the prompt, and else by the model: one token, `said`, with its alternatives."""
+        """Decide by the text of the prompt, and else by the model: one token, `said`, with its alternatives."""
         if mentions_tool(request):
             return True
         if not may_need_call(request):

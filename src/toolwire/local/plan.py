@@ -168,7 +168,9 @@ def plan_text(request: Request) -> Plan:
     """Plan an answer that is text: without tools, with earlier calls and results rewritten as sentences."""
     told = Losses()
     spoken = replace(request, messages=rewrite_history(request.messages, told), tools=(), choice=None, parallel=None)
-    cool: Object = {**_GREEDY, "max_tokens": _REPORT_TOKENS} if ends_with_result(request) else {}
+    cool: Object = _GREEDY if ends_with_result(request) else {}
+    if cool and request.params.max_tokens is None:
+        cool = {**cool, "max_tokens": _REPORT_TOKENS}
     body, losses = _encode_request(spoken)
     told.extend(losses)
     for index, tool in enumerate(request.tools):

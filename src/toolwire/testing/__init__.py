@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from .preservation import check_preservation
     from .text_suite import text_checks
     from .text_vectors import ExpectedCall, TextVector, load_text_vectors
+    from .tool_tests.cases import CallCase, generate_cases, generate_invalid
+    from .tool_tests.checks import TOOL_CHECKS, ToolCheck, ToolFinding
+    from .tool_tests.mcp_tests import check_server_tools
+    from .tool_tests.python_tests import check_python_tools
+    from .tool_tests.report import ToolTestReport, ToolTestResult
+    from .tool_tests.settings import ToolTestSettings
     from .traces import ExchangeTrace, ReplayDifference, RunTrace, load_run, load_trace, replay_run, script_of
     from .upstream import PartialReply, RawReply, Recorded, Upstream
     from .vectors import Vector, load_vectors
@@ -35,6 +41,12 @@ else:
             "models": ("ScriptedModel", "says"),
             "text_suite": ("text_checks",),
             "text_vectors": ("ExpectedCall", "TextVector", "load_text_vectors"),
+            "tool_tests.cases": ("CallCase", "generate_cases", "generate_invalid"),
+            "tool_tests.checks": ("TOOL_CHECKS", "ToolCheck", "ToolFinding"),
+            "tool_tests.mcp_tests": ("check_server_tools",),
+            "tool_tests.python_tests": ("check_python_tools",),
+            "tool_tests.report": ("ToolTestReport", "ToolTestResult"),
+            "tool_tests.settings": ("ToolTestSettings",),
             "vectors": ("Vector", "load_vectors"),
             "preservation": ("check_preservation",),
             "wire_suite": ("Check", "wire_checks"),
@@ -52,6 +64,7 @@ else:
     )
 
 __all__ = [
+    "CallCase",
     "Check",
     "ExchangeTrace",
     "ExpectedCall",
@@ -61,15 +74,25 @@ __all__ = [
     "ReplayDifference",
     "RunTrace",
     "ScriptedModel",
+    "TOOL_CHECKS",
     "TextVector",
+    "ToolCheck",
+    "ToolFinding",
+    "ToolTestReport",
+    "ToolTestResult",
+    "ToolTestSettings",
     "Upstream",
     "Vector",
     "Violation",
     "bytewise",
     "check_body",
     "check_preservation",
+    "check_python_tools",
+    "check_server_tools",
     "differences",
     "every_split",
+    "generate_cases",
+    "generate_invalid",
     "load_run",
     "load_text_vectors",
     "load_trace",

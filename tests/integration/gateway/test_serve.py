@@ -37,8 +37,8 @@ ANSWER = Response(
 
 
 @contextmanager
-def process(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The process, and where it listens."""
+def process(folder: Path, *arguments: str, first: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process, and where it listens. Lines before the one with `first` are skipped."""
     command = [sys.executable, "-m", "toolwire", "serve", *arguments]
     environment = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     running = subprocess.Popen(
@@ -46,9 +46,11 @@ def process(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
     )
     assert running.stdout is not None
     try:
-        first = running.stdout.readline()
-        found = re.search(r"https?://\S+", first)
-        assert found is not None, first + running.stdout.read()
+        line = running.stdout.readline()
+        while line and first not in line:
+            line = running.stdout.readline()
+        found = re.search(r"https?://\S+", line)
+        assert found is not None, line + running.stdout.read()
         yield running, found[0]
     finally:
         running.kill()
@@ -188,7 +190,7 @@ def run_failing_serve(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "toolwire", "serve", *arguments],
         cwd=folder,
-        env={"PATH": os.environ["PATH"]},
+        env={name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ},
         capture_output=True,
         text=True,
         timeout=30,
@@ -358,6 +360,36 @@ def test_gateway_tools_from_files_and_mcp_are_used_and_published(tmp_path: Path)
         assert published == ["conjugate", "status"]
 
     asyncio.run(check())
+
+
+LITELLM = """
+model_list:
+  - model_name: m
+    litellm_params: {{model: openai/scripted, api_base: "{url}", api_key: sk-in-the-file-0123, rpm: 5}}
+  - model_name: rock
+    litellm_params: {{model: bedrock/x}}
+litellm_settings: {{drop_params: true, cache: true}}
+router_settings: {{allowed_fails: 3}}
+"""
+
+
+@pytest.mark.finding("U11")
+def test_litellm_file_is_served_and_its_other_settings_are_listed(tmp_path: Path) -> None:
+    async def check() -> str:
+        async with Upstream(ANSWER) as upstream:
+            (tmp_path / "config.yaml").write_text(LITELLM.format(url=upstream.url))
+            with process(tmp_path, "--config", "config.yaml", "--port", "0", first="listens on") as (running, url):
+                assert running.stdout is not None
+                assert b"200 OK" in await post(url, ask())
+                assert upstream.requests[0].headers["authorization"] == "Bearer sk-in-the-file-0123"
+                running.send_signal(signal.SIGHUP)
+                return await read_until(running.stdout, "settings reloaded")
+
+    printed = asyncio.run(check())
+    assert "1 models or targets skipped, 2 settings ignored" in printed
+    assert "sk-in-the-file" not in printed
+    refused = run_failing_serve(tmp_path, "--config", "config.yaml", "--strict", "--port", "0")
+    assert "rock (model_list[1]): Amazon Bedrock is not supported; 2 more" in refused
 
 
 @pytest.mark.parametrize("port", ["65536", "-1"])

@@ -8,11 +8,12 @@ from functools import wraps
 
 import openai
 import pytest
+import yaml
 from gateway_client import post
 from serving import serving
 
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.litellm_config import from_litellm
+from toolwire.gateway.litellm.litellm_convert import convert_litellm
 from toolwire.gateway.observe.telemetry import open_telemetry
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.upstreams import upstreams_from_environment
@@ -320,8 +321,7 @@ model_list:
 
 
 def test_litellm_entries_of_azure_and_vertex_are_converted(monkeypatch):
-    monkeypatch.setenv("PROJECT", "p-1")
-    settings = from_litellm(LITELLM)
+    settings = convert_litellm(yaml.safe_load(LITELLM), {"PROJECT": "p-1"}).settings
 
     def converted(name):
         (target,) = settings.models[name].targets
@@ -347,16 +347,3 @@ def test_litellm_entries_of_azure_and_vertex_are_converted(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigError, match="cannot find the program 'gcloud'"):
         Gateway(settings, environment={"AZURE_KEY": KEY, "TOKEN": KEY})
-
-
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ("{model: vertex_ai/mistral-large}", "vertex_ai/mistral-large is not supported"),
-        ("{model: vertex_ai/gemini-3, vertex_credentials: x}", "vertex_credentials is not supported"),
-        ("{model: openai/m, api_version: x}", "api_version is not supported"),
-    ],
-)
-def test_litellm_settings_of_another_provider_are_refused(params, words):
-    with pytest.raises(ConfigError, match=words):
-        from_litellm(f"model_list: [{{model_name: x, litellm_params: {params}}}]")

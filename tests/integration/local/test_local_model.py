@@ -390,6 +390,7 @@ def test_run_calls_the_obvious_tool_and_describes_the_model(tmp_path):
     assert "Berlin" in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.finding("U12")
 def test_answer_without_a_limit_of_its_own_is_bounded(model):
     answer = ask(model, {"role": "user", "content": "Write a very long story about the sea."}, temperature=1, seed=3)

@@ -94,9 +94,12 @@ def test_retries_of_the_sdk_work(sdk, mode):
 @pytest.mark.parametrize("sdk", DRIVERS)
 def test_server_that_is_not_reachable(sdk, stream, mode):
     raised = httpx2.ConnectError if sdk == "gemini" else driver_package(sdk).APIConnectionError
-    with running() as server, opened(sdk, mode, OTHER_WIRE[sdk], server, base_url="http://127.0.0.1:9") as driver:
-        with pytest.raises(raised):
-            driver.ask(driver.user("hi"), stream=stream)
+    with (
+        running() as server,
+        opened(sdk, mode, OTHER_WIRE[sdk], server, base_url="http://127.0.0.1:9") as driver,
+        pytest.raises(raised),
+    ):
+        driver.ask(driver.user("hi"), stream=stream)
 
 
 def driver_package(sdk):
@@ -131,9 +134,12 @@ def test_truncated_stream_is_an_error_after_the_text_before_it(sdk, wire, mode):
 
 @pytest.mark.parametrize("sdk", DRIVERS)
 def test_truncated_answer_is_a_server_error(sdk):
-    with running(PartialReply(HELLO, 60)) as server, opened(sdk, "sync", OTHER_WIRE[sdk], server) as driver:
-        with pytest.raises(error_of(sdk, 500)):
-            driver.ask(driver.user("hi"))
+    with (
+        running(PartialReply(HELLO, 60)) as server,
+        opened(sdk, "sync", OTHER_WIRE[sdk], server) as driver,
+        pytest.raises(error_of(sdk, 500)),
+    ):
+        driver.ask(driver.user("hi"))
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -149,9 +155,12 @@ def test_first_text_arrives_before_the_end_and_closing_cancels_the_request(sdk, 
 
 @pytest.mark.parametrize("sdk", DRIVERS)
 def test_other_endpoints_are_refused_by_name(sdk):
-    with running() as server, opened(sdk, "sync", OTHER_WIRE[sdk], server) as driver:
-        with pytest.raises(error_of(sdk, 404), match="is not available through toolwire's transport"):
-            driver.unsupported()
+    with (
+        running() as server,
+        opened(sdk, "sync", OTHER_WIRE[sdk], server) as driver,
+        pytest.raises(error_of(sdk, 404), match="is not available through toolwire's transport"),
+    ):
+        driver.unsupported()
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -2,19 +2,23 @@
 
 import json
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 
 import anthropic
 import openai
 import pytest
 from google.genai import types
-from sdk_drivers import DRIVERS, opened, running
+from sdk_drivers import DRIVERS, MODELS, opened, running
 
 from toolwire import ModelClient
 from toolwire.adapters import async_transport, transport
-from toolwire.ir.errors import ConfigError, MissingExtra
+from toolwire.ir.errors import ConfigError, MissingExtra, ProtocolError
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop
 from toolwire.testing import RawReply
+from toolwire.wire import get
 
 SIGNED = {
     "anthropic": Reasoning("Hmm.", artefacts=(Artefact("anthropic", "signature", "c2lnbmF0dXJl"),)),
@@ -69,9 +73,49 @@ def test_same_wire_forwards_the_bytes_of_request_and_answer(wire):
 
 
 def answer_of(wire):
-    from toolwire.wire import get
-
     return json.dumps(get(wire).encode_response(FINAL).body).encode()
+
+
+class EchoServer(BaseHTTPRequestHandler):
+    """Answers every request with the same chat completion, without reading it."""
+
+    bodies: ClassVar[list[bytes]] = []
+
+    def do_POST(self):
+        self.bodies.append(self.rfile.read(int(self.headers["content-length"])))
+        body = answer_of("openai_chat")
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "gemini"])
+def test_request_that_cannot_be_decoded_is_forwarded_to_its_own_wire_only(wire):
+    odd = [{"role": "a-new-role", "content": "hi"}]
+    with pytest.raises(ProtocolError):
+        get("openai_chat").decode_request({"model": "m", "messages": odd})
+    server = HTTPServer(("127.0.0.1", 0), EchoServer)
+    EchoServer.bodies.clear()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}"
+        http = transport(MODELS[wire], base_url=url, key="k", wire=wire)
+        with openai.OpenAI(http_client=http, api_key="unused", max_retries=0) as client:
+            if wire == "openai_chat":
+                assert client.chat.completions.create(model="m", messages=odd).choices[0].message.content == "Done."
+                assert b"a-new-role" in EchoServer.bodies[0]
+            else:
+                with pytest.raises(openai.BadRequestError, match="role"):
+                    client.chat.completions.create(model="m", messages=odd)
+                assert not EchoServer.bodies
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_keys_of_the_sdk_are_not_sent():

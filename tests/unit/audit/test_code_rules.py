@@ -10,6 +10,7 @@ from toolwire.audit.code_rules import CODE_CHECKS, audit_code
 from toolwire.cli.main import main
 from toolwire.ir import Response, Stop, Text, ToolCall, ToolResult
 from toolwire.wire import get
+from work_counter import assert_linear, count_work
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -44,7 +45,15 @@ def test_portable_example_has_no_findings():
 
 
 SNIPPETS = {
-    "TW076": ["eval(call.function.name)", "getattr(module, call.name)()"],
+    "TW076": [
+        "eval(call.function.name)",
+        "getattr(module, call.name)()",
+        "arguments = json.loads(call.function.arguments); exec(arguments['code'])",
+        "[vars(module)[c.name] for c in message.tool_calls]",
+        "name = block['tool_use']['name']; globals()[name]()",
+    ],
+    "TW077": ["run(**json.loads(tool_call.function.arguments))"],
+    "TW082": ["messages.append(response.choices[0].message)"],
     "TW083": ["await asyncio.gather(*[run(c) for c in message.tool_calls])"],
     "TW086": ["print 'hi'"],
     "TW072": ["response.candidates[0].content.parts[0].text"],
@@ -76,6 +85,71 @@ HARMLESS = [
     "class Tool:\n    def close(self):\n        self.schema['additionalProperties'] = False\n",
     "for schema in schema:\n    schema['type'] = 'object'\n",
 ]
+
+
+NOT_DISPATCH = [
+    "model.eval()\nsession.exec(call.name)\n",
+    "def __getattr__(name):\n    return getattr(module, name)\n",
+    "globals()[name] = value\n",
+    "values = {f.name: getattr(value, f.name) for f in fields(value)}\n",
+    "exec(compile(source, '<tool>', 'exec'), namespace)\n",
+    "from interpreter import eval\neval(call.function.arguments)\n",
+    "handler = getattr(self, f'run_{call.name}')\n",
+]
+
+
+@pytest.mark.finding("S4")
+@pytest.mark.parametrize("source", NOT_DISPATCH)
+def test_only_builtins_with_text_of_a_tool_call_are_an_open_namespace(source):
+    assert audit_code(source, "f.py") == ()
+
+
+FOREIGN = [
+    "parts.append(part.content)\n",
+    "history.append(payload.status.message)\n",
+    "if len(message.tool_calls) == 1:\n    call = message.tool_calls[0]\n",
+    "if parts and content.parts[0].text:\n    say(content.parts[0].text)\n",
+    "done = finish_reason == 'tool_calls' or tool_calls\n",
+    "def lower(schema):\n    schema['additionalProperties'] = False\n",
+    "def answer(args):\n    return client.acompletion(**args)\n",
+    "def run(tool, arguments):\n    validate_arguments(tool, arguments)\n    return tool.run(**arguments)\n",
+    "with suppress(ValueError):\n    arguments = json.loads(call.arguments)\n",
+    "client.audio.speech.create(response_format='pcm')\n",
+    "while True:\n    turns += 1\n    client.create(messages=messages)\n",
+]
+
+
+@pytest.mark.finding("S17")
+@pytest.mark.parametrize("source", FOREIGN)
+def test_code_of_published_packages_has_no_findings(source):
+    assert audit_code(source, "f.py") == ()
+
+
+@pytest.mark.finding("S9")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    value = run(tools[0], **call.arguments)\n",
+        "    for tool in tools:\n        tool['parameters']['type'] = 'object'\n",
+        "    while True:\n        client.create(messages=messages)\n",
+        "    a.b.c.tool_calls[0].content[0].text.pop('type')\n",
+    ],
+)
+def test_cost_of_the_audit_is_linear_in_the_length_of_a_function(line):
+    def cost(lines):
+        source = "def f(tools, call):\n" + line * lines
+        return len(source), count_work(lambda: audit_code(source, "f.py"))
+
+    assert_linear([cost(20), cost(80)])
+
+
+@pytest.mark.finding("S9")
+def test_cost_of_the_audit_is_linear_in_the_length_of_one_expression():
+    def cost(length):
+        source = "x = schema" + ".tool_calls[0].pop('type')" * length + "\n"
+        return len(source), count_work(lambda: audit_code(source, "f.py"))
+
+    assert_linear([cost(50), cost(200)])
 
 
 def test_mutating_the_schema_of_a_loop_variable_is_found():

@@ -13,6 +13,7 @@ from toolwire.audit.provider_rules.catalogue import BODY_RULES
 from toolwire.audit.request_rules import REQUEST_CHECKS
 from toolwire.audit.schema_rules import SCHEMA_CHECKS
 from toolwire.audit.tools import audit_tools, rate_compatibility
+from toolwire.cli.main import main
 from toolwire.ir import Tool
 
 CLEAN = Tool(
@@ -204,3 +205,69 @@ def test_tool_changes_since_the_lock_are_listed():
         f'find_orders: /description: "{CLEAN.description}" → "Now it says something else entirely."',
     ]
     assert changes(locked, []) == ["find_orders: gone"]
+
+
+@pytest.mark.finding("S10")
+@pytest.mark.parametrize("rule", ["TW030", "TW033", "TQ02", "TQ08", "TQ10", "TW022"])
+def test_rule_that_fires_per_property_gives_one_finding_per_tool(rule):
+    names = [f"part {n}_id" if rule == "TW022" else f"part{n}_id" for n in range(7)]
+    described = {} if rule == "TQ02" else {"description": "its id, defaults to 5"}
+    fields = {"type": "string", **described, **({"default": "5"} if rule == "TW033" else {})}
+    one, other = tool(**dict.fromkeys(names, fields)), tool("other", **dict.fromkeys(names[:1], fields))
+    first, second = audit_tools([one, other], select=[rule])
+    assert (first.tool, second.tool) == ("f_tool", "other")
+    assert "7 times: " in first.message and sum(name in first.message for name in names) == 3
+    assert len(first.paths) == 7 and first.path == first.paths[0] and "(+6)" in first.where
+    assert "times" not in second.message and second.paths == ()
+
+
+@pytest.mark.finding("S10")
+def test_new_property_makes_a_known_finding_new(tmp_path, capsys):
+    path, known = tmp_path / "tools.json", str(tmp_path / "known.json")
+
+    def write(*names):
+        schema = {"type": "object", "properties": {name: text() for name in names}}
+        path.write_text(json.dumps([{"name": "f_tool", "description": "Does it.", "input_schema": schema}]))
+
+    options = ["audit", str(path), "--select", "TW030", "--fail-on", "info"]
+    write("first", "second")
+    assert main([*options, "--write-baseline", known]) == 0
+    assert main([*options, "--baseline", known]) == 0
+    write("first", "second", "third")
+    assert main([*options, "--baseline", known]) == 1
+    capsys.readouterr()
+
+
+NOT_REPORTED = [
+    ("TQ07", {"a": text(description="Either a subscription ID (GUID) or display name")}),
+    ("TQ07", {"a": text(description="The name must be URL encoded, for example 'a' or 'b'")}),
+    ("TQ07", {"a": text(description="An integer, 'none', or 'any'; must be one of a list (see below)")}),
+    ("TQ09", {"a": text(description="Comment content. Required unless reaction is provided.")}),
+    ("TQ09", {"a": text(description="Objects with name (required), and optional description")}),
+    ("TQ09", {"a": text(description="**Required** when using `subject_type`.")}),
+    ("TQ09", {"a": text(description="Parent namespace ID; required to correctly resolve paths")}),
+    ("TQ12", {"since": text(description="Only commits after this date (ISO 8601)")}),
+    ("TQ12", {"time": text(description="Time to convert in 24-hour format (HH:MM)")}),
+    ("TQ12", {"start_date": text(description="Start date in YYYY-MM-DD")}),
+    ("TQ12", {"since": text(description="Logs newer than a relative duration like 5s, 2m")}),
+]
+
+
+@pytest.mark.finding("S17")
+@pytest.mark.parametrize(("rule", "properties"), NOT_REPORTED)
+def test_wording_of_published_tools_is_not_reported(rule, properties):
+    assert not audit_tools([tool(**properties)], select=[rule])
+
+
+@pytest.mark.parametrize(
+    ("rule", "properties"),
+    [
+        ("TQ07", {"a": text(description="Valid values: `asc`, `desc`")}),
+        ("TQ07", {"a": text(description='either "open" or "closed"')}),
+        ("TQ09", {"a": text(description="Required. The name of the user")}),
+        ("TQ09", {"a": text(description="The name of the user, required")}),
+        ("TQ12", {"since": text(description="only newer ones")}),
+    ],
+)
+def test_other_wording_of_a_problem_is_reported(rule, properties):
+    assert audit_tools([tool(**properties)], select=[rule])

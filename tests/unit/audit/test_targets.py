@@ -105,6 +105,59 @@ def test_schema_with_an_error_for_a_target_is_not_marked_as_accepted():
     assert ("TW031", "gemini") in seen["map"] and ("TW026", "gemini") in seen["undeclared"]
 
 
+def audit_json(tmp_path, capsys, tools, *options):
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps(tools), encoding="utf-8")
+    code = main(["audit", str(path), "--format", "json", "--ignore", "TQ0", *options])
+    return code, json.loads(capsys.readouterr().out)
+
+
+DOTTED = {"name": "get.weather", "description": "Get the weather of a city.", "input_schema": CORE}
+
+
+@pytest.mark.finding("U4")
+@pytest.mark.parametrize(
+    ("target", "rules", "mark"),
+    [("openai", {"TW002"}, "~"), ("anthropic", {"TW003"}, "~"), ("gemini", set(), "✓"), ("ollama", set(), "✓")],
+)
+def test_findings_matrix_and_exit_code_agree_for_a_target(target, rules, mark, tmp_path, capsys):
+    code, report = audit_json(tmp_path, capsys, [DOTTED], "--target", target)
+    errors = {finding["rule"] for finding in report["findings"] if finding["level"] == "error"}
+    assert errors == rules and code == (1 if rules else 0)
+    assert report["tools"][0][target] == mark
+
+
+@pytest.mark.finding("U4")
+def test_finding_for_a_target_names_no_other_provider(tmp_path, capsys):
+    many = [{**DOTTED, "name": f"tool.{n}"} for n in range(600)]
+    _, report = audit_json(tmp_path, capsys, many, "--target", "openai", "--select", "TW0", "--fail-on", "none")
+    texts = {f"{RULES[finding['rule']].title} {finding['message']}".lower() for finding in report["findings"]}
+    assert texts and not [text for text in texts if "anthropic" in text or "gemini" in text]
+
+
+@pytest.mark.finding("U4")
+def test_tool_with_an_error_for_portable_is_not_marked_as_accepted(tmp_path, capsys):
+    schemas = [
+        {"type": "object", "properties": {"a": {"type": "string", "description": "x"}}},
+        {**CORE, "properties": {**CORE["properties"], "z": {"type": "string", "format": "uri"}}},
+        *(published_schemas(7) if CORPUS.exists() else ()),
+    ]
+    tools = [
+        {"name": f"tool_{n}", "description": f"Get thing {n} of it.", "input_schema": schema}
+        for n, schema in enumerate(schemas)
+    ]
+    _, report = audit_json(tmp_path, capsys, tools, "--target", "portable")
+    marks = {row["tool"]: row["portable"] for row in report["tools"]}
+    wrong = {finding["tool"] for finding in report["findings"] if finding["level"] == "error" and finding["tool"]}
+    assert "tool_0" in wrong and not [name for name in wrong if marks[name] == "✓"]
+
+
+@pytest.mark.finding("U4")
+def test_duplicate_name_is_not_accepted_by_any_provider(tmp_path, capsys):
+    _, report = audit_json(tmp_path, capsys, [{**DOTTED, "name": "twice"}] * 2)
+    assert {mark[0] for row in report["tools"] for key, mark in row.items() if key not in ("tool", "tokens")} == {"✗"}
+
+
 def test_target_option_selects_columns_and_rules(tmp_path, capsys):
     path = tmp_path / "tools.json"
     path.write_text(json.dumps([{"name": "f", "input_schema": {"type": "object", "properties": {"a": {}}}}]))

@@ -17,7 +17,9 @@ def responses(*items, **fields):
     return {"model": "gpt-5", "input": list(items or (HELLO,)), **fields}
 
 
+THREAD = {"type": "continue", "previous_message_id": "msg_1"}
 REFERENCES = [
+    ("anthropic", {"model": "m", "max_tokens": 9, "messages": [HELLO], "thread": THREAD}, "/thread"),
     ("openai_responses", responses(previous_response_id="resp_1"), "/previous_response_id"),
     ("openai_responses", {"model": "gpt-5", "previous_response_id": "resp_1"}, "/previous_response_id"),
     ("openai_responses", responses(RESULT, previous_response_id="resp_1"), "/previous_response_id"),
@@ -147,3 +149,9 @@ def test_summary_of_a_compacted_conversation_is_sent_as_text():
     assert "Ann likes rain." in str(translation.body["messages"][0]["content"])
     assert [(loss.path, loss.action) for loss in translation.losses] == [("/messages/0/content/0", "rewritten")]
     assert translate(body, source="anthropic", target="anthropic", model="claude").body["messages"] == messages
+
+
+def test_new_thread_of_anthropic_refers_to_nothing():
+    body = {"model": "m", "max_tokens": 9, "messages": [HELLO], "thread": {"type": "create"}}
+    translated = translate(body, source="anthropic", target="openai_chat")
+    assert [loss.path for loss in translated.losses] == ["/thread"]

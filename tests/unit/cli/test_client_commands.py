@@ -129,4 +129,4 @@ def test_small_model_of_another_client_is_refused(tmp_path, capsys):
 def test_unreachable_gateway_is_reported(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run_client(tmp_path, "gemini") == 0
-    assert "no gateway answers at http://127.0.0.1:9" in capsys.readouterr().err
+    assert "cannot reach http://127.0.0.1:9" in capsys.readouterr().err

@@ -38,6 +38,7 @@ url_env = "MISSING_URL"
 files = ["missing.py"]
 """
 GOOD = '[upstreams.a]\nbase_url = "{url}"\nkey_env = "A_KEY"\n[models.m]\nupstream = "a"\n'
+BODY = b'{"data": [{"id": "a-mode"}]}'
 SECRET = "sk-secret-0123456789"
 
 
@@ -110,7 +111,7 @@ def test_probe_asks_the_upstream_for_its_models(folder, capsys, status, expected
 
     async def answer(reader, writer):
         heads.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(b"HTTP/1.1 %d Some\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}" % status)
+        writer.write(b"HTTP/1.1 %d Some\r\ncontent-length: 28\r\nconnection: close\r\n\r\n%s" % (status, BODY))
         await writer.drain()
         writer.close()
 
@@ -124,7 +125,7 @@ def test_probe_asks_the_upstream_for_its_models(folder, capsys, status, expected
     assert asyncio.run(run()) == code
     printed = capsys.readouterr().out
     (probe,) = json.loads(printed)["probes"]
-    assert (probe["upstream"], probe["status"], probe["http_status"]) == ("a", expected, status)
+    assert (probe["upstream"], probe["status"]) == ("a", expected)
     assert heads[0].startswith(b"GET /v1/models HTTP/1.1\r\n")
     assert SECRET.encode() in heads[0]
     assert SECRET not in printed
@@ -152,3 +153,25 @@ def test_probe_of_a_silent_upstream_is_bounded(folder, capsys):
 
     assert asyncio.run(run()) == 1
     assert "no answer within 0.2 s" in capsys.readouterr().out
+
+
+@pytest.mark.finding("U11")
+def test_litellm_file_is_checked_with_its_report(folder, capsys):
+    entry = (
+        "{model_name: m, litellm_params: {model: openai/x, api_base: http://localhost:1/v1, api_key: os.environ/A_KEY}}"
+    )
+    (folder / "config.yaml").write_text(
+        f"model_list: [{entry}]\nlitellm_settings: {{cache: true, set_verbose: true}}\n"
+    )
+    assert check("config.yaml", "--json") == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["models"] == ["m"]
+    assert [(row["location"], row["problem"]) for row in report["problems"]] == [
+        ("litellm_settings.cache", "ignored: caches responses")
+    ]
+    (folder / "config.yaml").write_text(f"model_list: [{entry}]\ngeneral_settings: {{master_key: sk-1}}\n")
+    assert check("config.yaml") == 0
+    assert "changed: a key in the file" in capsys.readouterr().out
+    (folder / "config.yaml").write_text("model_list: [{model_name: m, litellm_params: {model: bedrock/x}}]\n")
+    assert check("config.yaml") == 1
+    assert "no model of the file can be used" in capsys.readouterr().out

@@ -107,6 +107,13 @@ def test_every_source_is_recognised(sources, name):
     assert source_kind(sources[name]) == KINDS[name]
 
 
+def test_executable_file_is_the_command_of_a_server(tmp_path):
+    program = tmp_path / "mcp-server-sample"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert source_kind(str(program)) == "mcp"
+
+
 def test_url_is_an_mcp_server():
     assert source_kind("https://example.com/mcp") == "mcp"
 

@@ -49,6 +49,12 @@ def test_model_names_are_resolved_to_routes():
     assert found.names == ["gpt"]
 
 
+def test_wildcard_of_the_target_is_the_text_that_the_pattern_matches():
+    found = router({"claude/*": {"upstream": "a", "model": "claude-*"}, "*-v2": {"upstream": "b", "model": "*"}})
+    assert labels(found, "claude/sonnet-5") == ["a/claude-sonnet-5"]
+    assert labels(found, "gpt-v2") == ["b/gpt"]
+
+
 @pytest.mark.parametrize("model", ["gtp", "c/x", "a/", "/", "", "A/x", "../a/x", "x" * 100_000])
 def test_unknown_model_raises_with_a_suggestion(model):
     with pytest.raises(UnknownModel) as caught:

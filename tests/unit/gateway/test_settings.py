@@ -2,8 +2,6 @@
 
 import pytest
 
-from toolwire.gateway.litellm_config import from_litellm
-from toolwire.gateway.settings import TargetRow
 from toolwire.gateway.settings_file import load_settings
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.ir.errors import ConfigError
@@ -79,6 +77,7 @@ def test_unknown_setting_without_a_similar_name_lists_known_settings():
             "a weight must be positive and finite, got -1.0",
         ),
         ({**UPSTREAM, "models": {"m": {"upstream": "a", "repair": "some"}}}, "repair"),
+        ({**UPSTREAM, "models": {"m": {"upstream": "a", "model": "*"}}}, "[models.m] model: '*' needs exactly one `*`"),
         ({"keys": {"me": {"hash": "secret"}}}, "[keys.me] hash: is not a SHA-256 hash"),
         ({"keys": {"me": {}}}, "[keys.me]: hash is missing"),
     ],
@@ -179,79 +178,6 @@ def test_settings_files_are_loaded_or_rejected_with_a_reason(tmp_path):
 )
 def test_out_of_range_numbers_are_rejected(document, words):
     assert words in wrong(document)
-
-
-LITELLM = """
-model_list:
-  - model_name: fast
-    litellm_params: {model: openai/gpt-4o-mini, api_key: os.environ/KEY, timeout: 30, weight: 3}
-  - model_name: fast
-    litellm_params: {model: anthropic/claude-haiku, api_key: os.environ/OTHER}
-  - model_name: mine
-    litellm_params: {model: some-model, api_base: http://localhost:8000/v1, max_retries: 5}
-general_settings: {master_key: os.environ/MASTER}
-"""
-
-
-def test_litellm_config_file_is_converted(tmp_path, monkeypatch):
-    monkeypatch.setenv("MASTER", "sk-1234")
-    path = tmp_path / "config.yaml"
-    path.write_text(LITELLM)
-    settings = load_settings(path)
-    fast = settings.models["fast"].targets
-    assert [(one.model, one.weight) for one in fast] == [("gpt-4o-mini", 3.0), ("claude-haiku", 1.0)]
-    assert settings.upstreams[fast[0].upstream].provider == "openai-chat"
-    assert settings.upstreams[fast[0].upstream].key_env == "KEY"
-    assert settings.upstreams[fast[0].upstream].timeout == 30
-    (mine,) = settings.models["mine"].targets
-    assert isinstance(mine, TargetRow)
-    assert settings.upstreams[mine.upstream].base_url == "http://localhost:8000/v1"
-    assert settings.upstreams[mine.upstream].retries == 5
-    assert "sk-1234" not in repr(settings)
-
-
-def test_litellm_environment_references_and_wildcard_models_are_converted(monkeypatch):
-    monkeypatch.setenv("BASE", "https://models.example/v1")
-    settings = from_litellm("""
-model_list:
-  - {model_name: mine, litellm_params: {model: openai/x, api_base: os.environ/BASE}}
-  - {model_name: "*", litellm_params: {model: "openai/*", api_key: os.environ/KEY}}
-""")
-    assert settings.upstreams[settings.models["mine"].targets[0].upstream].base_url == "https://models.example/v1"
-    assert settings.models["*"].targets[0].model is None  # whatever the client asks for
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("model_list: [{model_name: a/*, litellm_params: {model: openai/*}}]", "unsupported pattern"),
-        ("model_list: [{model_name: x, litellm_params: {model: x, api_base: os.environ/NONE}}]", "NONE is not set"),
-        ("model_list: [{model_name: x, litellm_params: {model: x}, rpm: 5}]", "rpm is not supported"),
-        ("model_list: [", "not valid YAML"),
-        ("[]", "the file is not a table"),
-        ("{}", "model_list is not a list"),
-        ("model_list: {}", "model_list is not a list"),
-        ("model_list: [3]", r"model_list\[0\] is not a table"),
-        ("model_list: [{litellm_params: {model: x}}]", "has no model_name"),
-        ("model_list: [{model_name: x}]", "litellm_params is not a table"),
-        ("model_list: [{model_name: x, litellm_params: {}}]", "has no model"),
-        ("model_list: [{model_name: x, litellm_params: {model: nobody/x}}]", "unknown provider 'nobody'"),
-        ("model_list: [{model_name: x, litellm_params: {model: x, api_key: sk-1}}]", "must not be in the file"),
-        ("model_list: [{model_name: x, litellm_params: {model: x, rpm: 5}}]", "rpm is not supported"),
-        ("model_list: [{model_name: x, litellm_params: {model: x, timeout: soon}}]", "timeout"),
-        ("model_list: [{model_name: x, litellm_params: {model: x, weight: [1]}}]", "weight"),
-        ("model_list: [{model_name: x, litellm_params: {model: x, weight: 0}}]", "weight"),
-        ("model_list: [{model_name: x, litellm_params: {model: x, max_retries: many}}]", "max_retries"),
-        ("model_list: [{model_name: x, litellm_params: {model: x, api_base: 7}}]", "api_base"),
-        ("model_list: []\nlitellm_settings: {drop_params: true}", "litellm_settings is not supported"),
-        ("model_list: []\nnonsense: 1", "nonsense is not supported"),
-        ("model_list: []\ngeneral_settings: {master_key: os.environ/NOT_SET_AT_ALL}", "NOT_SET_AT_ALL is not set"),
-        ("model_list: []\ngeneral_settings: {database_url: x}", "database_url is not supported"),
-    ],
-)
-def test_unsupported_litellm_settings_are_rejected(text, words):
-    with pytest.raises(ConfigError, match=words):
-        from_litellm(text)
 
 
 def test_settings_file_may_be_named_by_a_string(tmp_path):

@@ -1,7 +1,11 @@
 """What the local model does not get to see, or is not held to, is told."""
 
+import pytest
+from msgspec.structs import replace
+
 from toolwire import Media, Message, Request, Text, Tool, ToolCall, ToolChoice, ToolResult
-from toolwire.ir.request import OutputFormat
+from toolwire.ir.request import OutputFormat, Params
+from toolwire.local.chat import MAX_JSON_TOKENS, MAX_TOKENS, limit_tokens
 from toolwire.local.plan import plan_call, plan_text
 
 SCHEMA = {
@@ -55,3 +59,18 @@ def test_supported_request_has_no_losses():
     request = Request(messages=(QUESTION,), tools=(Tool("weather", "It.", plain),), choice=ToolChoice("required"))
     assert plan_call(request).losses == ()
     assert plan_text(request).losses == ()
+
+
+@pytest.mark.finding("U12")
+def test_texts_and_calls_without_a_limit_get_one():
+    assert limit_tokens({}) == MAX_TOKENS < MAX_JSON_TOKENS
+    assert limit_tokens({"grammar": "start: x"}) == MAX_JSON_TOKENS
+    assert limit_tokens({"max_tokens": 7}) == limit_tokens({"max_completion_tokens": 7}) == 7
+
+
+def test_report_of_a_result_is_short_unless_the_request_sets_a_limit():
+    said = Message("assistant", (ToolCall("c1", "order", {}),))
+    heard = Message("user", (ToolResult("c1", parts=(Text("done"),)),))
+    request = Request(messages=(QUESTION, said, heard))
+    assert plan_text(request).body["max_tokens"] < MAX_TOKENS
+    assert limit_tokens(plan_text(replace(request, params=Params(max_tokens=300))).body) == 300

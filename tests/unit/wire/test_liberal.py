@@ -37,6 +37,16 @@ def test_short_forms_of_gemini_contents_are_accepted():
     assert [message.parts[0].text for message in request.messages] == ["be brief", "hi"]
 
 
+@pytest.mark.parametrize("role", ["tool", "function"])
+def test_gemini_results_may_have_a_role_of_their_own(role):
+    """google-genai's README sends results with the role `tool`."""
+    result = {"functionResponse": {"name": "f", "response": {"result": 1}}}
+    body = {"contents": [{"role": role, "parts": [result]}]}
+    request = get("gemini").decode_request(body)
+    assert request.messages[0].role == "user"
+    assert get("gemini").encode_request(request).body == body
+
+
 def test_gemini_stream_as_a_json_array_is_accepted():
     data = b'[{"candidates": [{"content": {"role": "model", "parts": [{"text": "a"}]}, "index": 0}]}\n,\r\n'
     data += b'{"candidates": [{"content": {"role": "model", "parts": [{"text": "b"}]}, "finishReason": "STOP", "index": 0}]}]'

@@ -166,7 +166,10 @@ class Router:
         row = self._models[name] if name in self._models else self._find_row(name)[1]
         rows = row.targets or (TargetRow(row.upstream or "", row.model),)
         return [
-            (Target(self._upstreams[target_row.upstream], target_row.model or requested, row), target_row.weight)
+            (
+                Target(self._upstreams[target_row.upstream], _target_model(target_row.model, name, requested), row),
+                target_row.weight,
+            )
             for target_row in rows
         ]
 
@@ -213,6 +216,16 @@ def _split_model_name(model: str) -> tuple[str, str, str]:
     """Split `upstream/model` or `upstream:model` at the first mark; the model itself may contain either."""
     slash, colon = model.partition("/"), model.partition(":")
     return min(slash, colon, key=lambda parts: len(parts[0]))
+
+
+def _target_model(model: str | None, pattern: str, requested: str) -> str:
+    """Return the upstream's name for a model. `*` in it is the part that `*` matches in the pattern."""
+    if model is None:
+        return requested
+    if "*" not in model:
+        return model
+    before, _, after = pattern.partition("*")
+    return model.replace("*", requested[len(before) : len(requested) - len(after)])
 
 
 def _is_pattern(name: str) -> bool:

@@ -33,7 +33,7 @@ from ...schema.parse import ParsedSchema, parse_schema
 from ...schema.validate import Validator
 from ..instances import instances
 from ..regex import generate_matching
-from .strings import INTEGERS, KEYS, NUMBERS, PATH_ATTACKS, PATH_NAMES, TEXTS, deep_value
+from .strings import INTEGERS, KEYS, NUMBERS, PATH_ATTACKS, PATH_NAMES, SAMPLE_FILES, TEXTS, deep_value
 
 __all__ = ["CallCase", "CaseKind", "generate_cases", "generate_invalid"]
 
@@ -183,12 +183,12 @@ class _BoundaryGenerator:
         if node.max_length is not None:
             yield "longest text", "é" * min(node.max_length, 100_000)
         is_path = any(part in name.lower() for part in PATH_NAMES)
-        paths = list(PATH_ATTACKS if is_path else PATH_ATTACKS[:3])
+        paths = [*SAMPLE_FILES, ".", *PATH_ATTACKS] if is_path else list(PATH_ATTACKS[:3])
         for text, path in zip_longest(texts, paths):
             if text is not None:
                 yield _text_label(text), _fit_length(text, node)
             if path is not None:
-                yield "a path outside the folder", path
+                yield "a path", path
 
     def _vary_array(self, node: ArrayNode, name: str, depth: int) -> Iterator[_Variation]:
         item_node = AnyNode() if node.items is None else node.items

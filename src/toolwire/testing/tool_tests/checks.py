@@ -20,7 +20,7 @@ class ToolCheck(Value, frozen=True):
 
 TOOL_CHECKS = (
     ToolCheck("crash", "an exception other than ToolError for arguments that the schema accepts"),
-    ToolCheck("hang", "no result within --timeout; the process is killed"),
+    ToolCheck("hang", "no result within --timeout, nor within three times of it; the process is killed"),
     ToolCheck("output-size", "a result above --max-output, an endless generator, or no memory left"),
     ToolCheck("output-schema", "a result that does not match the output schema or the return annotation"),
     ToolCheck("nondeterministic", "a pure tool that returns different results for the same arguments"),

@@ -1,7 +1,8 @@
-"""The process that runs the tools of a file: `python -m toolwire.testing.tool_tests.child SETUP REQUESTS REPLIES`.
+"""The processes that run the tools of a file: `python -m toolwire.testing.tool_tests.child SOCKET`.
 
-SETUP is a JSON object, REQUESTS and REPLIES are file descriptors. Every request is one line of JSON with the field `do`,
-and has one line as its reply. The parent kills the process if a reply takes too long.
+The process at the other end of the socket asks for a new process (`setup`) or for the exit code of one (`wait`). Requests
+to the new process are lines of JSON with the field `do`, and have one line each as their reply. The parent kills a
+process whose reply takes too long.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
+import time
+import traceback
 from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -24,7 +28,7 @@ from ...run.results import error_text
 from ...run.signature import function_signature
 from ...run.toolbox import Toolbox
 from .child_calls import ChildCalls
-from .guard import AuditGuard, DeniedOperation
+from .guard import AuditGuard
 from .settings import LoadedFile, TestedTool
 from .words import known_words
 
@@ -32,6 +36,8 @@ __all__ = ["main"]
 
 _MAX_OPEN_FILES = 256
 _MAX_FILE_SIZE = 256 * 1024 * 1024
+_MAX_REQUEST = 1024 * 1024
+_WAIT_SECONDS = 2.0
 
 
 class _ToolProcess:
@@ -137,21 +143,72 @@ def _used_memory(page_size: int) -> int:
         return 0
 
 
-def main(arguments: list[str]) -> None:
+def run_requests(setup: Object, requests: int, replies: int) -> None:
     """Perform requests until the parent closes its end of the pipe."""
-    setup = json.loads(arguments[0])
     sys.path[:0] = setup["path"]
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     process = _ToolProcess(setup)
-    with os.fdopen(int(arguments[1]), "rb") as requests, os.fdopen(int(arguments[2]), "wb", buffering=0) as replies:
-        replies.write(msgspec.json.encode(process.load()) + b"\n")
-        for line in requests:
+    with os.fdopen(requests, "rb") as lines, os.fdopen(replies, "wb", buffering=0) as answers:
+        answers.write(msgspec.json.encode(process.load()) + b"\n")
+        for line in lines:
             reply = loop.run_until_complete(process.perform(json.loads(line)))
-            replies.write(msgspec.json.encode(reply) + b"\n")
-    with suppress(DeniedOperation):
-        os._exit(0)  # threads of tools that never return must not delay the end
+            answers.write(msgspec.json.encode(reply) + b"\n")
+
+
+def _become_child(request: Object, requests: int, replies: int, errors: int) -> None:
+    """Run in the forked process until its end. Threads of tools that never return must not delay the end."""
+    code = 1
+    try:
+        os.setsid()
+        os.chdir(request["folder"])
+        os.dup2(errors, 2)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        run_requests(request["setup"], requests, replies)
+        code = 0
+    except BaseException:  # noqa: BLE001  # shown by the parent
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _wait_child(pid: int) -> int | None:
+    """Return the exit code of a child process; None if it still runs after a while."""
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    return None
+
+
+def main(control: int) -> None:
+    """Fork a process for each request of the parent, until it closes the socket."""
+    import pydantic  # noqa: F401  # imported once, before the forks
+
+    with socket.socket(fileno=control) as connection:
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(connection, _MAX_REQUEST, 3)
+            while data and not data.endswith(b"\n"):
+                data += connection.recv(_MAX_REQUEST)
+            if not data:
+                return
+            request = json.loads(data)
+            if "wait" in request:
+                reply: Object = {"code": _wait_child(request["wait"])}
+            else:
+                pid = os.fork()
+                if pid == 0:
+                    connection.close()
+                    _become_child(request, *descriptors)
+                reply = {"pid": pid}
+                for descriptor in descriptors:
+                    os.close(descriptor)
+            connection.sendall(json.dumps(reply).encode() + b"\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(int(sys.argv[1]))

@@ -62,7 +62,7 @@ def _judge_end(outcome: CallOutcome, settings: ToolTestSettings) -> Iterator[Fau
     elif outcome.status == "rpc_error" and error is not None:
         yield Fault("protocol-error", error.type, f"the server answers with {error.type}: {error.message}")
     elif outcome.status == "timeout":
-        yield Fault("hang", "", f"no result within {settings.timeout:g} seconds")
+        yield Fault("hang", "", f"no result within {outcome.seconds:g} seconds")
     elif outcome.status == "too_large":
         reason = "" if error is None else f" ({error.type}{f': {error.message}' if error.message else ''})"
         yield Fault("output-size", "", f"the result is unbounded{reason}", "" if error is None else error.location)
@@ -103,14 +103,18 @@ class FindingList:
             self._found[fault.check, fault.key] = replace(known, count=known.count + 1)
             return False
         message = self._shorten(fault.message)[:1000]
-        self._found[fault.check, fault.key] = ToolFinding(self._tool, fault.check, message, arguments, fault.location)
+        location = self._shorten(fault.location)
+        self._found[fault.check, fault.key] = ToolFinding(self._tool, fault.check, message, arguments, location)
         return True
 
     def set_arguments(self, fault: Fault, arguments: Object) -> None:
         """Replace the arguments of a finding by smaller ones."""
         key = (fault.check, fault.key)
         self._found[key] = replace(
-            self._found[key], arguments=arguments, message=self._shorten(fault.message)[:1000], location=fault.location
+            self._found[key],
+            arguments=arguments,
+            message=self._shorten(fault.message)[:1000],
+            location=self._shorten(fault.location),
         )
 
     def finish(self, reproduce: Callable[[ToolFinding], str]) -> tuple[ToolFinding, ...]:

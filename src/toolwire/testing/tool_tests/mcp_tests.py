@@ -81,7 +81,7 @@ def _test_tool(
         returned = [case.arguments for case in test.settled if test.outcomes[repr(case.arguments)].status == "returned"]
         calls += _check_concurrent(tool.name, returned, target, settings, found)
     findings = found.finish(lambda finding: reproduction_command([source], finding, settings))
-    return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note)
+    return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note or test.slow)
 
 
 def _check_concurrent(

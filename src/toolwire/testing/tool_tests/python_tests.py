@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
 from .checks import ToolFinding, require_checks
+from .fork_server import ForkServers
 from .judge import Fault, FindingList, reproduction_command
 from .properties import ToolProperties
 from .report import ToolTestReport, ToolTestResult
@@ -47,7 +48,17 @@ def check_python_tools(
     require_checks(settings.ignore)
     if not Path(file).is_file():
         raise ConfigError(f"cannot read {file}: not a file", hint="give a Python file with your functions")
-    loaded = _load(file, settings)
+    servers = ForkServers()
+    try:
+        return _check_file(file, settings, servers, jobs, on_progress)
+    finally:
+        servers.close()
+
+
+def _check_file(
+    file: str, settings: ToolTestSettings, servers: ForkServers, jobs: int, on_progress: TestProgress
+) -> ToolTestReport:
+    loaded = _load(file, settings, servers)
     findings = _import_findings(file, loaded, settings)
     if loaded.error and not findings:
         raise ConfigError(f"cannot load {file}: {loaded.error}")
@@ -57,7 +68,7 @@ def check_python_tools(
         raise ConfigError(f"no tool matches {', '.join(settings.tools)}", hint=f"the file has {known}")
 
     def test(tool: TestedTool) -> ToolTestResult:
-        return _test_tool(file, tool, settings, on_progress)
+        return _test_tool(file, tool, settings, servers, on_progress)
 
     results = _run_all(test, selected, jobs)
     return ToolTestReport(file, "functions", settings.seed, tuple(results), findings)
@@ -70,10 +81,10 @@ def _run_all(
         return list(pool.map(test, tools))
 
 
-def _load(file: str, settings: ToolTestSettings) -> LoadedFile:
+def _load(file: str, settings: ToolTestSettings, servers: ForkServers) -> LoadedFile:
     """Import the file once, only to list its tools."""
     sandbox = ToolSandbox(settings.files)
-    worker = ToolWorker(file, sandbox, settings, allow_writes=False)
+    worker = ToolWorker(file, sandbox, settings, servers, allow_writes=False)
     try:
         loaded = worker.start()
         events = tuple(AuditEvent(event.kind, sandbox.abbreviate(event.target)) for event in loaded.events)
@@ -91,20 +102,23 @@ def _import_findings(file: str, loaded: LoadedFile, settings: ToolTestSettings) 
     return found.finish(lambda _: f"toolwire test {file}")
 
 
-def _test_tool(file: str, tool: TestedTool, settings: ToolTestSettings, on_progress: TestProgress) -> ToolTestResult:
+def _test_tool(
+    file: str, tool: TestedTool, settings: ToolTestSettings, servers: ForkServers, on_progress: TestProgress
+) -> ToolTestResult:
     if not settings.may_run(tool.effect):
         return ToolTestResult(tool.name, tool.effect, skipped=f"effect {tool.effect}; --include-writes tests it")
     sandbox = ToolSandbox(settings.files)
-    worker = ToolWorker(file, sandbox, settings, allow_writes=tool.effect in ("idempotent", "write"))
+    worker = ToolWorker(file, sandbox, settings, servers, allow_writes=tool.effect in ("idempotent", "write"))
     try:
-        found = FindingList(tool.name, settings, sandbox.abbreviate)
+        resolved = str(Path(file).resolve())
+        found = FindingList(tool.name, settings, lambda text: sandbox.abbreviate(text).replace(resolved, file))
         test = SingleCallTest(tool, worker, settings, found, lambda done, total: on_progress(tool.name, done, total))
         test.run()
         properties = ToolProperties(tool, worker, settings, found)
         properties.check(test.settled, test.outcomes)
         findings = found.finish(lambda finding: reproduction_command([file], finding, settings))
         calls = test.calls + properties.calls
-        return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note)
+        return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note or test.slow)
     finally:
         worker.stop()
         sandbox.remove()

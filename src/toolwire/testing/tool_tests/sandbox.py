@@ -17,12 +17,11 @@ from pathlib import Path
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON
-from .strings import expand_placeholders
+from .strings import SAMPLE_FILES, expand_placeholders
 
 __all__ = ["ToolSandbox"]
 
 _INHERITED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SYSTEMROOT")
-_SAMPLES = {"notes.txt": "first line\nsecond line\n", "data.json": '{"name": "sample", "values": [1, 2, 3]}\n'}
 
 
 class ToolSandbox:
@@ -45,7 +44,7 @@ class ToolSandbox:
             folder.mkdir()
         for name in ("canary", "canary.txt", "canary.md", "canary.json", "canary.csv"):
             (self.outside / name).write_text(f'"{self.secret}"\n', encoding="utf-8")
-        for name, text in _SAMPLES.items():
+        for name, text in SAMPLE_FILES.items():
             (self.work / name).write_text(text, encoding="utf-8")
         (self.work / "link.txt").symlink_to(self.canary)
         (self.work / "linked").symlink_to(self.outside)
@@ -61,7 +60,7 @@ class ToolSandbox:
         except OSError as error:
             raise ConfigError(f"cannot copy {file}: {error.strerror}", hint="check --files") from None
 
-    def environment(self, source: Mapping[str, str], passed: Sequence[str], hash_seed: int) -> dict[str, str]:
+    def environment(self, source: Mapping[str, str], passed: Sequence[str]) -> dict[str, str]:
         """Return the environment of a child process: nothing secret, except the variables named by the user."""
         kept = {name: source[name] for name in (*_INHERITED, *passed) if name in source}
         return {
@@ -69,8 +68,6 @@ class ToolSandbox:
             "HOME": str(self.home),
             "TMPDIR": str(self.temp),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONHASHSEED": str(hash_seed),
-            "PYTHONUTF8": "1",
         }
 
     def expand(self, value: JSON) -> JSON:

@@ -36,7 +36,13 @@ _START_TIMEOUT = 60.0
 _MAX_TEXT = 2000
 _CACHES = {"npm_config_cache": ".npm", "UV_CACHE_DIR": ".cache/uv", "UV_TOOL_DIR": ".local/share/uv/tools"}
 """Caches of package runners, which would install a server again with another HOME."""
-_STACK_TRACE = re.compile(r"Traceback \(most recent call last\)|\n\s+at \S.*:\d+:\d+\)?")
+_UNHANDLED = re.compile(
+    r"Traceback \(most recent call last\)|\n\s+at \S.*:\d+:\d+\)?"
+    r"|(?:list|string|tuple) index out of range|'NoneType' object|object has no attribute|unhashable type"
+    r"|object is not (?:subscriptable|iterable|callable)|codec can't (?:en|de)code|maximum recursion depth exceeded"
+    r"|Cannot (?:read|set) propert(?:y|ies) of (?:undefined|null)|is not a function|Maximum call stack"
+)
+"""Texts of exceptions that a program did not expect. A server reports them as errors of the tool."""
 
 Value = TypeVar("Value")
 
@@ -84,8 +90,8 @@ class ServerTarget:
             raise
         self._client, self.tools = client, dict(client.tools)
 
-    def call(self, tool: str, arguments: Object) -> CallOutcome:
-        return self._run(self._call(tool, arguments))
+    def call(self, tool: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
+        return self._run(self._call(tool, arguments, patience))
 
     def call_serially(self, tool: str, calls: list[Object]) -> list[CallOutcome]:
         return [self.call(tool, arguments) for arguments in calls]
@@ -99,7 +105,7 @@ class ServerTarget:
     def _run(self, work: Coroutine[Any, Any, Value]) -> Value:
         return self._loop.run_until_complete(work)
 
-    async def _call(self, name: str, arguments: Object) -> CallOutcome:
+    async def _call(self, name: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
         """Make one call. A server that does not answer or breaks the connection is stopped."""
         client = self._client
         if client is None:
@@ -107,10 +113,10 @@ class ServerTarget:
         call = ToolCall("test", name, self._sandbox.expand(arguments))
         started_at = time.monotonic()
         try:
-            result = await asyncio.wait_for(client.call(call, limited=False), self._settings.timeout)
+            result = await asyncio.wait_for(client.call(call, limited=False), self._settings.timeout * patience)
         except TimeoutError:
             await self._drop(client)
-            return CallOutcome("timeout", seconds=self._settings.timeout)
+            return CallOutcome("timeout", seconds=self._settings.timeout * patience)
         except RpcError as error:
             raised = RaisedError(f"JSON-RPC error {error.code}", error.message[:_MAX_TEXT])
             return CallOutcome("rpc_error", error.message[:_MAX_TEXT], error.message, error=raised)
@@ -128,12 +134,13 @@ class ServerTarget:
         text = result.text
         whole = f"{result.is_error}\x00{text}\x00{structured}"
         is_valid = validator(tool.input_schema or {"type": "object"}).accepts(arguments)
-        trace = _STACK_TRACE.search(text) if result.is_error else None
+        unhandled = _UNHANDLED.search(text) if result.is_error else None
         error = None
-        if trace is not None:
-            error = RaisedError("stack trace in the result", text[trace.start() :].strip().splitlines()[0][:200])
+        if unhandled is not None:
+            line = text[: unhandled.end()].strip().splitlines()[-1]
+            error = RaisedError("unhandled exception", line[-200:])
         return CallOutcome(
-            "raised" if trace is not None else "tool_error" if result.is_error else "returned",
+            "raised" if unhandled is not None else "tool_error" if result.is_error else "returned",
             text[:_MAX_TEXT],
             hashlib.sha256(whole.encode(errors="replace")).hexdigest(),
             max(len(text), len(structured)),

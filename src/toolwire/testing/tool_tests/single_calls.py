@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
+from pathlib import Path
 from typing import Protocol
 
 from ...ir.errors import SchemaError
@@ -17,7 +18,8 @@ from .shrink import shrink_arguments
 
 __all__ = ["CallTarget", "SingleCallTest"]
 
-_MAX_KILLS = 2
+_MAX_KILLS = 3
+_PATIENCE = 3.0
 _MAX_INVALID = 12
 _SHRINK_SECONDS = 5.0
 _NOT_SHRUNK = frozenset({"hang"})
@@ -31,7 +33,9 @@ class CallTarget(Protocol):
 
     def start(self) -> object: ...
 
-    def call(self, tool: str, arguments: Object) -> CallOutcome: ...
+    def call(self, tool: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
+        """Make one call; the time limit is multiplied by `patience`."""
+        ...
 
 
 class SingleCallTest:
@@ -53,6 +57,7 @@ class SingleCallTest:
         self.calls = 0
         self.skipped = ""
         self.note = ""
+        self.slow = ""
         self.outcomes: dict[str, CallOutcome] = {}
         self._tool, self._target, self._settings = tool, target, settings
         self._on_progress = on_progress
@@ -87,10 +92,12 @@ class SingleCallTest:
             seed=seed,
             count=self._settings.cases,
             examples=self._tool.examples,
-            words=self._tool.words,
+            words=(*(Path(file).name for file in self._settings.files), *self._tool.words),
         )
 
     def _make_calls(self, cases: list[CallCase]) -> None:
+        if not self._target.is_running:
+            self._target.start()  # before the clock starts
         deadline = time.monotonic() + self._settings.time_limit
         for number, case in enumerate(cases):
             self._on_progress(number, len(cases))
@@ -99,6 +106,8 @@ class SingleCallTest:
                 detail = "" if outcome.error is None else outcome.error.message
                 self.skipped = detail or "it needs dependencies"
                 return
+            if outcome.status == "timeout" and "hang" not in self.found:
+                outcome = self._confirm_hang(case.arguments)
             self._collect(case, outcome)
             if self._kills >= _MAX_KILLS or time.monotonic() > deadline:
                 left = len(cases) - number - 1
@@ -120,11 +129,18 @@ class SingleCallTest:
             for fault in judge_invalid(self._call(case.arguments)):
                 self.found.add(fault, case.arguments)
 
-    def _call(self, arguments: Object) -> CallOutcome:
+    def _confirm_hang(self, arguments: Object) -> CallOutcome:
+        """Repeat a call with more time, because a slow tool or a busy machine is no fault."""
+        outcome = self._call(arguments, _PATIENCE)
+        if outcome.status != "timeout":
+            self.slow = f"slow: a call takes longer than {self._settings.timeout:g} seconds (--timeout)"
+        return outcome
+
+    def _call(self, arguments: Object, patience: float = 1.0) -> CallOutcome:
         if not self._target.is_running:
             self._target.start()
         self.calls += 1
-        outcome = self._target.call(self._tool.name, arguments)
+        outcome = self._target.call(self._tool.name, arguments, patience)
         if outcome.status in ("timeout", "died", "gone"):
             self._kills += 1
         return outcome

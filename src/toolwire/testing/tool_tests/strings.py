@@ -16,6 +16,7 @@ __all__ = [
     "NUMBERS",
     "PATH_ATTACKS",
     "PATH_NAMES",
+    "SAMPLE_FILES",
     "TEXTS",
     "deep_value",
     "expand_placeholders",
@@ -42,6 +43,9 @@ PATH_ATTACKS = (
     "..",
     "/",
 )
+SAMPLE_FILES = {"notes.txt": "first line\nsecond line\n", "data.json": '{"name": "sample", "values": [1, 2, 3]}\n'}
+"""Files of the working folder, with their content."""
+
 PATH_NAMES = ("path", "file", "filename", "folder", "directory", "dir", "document", "name", "key", "uri", "url", "root")
 """Parts of the names of parameters that may be paths."""
 
@@ -53,6 +57,7 @@ TEXTS = (
     "x" * 10_000,
     "\x00",
     "²",  # `isdigit` is true, `int` fails
+    "9**9**9**9",  # for a tool that evaluates it
     " ",
     "e\u0301",  # a combining accent
     "İstanbul",  # its lower case is longer
@@ -62,6 +67,7 @@ TEXTS = (
     "\x1b[31m\x07\x7f",
     "'; DROP TABLE users; --",
     "$(touch injected) `id` ; ls | cat && true",
+    "__import__('os').system('id')",
     "{{7*7}} ${7*7} <%= 7*7 %> {0.__class__}",
     "%s %n %(x)s %",
     "\"quoted\" \\ back\\slash 'single'",

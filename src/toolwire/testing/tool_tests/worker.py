@@ -6,11 +6,8 @@ import json
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +16,7 @@ import msgspec
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object
 from .child_calls import CallBatch, CancelOutcome, RepeatedCall
+from .fork_server import ForkServers, StartedProcess
 from .sandbox import ToolSandbox
 from .settings import CallOutcome, LoadedFile, ToolTestSettings
 
@@ -43,14 +41,23 @@ class WorkerStopped(Exception):
 class ToolWorker:
     """One process with the tools of a file. `start` may be called again after `stop`: the sandbox is reset."""
 
-    def __init__(self, file: str, sandbox: ToolSandbox, settings: ToolTestSettings, *, allow_writes: bool) -> None:
+    def __init__(
+        self,
+        file: str,
+        sandbox: ToolSandbox,
+        settings: ToolTestSettings,
+        servers: ForkServers,
+        *,
+        allow_writes: bool,
+    ) -> None:
         if sys.platform == "win32":
             raise ConfigError("toolwire test needs process groups and resource limits", hint="use Linux or macOS")
         self._file = str(Path(file).resolve())
         self._sandbox = sandbox
         self._settings = settings
+        self._servers = servers
         self._allow_writes = allow_writes
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: StartedProcess | None = None
         self._requests = self._replies = -1
         self._buffer = b""
 
@@ -64,19 +71,12 @@ class ToolWorker:
         self._sandbox.reset()
         child_requests, self._requests = os.pipe()
         self._replies, child_replies = os.pipe()
-        command = [sys.executable, "-m", "toolwire.testing.tool_tests.child", json.dumps(self._setup())]
+        environment = self._sandbox.environment(os.environ, self._settings.pass_env)
         try:
             with self._sandbox.stderr.open("wb") as stderr:
-                self._process = subprocess.Popen(  # noqa: S603  # our own interpreter
-                    [*command, str(child_requests), str(child_replies)],
-                    cwd=self._sandbox.work,
-                    env=self._environment(hash_seed),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=stderr,
-                    pass_fds=(child_requests, child_replies),
-                    start_new_session=True,
-                )
+                descriptors = (child_requests, child_replies, stderr.fileno())
+                folder = str(self._sandbox.work)
+                self._process = self._servers.start(self._setup(), environment, folder, descriptors, hash_seed)
         finally:
             os.close(child_requests)
             os.close(child_replies)
@@ -101,19 +101,14 @@ class ToolWorker:
             "path": [str(Path.cwd())],
         }
 
-    def _environment(self, hash_seed: int) -> Mapping[str, str]:
-        environment = self._sandbox.environment(os.environ, self._settings.pass_env, hash_seed)
-        own = str(Path(__file__).resolve().parents[3])
-        paths = [str(Path(path).resolve()) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-        return {**environment, "PYTHONPATH": os.pathsep.join([*paths, own])}
-
-    def call(self, tool: str, arguments: Object) -> CallOutcome:
+    def call(self, tool: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
         """Make one call. A process that dies or is killed is an outcome, too; it must be started again then."""
         started_at = time.monotonic()
         try:
-            return self._request(CallOutcome, do="call", tool=tool, arguments=self._sandbox.expand(arguments))
+            made = self._sandbox.expand(arguments)
+            return self._request(CallOutcome, patience, do="call", tool=tool, arguments=made)
         except WorkerStopped as stopped:
-            seconds = time.monotonic() - started_at
+            seconds = self._settings.timeout * patience if stopped.timed_out else time.monotonic() - started_at
             return CallOutcome(
                 "timeout" if stopped.timed_out else "died", stopped.reason, reached=True, seconds=seconds
             )
@@ -134,7 +129,7 @@ class ToolWorker:
         made = self._sandbox.expand(arguments)
         return self._request(RepeatedCall, 2, do="twice", tool=tool, arguments=made, key=key)
 
-    def _request(self, kind: type[Reply], allowed_calls: int = 1, /, **request: Any) -> Reply:
+    def _request(self, kind: type[Reply], allowed_calls: float = 1, /, **request: Any) -> Reply:
         line = json.dumps(request).encode() + b"\n"
         try:
             view = memoryview(line)
@@ -160,23 +155,17 @@ class ToolWorker:
         return msgspec.json.decode(line, type=kind)
 
     def _died(self) -> WorkerStopped:
-        process = self._process
-        code: int | None = None
-        if process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                code = process.wait(2.0)
+        code = None if self._process is None else self._process.wait()
         self.stop()
         reason = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         errors = self._sandbox.last_errors().splitlines()
         return WorkerStopped(reason + (f": {errors[-1][:300]}" if errors else ""), timed_out=False)
 
     def stop(self) -> None:
-        """Kill the process group and close the pipes."""
+        """Kill the process with its session and close the pipes."""
         process, self._process = self._process, None
         if process is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.kill()
         for descriptor in (self._requests, self._replies):
             if descriptor >= 0:
                 os.close(descriptor)

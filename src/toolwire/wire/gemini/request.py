@@ -82,13 +82,13 @@ def _read_system(raw: JSON, extra: Extra) -> Message:
 
 
 def _read_content(raw: JSON) -> Message:
-    """Read one of the contents; a missing role and the old role `function` are read as user."""
+    """Read one of the contents. A missing role, the old role `function` and `tool` of google-genai's README are user."""
     role = require_object(raw).get("role")
     if role == "model":
         return _make_message("assistant", raw)
     if role == "user":
         return _make_message("user", raw)
-    if role is None or role == "" or role == "function":  # protobuf does not distinguish "" from an absent role
+    if role is None or role in ("", "function", "tool"):  # protobuf does not distinguish "" from an absent role
         return _make_message("user", raw)
     raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint="use user or model")
 

@@ -1,0 +1,1 @@
+"""Read LiteLLM's `config.yaml`: the settings that have a meaning here, and a report of all others."""

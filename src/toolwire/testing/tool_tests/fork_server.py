@@ -1,0 +1,117 @@
+"""Start child processes quickly: a process that has imported the runtime forks itself for every start.
+
+The forked process leads a session of its own, so that it is killed with everything that it starts. Each hash seed has
+a server of its own, because the seed is fixed when an interpreter starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...ir.errors import ConfigError
+from ...ir.pointer import Object
+
+__all__ = ["ForkServers", "StartedProcess"]
+
+_MODULE = "toolwire.testing.tool_tests.child"
+_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SYSTEMROOT")
+
+
+class StartedProcess:
+    """A process that a server forked."""
+
+    def __init__(self, server: _ForkServer, pid: int) -> None:
+        self._server = server
+        self._pid = pid
+        self._code: int | None = None
+
+    def wait(self) -> int | None:
+        """Return the exit code, or minus the number of the signal; None if the process still runs after two seconds."""
+        if self._code is None:
+            self._code = self._server.request({"wait": self._pid})["code"]
+        return self._code
+
+    def kill(self) -> None:
+        """Kill the process and all processes of its session, and wait for its end."""
+        if self._code is None:  # afterwards the number may belong to another process
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL)
+            self.wait()
+
+
+class ForkServers:
+    """The servers of a test run, by hash seed. They are started when they are needed; several threads may use them."""
+
+    def __init__(self) -> None:
+        self._servers: dict[int, _ForkServer] = {}
+        self._lock = threading.Lock()
+
+    def start(
+        self, setup: Object, environment: Mapping[str, str], folder: str, descriptors: Sequence[int], hash_seed: int
+    ) -> StartedProcess:
+        """Fork a process. `descriptors`: its requests, its replies and its standard error."""
+        with self._lock:
+            server = self._servers.get(hash_seed)
+            if server is None:
+                server = self._servers[hash_seed] = _ForkServer(hash_seed)
+        request = {"setup": setup, "environment": dict(environment), "folder": folder}
+        return StartedProcess(server, server.request(request, descriptors)["pid"])
+
+    def close(self) -> None:
+        for server in self._servers.values():
+            server.close()
+
+
+class _ForkServer:
+    """One server process, and the socket that controls it."""
+
+    def __init__(self, hash_seed: int) -> None:
+        self._lock = threading.Lock()
+        self._socket, theirs = socket.socketpair()
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        environment |= {"PYTHONHASHSEED": str(hash_seed), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603  # our own interpreter
+                [sys.executable, "-m", _MODULE, str(theirs.fileno())],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+
+    def request(self, message: Object, descriptors: Sequence[int] = ()) -> Any:
+        """Send a message and return the reply."""
+        data = json.dumps(message).encode() + b"\n"
+        with self._lock:
+            try:
+                sent = socket.send_fds(self._socket, [data], list(descriptors)) if descriptors else 0
+                self._socket.sendall(data[sent:])
+                reply = b""
+                while not reply.endswith(b"\n"):
+                    piece = self._socket.recv(4096)
+                    if not piece:
+                        raise ConfigError("the process that starts the tools has ended", hint="run the command again")
+                    reply += piece
+            except OSError as error:
+                raise ConfigError(f"cannot start a process for the tools: {error}") from None
+        return json.loads(reply)
+
+    def close(self) -> None:
+        self._socket.close()  # the server ends at the end of its input
+        try:
+            self._process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
