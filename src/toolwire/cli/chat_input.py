@@ -87,16 +87,23 @@ class ChatInput:
 def find_attachments(text: str) -> list[Path]:
     """Return the existing files that a prompt names as `@path`, or `@"path with spaces"`.
 
-    Anything else after @ is text: an address, a user name.
+    Anything else after @ is text: an address, a user name. Text that was pasted may name a file that its author wants to
+    read: prompts of several lines attach nothing, and hidden files need /attach.
     """
+    if "\n" in text:
+        return []
     found: dict[Path, None] = {}
     for quoted, plain in _ATTACHED.findall(text[:_MAX_PROMPT]):
         for name in (quoted,) if quoted else (plain, plain.rstrip(".,;:!?)")):
             path = Path(name).expanduser()
-            if name and _is_file(path):
+            if name and not _is_hidden(path) and _is_file(path):
                 found[path] = None
                 break
     return list(found)
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") and part not in (".", "..") for part in path.parts)
 
 
 def _is_file(path: Path) -> bool:
