@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from .line_editor import LineHistory, edit_line, set_completer, state_folder
+from .line_editor import LineHistory, edit_line, replace_invalid, set_completer, state_folder
 from .show import paint
 
 __all__ = ["ChatInput", "find_attachments"]
@@ -41,7 +41,7 @@ class ChatInput:
         """Return the next prompt; None at the end of the input. Raises KeyboardInterrupt for Ctrl-C on a terminal."""
         if not self.is_terminal:
             line = sys.stdin.readline()
-            return line.removesuffix("\n") if line else None
+            return replace_invalid(line.removesuffix("\n")) if line else None
         try:
             text = self._read_lines()
         except EOFError:
@@ -49,7 +49,7 @@ class ChatInput:
             return None
         if self._history is not None:
             self._history.add(text)
-        return text
+        return replace_invalid(text)
 
     def _read_lines(self) -> str:
         line = edit_line(_prompt("> "))
