@@ -66,6 +66,12 @@ def test_sound_example_has_no_finding(name):
     assert findings(EXAMPLES / name, include_writes=True, cases=25, time_limit=4.0) == set()
 
 
+@pytest.mark.full
+@pytest.mark.finding("X11")
+def test_sound_tools_with_state_files_and_rich_types_have_no_finding():
+    assert findings(ROOT / "tests/fixtures/sound_tools.py", include_writes=True, cases=40) == set()
+
+
 def test_tools_with_effects_run_only_on_request(tmp_path):
     file = write_tools(tmp_path, '@toolwire.tool\ndef save(text: str) -> str:\n    """Save."""\n    raise ValueError\n')
     assert findings(file) == set()
@@ -270,7 +276,17 @@ def sound(text: str) -> str:
     )
     command = [sys.executable, "-m", "toolwire", "mcp", "serve", str(file)]
     report = check_server_tools(
-        "server", ServerSpec("server", *command[:1], tuple(command[1:])), ToolTestSettings(cases=20)
+        ["server"], ServerSpec("server", *command[:1], tuple(command[1:])), ToolTestSettings(cases=20)
     )
     found = {(finding.tool, finding.check) for finding in report.all_findings}
     assert found == {("read_file", "path-escape"), ("leave", "server-exit")}
+
+
+def test_server_of_an_mcp_configuration_is_selected_by_name(tmp_path):
+    entry = {"command": sys.executable, "args": ["-m", "toolwire", "mcp", "serve", str(EXAMPLES / "conjugate.py")]}
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"verbs": entry, "other": {"command": "none"}}}))
+    assert "use --server verbs or other" in run(file).stderr
+    done = run(file, "--server", "verbs", "--cases", "5")
+    assert done.returncode == 0, done.stderr
+    assert "✓  conjugate" in done.stdout

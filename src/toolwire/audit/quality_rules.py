@@ -283,8 +283,7 @@ def _exclusive_groups(flags: dict[str, Object]) -> Iterator[list[str]]:
 )
 def check_commanding_text(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     orders = re.compile(
-        r"\b(?:always|must|never) (?:call|use|run|invoke) (?:this|it)|ignore (?:all |the )?(?:previous|other)|do not tell the user"
-        r"|before (?:any|using any) other tool",
+        r"\b(?:always|must|never) (?:call|use|run|invoke) (?:this|it)|before any other tool",
         re.IGNORECASE,
     )
     for index, tool in enumerate(tools):

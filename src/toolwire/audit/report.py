@@ -15,7 +15,9 @@ from .tools import Compatibility, estimate_tokens, rate_compatibility
 
 __all__ = ["Report", "as_json", "as_markdown", "as_sarif", "compatibility_matrix", "count_levels", "sort_findings"]
 
-_NOT_REPAIRED = frozenset({"TW001", "TW027", "TW037", "TQ20"})  # errors that no translation of the tool repairs
+_NOT_REPAIRED = frozenset(
+    {"TW001", "TW016", "TW017", "TW027", "TW037", "TQ20"}
+)  # errors that no translation of the tool repairs
 _SARIF_LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "info": "note"}
 
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from ..ir.tools import Tool
 from ..schema.lowering import lower_all
-from . import portable_rule, quality_rules, schema_rules, tool_rules
+from . import injection_rules, portable_rule, quality_rules, schema_rules, tool_rules
 from .findings import CHECKS, RULES, Finding, Hit, SourceLocation, is_selected, make_finding
 from .merge import merge_hits
 from .schema_rules import SCHEMA_CHECKS, AuditedSchema
@@ -16,7 +16,13 @@ from .tokens import declaration_tokens
 
 __all__ = ["Compatibility", "audit_tools", "estimate_tokens", "rate_compatibility"]
 
-_RULE_MODULES = (tool_rules, schema_rules, quality_rules, portable_rule)  # importing them registers their rules
+_RULE_MODULES = (
+    tool_rules,
+    injection_rules,
+    schema_rules,
+    quality_rules,
+    portable_rule,
+)  # importing them registers their rules
 
 
 def audit_tools(

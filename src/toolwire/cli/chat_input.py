@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from .line_editor import LineHistory, edit_line, set_completer, state_folder
@@ -31,8 +32,9 @@ class ChatInput:
         self._commands = sorted(commands)
         self._history: LineHistory | None = None
         if self.is_terminal:
-            self._history = LineHistory(state_folder() / "chat_history")
-            self._history.load()
+            with suppress(OSError):  # a home that cannot be written: no history
+                self._history = LineHistory(state_folder() / "chat_history")
+                self._history.load()
             set_completer(self._complete)
 
     def read(self) -> str | None:

@@ -85,7 +85,8 @@ class LineHistory:
         with suppress(OSError):  # a chat works without its history
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             with os.fdopen(os.open(self._path, flags, 0o600), "w", encoding="utf-8") as file:
-                os.fchmod(file.fileno(), 0o600)  # the file may be older
+                if hasattr(os, "fchmod"):
+                    os.fchmod(file.fileno(), 0o600)  # the file may be older
                 file.write(f"{_encode_entry(entry)}\n")
 
     def _shorten(self, lines: list[str]) -> None:

@@ -48,6 +48,7 @@ async def serve_app(app: AsgiApp, host: str, port: int) -> None:
         port,
         http=make_limited_protocol(),  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
+        log_config=None,  # its default would close the handlers of this process
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=3,

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
+_MAX_PATH = 255  # characters of a prompt that could be the name of a file
+
 _EXAMPLES = """\
 examples:
   toolwire run "What is the weather in Paris?" -t tools.py -m openai/gpt-5.6
@@ -57,8 +59,8 @@ examples:
 
 A tool is assumed to have side effects unless declared otherwise (@toolwire.tool(effect="read")). Calls with side effects
 need your approval, unless --yes is given. The answer goes to standard output, calls and results to standard error.
-exit codes: 0 answered   1 no answer (budget exhausted, interrupted), waiting for approval, or not resolved
-            2 wrong usage, or the model is unreachable
+exit codes: 0 answered   1 no answer (budget exhausted), waiting for approval, or not resolved
+            2 wrong usage, or the model is unreachable   130 interrupted
 """
 
 
@@ -118,7 +120,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _PromptRun(arguments).run(prompt)
     except Interrupted:
-        return 1
+        if arguments.json:
+            print_event({"type": "error", "message": "interrupted"})
+        print("stopped", file=sys.stderr)
+        return 130
     except ToolwireError as error:
         if arguments.json:
             print_event({"type": "error", "message": str(error)})
@@ -130,7 +135,12 @@ def _check_usage(arguments: argparse.Namespace) -> None:
     usage = "toolwire run PROMPT -t TOOLS -m PROVIDER/MODEL"
     if arguments.prompt is None and sys.stdin.isatty():
         raise ConfigError("a prompt is missing", hint=usage)
-    if arguments.prompt and Path(arguments.prompt).suffix == ".py" and Path(arguments.prompt).is_file():
+    if (
+        arguments.prompt
+        and len(arguments.prompt) < _MAX_PATH
+        and arguments.prompt.endswith(".py")
+        and Path(arguments.prompt).is_file()
+    ):
         raise ConfigError(f"the prompt is a file: {arguments.prompt}", hint=f"tools: -t {arguments.prompt}; {usage}")
     if not arguments.model:
         raise ConfigError("a model (-m) is missing", hint=usage)

@@ -132,8 +132,8 @@ def test_audit_of_a_configuration_explains_how_to_audit_the_tools(tmp_path, caps
     file = tmp_path / "mcp.json"
     file.write_text('{"mcpServers": {"s": {"command": "s"}}}', encoding="utf-8")
     assert main(["audit", str(file)]) == 0
-    assert "tools/list" in capsys.readouterr().err
+    assert "toolwire audit URL" in capsys.readouterr().err
     main(["audit", str(file), "--format", "json"])
-    assert "tools/list" in json.loads(capsys.readouterr().out)["notes"][0]
+    assert "toolwire audit URL" in json.loads(capsys.readouterr().out)["notes"][0]
     main(["audit", str(file), "--format", "sarif"])
-    assert "tools/list" in capsys.readouterr().err
+    assert "toolwire audit URL" in capsys.readouterr().err

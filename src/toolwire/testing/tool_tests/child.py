@@ -113,7 +113,7 @@ def _make_dependencies(module: ModuleType, name: str | None) -> object:
         return None
     make = getattr(module, name, None)
     if not callable(make):
-        raise ConfigError(f"the file has no function {name!r}", hint="check --deps")
+        raise ConfigError(f"the file has no function {name!r}", hint="check deps=…")
     return make()
 
 

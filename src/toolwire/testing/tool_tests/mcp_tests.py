@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object
 from ...ir.tools import Tool
 from ...mcp.client.config import ServerSpec
 from .checks import require_checks
-from .judge import Fault, FindingList, reproduction_command
+from .judge import CallFault, FindingList, reproduction_command
 from .python_tests import TestProgress
 from .report import ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox
@@ -28,7 +29,7 @@ _QUOTED = re.compile(r"""[`'"]([\w./:-]{1,40})[`'"]""")
 
 
 def check_server_tools(
-    source: str,
+    source: Sequence[str],
     spec: ServerSpec,
     settings: ToolTestSettings | None = None,
     *,
@@ -36,7 +37,7 @@ def check_server_tools(
 ) -> ToolTestReport:
     """Test the tools of a server with generated calls: those with a `readOnlyHint`, or all with `include_writes`.
 
-    `source` is the server as the user named it, for the reproductions. Raise ToolwireError for a server that cannot
+    `source`: the arguments of `toolwire test` that select the server, for the reproductions. Raise ToolwireError for a server that cannot
     be started.
     """
     settings = settings or ToolTestSettings()
@@ -50,14 +51,14 @@ def check_server_tools(
             known = ", ".join(target.tools)
             raise ConfigError(f"no tool matches {', '.join(settings.tools)}", hint=f"the server has {known}")
         results = [_test_tool(source, tool, target, sandbox, settings, on_progress) for tool in tools]
-        return ToolTestReport(source, "server", settings.seed, tuple(results))
+        return ToolTestReport(" ".join(source), "server", settings.seed, tuple(results))
     finally:
         target.close()
         sandbox.remove()
 
 
 def _test_tool(
-    source: str,
+    source: Sequence[str],
     tool: Tool,
     target: ServerTarget,
     sandbox: ToolSandbox,
@@ -80,7 +81,7 @@ def _test_tool(
     if not test.skipped and tool.effect in ("pure", "read"):
         returned = [case.arguments for case in test.settled if test.outcomes[repr(case.arguments)].status == "returned"]
         calls += _check_concurrent(tool.name, returned, target, settings, found)
-    findings = found.finish(lambda finding: reproduction_command([source], finding, settings))
+    findings = found.finish(lambda finding: reproduction_command(source, finding, settings))
     return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note or test.slow)
 
 
@@ -105,7 +106,7 @@ def _check_concurrent(
         target.start()
         if _results(target.call_serially(tool, batch)) == serial:
             message = "a call has another result while others run at the same time"
-            found.add(Fault("race", "", message), arguments)
+            found.add(CallFault("race", "", message), arguments)
         break
     return 3 * len(batch)
 

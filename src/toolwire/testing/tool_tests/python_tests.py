@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ...ir.errors import ConfigError
 from .checks import ToolFinding, require_checks
 from .fork_server import ForkServers
-from .judge import Fault, FindingList, reproduction_command
+from .judge import CallFault, FindingList, reproduction_command
 from .properties import ToolProperties
 from .report import ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox
@@ -98,7 +98,7 @@ def _import_findings(file: str, loaded: LoadedFile, settings: ToolTestSettings) 
     found = FindingList("", settings)
     for event in loaded.events:
         message = _IMPORT_TEXTS[event.kind].format(event.target)
-        found.add(Fault("import-effect", message, f"{message}; {loaded.error}" if loaded.error else message), None)
+        found.add(CallFault("import-effect", message, f"{message}; {loaded.error}" if loaded.error else message), None)
     return found.finish(lambda _: f"toolwire test {file}")
 
 

@@ -44,7 +44,7 @@ _UNHANDLED = re.compile(
 )
 """Texts of exceptions that a program did not expect. A server reports them as errors of the tool."""
 
-Value = TypeVar("Value")
+AnswerType = TypeVar("AnswerType")
 
 
 def sandboxed_spec(
@@ -102,7 +102,7 @@ class ServerTarget:
 
         return self._run(call_all())
 
-    def _run(self, work: Coroutine[Any, Any, Value]) -> Value:
+    def _run(self, work: Coroutine[Any, Any, AnswerType]) -> AnswerType:
         return self._loop.run_until_complete(work)
 
     async def _call(self, name: str, arguments: Object, patience: float = 1.0) -> CallOutcome:

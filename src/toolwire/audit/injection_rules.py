@@ -1,0 +1,154 @@
+"""TW016 to TW018: hidden characters and instructions for the model in the texts of a declaration.
+
+A description is written by the author of a tool, and a model follows it like the user's own text. These rules read
+every text of a declaration: names, descriptions, titles, enum values, defaults, examples, annotations and keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+
+from ..ir.pointer import JSON, child_pointer
+from ..ir.tools import Tool
+from .findings import Hit, rule
+from .hidden_text import describe_hidden, strip_hidden
+
+__all__: list[str] = []
+
+_MAX_TEXTS = 100_000  # texts of one declaration
+_MAX_DEPTH = 200
+
+
+def _texts(tool: Tool) -> Iterator[tuple[str, str]]:
+    """Yield every text of a declaration with its pointer, keys included."""
+    fields: dict[str, JSON] = {
+        "name": tool.name,
+        "namespace": tool.namespace,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+        "output_schema": tool.output_schema,
+        "examples": list(tool.examples),
+        "extra": dict(tool.extra),
+    }
+    waiting: list[tuple[str, JSON, int]] = [(f"/{key}", value, 0) for key, value in reversed(fields.items())]
+    count = 0
+    while waiting and count < _MAX_TEXTS:
+        at, value, depth = waiting.pop()
+        if type(value) is str:
+            count += 1
+            yield at, value
+        elif depth < _MAX_DEPTH and type(value) is dict:
+            waiting.extend((child_pointer(at, key), one, depth + 1) for key, one in reversed(value.items()))
+            for key in value:
+                count += 1
+                yield child_pointer(at, key), key
+        elif depth < _MAX_DEPTH and type(value) is list:
+            waiting.extend(
+                (child_pointer(at, index), one, depth + 1) for index, one in reversed(list(enumerate(value)))
+            )
+
+
+@rule("TW016", "error", "all", "hidden characters", "remove them: a reviewer does not see them, and a model reads them")
+def check_hidden_characters(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    for index, tool in enumerate(tools):
+        for at, text in _texts(tool):
+            if found := describe_hidden(text):
+                yield index, Hit(at, found)
+
+
+_SECRETS = (
+    r"(?:~/\.ssh|\bid_rsa\b|\bid_ed25519\b|\.aws/credentials|/etc/(?:passwd|shadow)|\.cursor/mcp\.json"
+    r"|claude_desktop_config\.json|\.netrc\b|\bmcp\.json\b|(?<![\w/])\.env\b)"
+)
+_TAKEN = r"(?:secret|token|password|credential|api_?key|conversation|history|context|messages|prompt|env|cookie|data)"
+# every repetition is bounded, so the time is linear in the text
+_INJECTIONS = {
+    "overrides other instructions": (
+        r"\b(?:ignore|disregard|forget|override|bypass) (?:(?:all|any|every|the|of|your|these|those|my) ){0,4}"
+        r"(?:previous|prior|preceding|above|earlier|system|foregoing|safety) (?:\w{1,20} ){0,2}?"
+        r"(?:instruction|prompt|rule|message|direction|guideline|polic)"
+    ),
+    "hides something from the user": (
+        r"\b(?:(?:do not|don't|never|must not) (?:\w{1,20} ){0,2}?(?:tell|inform|mention|notify|alert|reveal|disclose)"
+        r"|(?:without|avoid) (?:telling|informing|mentioning|alerting))\b (?:\w{1,20} ){0,6}?(?:the )?user\b"
+    ),
+    "contains a tag that imitates a prompt": (
+        r"<(?:important|system|secret|hidden|assistant|admin)>(?=.{0,2000}?"
+        r"\b(?:must|read|send|pass|call|ignore|never|do not|don't|always)\b)"
+        r"|<\|(?:im_start|im_end|system|user|assistant|eot_id|start_header_id)\|>|\[/?inst\]|<</?sys>>"
+    ),
+    "asks for a secret file": (
+        rf"\b(?:read|open|cat|load|include|send|pass|copy|attach|access|fetch|put)\b.{{0,80}}?{_SECRETS}"
+    ),
+    "sends data to an address": (
+        rf"https?://[^\s\"'<>]{{1,200}}?[?&/=]\$?[{{<\[(]{{1,2}}\w{{0,30}}?{_TAKEN}\w{{0,30}}[}}>\])]"
+        rf"|\b(?:send|post|upload|forward|exfiltrate)\b.{{0,60}}?\b{_TAKEN}s?\b.{{0,40}}?\bto https?://"
+    ),
+}
+_ADVICE = {
+    "gives instructions about other tools": (
+        r"\b(?:before|after|when|whenever|instead of) (?:using|calling|invoking|running) (?:any|every|all|each) (?:of the )?"
+        r"(?:other )?tools?\b|\b(?:any|every|all) other tools? (?:\w{1,20} ){0,3}?(?:must|should|is disabled|are disabled|is deprecated)"
+    ),
+    "asks for the conversation": (
+        r"\b(?:include|pass|send|put|insert|append|attach|copy)\b.{0,60}?\b(?:entire|full|whole|complete|previous|all)\b.{0,30}?"
+        r"\b(?:conversation|chat history|message history|system prompt)"
+    ),
+}
+
+
+def _compile(patterns: dict[str, str]) -> dict[str, re.Pattern[str]]:
+    return {label: re.compile(pattern, re.IGNORECASE | re.DOTALL) for label, pattern in patterns.items()}
+
+
+_FIND_INJECTIONS, _FIND_ADVICE = _compile(_INJECTIONS), _compile(_ADVICE)
+
+
+@rule(
+    "TW017",
+    "error",
+    "models",
+    "text with instructions against the user",
+    "remove it, and review the author of the tool",
+)
+def check_injections(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    return _search(tools, _FIND_INJECTIONS)
+
+
+@rule(
+    "TW018", "warning", "models", "text with instructions beyond the tool", "describe only this tool and its parameters"
+)
+def check_instructions(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
+    """Report instructions about other tools and the conversation, and base64 that decodes to text."""
+    yield from _search(tools, _FIND_ADVICE)
+    for index, tool in enumerate(tools):
+        for at, text in _texts(tool):
+            if hidden := _decoded_text(text):
+                yield index, Hit(at, f"base64 of {hidden!r}")
+
+
+def _search(tools: tuple[Tool, ...], patterns: dict[str, re.Pattern[str]]) -> Iterator[tuple[int, Hit]]:
+    for index, tool in enumerate(tools):
+        for at, text in _texts(tool):
+            plain = " ".join(strip_hidden(text).split()) if len(text) > 10 else ""
+            for label, pattern in patterns.items() if plain else ():
+                if found := pattern.search(plain):
+                    yield index, Hit(at, f"{label}: {found.group()[:100]!r}")
+
+
+_ENCODED_TEXT = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/]{40,4000}={0,2}")
+_MAX_BLOBS = 20
+
+
+def _decoded_text(text: str) -> str:
+    """Return the text of the first base64 that decodes to a sentence. Hashes, keys and images do not."""
+    for number, found in enumerate(_ENCODED_TEXT.finditer(text)):
+        blob = found.group()
+        if number == _MAX_BLOBS:
+            break
+        data = base64.b64decode(blob[: len(blob.rstrip("=")) // 4 * 4])
+        if b" " in data and all(32 <= byte < 127 or byte in b"\t\r\n" for byte in data):
+            return data[:60].decode("ascii")
+    return ""
