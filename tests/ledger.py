@@ -325,6 +325,7 @@ FAILURES = {
 }
 
 FINDINGS = {
+    "U6": Entry("hints use the terms of the surface that shows them: Python, an option, a key of a TOML file"),
     "U13": Entry(
         "bare `toolwire` prints help, misspelt commands get a suggestion, shells complete, `mcp call` takes key=value"
     ),

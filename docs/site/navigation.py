@@ -27,6 +27,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/approvals.md",
         "docs/stores.md",
         "docs/clients.md",
+        "docs/transports.md",
         "docs/schemas.md",
         "docs/structured-outputs.md",
         "docs/repair.md",

@@ -1,9 +1,11 @@
 """`toolwire test` on real files and servers, in real processes."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from toolwire.ir import ConfigError
 from toolwire.mcp import ServerSpec
 from toolwire.testing import TOOL_CHECKS, ToolTestSettings, check_python_tools, check_server_tools
+from waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -64,6 +67,12 @@ def test_planted_fault_is_found(tool):
 @pytest.mark.parametrize("name", ["portable.py", "conjugate.py", "trip_planner.py"])
 def test_sound_example_has_no_finding(name):
     assert findings(EXAMPLES / name, include_writes=True, cases=25, time_limit=4.0) == set()
+
+
+@pytest.mark.full
+@pytest.mark.finding("X11")
+def test_sound_tools_with_state_files_and_rich_types_have_no_finding():
+    assert findings(ROOT / "tests/fixtures/sound_tools.py", include_writes=True, cases=40) == set()
 
 
 def test_tools_with_effects_run_only_on_request(tmp_path):
@@ -144,7 +153,7 @@ try:
 except OSError:
     pass
 
-@toolwire.tool(effect="pure")
+@toolwire.tool(effect="read")
 def double(number: int) -> int:
     '''Double.'''
     return 2 * number
@@ -156,7 +165,7 @@ def double(number: int) -> int:
 
 def test_reproduction_command_shows_the_finding_again(tmp_path):
     file = write_tools(
-        tmp_path, '@toolwire.tool(effect="pure")\ndef first(text: str) -> str:\n    """First."""\n    return text[0]\n'
+        tmp_path, '@toolwire.tool(effect="read")\ndef first(text: str) -> str:\n    """First."""\n    return text[0]\n'
     )
     (result,) = check_python_tools(str(file), ToolTestSettings(cases=20)).results
     assert result.findings[0].arguments == {"text": ""}
@@ -173,7 +182,7 @@ def test_tool_errors_and_declared_dependencies_are_no_faults(tmp_path):
     file = write_tools(
         tmp_path,
         """
-@toolwire.tool(effect="pure")
+@toolwire.tool(effect="read")
 def strict(text: str) -> str:
     '''Refuse everything.'''
     raise ToolError("no")
@@ -197,7 +206,7 @@ def test_report_is_readable_and_exit_code_shows_findings(tmp_path):
     file = write_tools(
         tmp_path,
         """
-@toolwire.tool(effect="pure")
+@toolwire.tool(effect="read")
 def shout(text: str) -> str:
     '''Shout.'''
     if text == "":
@@ -212,7 +221,7 @@ def save(text: str) -> str:
     )
     done = run(file, "--cases", "10")
     assert done.returncode == 1
-    assert "✗  shout  pure" in done.stdout
+    assert "✗  shout  read" in done.stdout
     assert "-  save   write          skipped: effect write" in done.stdout
     assert "ValueError: \\x1b[31mempty" in done.stdout
     assert done.stderr == "1 tool tested, 1 finding, seed 0\n"
@@ -270,7 +279,52 @@ def sound(text: str) -> str:
     )
     command = [sys.executable, "-m", "toolwire", "mcp", "serve", str(file)]
     report = check_server_tools(
-        "server", ServerSpec("server", *command[:1], tuple(command[1:])), ToolTestSettings(cases=20)
+        ["server"], ServerSpec("server", *command[:1], tuple(command[1:])), ToolTestSettings(cases=20)
     )
     found = {(finding.tool, finding.check) for finding in report.all_findings}
     assert found == {("read_file", "path-escape"), ("leave", "server-exit")}
+
+
+def test_server_of_an_mcp_configuration_is_selected_by_name(tmp_path):
+    entry = {"command": sys.executable, "args": ["-m", "toolwire", "mcp", "serve", str(EXAMPLES / "conjugate.py")]}
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"verbs": entry, "other": {"command": "none"}}}))
+    assert "use --server verbs or other" in run(file).stderr
+    done = run(file, "--server", "verbs", "--cases", "5")
+    assert done.returncode == 0, done.stderr
+    assert "✓  conjugate" in done.stdout
+
+
+def processes_in(folder):
+    """Return the ids of the processes whose working folder is below a folder."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            if link.readlink().is_relative_to(folder):
+                found.append(link.parent.name)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs /proc")
+def test_no_process_stays_after_a_killed_command(tmp_path):
+    file = write_tools(
+        tmp_path,
+        """
+import time
+
+@toolwire.tool(effect="read")
+def wait(text: str) -> str:
+    '''Never return.'''
+    while True:
+        time.sleep(0.05)
+""",
+    )
+    command = [sys.executable, "-m", "toolwire", "test", str(file), "--timeout", "600"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    try:
+        wait_until(lambda: processes_in(tmp_path))
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: not processes_in(tmp_path))

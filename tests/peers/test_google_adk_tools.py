@@ -18,6 +18,7 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.adk.tools import google_search
+from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
@@ -155,6 +156,21 @@ class TestGoogleADKTool:
     def test_error_response_is_an_error(self):
         result = run_call(from_google_adk(wipe), "wipe", {"disk": ""})
         assert (result.is_error, result.text) == (True, "there is no such disk")
+
+    def test_metadata_give_the_effect(self):
+        tool = FunctionTool(wipe)
+        tool.custom_metadata = {"annotations": {"idempotentHint": True}}
+        assert from_google_adk(tool).tools[0].effect == "idempotent"
+
+    def test_schema_of_gemini_becomes_json_schema(self):
+        class Old(BaseTool):
+            def _get_declaration(self):
+                text = types.Schema(type=types.Type.STRING, nullable=True, max_length=5)
+                schema = types.Schema(type=types.Type.OBJECT, properties={"q": text}, required=["q"])
+                return types.FunctionDeclaration(name="old", description="Old.", parameters=schema)
+
+        declared = from_google_adk(Old(name="old", description="Old.")).tools[0]
+        assert declared.input_schema["properties"]["q"] == {"type": ["string", "null"], "maxLength": 5}
 
     def test_tool_of_the_provider_is_refused(self):
         with pytest.raises(ConfigError, match="Gemini runs it"):

@@ -47,6 +47,8 @@ def read_messages(outcome, messages):
 class LangGraphAgent(Driver):
     """The agent of LangChain, which runs each call in a task of its own."""
 
+    names_the_call = False
+
     def convert(self, tools, **options):
         return to_langchain(tools, **options)
 
@@ -67,6 +69,8 @@ class LangGraphAgent(Driver):
             call_id = question.value["tool_call_id"]
             outcome.asked.append(call_id)
             decision = {"type": "approve"} if decide(call_id) else {"type": "reject", "message": "too much"}
+            if self.names_the_call:
+                decision["tool_call_id"] = call_id
             state = await graph.ainvoke(Command(resume={"decisions": [decision]}), config, context=deps)
         read_messages(outcome, state["messages"])
         return outcome
@@ -81,6 +85,8 @@ class LangGraphAgent(Driver):
 
 class LangGraphToolNode(LangGraphAgent):
     """A graph of its own, with `ToolNode`."""
+
+    names_the_call = True
 
     def make_graph(self, converted, script):
         model = FakeModel(messages=iter(map(to_message, script)))
@@ -175,10 +181,34 @@ class TestLangChainToolOfToolbox:
 
         async def main():
             await graph.ainvoke({"messages": [("user", "Go.")]}, config)
-            await graph.ainvoke(Command(resume=True), config)
+            await graph.ainvoke(Command(resume={"type": "approve", "tool_call_id": "c2"}), config)
 
         asyncio.run(main())
         assert ledger.paid == [1, 5]
+
+    def test_decision_of_a_tool_node_must_name_the_call(self):
+        """Two calls of one node can ask in another order when the node is repeated."""
+        ledger = Ledger()
+        turn = [Call("c1", "transfer", {"amount": 1}), Call("c2", "transfer", {"amount": 5})]
+        graph = LangGraphToolNode().make_graph(to_langchain(ledger.box), [turn, "Done."])
+        config = {"configurable": {"thread_id": "t1"}}
+
+        async def main():
+            await graph.ainvoke({"messages": [("user", "Go.")]}, config)
+            await graph.ainvoke(Command(resume=True), config)
+
+        asyncio.run(main())
+        assert ledger.paid == []
+
+    def test_several_questions_of_an_agent_are_answered_by_their_ids(self):
+        ledger = Ledger()
+        turn = [Call("c1", "transfer", {"amount": 1}), Call("c2", "transfer", {"amount": 5})]
+        graph = LangGraphAgent().make_graph(to_langchain(ledger.box), [turn, "Done."])
+        config = {"configurable": {"thread_id": "t1"}}
+        questions = graph.invoke({"messages": [("user", "Go.")]}, config)["__interrupt__"]
+        replies = {one.id: {"type": "approve" if one.value["tool_call_id"] == "c2" else "reject"} for one in questions}
+        graph.invoke(Command(resume=replies), config)
+        assert ledger.paid == [5]
 
 
 @dataclass
@@ -260,6 +290,17 @@ class TestLangChainTool:
 
         with pytest.raises(ConfigError, match="InjectedState"):
             from_langchain(count)
+
+    def test_tool_goes_to_toolwire_and_back(self):
+        @tool
+        def search(query: str) -> str:
+            """Search the web."""
+            return f"found {query}"
+
+        box = from_langchain(search)
+        back = to_langchain(box)
+        assert back[0].invoke({"query": "x"}) == "found x"
+        assert from_langchain(back).find("search") is box.find("search")
 
     def test_command_of_a_graph_is_an_error(self):
         @tool

@@ -27,7 +27,15 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools import FunctionTool, ToolMetadata, ToolOutput
 from llama_index.core.tools.types import BaseTool
-from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+from llama_index.core.workflow import (
+    Context,
+    HumanResponseEvent,
+    InputRequiredEvent,
+    StartEvent,
+    StopEvent,
+    Workflow,
+    step,
+)
 
 
 class FakeModel(MockLLM, FunctionCallingLLM):
@@ -134,6 +142,24 @@ class TestToolboxInLlamaIndex(FrameworkContract):
         for output in (transfer.call(amount=5), asyncio.run(transfer.acall(amount=5))):
             assert output.is_error
             assert "needs approval and was not approved: money leaves the account" in output.content
+
+    def test_step_without_a_tool_call_is_not_asked_forever(self):
+        """In a workflow of its own, the step has no call id by which a repeated call could be recognised."""
+        ledger = Ledger()
+        transfer = to_llama_index(ledger.box)[2]
+
+        class OwnWorkflow(Workflow):
+            @step
+            async def work(self, ctx: Context, ev: StartEvent) -> StopEvent:
+                return StopEvent(result=await transfer.acall(**{transfer.ctx_param_name: ctx, "amount": 5}))
+
+        async def main():
+            return await OwnWorkflow().run()
+
+        output = asyncio.run(main())
+        assert output.is_error
+        assert "needs approval" in output.content
+        assert ledger.paid == []
 
     def test_structured_result_is_the_raw_output(self):
         output = to_llama_index(Ledger().box)[1].call(amount=5)

@@ -213,6 +213,13 @@ class TestOpenAIAgentsTool:
         assert result.is_error
         assert "negative" in result.text
 
+    def test_annotations_of_mcp_give_the_effect(self):
+        from mcp.types import ToolAnnotations
+
+        tool = self.make()[0]
+        tool._mcp_annotations = ToolAnnotations.model_validate({"readOnlyHint": True})
+        assert from_openai_agents(tool).tools[0].effect == "read"
+
     def test_guardrails_and_hosted_tools_are_refused(self):
         tool = self.make()[0]
         tool.tool_input_guardrails = [object()]

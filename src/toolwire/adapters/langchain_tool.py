@@ -62,7 +62,7 @@ class LangChainTool(BaseTool):
         result = self._runner.run_sync(call, scope)
         question = open_question(result)
         if question is not None:
-            result = self._runner.run_sync(call, scope, reply=_interrupt(question))
+            result = self._runner.run_sync(call, scope, reply=_interrupt(question, config))
         return _tool_output(result)
 
     async def _arun(self, call: ToolCall, *, config: RunnableConfig) -> tuple[Any, Any]:
@@ -70,7 +70,7 @@ class LangChainTool(BaseTool):
         result = await self._runner.run(call, scope)
         question = open_question(result)
         if question is not None:
-            result = await self._runner.run(call, scope, reply=_interrupt(question))
+            result = await self._runner.run(call, scope, reply=_interrupt(question, config))
         return _tool_output(result)
 
 
@@ -98,7 +98,7 @@ def _scope(config: RunnableConfig | None) -> CallScope:
     return CallScope(thread, thread, None if runtime is None else runtime.context)
 
 
-def _interrupt(question: WaitingCall) -> ApprovalReply:
+def _interrupt(question: WaitingCall, config: RunnableConfig | None) -> ApprovalReply:
     """Ask for approval: interrupt the graph, or return the decision with which it was resumed."""
     request = {
         "action_requests": [{"name": question.tool, "args": question.arguments, "description": question.why}],
@@ -111,23 +111,32 @@ def _interrupt(question: WaitingCall) -> ApprovalReply:
         reply = interrupt(request)
     except (ImportError, RuntimeError, KeyError):  # outside of a graph
         return False
-    return _read_decision(reply, question)
+    return _read_decision(reply, question, is_own_task=_has_own_task(config))
 
 
-def _read_decision(reply: Any, question: WaitingCall) -> ApprovalReply:
-    """Read a decision: True, a decision of the human-in-the-loop middleware, or a list of one."""
+def _has_own_task(config: RunnableConfig | None) -> bool:
+    """Return True if the call has a task of its own, as in LangChain's agent.
+
+    LangGraph matches decisions with the interrupts of one task by their order, which differs between executions of a
+    `ToolNode` with several calls.
+    """
+    metadata = (config or {}).get("metadata") or {}
+    return "__pregel_push" in (metadata.get("langgraph_triggers") or ())
+
+
+def _read_decision(reply: Any, question: WaitingCall, *, is_own_task: bool) -> ApprovalReply:
+    """Read a decision of the human-in-the-loop middleware, or True. It must name the call if it could be for another."""
     decisions = reply.get("decisions") if isinstance(reply, Mapping) else None
     decision = decisions[0] if isinstance(decisions, list) and len(decisions) == 1 else reply
-    if not isinstance(decision, Mapping):
-        return decision is True
-    if decision.get("tool_call_id", question.call_id) != question.call_id:
-        return Denied("the decision belongs to another call")
-    if decision.get("type") == "approve":
+    fields: Mapping[str, Any] = decision if isinstance(decision, Mapping) else {}
+    if fields.get("tool_call_id", question.call_id if is_own_task else None) != question.call_id:
+        return Denied(f"the decision is not for this call; it must have the tool_call_id {question.call_id!r}")
+    if decision is True or fields.get("type") == "approve":
         return True
-    edited = decision.get("edited_action")
-    if decision.get("type") == "edit" and isinstance(edited, Mapping) and edited.get("name") == question.tool:
+    edited = fields.get("edited_action")
+    if fields.get("type") == "edit" and isinstance(edited, Mapping) and edited.get("name") == question.tool:
         return Approved(dict(edited.get("args") or {}))
-    return Denied(str(decision.get("message") or ""))
+    return Denied(str(fields.get("message") or ""))
 
 
 def _tool_output(result: ToolResult) -> tuple[Any, Any]:

@@ -86,7 +86,8 @@ class LlamaIndexTool(FunctionTool):
         result = await self.runner.run(call, scope)
         question = open_question(result)
         if question is not None:
-            reply = await _ask(context, question)  # the workflow repeats the step when the answer arrives
+            # The workflow repeats the step when the answer arrives; without an id, the call would not be recognised then.
+            reply = await _ask(context, question) if context is not None and call.id else False
             result = await self.runner.run(call, scope, reply=reply)
         return _tool_output(result, call)
 
@@ -119,10 +120,8 @@ async def _scope(context: Context | None) -> CallScope:
     return CallScope(run_id, run_id, context)
 
 
-async def _ask(context: Context | None, question: WaitingCall) -> ApprovalReply:
+async def _ask(context: Context, question: WaitingCall) -> ApprovalReply:
     """Ask for approval with an event. Only an answer with the id of this call is accepted."""
-    if context is None:
-        return False
     answer = await context.wait_for_event(
         HumanResponseEvent,
         waiter_id=f"toolwire approval {question.call_id}",

@@ -12,10 +12,12 @@ The SDK's own key is never sent. httpx2 or httpx, which the SDKs install, is imp
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import aclosing
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.losses import Loss
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TransportOptions", "async_transport", "transport"]
 
+T = TypeVar("T")
 _MAX_CLIENTS = 64  # models of a transport without a fixed one
 _PACKAGES = ("httpx2", "httpx")
 
@@ -139,14 +142,29 @@ class _Models:
             await self._fixed.aclose()
 
 
+class _WatchedTask:
+    """The task of an answer on the background event loop, so that any thread can cancel it."""
+
+    async def relay(self, pieces: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+
 def _sync_class(http: Any) -> Any:
     """Build the transport class of an HTTP library, whose base classes must be subclassed."""
 
     class AnswerBytes(http.SyncByteStream):  # type: ignore[misc]
-        """The body of an answer. Closing it cancels the request."""
+        """The body of an answer. Closing it, from any thread, cancels the request."""
 
-        def __init__(self, pieces: Generator[Any], request: Any) -> None:
+        def __init__(self, pieces: Generator[Any], watched: _WatchedTask, request: Any) -> None:
             self._pieces = pieces
+            self._watched = watched
             self._request = request
 
         def __iter__(self) -> Iterator[bytes]:
@@ -154,9 +172,14 @@ def _sync_class(http: Any) -> Any:
                 yield from self._pieces
             except (TimeoutError, ConnectionError) as error:
                 raise _http_error(http, error, self._request) from error
+            except asyncio.CancelledError:
+                raise http.ReadError("the stream was closed by another thread", request=self._request) from None
 
         def close(self) -> None:
-            self._pieces.close()
+            try:
+                self._pieces.close()
+            except ValueError:  # another thread waits for the next piece
+                self._watched.cancel()
 
     class ModelTransport(http.BaseTransport):  # type: ignore[misc]
         """Answers requests with a model; toolwire's background event loop does the work."""
@@ -166,12 +189,14 @@ def _sync_class(http: Any) -> Any:
             self._models = models
 
         def handle_request(self, request: Any) -> Any:
-            pieces = iterate_blocking(self._server.answer(_read_request(request, request.read())))
+            watched = _WatchedTask()
+            answer = self._server.answer(_read_request(request, request.read()))
+            pieces = iterate_blocking(watched.relay(answer))
             try:
                 head = next(pieces)
             except (TimeoutError, ConnectionError) as error:
                 raise _http_error(http, error, request) from error
-            return _make_response(http, head, AnswerBytes(pieces, request))
+            return _make_response(http, head, AnswerBytes(pieces, watched, request))
 
         def close(self) -> None:
             run_blocking(self._models.aclose())

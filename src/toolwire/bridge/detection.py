@@ -14,7 +14,9 @@ from ..stream.strict import as_bytes, parse
 from ..wire import get, mcp, names
 from ..wire.protocol import Kind
 
-__all__ = ["Detected", "detect", "is_stream"]
+__all__ = ["NAME_THE_WIRE", "Detected", "detect", "is_stream"]
+
+NAME_THE_WIRE = "name its wire and kind"  # a hint; a caller with a parameter for it replaces it
 
 
 class Detected(Value, frozen=True):
@@ -41,8 +43,7 @@ def detect(body: JSON | bytes | str) -> Detected:
     if found is None and kinds == ("stream",) and (error := _best_match(body, ("error",))):
         found = Detected(error.wire, "stream")  # the stream failed before its first event
     if found is None:
-        hint = "specify it with --from and --kind, or source= and kind="
-        raise ProtocolError("the document matches no known wire", hint=hint)
+        raise ProtocolError("the document matches no known wire", hint=NAME_THE_WIRE)
     return found
 
 

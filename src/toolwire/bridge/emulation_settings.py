@@ -62,7 +62,7 @@ class EmulationSettings(Value, frozen=True):
             for name in ("template", "reasoning"):
                 if getattr(self, name) is not None:
                     raise ConfigError(
-                        f'{name} has no effect with via = "chat"', hint=f'remove {name}, or set via = "completions"'
+                        f'{name} has no effect with via = "chat"', hint=f'remove {name}, or pass via="completions"'
                     )
             return None
         if self.via != "completions":

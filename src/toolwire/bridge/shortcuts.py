@@ -14,7 +14,7 @@ from ..ir.response import UpstreamError
 from ..ir.tools import Tool
 from ..stream.strict import as_bytes, parse
 from ..wire import get, mcp
-from .detection import detect, is_stream
+from .detection import NAME_THE_WIRE, detect, is_stream
 from .exchange import Exchange
 from .fit_history import fit_results
 from .readable import decode_readable_tools
@@ -30,7 +30,11 @@ def calls(body: JSON | bytes | str, wire: str | None = None) -> tuple[ToolCall, 
     data = as_bytes(body) if isinstance(body, (bytes, str)) else body
     kind = "stream" if isinstance(data, bytes) and is_stream(data) else "response"
     if wire is None:
-        wire, kind = (found := detect(data)).wire, found.kind
+        try:
+            wire, kind = (found := detect(data)).wire, found.kind
+        except ProtocolError as error:
+            error.hint = error.hint.replace(NAME_THE_WIRE, 'pass wire=…, such as wire="openai_chat"')
+            raise
     if kind == "stream":
         decoder = get(wire).stream_decoder()
         response = fold([*decoder.feed(data), *decoder.close()])

@@ -38,6 +38,7 @@ __all__ = [
     "make_price",
     "open_tools",
     "place_options",
+    "positive_number",
     "resume_command",
 ]
 
@@ -75,7 +76,7 @@ def add_agent_options(parser: Any, *, iterations: int | None) -> None:
     shown = "default: as in the stored run" if iterations is None else str(iterations)
     without_store = "" if iterations is None else ", none"
     parser.add_argument(
-        "--max-iterations", type=_positive, default=iterations, metavar="N",
+        "--max-iterations", type=positive_number, default=iterations, metavar="N",
         help=f"maximum number of model requests ({shown})",
     )  # fmt: skip
     add_store_option(
@@ -87,7 +88,7 @@ def add_agent_options(parser: Any, *, iterations: int | None) -> None:
     )
 
 
-def _positive(text: str) -> int:
+def positive_number(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be positive, got {number}")

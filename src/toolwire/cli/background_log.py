@@ -1,4 +1,4 @@
-"""Write log records in a thread, so that a server does not stop when nobody reads its standard error.
+"""Write log records in a thread, so that a server does not stop when its standard error is not read.
 
 A parent process that starts a server with a pipe and does not read it would otherwise block the event loop as soon as the
 pipe is full. Records beyond the limit of the queue are dropped, and their number is logged when there is room again.

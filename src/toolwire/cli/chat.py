@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError, ToolwireError
 from ..ir.terminal import neutralise_line
-from .agent_options import add_model_options, add_tool_options, announce_model, make_client, make_price, open_tools
+from .agent_options import (
+    add_model_options,
+    add_tool_options,
+    announce_model,
+    make_client,
+    make_price,
+    open_tools,
+    positive_number,
+)
 from .answer_output import print_no_answer, report_truncation
 from .chat_commands import COMMANDS, run_command
 from .chat_input import ChatInput, find_attachments
@@ -59,7 +67,11 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--quiet", action="store_true", help="do not print the notes at the start")
     parser.add_argument(
-        "--max-iterations", type=int, default=16, metavar="N", help="maximum number of model requests per prompt (16)"
+        "--max-iterations",
+        type=positive_number,
+        default=16,
+        metavar="N",
+        help="maximum number of model requests per prompt (16)",
     )
     add_tool_options(parser)
     parser.set_defaults(run=run)
@@ -153,7 +165,10 @@ class _Chat:
             return [text]
         if text.startswith("/"):
             return run_command(text, session, self._thread)
-        return [text, *find_attachments(text)]
+        attached = find_attachments(text)
+        for path in attached:
+            print(paint(f"attached {neutralise_line(str(path))}", "dim", sys.stderr), file=sys.stderr)
+        return [text, *attached]
 
     def _answer(self, prompt: list[PromptItem], session: ChatSession) -> None:
         """Print the answer as it arrives. Raises ConfigError with the reason if there is none."""

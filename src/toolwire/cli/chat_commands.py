@@ -180,7 +180,7 @@ def _undo(given: CommandInput) -> None:
 
 
 def _retry(given: CommandInput) -> list[PromptItem]:
-    return given.session.undo().prompt
+    return given.session.take_last_prompt()
 
 
 def _exit(_: CommandInput) -> None:

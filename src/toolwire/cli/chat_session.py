@@ -74,6 +74,7 @@ class ChatSession:
         self.history: Sequence[Message] | Answer[Any] = ()
         self.turns: list[ChatTurn] = []
         self.attached: list[Path] = []
+        self.dropped: list[PromptItem] | None = None  # the last prompt, if it has no answer and is not in the history
         self.totals = ChatTotals()
         self._session: Session | None = None
 
@@ -89,7 +90,7 @@ class ChatSession:
 
         items = [*prompt, *self.attached]
         turn = ChatTurn(items, self.history)
-        self._session = None
+        self._session, self.dropped = None, prompt
         started, first = time.monotonic(), 0.0
         try:
             agent = self._make_agent()
@@ -123,7 +124,7 @@ class ChatSession:
             if state is None or not any(isinstance(part, ToolResult) for one in added for part in one.parts):
                 return
             self.history = state.request.messages
-        self.attached = []
+        self.attached, self.dropped = [], None
         self.turns = [*self.turns[1 - _MAX_TURNS :], turn]
 
     def undo(self) -> ChatTurn:
@@ -131,17 +132,23 @@ class ChatSession:
         if not self.turns:
             raise ConfigError("there is nothing to undo")
         turn = self.turns.pop()
+        self.dropped = None
         self.history = turn.before
         return turn
 
+    def take_last_prompt(self) -> list[PromptItem]:
+        """Return the last prompt, and remove it and its answer, to send it again."""
+        dropped, self.dropped = self.dropped, None
+        return self.undo().prompt if dropped is None else dropped
+
     def clear(self) -> None:
         """Start a new conversation with the same model and tools."""
-        self.history, self.turns, self.attached = (), [], []
+        self.history, self.turns, self.attached, self.dropped = (), [], [], None
 
     async def switch_model(self, arguments: argparse.Namespace) -> None:
         """Continue with another model; it gets the whole history on its own wire."""
-        client = make_client(arguments)
         make_price(arguments.price)
+        client = make_client(arguments)
         old, self.client = self.client, client
         self.arguments = argparse.Namespace(**{**vars(self.arguments), **vars(arguments)})
         await old.aclose()

@@ -8,14 +8,16 @@ second start time for colours while typing. Without `readline`, as on Windows, l
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["LineHistory", "edit_line", "load_readline", "set_completer", "state_folder"]
+__all__ = ["LineHistory", "edit_line", "load_readline", "replace_invalid", "set_completer", "state_folder"]
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_ENTRIES = 1000
 _MAX_ENTRY = 10_000  # characters
 _MAX_FILE = 2_000_000  # bytes
@@ -49,6 +51,11 @@ def edit_line(prompt: str, text: str = "") -> str:
         return input(prompt)
     finally:
         readline.set_startup_hook()
+
+
+def replace_invalid(text: str) -> str:
+    """Replace bytes that were not UTF-8, which Python reads from arguments and standard input as lone surrogates."""
+    return _SURROGATES.sub("\ufffd", text)
 
 
 class LineHistory:
@@ -85,7 +92,8 @@ class LineHistory:
         with suppress(OSError):  # a chat works without its history
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             with os.fdopen(os.open(self._path, flags, 0o600), "w", encoding="utf-8") as file:
-                os.fchmod(file.fileno(), 0o600)  # the file may be older
+                if hasattr(os, "fchmod"):
+                    os.fchmod(file.fileno(), 0o600)  # the file may be older
                 file.write(f"{_encode_entry(entry)}\n")
 
     def _shorten(self, lines: list[str]) -> None:

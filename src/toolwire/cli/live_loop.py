@@ -25,6 +25,7 @@ __all__ = ["AgentThread", "Interrupted", "report_waiting"]
 T = TypeVar("T")
 _END = object()
 _CLOSE_TIMEOUT = 10.0  # seconds to end MCP servers and connections
+_CANCEL_TIMEOUT = 2.0
 _MAX_AHEAD = 256  # events that wait for the terminal
 
 
@@ -47,13 +48,13 @@ class AgentThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end; Ctrl-C cancels it."""
+        """Run a coroutine to its end. Ctrl-C cancels it and raises Interrupted."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
-            raise
+            raise Interrupted from None
 
     def open(self, manager: AbstractAsyncContextManager[T]) -> T:
         """Enter a context manager in a task of its own; `close` leaves it in the same task."""
@@ -72,13 +73,20 @@ class AgentThread:
             value.set_exception(error)
 
     def show(self, items: AsyncGenerator[Any, None], show: Callable[[Any], None]) -> None:
-        """Pass each item to `show`. Ctrl-C cancels the generator and raises Interrupted once its calls have ended."""
+        """Pass each item to `show`. Ctrl-C cancels the generator and raises Interrupted once its calls have ended.
+
+        An item that cannot be shown, because the reader of a pipe is gone, cancels it, too. A second Ctrl-C raises
+        KeyboardInterrupt at once.
+        """
         future = asyncio.run_coroutine_threadsafe(self._pump(items), self._loop)
         try:
             self._show_until_end(show)
         except KeyboardInterrupt:
             self._cancel(future)
             raise Interrupted from None
+        except BaseException:
+            self._cancel(future)
+            raise
         future.result()
 
     async def approve(self, step: Approve) -> ApprovalReply:
@@ -88,7 +96,7 @@ class AgentThread:
         return await asyncio.wrap_future(question.reply)
 
     def close(self) -> None:
-        """Leave the context manager of `open`, and stop the loop. No answer may be running."""
+        """Leave the context manager of `open`, and stop the loop. An answer that is still running is abandoned."""
         if self._opened is not None:
             self._loop.call_soon_threadsafe(self._closing.set)
             with suppress(BaseException):  # reported by `open`, or too late to matter
@@ -96,6 +104,8 @@ class AgentThread:
             self._opened.cancel()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.set_exception_handler(lambda *_: None)  # of an abandoned answer
+        self._loop.run_until_complete(_cancel_tasks())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
@@ -122,7 +132,7 @@ class AgentThread:
                     item.reply.set_result(reply)
 
     def _cancel(self, future: Future[None]) -> None:
-        """Cancel the answer and wait for its end. Writes that have begun are awaited; another Ctrl-C stops waiting."""
+        """Cancel the answer and wait for its end. Writes that have begun are awaited."""
         future.cancel()
         timer = threading.Timer(1.0, self._on_wait)
         timer.start()
@@ -130,6 +140,15 @@ class AgentThread:
             self._show_until_end(lambda _: None, is_cancelled=True)
         finally:
             timer.cancel()
+
+
+async def _cancel_tasks() -> None:
+    """Cancel the tasks of an abandoned answer, and give them a moment to end."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_CANCEL_TIMEOUT)
 
 
 class _Question:
@@ -142,4 +161,4 @@ class _Question:
 
 def report_waiting() -> None:
     """Explain why a stopped answer has not ended yet."""
-    print("stopped; waiting for a call that has begun (Ctrl-C again: do not wait)", file=sys.stderr, flush=True)
+    print("stopped; waiting for a call that has begun (Ctrl-C again: leave without it)", file=sys.stderr, flush=True)

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..ir.errors import ToolwireError
+from ..ir.hints import translate_hint
 from ..ir.terminal import neutralise_line
 from .completion import complete
 from .log_lines import neutralise_default_log
@@ -62,7 +63,7 @@ class CommandParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Without a command, print the help."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = list(sys.argv[1:] if arguments is None else arguments)
     parser = _make_parser(given)
     complete(parser)
     for name in ("stdout", "stderr"):
@@ -81,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except ToolwireError as error:
+        error.hint = translate_hint(error.hint, "setting" if given[:1] == ["serve"] else "option")
         print(f"toolwire: {neutralise_line(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:

@@ -114,7 +114,8 @@ class TrafficLog:
     def _record(self, server: str, asked: _SentRequest, now: float) -> None:
         if asked.method in _GREETINGS:
             self.connected[server] = now - self._start
-        if len(self.latencies) < _MAX_LATENCIES:
+        is_subscription = asked.method == "subscriptions/listen"  # answered when it ends
+        if len(self.latencies) < _MAX_LATENCIES and not is_subscription:
             self.latencies.append(RequestLatency(server, asked.method, asked.name, now - asked.sent))
 
     def _print(self, now: float, server: str, event: TrafficEvent, label: str, body: JSON) -> None:

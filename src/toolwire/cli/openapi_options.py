@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
+from ..ir.hints import translate_hint
 from ..ir.terminal import neutralise_line
 from .show import paint
 
@@ -64,14 +65,18 @@ def open_api(file: str, arguments: argparse.Namespace) -> ApiToolbox:
 
     if not arguments.api_url:
         _refuse_missing_url(file)
-    box = toolbox(
-        file,
-        base_url=arguments.api_url,
-        auth=parse_auth_variables(arguments.api_auth_env),
-        tags=arguments.api_tag,
-        operations=arguments.api_operation,
-        insecure=arguments.api_insecure,
-    )
+    try:
+        box = toolbox(
+            file,
+            base_url=arguments.api_url,
+            auth=parse_auth_variables(arguments.api_auth_env),
+            tags=arguments.api_tag,
+            operations=arguments.api_operation,
+            insecure=arguments.api_insecure,
+        )
+    except ConfigError as error:
+        error.hint = translate_hint(error.hint, "api_option")
+        raise
     report_problems(box.problems)
     return box
 

@@ -20,6 +20,7 @@ from .agent_options import (
     open_tools,
 )
 from .answer_output import print_outcome
+from .line_editor import replace_invalid
 from .live import LivePrinter
 from .live_approval import ApprovalPrompt, has_terminal
 from .live_loop import AgentThread, Interrupted, report_waiting
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from ..run.toolbox import Toolbox
 
 __all__ = ["add_to"]
+
+_MAX_PATH = 255  # characters of a prompt that could be the name of a file
 
 _EXAMPLES = """\
 examples:
@@ -57,8 +60,8 @@ examples:
 
 A tool is assumed to have side effects unless declared otherwise (@toolwire.tool(effect="read")). Calls with side effects
 need your approval, unless --yes is given. The answer goes to standard output, calls and results to standard error.
-exit codes: 0 answered   1 no answer (budget exhausted, interrupted), waiting for approval, or not resolved
-            2 wrong usage, or the model is unreachable
+exit codes: 0 answered   1 no answer (budget exhausted), waiting for approval, or not resolved
+            2 wrong usage, or the model is unreachable   130 interrupted
 """
 
 
@@ -118,7 +121,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _PromptRun(arguments).run(prompt)
     except Interrupted:
-        return 1
+        if arguments.json:
+            print_event({"type": "error", "message": "interrupted"})
+        print("stopped", file=sys.stderr)
+        return 130
     except ToolwireError as error:
         if arguments.json:
             print_event({"type": "error", "message": str(error)})
@@ -130,7 +136,12 @@ def _check_usage(arguments: argparse.Namespace) -> None:
     usage = "toolwire run PROMPT -t TOOLS -m PROVIDER/MODEL"
     if arguments.prompt is None and sys.stdin.isatty():
         raise ConfigError("a prompt is missing", hint=usage)
-    if arguments.prompt and Path(arguments.prompt).suffix == ".py" and Path(arguments.prompt).is_file():
+    if (
+        arguments.prompt
+        and len(arguments.prompt) < _MAX_PATH
+        and arguments.prompt.endswith(".py")
+        and Path(arguments.prompt).is_file()
+    ):
         raise ConfigError(f"the prompt is a file: {arguments.prompt}", hint=f"tools: -t {arguments.prompt}; {usage}")
     if not arguments.model:
         raise ConfigError("a model (-m) is missing", hint=usage)
@@ -140,7 +151,7 @@ def _check_usage(arguments: argparse.Namespace) -> None:
 
 def _read_prompt(arguments: argparse.Namespace) -> list[PromptItem]:
     """Return the prompt and the attached files. Standard input is read only without a prompt: it may never end."""
-    text = sys.stdin.read() if arguments.prompt in (None, "-") else arguments.prompt
+    text = replace_invalid(sys.stdin.read() if arguments.prompt in (None, "-") else arguments.prompt)
     if not text.strip() and not arguments.attach:
         raise ConfigError("the prompt is empty", hint="toolwire run PROMPT -t TOOLS -m PROVIDER/MODEL")
     return [*([text] if text.strip() else []), *(Path(file) for file in arguments.attach)]
@@ -153,11 +164,15 @@ def _read_output_type(file: str | None) -> Any:
     from ..run.output_type import StructuredOutput
     from ..stream.strict import parse_object
 
+    hint = "give a file with a JSON Schema"
     try:
-        schema = parse_object(Path(file).read_bytes())
+        output = StructuredOutput(parse_object(Path(file).read_bytes()), name="answer")
+        output.resolve()
     except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}", hint="give a file with a JSON Schema") from None
-    return StructuredOutput(schema, name="answer")
+        raise ConfigError(f"cannot read {file}: {error.strerror}", hint=hint) from None
+    except ToolwireError as error:
+        raise ConfigError(f"{file} is not a JSON Schema: {error.message}", hint=hint) from None
+    return output
 
 
 class _PromptRun:

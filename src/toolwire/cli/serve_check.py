@@ -74,7 +74,7 @@ def _check_toml(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
 
     from ..gateway.settings_check import find_environment_problems
     from ..gateway.settings_file import read_settings_text
-    from ..gateway.settings_location import find_line
+    from ..gateway.settings_location import TomlLines
     from ..gateway.settings_parse import parse_valid_part
 
     text = read_settings_text(path)
@@ -92,7 +92,8 @@ def _check_toml(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
             if not problem.path or problem.path[:2] not in invalid
         ),
     ]
-    rows = [_problem_row(problem, find_line(text, problem.path)) for problem in problems]
+    lines = TomlLines(text)
+    rows = [_problem_row(problem, lines.find(problem.path)) for problem in problems]
     return parsed.settings, sorted(rows, key=lambda row: row["line"] or 0)
 
 

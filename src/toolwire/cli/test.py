@@ -15,6 +15,7 @@ from .show import count_of, json_text, paint, table
 from .tool_source import source_kind
 
 if TYPE_CHECKING:
+    from ..mcp.client.config import ServerSpec
     from ..testing.tool_tests.checks import ToolFinding
     from ..testing.tool_tests.report import ToolTestReport, ToolTestResult
     from ..testing.tool_tests.settings import ToolTestSettings
@@ -29,6 +30,7 @@ examples:
   toolwire test tools.py --seed 7 --cases 200     other calls, and more of them
   toolwire test tools.py --ignore crash --junit report.xml
   toolwire test "npx -y @modelcontextprotocol/server-everything"            the tools of an MCP server
+  toolwire test mcp.json --server files           one server of an mcpServers file
   toolwire test --list                            the checks
 
 The tools run in a child process with a temporary working folder and HOME, without your environment variables. Writes,
@@ -46,7 +48,10 @@ def add_to(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "source", nargs="?", metavar="TOOLS", help="a Python file of functions, or an MCP server (URL or command)"
+        "source",
+        nargs="?",
+        metavar="TOOLS",
+        help="a Python file of functions, or an MCP server: a URL, a command in quotes, or an mcpServers file",
     )
     parser.add_argument(
         "-k", "--tool", action="append", default=[], metavar="NAME", help="only these tools; * and ? are wildcards"
@@ -66,7 +71,9 @@ def add_to(commands: Any) -> None:
     limits.add_argument("--concurrency", type=int, default=8, metavar="N", help="calls at the same time (8)")
     limits.add_argument("--jobs", type=int, metavar="N", help="tools at the same time (the number of cores, 4 at most)")
     _add_environment_options(parser.add_argument_group("environment of the tools"))
-    add_server_options(parser.add_argument_group("calls and MCP servers"), timeout=5.0)
+    servers = parser.add_argument_group("calls and MCP servers")
+    servers.add_argument("--server", metavar="NAME", help="the server of an mcpServers file")
+    add_server_options(servers, timeout=5.0)
     parser.set_defaults(run=run)
 
 
@@ -138,7 +145,7 @@ def _read_settings(arguments: argparse.Namespace) -> ToolTestSettings:
 
 def _test_source(arguments: argparse.Namespace, settings: ToolTestSettings) -> ToolTestReport:
     kind = source_kind(arguments.source)
-    show_progress = _Progress()
+    show_progress = _ProgressLine()
     try:
         if kind == "functions":
             from ..testing.tool_tests.python_tests import check_python_tools
@@ -148,8 +155,9 @@ def _test_source(arguments: argparse.Namespace, settings: ToolTestSettings) -> T
         if kind == "mcp":
             from ..testing.tool_tests.mcp_tests import check_server_tools
 
-            spec = parse_spec(arguments.source, arguments)
-            return check_server_tools(arguments.source, spec, settings, on_progress=show_progress)
+            words, spec = _select_server(arguments)
+            words += [word for name in spec.env for word in ("--env", f"{name}=…")]  # the values may be secret
+            return check_server_tools(words, spec, settings, on_progress=show_progress)
     finally:
         show_progress.clear()
     raise ConfigError(
@@ -157,7 +165,24 @@ def _test_source(arguments: argparse.Namespace, settings: ToolTestSettings) -> T
     )
 
 
-class _Progress:
+def _select_server(arguments: argparse.Namespace) -> tuple[list[str], ServerSpec]:
+    """Return the server to test, and the arguments that select it on the command line."""
+    if not (arguments.source.endswith(".json") and Path(arguments.source).is_file()):
+        return [arguments.source], parse_spec(arguments.source, arguments)
+    from ..mcp.client.config import read_config
+    from ..stream.strict import parse
+
+    specs = {spec.name: spec for spec in read_config(parse(Path(arguments.source).read_bytes()), os.environ)}
+    if arguments.server is None and len(specs) == 1:
+        (name,) = specs
+    elif arguments.server in specs:
+        name = arguments.server
+    else:
+        raise ConfigError(f"{arguments.source} has {len(specs)} servers", hint=f"use --server {' or '.join(specs)}")
+    return [arguments.source, "--server", name], specs[name]
+
+
+class _ProgressLine:
     """One line on a terminal: the tool that is being tested, and the number of its calls."""
 
     def __init__(self) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..asgi.types import AsgiApp
 from ..ir.errors import ConfigError, MissingExtra, ToolwireError
+from ..ir.hints import translate_hint
 from ..net.listening import refuse_open
 from .app import Gateway
 from .process_settings import apply_process_settings
@@ -137,6 +138,7 @@ class _Reloader:
             try:
                 _log.info("settings reloaded: %s", await self._run_reload())
             except ToolwireError as error:
+                error.hint = translate_hint(error.hint, "setting")
                 _log.error("cannot reload the settings; keeping the old ones: %s", error)
             except Exception:  # noqa: BLE001  # loading a user's tool file may raise anything
                 _log.exception("cannot reload the settings; keeping the old ones")

@@ -33,6 +33,8 @@ def describe_change(old: Settings, new: Settings) -> str:
     fixed += [
         f"server.{name}" for name in _FIXED_SERVER_FIELDS if getattr(old.server, name) != getattr(new.server, name)
     ]
+    if old.limits.connections != new.limits.connections:
+        fixed.append("limits.connections")
     return f"{text}; restart the gateway to apply {', '.join(fixed)}" if fixed else text
 
 

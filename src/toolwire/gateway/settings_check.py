@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path as File
 
 from ..ir.errors import ToolwireError
+from ..ir.hints import translate_hint
 from ..net.capability_file import load_capability_rows
 from ..net.listening import refuse_open
 from ..net.transports import open_transport
@@ -63,7 +64,9 @@ def configure_upstreams(
         try:
             found[name] = ConfiguredUpstream(name, row, transport, environment)
         except ToolwireError as error:
-            problems.append(SettingsProblem(("upstreams", name), _bare_message(error), error.hint))
+            problems.append(
+                SettingsProblem(("upstreams", name), _bare_message(error), translate_hint(error.hint, "setting"))
+            )
     return found, problems
 
 
@@ -75,7 +78,7 @@ def _attempt(path: Path, action: Callable[[], object]) -> list[SettingsProblem]:
     try:
         action()
     except ToolwireError as error:
-        return [SettingsProblem(path, _bare_message(error), error.hint)]
+        return [SettingsProblem(path, _bare_message(error), translate_hint(error.hint, "setting"))]
     return []
 
 

@@ -7,7 +7,7 @@ import re
 import tomllib
 from typing import Any, TypeAlias
 
-__all__ = ["Path", "find_line", "toml_location"]
+__all__ = ["Path", "TomlLines", "toml_location"]
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -39,38 +39,42 @@ def _quote_key(name: str) -> str:
     return name if _is_bare_key(name) else json.dumps(name, ensure_ascii=False)
 
 
-def find_line(text: str, path: Path) -> int | None:
-    """Return the line of the longest part of `path` that has a table header or a key of its own, or None.
+class TomlLines:
+    """The lines of table headers and keys in a file, read once."""
 
-    A value inside a list or an inline table has the line of its key.
-    """
-    names = [part for part in path if isinstance(part, str)]
-    best, found, table = 0, None, []
-    for number, line in enumerate(text.splitlines()[:_MAX_LINES], 1):
-        line = line[:_MAX_LINE].strip()
-        if line.startswith("["):
-            header = _key_path(line)
-            if header is None:
-                continue
-            table = reached = header
-        else:
-            key, separator, _ = line.partition("=")
-            assigned = _key_path(f"{key} = 0") if separator and not line.startswith("#") else None
-            if assigned is None:
-                continue
-            reached = [*table, *assigned]
-        if len(reached) > best and names[: len(reached)] == reached:
-            best, found = len(reached), number
-    return found
+    def __init__(self, text: str) -> None:
+        self._lines: dict[tuple[str, ...], int] = {}
+        table: tuple[str, ...] = ()
+        for number, line in enumerate(text.splitlines()[:_MAX_LINES], 1):
+            line = line[:_MAX_LINE].strip()
+            if line.startswith("["):
+                header = _key_path(line)
+                table = table if header is None else header
+                reached = header
+            else:
+                key, separator, _ = line.partition("=")
+                assigned = _key_path(f"{key} = 0") if separator and not line.startswith("#") else None
+                reached = None if assigned is None else (*table, *assigned)
+            if reached is not None:
+                self._lines.setdefault(reached, number)
+
+    def find(self, path: Path) -> int | None:
+        """Return the line of the longest part of `path` that has a header or a key of its own, or None.
+
+        A value inside a list or an inline table has the line of its key.
+        """
+        names = tuple(part for part in path if isinstance(part, str))
+        found = (self._lines.get(names[:length]) for length in range(len(names), 0, -1))
+        return next((line for line in found if line is not None), None)
 
 
-def _key_path(line: str) -> list[str] | None:
+def _key_path(line: str) -> tuple[str, ...] | None:
     """Return the names of a header or an assignment; None if the line is neither."""
     try:
         value: Any = tomllib.loads(line)
     except tomllib.TOMLDecodeError:
         return None
-    path = []
+    path: list[str] = []
     while isinstance(value, (dict, list)) and value:
         if isinstance(value, list):
             value = value[0]
@@ -78,4 +82,4 @@ def _key_path(line: str) -> list[str] | None:
         (name,) = list(value)[:1]
         path.append(name)
         value = value[name]
-    return path
+    return tuple(path)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 
 from ..ir.errors import ConfigError
+from ..ir.hints import translate_hint
 from ..wire.capability_rows import check_capabilities
 from .settings import KeyRow, ModelRow, Row, Settings, TargetRow
 from .settings_location import Path, toml_location
@@ -81,7 +82,7 @@ def _check_model(name: str, model: ModelRow, settings: Settings) -> Iterator[Set
     try:
         check_capabilities(model.capabilities, "capabilities")
     except ConfigError as error:
-        yield SettingsProblem(path, error.message, error.hint)
+        yield SettingsProblem(path, error.message, translate_hint(error.hint, "setting"))
     for number, fallback in enumerate(model.fallbacks):
         yield from _check_known(fallback, settings.models, (*path, "fallbacks", number), "model")
     yield from _check_emulation(name, model)
@@ -106,7 +107,7 @@ def _check_emulation(name: str, model: ModelRow) -> Iterator[SettingsProblem]:
         for target in model.targets or (TargetRow("", model.model),):
             emulation.prompt_options(target.model or name)
     except ConfigError as error:
-        yield SettingsProblem(("models", name, "emulate"), error.message, error.hint)
+        yield SettingsProblem(("models", name, "emulate"), error.message, translate_hint(error.hint, "setting"))
 
 
 def _check_repair_model(name: str, model: ModelRow, models: Mapping[str, ModelRow]) -> Iterator[SettingsProblem]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..ir.errors import ConfigError
+from ..ir.hints import translate_hint
 from ..net.endpoint import Endpoint, endpoint_of
 from ..net.http import Transport, load_transport
 from ..net.key_command import KeyCommand
@@ -94,7 +95,8 @@ class ConfiguredUpstream:
                 defaults=row.defaults,
             )
         except ConfigError as error:
-            raise ConfigError(f"{_location(self.name)}: {error.message}", hint=error.hint) from None
+            hint = translate_hint(error.hint, "setting")
+            raise ConfigError(f"{_location(self.name)}: {error.message}", hint=hint) from None
 
 
 def _location(name: str) -> str:

@@ -295,7 +295,7 @@ def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
     if not separator:
         raise ConfigError(
             f"{model!r} has no provider",
-            hint="write PROVIDER/MODEL, or pass the address of the server (base_url=…, --base-url)",
+            hint="write PROVIDER/MODEL, or pass the address of the server: base_url=…",
         )
     return find(head), rest
 
@@ -328,7 +328,7 @@ def _find_credentials(
             return _Credentials(header, _check_key(value, f"the key in {candidate.variable}"))
     if not vendor.keyless:
         variables = " or ".join(one.variable for one in vendor.keys)
-        hint = f"set {variables}, or pass a key (key=…, --key-env) or a key_command"
+        hint = f"set {variables}, or pass key=… or key_command=…"
         raise ConfigError(f"no key for {vendor.name}", hint=hint)
     return _Credentials(_header_of(vendor, auth, is_token=False))
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .text_suite import text_checks
     from .text_vectors import ExpectedCall, TextVector, load_text_vectors
     from .tool_tests.cases import CallCase, generate_cases, generate_invalid
-    from .tool_tests.checks import TOOL_CHECKS, ToolCheck, ToolFinding
+    from .tool_tests.checks import TOOL_CHECKS, FaultCheck, ToolFinding
     from .tool_tests.mcp_tests import check_server_tools
     from .tool_tests.python_tests import check_python_tools
     from .tool_tests.report import ToolTestReport, ToolTestResult
@@ -58,7 +58,7 @@ else:
             "text_suite": ("text_checks",),
             "text_vectors": ("ExpectedCall", "TextVector", "load_text_vectors"),
             "tool_tests.cases": ("CallCase", "generate_cases", "generate_invalid"),
-            "tool_tests.checks": ("TOOL_CHECKS", "ToolCheck", "ToolFinding"),
+            "tool_tests.checks": ("TOOL_CHECKS", "FaultCheck", "ToolFinding"),
             "tool_tests.mcp_tests": ("check_server_tools",),
             "tool_tests.python_tests": ("check_python_tools",),
             "tool_tests.report": ("ToolTestReport", "ToolTestResult"),
@@ -85,6 +85,7 @@ __all__ = [
     "ExchangeTrace",
     "ExpectedCall",
     "ExpectedToolCall",
+    "FaultCheck",
     "PartialReply",
     "RawReply",
     "Recorded",
@@ -93,7 +94,6 @@ __all__ = [
     "ScriptedModel",
     "TOOL_CHECKS",
     "TextVector",
-    "ToolCheck",
     "ToolFinding",
     "ToolTestReport",
     "ToolTestResult",

@@ -140,7 +140,7 @@ async def test_losses_of_the_prompt_are_counted_for_the_client():
 @run
 async def test_upstream_without_a_completion_endpoint_is_refused_at_the_start(upstream, hint):
     document = {"upstreams": {"a": upstream}, "models": {"qwen3": {"upstream": "a", "emulate": RAW}}}
-    with pytest.raises(ConfigError, match=r"models\.qwen3\.emulate: .* has no raw completion endpoint") as error:
+    with pytest.raises(ConfigError, match=r"\[models\.qwen3\] emulate: .* has no raw completion endpoint") as error:
         async with serving(document, environment={"KEY": "k" * 20}):
             pass
     assert hint in error.value.hint

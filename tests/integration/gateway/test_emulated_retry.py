@@ -150,7 +150,7 @@ async def test_gateway_tool_with_effects_is_not_run_with_repaired_arguments(stre
     ("rows", "message"),
     [
         ({"a": {"upstream": "u", "repair_model": "b"}, "b": {"upstream": "u"}}, "needs emulated calls"),
-        ({"a": {"upstream": "u", "emulate": "hermes", "repair_model": "c"}}, "unknown model: 'c'"),
+        ({"a": {"upstream": "u", "emulate": "hermes", "repair_model": "c"}}, "unknown model 'c'"),
         ({"a": {"upstream": "u", "emulate": "hermes", "repair_model": "a"}}, "'a' has no native calls"),
     ],
 )

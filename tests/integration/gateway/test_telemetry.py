@@ -127,6 +127,25 @@ def test_other_log_records_are_written_as_json_lines(capsys):
     assert not any("nobody" in line and line.startswith("{") for line in lines)
 
 
+@pytest.mark.finding("U7")
+def test_records_of_the_gateway_go_to_the_given_handler_from_level_info(capsys):
+    texts = []
+    handler = logging.Handler()
+    handler.emit = lambda record: texts.append(record.getMessage())
+    logger = logging.getLogger("toolwire.gateway")
+
+    async def check():
+        telemetry = open_telemetry(parse_settings({}), {}, lines=False, log_handler=handler)
+        logger.info("settings reloaded")
+        await telemetry.aclose()
+
+    asyncio.run(check())
+    logger.info("after the end")
+    assert texts == ["settings reloaded"]
+    assert logger.level == logging.NOTSET
+    assert capsys.readouterr().err == ""
+
+
 def test_spans_are_enabled_by_the_environment_or_the_settings(monkeypatch):
     there = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
     for name, value in there.items():

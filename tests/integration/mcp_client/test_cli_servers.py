@@ -72,7 +72,9 @@ def test_call_shows_progress_and_traffic(toolwire_mcp):
     code, _, err = toolwire_mcp("call", SERVED, "nap", "seconds=0", "--traffic", *ENVIRONMENT)
     assert (code, "1/2 half asleep" in err.splitlines()) == (0, True)
     lines = [line.split(" s ", 1)[1] for line in err.splitlines() if " s → " in line or " s ← " in line]
-    assert [" ".join(line.split()[:3]).split(",")[0] for line in lines] == [
+    shown = [" ".join(line.split()[:3]).split(",")[0] for line in lines]
+    assert "→ #listen-1 subscriptions/listen" in shown
+    assert [one for one in shown if "subscriptions/" not in one] == [  # these are answered at any time
         "→ #1 server/discover",
         "← #1 server/discover",
         "→ #2 tools/list",

@@ -69,7 +69,9 @@ def test_call_shows_the_text_as_written(server):
     target = shlex.join([sys.executable, str(server)])
     code, out, err = toolwire("call", target, "look")
     assert code == 0, err
-    assert out == f"{READABLE}{SHOWN}\n[image/{SHOWN}]\n".replace("\r\n", "\n")  # read with universal newlines
+    assert out == f"{READABLE}{SHOWN}\n[image/{SHOWN}, 3 bytes; --output FILE saves it]\n".replace(
+        "\r\n", "\n"
+    )  # read with universal newlines
     assert err == f"1 half\\n{SHOWN}\n"
     code, out, _ = toolwire("call", target, "look", "--json")
     assert json.loads(out)["content"][0]["text"] == READABLE + HOSTILE

@@ -60,13 +60,17 @@ async def test_incomplete_head_times_out():
 @pytest.mark.parametrize("command", ["serve", "bridge"])
 def test_commands_serve_with_limits(command, monkeypatch, tmp_path):
     started = []
-    monkeypatch.setattr(uvicorn.Server, "run", lambda self: started.append(self.config))
+
+    async def serve(server):
+        started.append(server.config)
+
+    monkeypatch.setattr(uvicorn.Server, "serve", serve)
     given = {"http": "127.0.0.1:0", "path": "/mcp", "token_env": None, "allow_host": [], "allow_origin": []}
     if command == "serve":
         (tmp_path / "tools.py").write_text("def add(a: int, b: int) -> int:\n    return a + b\n")
         assert main(["mcp", "serve", str(tmp_path / "tools.py"), "--http", "127.0.0.1:0", "--store", "memory:"]) == 0
     else:
-        monkeypatch.setattr(mcp_bridge, "parse_spec", lambda _: None)
+        monkeypatch.setattr(mcp_bridge, "parse_spec", lambda *_: None)
         mcp_bridge._serve(Namespace(target="x", **given))
     [config] = started
     assert config.http.func is make_limited_protocol().func

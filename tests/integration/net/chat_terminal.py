@@ -6,7 +6,7 @@ import re
 import sys
 import termios
 from codecs import getincrementaldecoder
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from waiting import SAFETY
 
@@ -57,6 +57,18 @@ class Terminal:
         shown = self.written[self._seen : at + len(text)]
         self._seen = at + len(text)
         return shown
+
+    async def press_until(self, key, text):
+        """Press a key until the text appears: readline misses a signal that arrives before it waits for a key."""
+        async with asyncio.timeout(SAFETY):
+            while text not in self.written[self._seen :]:
+                self.type(key)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(2):
+                        while text not in self.written[self._seen :]:
+                            self._changed.clear()
+                            await self._changed.wait()
+        await self.expect(text)
 
     async def leave(self):
         """Press Ctrl-D at the prompt; return the exit code."""

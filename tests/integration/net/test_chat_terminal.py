@@ -30,6 +30,15 @@ async def wait() -> str:
         Path("cancelled").touch()
         raise
     return "done"
+
+@toolwire.tool
+async def pay() -> str:
+    """Pay."""
+    Path("began").touch()
+    while not Path("go").exists():
+        await asyncio.sleep(0.02)
+    Path("paid").touch()
+    return "paid"
 '''
 
 
@@ -280,13 +289,69 @@ def test_ctrl_c_at_a_question_stops_the_answer(tmp_path):
     async def work(terminal, upstream):
         await terminal.enter("Mail Ann.")
         await terminal.expect("Run it?")
-        terminal.type(CTRL_C)
-        await terminal.expect("stopped")
+        await terminal.press_until(CTRL_C, "stopped")
         await terminal.enter("two")
         await terminal.expect("All done.")
         assert prompts(upstream.requests[-1]) == ["two"]
 
     chatting(tmp_path, [MAIL, DONE], work)
+
+
+def test_failed_prompt_is_sent_again_by_retry(tmp_path):
+    async def work(terminal, upstream):
+        await terminal.enter("one")
+        await terminal.expect("First.")
+        await terminal.enter("two")
+        await terminal.expect("no answer: too long")
+        await terminal.enter("/retry")
+        await terminal.expect("Second.")
+        assert prompts(upstream.requests[-1]) == ["one", "two"]
+
+    chatting(tmp_path, [says("First."), Fault("invalid_request", "too long", 400), says("Second.")], work)
+
+
+def test_ctrl_c_waits_for_a_write_that_has_begun(tmp_path):
+    async def work(terminal, upstream):
+        await terminal.enter("Pay.")
+        await until((tmp_path / "began").exists)
+        terminal.type(CTRL_C)
+        await terminal.expect("stopped; waiting for a call that has begun")
+        assert not (tmp_path / "paid").exists()
+        (tmp_path / "go").touch()
+        await terminal.expect("stopped")
+        assert (tmp_path / "paid").exists()
+        assert await terminal.leave() == 0
+
+    chatting(tmp_path, [says(ToolCall("c1", "pay", {}))], work, "--yes", tools=SLOW_TOOLS)
+
+
+def test_second_ctrl_c_leaves_without_waiting(tmp_path):
+    async def work(terminal, upstream):
+        await terminal.enter("Pay.")
+        await until((tmp_path / "began").exists)
+        terminal.type(CTRL_C)
+        await terminal.expect("stopped; waiting for a call that has begun")
+        terminal.type(CTRL_C)
+        assert await asyncio.wait_for(terminal.process.wait(), 60) == 130
+        assert not (tmp_path / "paid").exists()
+        assert "Traceback" not in terminal.written, terminal.written
+
+    chatting(tmp_path, [says(ToolCall("c1", "pay", {}))], work, "--yes", tools=SLOW_TOOLS)
+
+
+def test_run_is_interrupted_with_exit_code_130(tmp_path):
+    async def interrupt():
+        async with Upstream(PartialReply(says("Once upon a time. " * 40), size=900, then="stall")) as upstream:
+            command = ("run", "Go.", "-m", "vllm/any", "--base-url", upstream.url, "--store", "none")
+            async with on_terminal(tmp_path, *command) as terminal:
+                await terminal.expect("Once")
+                terminal.type(CTRL_C)
+                await terminal.expect("stopped")
+                assert await asyncio.wait_for(terminal.process.wait(), 60) == 130
+                assert "Traceback" not in terminal.written
+            await upstream.disconnected()
+
+    asyncio.run(interrupt())
 
 
 def test_results_of_a_failed_answer_stay_in_the_history(tmp_path):

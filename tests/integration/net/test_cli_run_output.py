@@ -1,13 +1,15 @@
 """The output of `toolwire run`: JSON events, structured answers, attachments, notes."""
 
+import asyncio
 import json
+import sys
 
 import pytest
 from test_cli_run import DONE, MAIL, WEATHER, toolwire_run
 
 from toolwire import Media, Text, ToolCall
 from toolwire.ir.response import Fault, Response, Stop, Usage
-from toolwire.testing import says
+from toolwire.testing import Upstream, says
 
 SCHEMA = {
     "type": "object",
@@ -94,10 +96,39 @@ def test_attached_files_follow_the_prompt(tmp_path):
     assert [type(part) for part in prompt.parts] == [Text, Media, Text]
 
 
+def test_closed_pipe_ends_the_run_without_a_traceback(tmp_path):
+    async def run():
+        async with Upstream(says("word " * 20_000), delta=1000) as upstream:
+            line = f"{sys.executable} -m toolwire run Hi. -m vllm/any --base-url {upstream.url} --store none --json | head -n 1"
+            pipe = asyncio.subprocess.PIPE
+            process = await asyncio.create_subprocess_shell(line, stdout=pipe, stderr=pipe)
+            out, err = await asyncio.wait_for(process.communicate(), 60)
+            return out.decode(), err.decode()
+
+    out, err = asyncio.run(run())
+    assert len(out.splitlines()) == 1
+    assert err == ""
+
+
 def test_prompt_is_read_from_standard_input_without_an_argument(tmp_path):
     code, out, err, heard = toolwire_run(tmp_path, [DONE], "--store", "none", stdin="From a pipe.")
     assert (code, out) == (0, "All done.\n"), err
     assert heard[0].request.messages[0].text == "From a pipe."
+
+
+@pytest.mark.parametrize("text", ["[1", '{"type": 3}', "[]"])
+def test_invalid_output_schema_is_wrong_usage(tmp_path, text):
+    schema = tmp_path / "schema.json"
+    schema.write_text(text)
+    code, out, err, heard = toolwire_run(tmp_path, [DONE], "x", "--store", "none", "--output-schema", str(schema))
+    assert (code, out, heard) == (2, "", [])
+    assert f"{schema} is not a JSON Schema" in err
+
+
+def test_invalid_utf_8_in_a_prompt_is_replaced(tmp_path):
+    code, _, err, heard = toolwire_run(tmp_path, [DONE], "-", "--store", "none", stdin=b"caf\xe9")
+    assert code == 0, err
+    assert heard[0].request.messages[0].text == "caf\ufffd"
 
 
 def test_quiet_prints_the_answer_only(tmp_path):

@@ -119,17 +119,19 @@ class Driver:
             finally:
                 stream.close()
             return
+        has_ended = False
         try:
             while True:
                 try:
                     item = self._runner.run(_next(stream))
                 except StopAsyncIteration:
+                    has_ended = True
                     return
                 yield item
         finally:
             self._runner.run(_close(stream))
             del stream
-            for _ in range(3 if self.leaves_connections else 0):
+            for _ in range(3 if self.leaves_connections and not has_ended else 0):
                 self._runner.run(asyncio.sleep(0.01))
                 gc.collect()
             self._runner.run(asyncio.sleep(0))
@@ -327,8 +329,10 @@ class GeminiDriver(Driver):
     error: Any = genai.errors.APIError
 
     def _open(self, retries: int) -> Any:
-        field = "httpx_async_client" if self.is_async else "httpx_client"
-        options: dict[str, Any] = {field: self.http}
+        # with both clients set, the SDK opens none of its own, which would read certificates
+        other = (transport if self.is_async else async_transport)("ollama/unused")
+        sync_http, async_http = (other, self.http) if self.is_async else (self.http, other)
+        options: dict[str, Any] = {"httpx_client": sync_http, "httpx_async_client": async_http}
         if self._timeout is not None:
             options["timeout"] = int(self._timeout * 1000)
         if retries:

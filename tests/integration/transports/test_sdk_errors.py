@@ -1,5 +1,6 @@
 """Errors of models and of toolwire are raised as the classes of each SDK."""
 
+import threading
 from contextlib import nullcontext
 
 import anthropic
@@ -168,3 +169,39 @@ def test_other_endpoints_are_refused_by_name(sdk):
 def test_list_of_models_has_the_model(sdk, mode):
     with running() as server, opened(sdk, mode, "anthropic", server) as driver:
         assert driver.list_models() == ["claude-sonnet-4-5"]
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "anthropic"])
+def test_stream_is_closed_by_another_thread(wire):
+    with (
+        running(PartialReply(HELLO, 1500, "stall"), delta=2) as server,
+        opened("openai_chat", "sync", wire, server) as driver,
+    ):
+        stream = driver.open_stream(driver.user("hi"))
+        raised, is_reading = [], threading.Event()
+
+        def consume():
+            try:
+                for _ in stream:
+                    is_reading.set()
+            except (openai.APIConnectionError, httpx2.StreamError) as error:  # waiting, or between two pieces
+                raised.append(error)
+
+        thread = threading.Thread(target=consume)
+        thread.start()
+        assert is_reading.wait(30)
+        while thread.is_alive():
+            stream.close()
+            thread.join(0.05)
+        server.run(server.upstream.disconnected())
+    assert len(raised) <= 1
+
+
+def test_timeout_in_the_middle_of_a_stream():
+    with (
+        running(PartialReply(HELLO, 1500, "stall"), delta=2) as server,
+        opened("openai_chat", "sync", "anthropic", server, timeout=0.3) as driver,
+        pytest.raises((httpx2.ReadTimeout, openai.APITimeoutError)),
+    ):
+        for _ in driver.open_stream(driver.user("hi")):
+            pass

@@ -8,6 +8,7 @@ import pytest
 
 import toolwire
 from toolwire import Toolbox, adapters
+from toolwire.adapters import framework_runner
 from toolwire.adapters.call_order import CallOrder
 from toolwire.adapters.framework_runner import CallScope, FrameworkRunner, open_question
 from toolwire.adapters.framework_tools import choose_effect
@@ -191,6 +192,27 @@ def test_same_call_id_in_another_conversation_is_another_call():
     for scope in ("one", "one", "two"):
         runner.run_sync(ToolCall("c1", "note", {"text": "a"}), CallScope(scope, scope))
     assert written == ["a", "a"]
+
+
+def test_expired_results_are_deleted_from_the_default_store(monkeypatch):
+    monkeypatch.setattr(framework_runner, "_SWEEP_INTERVAL", 3)
+    runner = FrameworkRunner(write, {"ttl": 1e-9})
+    for number in range(10):
+        runner.run_sync(ToolCall(f"c{number}", "write", {"text": "a"}), CallScope("run", "run"))
+    assert len(runner.runner.store._records) <= 3
+
+
+def test_shortened_result_does_not_name_a_tool_that_is_not_offered():
+    @toolwire.tool(effect="read", output_limit=100)
+    def read_log() -> str:
+        """Read the log."""
+        return "x" * 1000
+
+    runner = FrameworkRunner(read_log, {})
+    result = runner.run_sync(ToolCall("c1", "read_log", {}), CallScope("run", "run"))
+    assert "characters omitted" in result.text
+    assert "read_output" not in result.text
+    assert [tool.name for tool in runner.runner.tools_for_run("run")] == ["read_log"]
 
 
 def test_idempotency_key_in_the_arguments_is_used():

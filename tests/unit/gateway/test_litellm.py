@@ -181,6 +181,16 @@ def test_rate_limits_are_weights_of_targets():
     assert targets == (TargetRow("openai", "a", 30.0), TargetRow("openai", "b", 10.0))
 
 
+def test_alias_of_a_pattern_is_skipped():
+    imported = converted("""
+model_list: [{model_name: "a/*", litellm_params: {model: "anthropic/*"}}]
+router_settings: {model_group_alias: {b: "a/*"}}
+""")
+    assert list(imported.settings.models) == ["a/*"]
+    (note,) = imported.notes
+    assert (note.model, "exactly one `*`" in note.meaning) == ("b", True)
+
+
 def test_targets_without_a_key_are_skipped():
     text = """
 model_list:

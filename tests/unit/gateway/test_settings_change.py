@@ -27,8 +27,10 @@ def test_unchanged_settings_are_described():
 
 
 def test_settings_that_need_a_restart_are_named():
-    text = describe_change(settings(["a"]), settings(["a"], server={"port": 9}, log={"file": "x"}))
-    assert text.endswith("restart the gateway to apply [log], server.port")
+    text = describe_change(
+        settings(["a"]), settings(["a"], server={"port": 9}, log={"file": "x"}, limits={"connections": 1})
+    )
+    assert text.endswith("restart the gateway to apply [log], server.port, limits.connections")
 
 
 def test_number_of_names_is_bounded():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.gateway.settings_location import find_line, toml_location
+from toolwire.gateway.settings_location import TomlLines, toml_location
 
 TEXT = """\
 # models.fast = 1
@@ -54,9 +54,9 @@ def test_location_is_in_the_notation_of_the_file(path, text):
     ],
 )
 def test_line_is_that_of_the_key_or_of_its_table(path, line):
-    assert find_line(TEXT, path) == line
+    assert TomlLines(TEXT).find(path) == line
 
 
 def test_search_is_bounded_and_survives_any_text():
     hostile = "[" * 5000 + "\n" + "a" * 100_000 + "=1\n" + 'x = """\n[models.fast]\n"""\n[models.fast]\n'
-    assert find_line(hostile, ("models", "fast")) is not None
+    assert TomlLines(hostile).find(("models", "fast")) is not None

@@ -16,6 +16,7 @@ from random import Random
 from msgspec import Struct
 
 from ...ir.errors import ConfigError, ToolwireError
+from ...ir.hints import translate_hint
 from ...net.endpoint import Endpoint
 from ...wire.capability_rows import ModelCapabilities
 from ...wire.profiles import overlay
@@ -98,7 +99,8 @@ class Router:
                     assert all(target.endpoint for target, _ in self._make_targets(name, name))
                 except ConfigError as error:
                     location = toml_location(("models", name, "emulate"))
-                    raise ConfigError(f"{location}: {error.message}", hint=error.hint) from None
+                    hint = translate_hint(error.hint, "setting")
+                    raise ConfigError(f"{location}: {error.message}", hint=hint) from None
 
     @property
     def upstreams(self) -> list[str]:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
 from ..settings import KeyRow, LimitsRow, ModelRow, Settings, TargetRow, UpstreamRow
+from ..settings_rules import find_rule_problems
 from .import_report import ImportNote, ImportReport
 from .known_settings import SILENT_SETTINGS, find_note
 from .litellm_models import ENVIRONMENT, ConvertedEntry, EntryConverter, UnusableEntry, UpstreamDefaults, read_number
@@ -57,7 +58,8 @@ def convert_litellm(document: JSON, environment: Mapping[str, str]) -> LitellmIm
     _report_rest(document, sections, report)
     converter = EntryConverter(known, report, _read_upstream_defaults(sections, report))
     upstreams, models = _convert_models(document.get("model_list"), converter, report)
-    models = _add_fallbacks(_add_aliases(models, sections, report), sections, report)
+    models = _skip_invalid(upstreams, _add_aliases(models, sections, report), report)
+    models = _add_fallbacks(models, sections, report)
     keys, missing_key = _read_master_key(sections["general_settings"], known, report)
     limits = _read_limits(sections, report)
     settings = Settings(upstreams=upstreams, models=models, keys=keys, limits=limits)
@@ -175,6 +177,19 @@ def _add_aliases(
         else:
             report.skip(location, f"the alias names an unknown model {str(name)[:200]!r}", model=str(alias))
     return {**added, **models}
+
+
+def _skip_invalid(
+    upstreams: dict[str, UpstreamRow], models: dict[str, ModelRow], report: ImportReport
+) -> dict[str, ModelRow]:
+    """Skip models that break a rule of our settings, such as an alias without the wildcard of its model."""
+    invalid: set[str] = set()
+    for problem in find_rule_problems(Settings(upstreams=upstreams, models=models)):
+        if problem.path[0] == "models":
+            name = str(problem.path[1])
+            invalid.add(name)
+            report.skip("model_list", problem.message, problem.hint, model=name)
+    return {name: row for name, row in models.items() if name not in invalid}
 
 
 def _add_fallbacks(

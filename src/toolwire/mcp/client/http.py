@@ -210,7 +210,7 @@ class HttpLink:
                     return
                 challenge, status = reply.headers.get("www-authenticate", ""), reply.status
             if self._login is None or not remaining or (status == 403 and "insufficient_scope" not in challenge):
-                hint = "configure a token in headers, or a login" if self._login is None else ""
+                hint = "pass a token in headers, or a login" if self._login is None else ""
                 raise NotAuthorized(f"{self._spec.name} denied access (HTTP {status})", http=status, hint=hint)
             await self._login.handle_challenge(self._sender, self._url, status, challenge, token)
 

@@ -30,7 +30,7 @@ def server_json(
     """Return the document. Raise ConfigError for values that the registry rejects."""
     _check(name, version, description)
     if pypi is None and url is None:
-        raise ConfigError("neither a package nor a URL is given", hint="pass --pypi PACKAGE, --url URL, or both")
+        raise ConfigError("neither a package nor a URL is given", hint="pass pypi=…, url=…, or both")
     out: Object = {"$schema": _SCHEMA, "name": name}
     if title is not None:
         out["title"] = title
@@ -59,14 +59,16 @@ def _check(name: str, version: str, description: str) -> None:
     if not _NAME(name) or len(name) > _MAX_NAME_LENGTH:
         raise ConfigError(f"invalid registry name {name!r}", hint="use reverse DNS and a name: io.github.me/weather")
     if not version or _RANGE(version):
-        raise ConfigError(f"version must be one exact version, got {version!r}", hint="pass --version 1.0.0")
+        raise ConfigError(f"version must be one exact version, got {version!r}", hint='pass version="1.0.0"')
     if not 0 < len(description) <= _MAX_DESCRIPTION_LENGTH:
         message = f"description must have 1 to {_MAX_DESCRIPTION_LENGTH} characters, got {len(description)}"
-        raise ConfigError(message, hint="pass --description, or shorten the first line of the file's docstring")
+        raise ConfigError(message, hint="pass a shorter description=…")
 
 
 def _repository_source(repository: str) -> str:
     for host in ("github", "gitlab"):
         if f"//{host}.com/" in repository:
             return host
-    raise ConfigError(f"repository must be on github.com or gitlab.com, got {repository}", hint="omit --repository")
+    raise ConfigError(
+        f"repository must be on github.com or gitlab.com, got {repository}", hint="leave out repository=…"
+    )

@@ -72,12 +72,11 @@ def generate_cases(
 
     for example in islice(examples, 10):
         add(CallCase("example", example))
-    for value in instances(schema, seed=seed, count=max(4, count // 5), validator=check):
-        add(CallCase("valid", value))
-    if not found:
-        return []
     generator = _BoundaryGenerator(parse_schema(schema), random.Random(seed), words)
-    for base in _choose_bases(found.values()):
+    plain = [arguments for arguments in generator.plain_calls() if check.accepts(arguments)]
+    for arguments in (*plain, *instances(schema, seed=seed, count=max(4, count // 5), validator=check)):
+        add(CallCase("valid", arguments))
+    for base in plain or [case.arguments for case in list(found.values())[:2]]:
         for case in generator.vary_call(base):
             add(case)
     return list(found.values())
@@ -98,13 +97,6 @@ def generate_invalid(schema: Object, valid: Object) -> Iterator[CallCase]:
     return (case for case in candidates if not check.accepts(case.arguments))
 
 
-def _choose_bases(cases: Iterable[CallCase]) -> list[Object]:
-    """Return the smallest and the largest valid call: optional arguments absent, and present."""
-    sized = sorted((case.arguments for case in cases), key=lambda arguments: (len(arguments), len(dumps(arguments))))
-    smallest, largest = sized[0], max(sized, key=len)
-    return [largest] if largest == smallest else [largest, smallest]
-
-
 class _BoundaryGenerator:
     """Generates variations of the values of one schema."""
 
@@ -112,6 +104,50 @@ class _BoundaryGenerator:
         self._source = source
         self._words = words
         self._chance = chance
+
+    def plain_calls(self) -> list[Object]:
+        """Return two calls with common values, which a tool probably accepts: required arguments only, and all."""
+        root = self._resolve(self._source.root)
+        if not isinstance(root, ObjectNode):
+            return []
+        every = {name: self._plain(node, name, 0) for name, node in root.properties.items()}
+        return [{name: value for name, value in every.items() if name in root.required}, every]
+
+    def _plain(self, node: Node, name: str, depth: int) -> JSON:
+        """Return a common value of a node: its default or first example, a sample file for a path, the number 1."""
+        node = self._resolve(node)
+        examples = node.annotations.get("examples")
+        if isinstance(examples, list) and examples:
+            return copy_json(examples[0])
+        if node.annotations.get("default") is not None:
+            return copy_json(node.annotations["default"])
+        if isinstance(node, StringNode):
+            return self._plain_text(node, name)
+        if isinstance(node, NumberNode):
+            return next((value for _, value in _vary_number(node)), 1) if _has_bounds(node) else 1
+        if isinstance(node, EnumNode):
+            return node.values[0] if node.values else None
+        if isinstance(node, UnionNode):
+            return self._plain(next(iter(node.branches)), name, depth)
+        if isinstance(node, ArrayNode):
+            item = AnyNode() if node.items is None else node.items
+            return [self._plain(item, name, depth + 1)] * max(1, node.min_items) if depth < _DEPTH else []
+        if isinstance(node, TupleNode):
+            return [self._plain(item, name, depth + 1) for item in node.items]
+        if isinstance(node, ObjectNode):
+            return {
+                key: self._plain(inner, key, depth + 1)
+                for key, inner in node.properties.items()
+                if key in node.required
+            }
+        return False if isinstance(node, BooleanNode) else None if isinstance(node, NullNode) else "sample"
+
+    def _plain_text(self, node: StringNode, name: str) -> str:
+        if node.pattern is not None:
+            return generate_matching(node.pattern, self._chance)
+        if node.format is not None:
+            return next(iter(instances({"type": "string", "format": node.format}, count=1)), "sample")
+        return _fit_length("notes.txt" if _is_path(name) else "sample", node)
 
     def vary_call(self, base: Object) -> Iterator[CallCase]:
         """Yield variations of all arguments in turn, then of all arguments at once."""
@@ -182,8 +218,7 @@ class _BoundaryGenerator:
             yield "shortest text", "a" * node.min_length
         if node.max_length is not None:
             yield "longest text", "é" * min(node.max_length, 100_000)
-        is_path = any(part in name.lower() for part in PATH_NAMES)
-        paths = [*SAMPLE_FILES, ".", *PATH_ATTACKS] if is_path else list(PATH_ATTACKS[:3])
+        paths = [*SAMPLE_FILES, ".", *PATH_ATTACKS] if _is_path(name) else list(PATH_ATTACKS[:3])
         for text, path in zip_longest(texts, paths):
             if text is not None:
                 yield _text_label(text), _fit_length(text, node)
@@ -226,9 +261,10 @@ class _BoundaryGenerator:
             key: list(islice(self._vary(inner, key, depth + 1), 30))
             for key, inner in list(node.properties.items())[:20]
         }
-        base = {key: found[0][1] for key, found in lists.items() if found}
-        required = {key: value for key, value in base.items() if key in node.required}
-        yield "only the required keys", required
+        base = {
+            key: self._plain(inner, key, depth + 1) for key, inner in node.properties.items() if key in node.required
+        }
+        yield "only the required keys", base
         for row in zip_longest(*lists.values()):
             for key, variation in zip(lists, row, strict=True):
                 if variation is not None:
@@ -253,6 +289,17 @@ def _vary_number(node: NumberNode) -> Iterator[_Variation]:
             yield f"next to the bound {bound:g}", (int(bound) if node.integer else bound) + sign * step
     for value in INTEGERS if node.integer else NUMBERS:
         yield f"{value}", value if node.multiple_of is None else value * node.multiple_of
+
+
+def _has_bounds(node: NumberNode) -> bool:
+    return any(
+        bound is not None
+        for bound in (node.minimum, node.maximum, node.exclusive_minimum, node.exclusive_maximum, node.multiple_of)
+    )
+
+
+def _is_path(name: str) -> bool:
+    return any(part in name.lower() for part in PATH_NAMES)
 
 
 def _vary_any() -> Iterator[_Variation]:

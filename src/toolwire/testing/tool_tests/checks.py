@@ -8,10 +8,10 @@ from ...ir.errors import ConfigError
 from ...ir.pointer import Object
 from ...ir.value import Value
 
-__all__ = ["TOOL_CHECKS", "ToolCheck", "ToolFinding", "require_checks"]
+__all__ = ["TOOL_CHECKS", "FaultCheck", "ToolFinding", "require_checks"]
 
 
-class ToolCheck(Value, frozen=True):
+class FaultCheck(Value, frozen=True):
     """One check: `about` states the fault that it reports."""
 
     id: str
@@ -19,24 +19,24 @@ class ToolCheck(Value, frozen=True):
 
 
 TOOL_CHECKS = (
-    ToolCheck("crash", "an exception other than ToolError for arguments that the schema accepts"),
-    ToolCheck("hang", "no result within --timeout, nor within three times of it; the process is killed"),
-    ToolCheck("output-size", "a result above --max-output, an endless generator, or no memory left"),
-    ToolCheck("output-schema", "a result that does not match the output schema or the return annotation"),
-    ToolCheck("nondeterministic", "a pure tool that returns different results for the same arguments"),
-    ToolCheck("shared-state", "a result that depends on earlier calls, or a default value that a call changes"),
-    ToolCheck("race", "concurrent calls with other results than the same calls one after the other"),
-    ToolCheck("mutated-arguments", "a pure tool that changes the lists or objects of its arguments"),
-    ToolCheck("write", "a pure or read tool that writes files, or a write outside the temporary folder"),
-    ToolCheck("network", "a connection to a host that --allow-net does not name"),
-    ToolCheck("process", "a tool that starts a process or loads a native library"),
-    ToolCheck("path-escape", "a file outside the working folder is opened through an argument"),
-    ToolCheck("double-effect", "a second call with the same idempotency key has a second effect"),
-    ToolCheck("cancellation", "an async tool that does not end when it is cancelled"),
-    ToolCheck("invalid-accepted", "arguments that the schema rejects reach the tool, or get no error"),
-    ToolCheck("import-effect", "importing the file writes outside the temporary folder, connects or starts a process"),
-    ToolCheck("protocol-error", "an MCP server that answers a valid call with a JSON-RPC error"),
-    ToolCheck("server-exit", "an MCP server that exits or breaks the connection during a call"),
+    FaultCheck("crash", "an exception other than ToolError for arguments that the schema accepts"),
+    FaultCheck("hang", "no result within --timeout, nor within three times of it; the process is killed"),
+    FaultCheck("output-size", "a result above --max-output, an endless generator, or no memory left"),
+    FaultCheck("output-schema", "a result that does not match the output schema or the return annotation"),
+    FaultCheck("nondeterministic", "a pure tool that returns different results for the same arguments"),
+    FaultCheck("shared-state", "a result that depends on earlier calls, or a default value that a call changes"),
+    FaultCheck("race", "concurrent calls with other results than the same calls one after the other"),
+    FaultCheck("mutated-arguments", "a pure tool that changes the lists or objects of its arguments"),
+    FaultCheck("write", "a pure or read tool that writes files, or a write outside the temporary folder"),
+    FaultCheck("network", "a connection to a host that --allow-net does not name"),
+    FaultCheck("process", "a tool that starts a process or loads a native library"),
+    FaultCheck("path-escape", "a file outside the working folder is opened through an argument"),
+    FaultCheck("double-effect", "a second call with the same idempotency key has a second effect"),
+    FaultCheck("cancellation", "an async tool that does not end when it is cancelled"),
+    FaultCheck("invalid-accepted", "arguments that the schema rejects reach the tool, or get no error"),
+    FaultCheck("import-effect", "importing the file writes outside the temporary folder, connects or starts a process"),
+    FaultCheck("protocol-error", "an MCP server that answers a valid call with a JSON-RPC error"),
+    FaultCheck("server-exit", "an MCP server that exits or breaks the connection during a call"),
 )
 
 

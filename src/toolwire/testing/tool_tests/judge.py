@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from ...ir.tools import Effect
 from .checks import ToolFinding
 from .settings import CallOutcome, ToolTestSettings
 
-__all__ = ["Fault", "FindingList", "judge_invalid", "judge_outcome", "reproduction_command"]
+__all__ = ["CallFault", "FindingList", "judge_invalid", "judge_outcome", "reproduction_command"]
 
 _MAX_ARGUMENTS = 600  # characters of arguments in a reproduction
 _EVENT_CHECKS = {"write": "write", "network": "network", "process": "process", "escape": "path-escape"}
@@ -26,7 +26,7 @@ _EVENT_TEXTS = {
 }
 
 
-class Fault(NamedTuple):
+class CallFault(NamedTuple):
     """A fault of one call. Faults with equal `check` and `key` are one finding."""
 
     check: str
@@ -35,49 +35,51 @@ class Fault(NamedTuple):
     location: str = ""
 
 
-def judge_outcome(outcome: CallOutcome, effect: Effect, settings: ToolTestSettings) -> Iterator[Fault]:
+def judge_outcome(outcome: CallOutcome, effect: Effect, settings: ToolTestSettings) -> Iterator[CallFault]:
     """Yield the faults that the outcome of a valid call shows."""
     yield from _judge_end(outcome, settings)
     if outcome.schema_problem:
-        yield Fault("output-schema", "", f"the result does not match its schema: {outcome.schema_problem}")
+        yield CallFault("output-schema", "", f"the result does not match its schema: {outcome.schema_problem}")
     if outcome.has_canary:
-        yield Fault("path-escape", "", "the result contains a file outside the working folder")
+        yield CallFault("path-escape", "", "the result contains a file outside the working folder")
     for event in outcome.events:
-        yield Fault(_EVENT_CHECKS[event.kind], "", _EVENT_TEXTS[event.kind].format(event.target))
+        yield CallFault(_EVENT_CHECKS[event.kind], "", _EVENT_TEXTS[event.kind].format(event.target))
     if outcome.mutated and effect == "pure":
-        yield Fault("mutated-arguments", "", f"it changes its argument {', '.join(outcome.mutated)}")
+        yield CallFault("mutated-arguments", "", f"it changes its argument {', '.join(outcome.mutated)}")
     if outcome.changed_defaults:
-        yield Fault("shared-state", "defaults", "a call changes a default value, which later calls receive")
+        yield CallFault("shared-state", "defaults", "a call changes a default value, which later calls receive")
 
 
-def _judge_end(outcome: CallOutcome, settings: ToolTestSettings) -> Iterator[Fault]:
+def _judge_end(outcome: CallOutcome, settings: ToolTestSettings) -> Iterator[CallFault]:
     error = outcome.error
     if outcome.status == "raised" and error is not None:
         message = f"{error.type}: {error.message}" if error.message else error.type
-        yield Fault("crash", f"{error.type} {error.location}", message, error.location)
+        yield CallFault("crash", f"{error.type} {error.location}", message, error.location)
     elif outcome.status == "died":
-        yield Fault("crash", "died", f"the process ended: {outcome.text}")
+        yield CallFault("crash", "died", f"the process ended: {outcome.text}")
     elif outcome.status == "gone":
-        yield Fault("server-exit", "", outcome.text)
+        yield CallFault("server-exit", "", outcome.text)
     elif outcome.status == "rpc_error" and error is not None:
-        yield Fault("protocol-error", error.type, f"the server answers with {error.type}: {error.message}")
+        yield CallFault("protocol-error", error.type, f"the server answers with {error.type}: {error.message}")
     elif outcome.status == "timeout":
-        yield Fault("hang", "", f"no result within {outcome.seconds:g} seconds")
+        yield CallFault("hang", "", f"no result within {outcome.seconds:g} seconds")
     elif outcome.status == "too_large":
         reason = "" if error is None else f" ({error.type}{f': {error.message}' if error.message else ''})"
-        yield Fault("output-size", "", f"the result is unbounded{reason}", "" if error is None else error.location)
+        yield CallFault("output-size", "", f"the result is unbounded{reason}", "" if error is None else error.location)
     elif outcome.size > settings.max_output:
-        yield Fault("output-size", "", f"the result has {outcome.size:,} characters, more than {settings.max_output:,}")
+        yield CallFault(
+            "output-size", "", f"the result has {outcome.size:,} characters, more than {settings.max_output:,}"
+        )
 
 
-def judge_invalid(outcome: CallOutcome) -> Iterator[Fault]:
+def judge_invalid(outcome: CallOutcome) -> Iterator[CallFault]:
     """Yield the faults of a call whose arguments the schema rejects."""
     if outcome.reached_invalid:
-        yield Fault("invalid-accepted", "reached", "arguments that the schema rejects are accepted")
+        yield CallFault("invalid-accepted", "reached", "arguments that the schema rejects are accepted")
     elif outcome.status == "gone":
-        yield Fault("server-exit", "", outcome.text)
+        yield CallFault("server-exit", "", outcome.text)
     elif outcome.status == "refused" and not outcome.text.strip():
-        yield Fault("invalid-accepted", "silent", "the call is refused without a message")
+        yield CallFault("invalid-accepted", "silent", "the call is refused without a message")
 
 
 class FindingList:
@@ -94,7 +96,7 @@ class FindingList:
     def __contains__(self, check: object) -> bool:
         return any(known == check for known, _ in self._found)
 
-    def add(self, fault: Fault, arguments: Object | None) -> bool:
+    def add(self, fault: CallFault, arguments: Object | None) -> bool:
         """Add a fault, or count it if it is known. Ignored checks are left out."""
         if fault.check in self._settings.ignore:
             return False
@@ -107,7 +109,7 @@ class FindingList:
         self._found[fault.check, fault.key] = ToolFinding(self._tool, fault.check, message, arguments, location)
         return True
 
-    def set_arguments(self, fault: Fault, arguments: Object) -> None:
+    def set_arguments(self, fault: CallFault, arguments: Object) -> None:
         """Replace the arguments of a finding by smaller ones."""
         key = (fault.check, fault.key)
         self._found[key] = replace(
@@ -121,11 +123,18 @@ class FindingList:
         return tuple(replace(finding, reproduction=reproduce(finding)) for finding in self._found.values())
 
 
-def reproduction_command(source: list[str], finding: ToolFinding, settings: ToolTestSettings) -> str:
+def reproduction_command(source: Sequence[str], finding: ToolFinding, settings: ToolTestSettings) -> str:
     """Return a command line that shows a finding again. Long arguments are generated again from the seed."""
     command = ["toolwire", "test", *source, "--tool", finding.tool]
     if settings.include_writes:
         command.append("--include-writes")
+    for option, values in (
+        ("--files", settings.files),
+        ("--pass-env", settings.pass_env),
+        ("--allow-net", settings.allow_hosts),
+        ("--deps", () if settings.deps is None else (settings.deps,)),
+    ):
+        command += [word for value in values for word in (option, value)]
     text = "" if finding.arguments is None else json.dumps(finding.arguments, ensure_ascii=False)
     if text and not text.isprintable():
         text = json.dumps(finding.arguments)

@@ -10,7 +10,7 @@ from ...ir.pointer import JSON, Object
 from ...schema.validate import validator
 from .cases import CallCase
 from .child_calls import CallBatch
-from .judge import Fault, FindingList
+from .judge import CallFault, FindingList
 from .settings import CallOutcome, TestedTool, ToolTestSettings
 from .worker import ToolWorker, WorkerStopped
 
@@ -92,12 +92,12 @@ class ToolProperties:
             self._ensure_started(hash_seed=seed, fresh=True)
             alone.append(self._result(arguments))
         if len(set(alone)) > 1:
-            self._found.add(Fault("nondeterministic", "", "the same arguments give different results"), arguments)
+            self._found.add(CallFault("nondeterministic", "", "the same arguments give different results"), arguments)
         elif self._result(arguments) != alone[-1]:
             message = "the second of two identical calls has another result than the first"
-            self._found.add(Fault("shared-state", "results", message), arguments)
+            self._found.add(CallFault("shared-state", "results", message), arguments)
         else:
-            self._found.add(Fault("shared-state", "results", "the result depends on earlier calls"), arguments)
+            self._found.add(CallFault("shared-state", "results", "the result depends on earlier calls"), arguments)
 
     def _check_leaks(self, calls: Sequence[Object]) -> None:
         """Call with a unique text, then with other arguments whose result must not contain the text."""
@@ -115,7 +115,7 @@ class ToolProperties:
             outcome = self._worker.call(self._tool.name, arguments)
             if _MARK in outcome.text:
                 message = "the result contains an argument of an earlier call"
-                self._found.add(Fault("shared-state", "results", message), arguments)
+                self._found.add(CallFault("shared-state", "results", message), arguments)
                 return
 
     # concurrency
@@ -189,7 +189,7 @@ class ToolProperties:
             return None
 
     def _report_race(self, arguments: Object, message: str) -> None:
-        self._found.add(Fault("race", "", message), arguments)
+        self._found.add(CallFault("race", "", message), arguments)
 
     # effects and cancellation
 
@@ -202,12 +202,12 @@ class ToolProperties:
             repeated = self._worker.call_twice(self._tool.name, arguments, key)
             if repeated.unstable_key:
                 message = "its key function returns different keys for the same arguments"
-                self._found.add(Fault("double-effect", "key", message), arguments)
+                self._found.add(CallFault("double-effect", "key", message), arguments)
                 return
             promises = self._tool.effect == "idempotent" or repeated.uses_key or has_key
             if promises and not repeated.failed and repeated.states[1] != repeated.states[2]:
                 message = f"a second call with the same arguments and the key {key} changes the state again"
-                self._found.add(Fault("double-effect", "", message), arguments)
+                self._found.add(CallFault("double-effect", "", message), arguments)
                 return
 
     def _check_cancellation(self, calls: Sequence[Object]) -> None:
@@ -222,7 +222,7 @@ class ToolProperties:
                     "raised": f"a cancelled call ends with {outcome.detail} instead of CancelledError",
                 }
                 if outcome.status in texts:
-                    self._found.add(Fault("cancellation", "", texts[outcome.status]), arguments)
+                    self._found.add(CallFault("cancellation", "", texts[outcome.status]), arguments)
                     self._worker.stop()
                     return
                 if outcome.status == "finished":

@@ -29,12 +29,19 @@ from ...run.results import error_text, value_result
 from ...run.signature import function_signature
 from ...run.toolbox import Entry
 from ...run.transient import find_transient
-from ...schema.validate import Validator, validator
+from ...schema.validate import Problem, Validator, validator
 from .guard import DeniedOperation
 from .settings import RaisedError
 from .state import defaults_state
 
-__all__ = ["CallRecord", "CallRecorder", "MissingDependencies", "classify_error", "describe_error", "digest_result"]
+__all__ = [
+    "CallRecorder",
+    "FunctionCallRecord",
+    "MissingDependencies",
+    "classify_error",
+    "describe_error",
+    "digest_result",
+]
 
 _MAX_SWITCHES = 400
 _TRACE_LOCK = threading.Lock()
@@ -45,8 +52,8 @@ class MissingDependencies(Exception):
     """A tool used `context.deps`, and no dependencies were given."""
 
 
-class CallRecord:
-    """What one call of a function did. `error` is the exception that it raised."""
+class FunctionCallRecord:
+    """One call of a function. `error` is the exception that it raised."""
 
     def __init__(self, entry: Entry, values: Object) -> None:
         self.entry = entry
@@ -80,7 +87,7 @@ class CallRecorder:
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self.records: dict[str, CallRecord] = {}
+        self.records: dict[str, FunctionCallRecord] = {}
         self.barrier: threading.Barrier | None = None  # concurrent calls of sync functions start together
 
     def wrap(self, entry: Entry) -> Entry:
@@ -116,13 +123,13 @@ class CallRecorder:
         return recorded
 
     @staticmethod
-    def _keep(record: CallRecord, value: Any) -> Any:
+    def _keep(record: FunctionCallRecord, value: Any) -> Any:
         record.value, record.has_value = value, True
         return value
 
     @contextmanager
-    def _recording(self, entry: Entry, values: Object) -> Iterator[CallRecord]:
-        record = self.records[current_call().call_id] = CallRecord(entry, values)
+    def _recording(self, entry: Entry, values: Object) -> Iterator[FunctionCallRecord]:
+        record = self.records[current_call().call_id] = FunctionCallRecord(entry, values)
         try:
             yield record
         except BaseException as error:
@@ -226,10 +233,15 @@ def output_problem(tool: Tool, function: Callable[..., Any], result: ToolResult,
     if schema is None:
         return ""
     check = validator(schema)
-    problems = check.problems(as_json)
+    problems = _shape_problems(check, as_json)
     if not problems or (adapter is not None and _serialises(adapter[0], value, check)):
         return ""
     return f"{problems[0]}"
+
+
+def _shape_problems(check: Validator, value: JSON) -> list[Problem]:
+    """Return the problems without those of formats: pydantic declares `date-time` for times without a zone, too."""
+    return [problem for problem in check.problems(value) if problem.keyword != "format"]
 
 
 @functools.lru_cache(64)
@@ -252,6 +264,6 @@ def _return_adapter(function: Callable[..., Any]) -> tuple[Any, Object] | None:
 def _serialises(adapter: Any, value: Any, check: Validator) -> bool:
     """Return True if pydantic's own JSON form of the value matches the schema."""
     try:
-        return check.accepts(adapter.dump_python(value, mode="json", warnings="none"))
+        return not _shape_problems(check, adapter.dump_python(value, mode="json", warnings="none"))
     except Exception:  # noqa: BLE001  # user-defined serialisers may raise anything
         return False

@@ -58,7 +58,7 @@ class ToolSandbox:
             else:
                 shutil.copy(file, self.work)
         except OSError as error:
-            raise ConfigError(f"cannot copy {file}: {error.strerror}", hint="check --files") from None
+            raise ConfigError(f"cannot copy {file}: {error.strerror}", hint="check files=…") from None
 
     def environment(self, source: Mapping[str, str], passed: Sequence[str]) -> dict[str, str]:
         """Return the environment of a child process: nothing secret, except the variables named by the user."""

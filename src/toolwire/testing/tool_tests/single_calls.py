@@ -12,7 +12,7 @@ from ...ir.errors import SchemaError
 from ...ir.pointer import Object
 from ...schema.validate import validator
 from .cases import CallCase, generate_cases, generate_invalid
-from .judge import Fault, FindingList, judge_invalid, judge_outcome
+from .judge import CallFault, FindingList, judge_invalid, judge_outcome
 from .settings import CallOutcome, TestedTool, ToolTestSettings
 from .shrink import shrink_arguments
 
@@ -145,7 +145,7 @@ class SingleCallTest:
             self._kills += 1
         return outcome
 
-    def _shrink(self, fault: Fault, arguments: Object) -> None:
+    def _shrink(self, fault: CallFault, arguments: Object) -> None:
         """Search for smaller arguments with the same fault, within a few seconds."""
         deadline = time.monotonic() + _SHRINK_SECONDS
         check = validator(self._tool.input_schema)

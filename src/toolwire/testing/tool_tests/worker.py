@@ -26,7 +26,7 @@ _LOAD_TIMEOUT = 60.0
 _MAX_REPLY = 8 * 1024 * 1024
 _STARTUP_ALLOWANCE = 1.0  # seconds for the work of the child around a call
 
-Reply = TypeVar("Reply")
+ReplyType = TypeVar("ReplyType")
 
 
 class WorkerStopped(Exception):
@@ -129,7 +129,7 @@ class ToolWorker:
         made = self._sandbox.expand(arguments)
         return self._request(RepeatedCall, 2, do="twice", tool=tool, arguments=made, key=key)
 
-    def _request(self, kind: type[Reply], allowed_calls: float = 1, /, **request: Any) -> Reply:
+    def _request(self, kind: type[ReplyType], allowed_calls: float = 1, /, **request: Any) -> ReplyType:
         line = json.dumps(request).encode() + b"\n"
         try:
             view = memoryview(line)
@@ -139,7 +139,7 @@ class ToolWorker:
             raise self._died() from None
         return self._read_reply(self._settings.timeout * allowed_calls + _STARTUP_ALLOWANCE, kind)
 
-    def _read_reply(self, timeout: float, kind: type[Reply]) -> Reply:
+    def _read_reply(self, timeout: float, kind: type[ReplyType]) -> ReplyType:
         """Read one line up to a deadline."""
         deadline = time.monotonic() + timeout
         while b"\n" not in self._buffer:
@@ -165,7 +165,7 @@ class ToolWorker:
         """Kill the process with its session and close the pipes."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
+            self._servers.stop(process)
         for descriptor in (self._requests, self._replies):
             if descriptor >= 0:
                 os.close(descriptor)

@@ -1,9 +1,7 @@
 """The answers of the scripted provider for each migration guide, in the order of the requests of its programs."""
 
-from scripted_answers import Reply, answer, call, typed
+from scripted_answers import Reply, answer, call, delegate, typed
 from toolwire.ir import Fault
-
-__all__ = ["ANSWERS"]
 
 WEATHER: tuple[Reply, ...] = (answer(call("get_weather", city="Oslo")), answer("It is sunny in Oslo."))
 CITY = typed({"name": "Oslo", "population": 717710})
@@ -36,9 +34,7 @@ ANSWERS: dict[str, tuple[Reply, ...]] = {
         *CONVERSATION,
         answer(call("transfer_to_billing")),
         answer("Which invoice do you mean?"),
-        lambda request: answer(
-            call("to_spanish", **{next(iter(request.tools[0].input_schema["properties"])): "hello"})
-        ),
+        delegate("to_spanish", "hello"),
         answer("Hola."),
         answer("Hola."),
         *APPROVAL,
