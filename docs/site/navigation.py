@@ -41,6 +41,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/traces.md",
         "docs/audit.md",
         "docs/audit-skill.md",
+        "docs/testing.md",
         "docs/testing-tools.md",
         "docs/text-formats.md",
         "docs/serving-stacks.md",

@@ -1,9 +1,11 @@
 """`toolwire test` on real files and servers, in real processes."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from toolwire.ir import ConfigError
 from toolwire.mcp import ServerSpec
 from toolwire.testing import TOOL_CHECKS, ToolTestSettings, check_python_tools, check_server_tools
+from waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -150,7 +153,7 @@ try:
 except OSError:
     pass
 
-@toolwire.tool(effect="pure")
+@toolwire.tool(effect="read")
 def double(number: int) -> int:
     '''Double.'''
     return 2 * number
@@ -162,7 +165,7 @@ def double(number: int) -> int:
 
 def test_reproduction_command_shows_the_finding_again(tmp_path):
     file = write_tools(
-        tmp_path, '@toolwire.tool(effect="pure")\ndef first(text: str) -> str:\n    """First."""\n    return text[0]\n'
+        tmp_path, '@toolwire.tool(effect="read")\ndef first(text: str) -> str:\n    """First."""\n    return text[0]\n'
     )
     (result,) = check_python_tools(str(file), ToolTestSettings(cases=20)).results
     assert result.findings[0].arguments == {"text": ""}
@@ -179,7 +182,7 @@ def test_tool_errors_and_declared_dependencies_are_no_faults(tmp_path):
     file = write_tools(
         tmp_path,
         """
-@toolwire.tool(effect="pure")
+@toolwire.tool(effect="read")
 def strict(text: str) -> str:
     '''Refuse everything.'''
     raise ToolError("no")
@@ -203,7 +206,7 @@ def test_report_is_readable_and_exit_code_shows_findings(tmp_path):
     file = write_tools(
         tmp_path,
         """
-@toolwire.tool(effect="pure")
+@toolwire.tool(effect="read")
 def shout(text: str) -> str:
     '''Shout.'''
     if text == "":
@@ -218,7 +221,7 @@ def save(text: str) -> str:
     )
     done = run(file, "--cases", "10")
     assert done.returncode == 1
-    assert "✗  shout  pure" in done.stdout
+    assert "✗  shout  read" in done.stdout
     assert "-  save   write          skipped: effect write" in done.stdout
     assert "ValueError: \\x1b[31mempty" in done.stdout
     assert done.stderr == "1 tool tested, 1 finding, seed 0\n"
@@ -290,3 +293,38 @@ def test_server_of_an_mcp_configuration_is_selected_by_name(tmp_path):
     done = run(file, "--server", "verbs", "--cases", "5")
     assert done.returncode == 0, done.stderr
     assert "✓  conjugate" in done.stdout
+
+
+def processes_in(folder):
+    """Return the ids of the processes whose working folder is below a folder."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            if link.readlink().is_relative_to(folder):
+                found.append(link.parent.name)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs /proc")
+def test_no_process_stays_after_a_killed_command(tmp_path):
+    file = write_tools(
+        tmp_path,
+        """
+import time
+
+@toolwire.tool(effect="read")
+def wait(text: str) -> str:
+    '''Never return.'''
+    while True:
+        time.sleep(0.05)
+""",
+    )
+    command = [sys.executable, "-m", "toolwire", "test", str(file), "--timeout", "600"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    try:
+        wait_until(lambda: processes_in(tmp_path))
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: not processes_in(tmp_path))

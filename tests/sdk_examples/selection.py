@@ -55,7 +55,6 @@ _EXCLUDED_FILES = {
         "managed-agents": "managed agents, which the provider runs",
         "mcp_tool_runner.py": "downloads a server with npx",
         "memory/": "an interactive program",
-        "message_threads.py": "conversations that the provider stores",
         "vertex.py": "a Google Cloud account",
         "workload_identity.py": "an identity provider",
     },

@@ -25,12 +25,11 @@ from ..stream.strict import parse_object
 from ..wire import get
 from ..wire.protocol import Wire
 from ..wire.stream_framing import framing_of
-from .sdk_memory import ResponseChains
+from .sdk_memory import ResponseChains, new_answer_id
 from .sdk_routes import SdkRoute
 
-__all__ = ["RESPONSES", "AnswerEncoding", "SdkCall", "SdkRequest"]
+__all__ = ["AnswerEncoding", "SdkCall", "SdkRequest"]
 
-RESPONSES = "openai_responses"
 _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 
 
@@ -65,8 +64,8 @@ class SdkCall:
             raise ProtocolError("the request names no model", pointer="/model")
         self.client = find_client(name)
         is_other_wire = self.client.endpoint.wire.name != self.wire.name
-        self.document = chains.expand(self.original) if is_other_wire and route.wire == RESPONSES else self.original
-        self.answer_id = f"resp_{token_hex(24)}" if is_other_wire and route.wire == RESPONSES else ""
+        self.answer_id = new_answer_id(route.wire, self.original) if is_other_wire else ""
+        self.document = chains.expand(self.original) if self.answer_id else self.original
         decoded, decode_error = self._decode()
         self.stream = bool(decoded.stream) if route.stream is None else route.stream
         self.request = replace(decoded, model=name, stream=self.stream or None)

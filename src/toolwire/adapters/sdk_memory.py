@@ -6,6 +6,7 @@ Both are limited in number and in bytes; the oldest entries are dropped.
 from __future__ import annotations
 
 from collections import OrderedDict
+from secrets import token_hex
 from time import monotonic
 
 from ..bridge.restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys
@@ -18,7 +19,7 @@ from ..ir.value import Value
 from ..net.endpoint import Endpoint
 from ..stream.strict import parse
 
-__all__ = ["ConversationMemory", "ResponseChains"]
+__all__ = ["ConversationMemory", "ResponseChains", "new_answer_id"]
 
 _MAX_ENTRIES = 4096
 _MAX_BYTES = 64 * 1024 * 1024
@@ -58,8 +59,18 @@ class _StoredResponse(Value, frozen=True):
     previous: str | None
 
 
+def new_answer_id(wire: str, document: Object) -> str:
+    """Return the id of an answer that a later request may refer to; nothing if none can."""
+    if wire == "openai_responses":
+        return f"resp_{token_hex(24)}"
+    return f"msg_{token_hex(12)}" if wire == "anthropic" and isinstance(document.get("thread"), dict) else ""
+
+
 class ResponseChains:
-    """Responses of models without a store of their own, so that `previous_response_id` continues a conversation."""
+    """Answers of models without a store of their own.
+
+    `previous_response_id` of OpenAI, and `thread` of Anthropic, which its tool runner sends, continue a conversation.
+    """
 
     def __init__(self) -> None:
         self._entries: OrderedDict[str, _StoredResponse] = OrderedDict()
@@ -67,17 +78,18 @@ class ResponseChains:
 
     def expand(self, document: Object) -> Object:
         """Return the request with the items of earlier responses; the same object if one of them is not stored here."""
-        chain = self._chain(document.get("previous_response_id"))
-        if not chain:
+        previous = _previous_id(document)
+        chain = self._chain(previous)
+        if not chain and (previous is not None or not isinstance(document.get("thread"), dict)):
             return document
         items = [item for entry in reversed(chain) for item in _parse_items(entry.items)]
-        expanded = {name: value for name, value in document.items() if name != "previous_response_id"}
-        return {**expanded, "input": [*items, *_input_items(document)]}
+        expanded = {name: value for name, value in document.items() if name not in ("previous_response_id", "thread")}
+        return {**expanded, _items_field(document): [*items, *_input_items(document)]}
 
-    def _chain(self, response_id: JSON) -> list[_StoredResponse]:
+    def _chain(self, response_id: str | None) -> list[_StoredResponse]:
         """List the responses from the newest to the first; nothing if one is missing: no part may be left out."""
         chain: list[_StoredResponse] = []
-        while isinstance(response_id, str):
+        while response_id is not None:
             entry = self._entries.get(response_id)
             if entry is None or len(chain) == _MAX_CHAIN:
                 return []
@@ -85,21 +97,32 @@ class ResponseChains:
             response_id = entry.previous
         return chain
 
-    def save(self, response_id: str, document: Object, output: list[JSON]) -> None:
-        """Store the answer to `document`, unless the request forbids it."""
-        if document.get("store") is False or not response_id:
+    def save(self, answer_id: str, document: Object, answer: Object) -> None:
+        """Store the encoded answer to `document`, unless the request forbids it."""
+        if document.get("store") is False or not answer_id:
             return
-        previous = document.get("previous_response_id")
-        items = to_bytes([*_input_items(document), *output])
-        self._entries[response_id] = _StoredResponse(items, previous if isinstance(previous, str) else None)
+        turn = answer["output"] if "output" in answer else [{"role": "assistant", "content": answer.get("content")}]
+        items = to_bytes([*_input_items(document), *turn])
+        self._entries[answer_id] = _StoredResponse(items, _previous_id(document))
         self._used_bytes += len(items)
         while len(self._entries) > _MAX_ENTRIES or self._used_bytes > _MAX_BYTES:
             self._used_bytes -= len(self._entries.popitem(last=False)[1].items)
 
 
+def _previous_id(document: Object) -> str | None:
+    """Return the id of the answer that a request continues."""
+    thread = document.get("thread")
+    previous = thread.get("previous_message_id") if isinstance(thread, dict) else document.get("previous_response_id")
+    return previous if isinstance(previous, str) else None
+
+
+def _items_field(document: Object) -> str:
+    return "messages" if "messages" in document else "input"
+
+
 def _input_items(document: Object) -> list[JSON]:
     """Return the input as a list of items; a string is one message of the user."""
-    items = document.get("input")
+    items = document.get(_items_field(document))
     if isinstance(items, str):
         return [{"role": "user", "content": items}]
     return list(items) if isinstance(items, list) else []

@@ -20,7 +20,6 @@ from ..bridge.report_answer import AnswerReporter
 from ..ir.errors import ConfigError, ProtocolError, ToolwireError
 from ..ir.events import ResponseEnd, StreamFault
 from ..ir.losses import Loss, Losses
-from ..ir.pointer import Object
 from ..ir.request import Request
 from ..ir.response import Fault, UpstreamError, fault_from
 from ..ir.text import finite_to_bytes, to_bytes
@@ -33,7 +32,7 @@ from ..net.same_wire import replace_model
 from ..wire import get
 from ..wire.model_lists import model_entry, model_list
 from ..wire.protocol import Wire
-from .sdk_call import RESPONSES, AnswerEncoding, SdkCall, SdkRequest
+from .sdk_call import AnswerEncoding, SdkCall, SdkRequest
 from .sdk_memory import ConversationMemory, ResponseChains
 from .sdk_routes import SdkRoute, find_route, guess_wire
 
@@ -149,7 +148,7 @@ class SdkServer:
         response = await call.client.ask(request, losses=call.losses, reader=call.wire.capabilities)
         await self._memory.save(response.parts, call.client.endpoint)
         document = translation.encode_response(response)
-        self._save_response(call, document)
+        self._chains.save(call.answer_id, call.original, document)
         yield SdkAnswerHead(200, {**_JSON_TYPE, **translation.headers()})
         yield finite_to_bytes(document)
 
@@ -178,13 +177,8 @@ class SdkServer:
         """Save the turn before its last event: the next request may arrive at once."""
         call, parts = translation.call, translation.recorder.parts(end)
         await self._memory.save(parts, call.client.endpoint)
-        if call.wire.name == RESPONSES:
-            self._save_response(call, translation.encode_turn(parts))
-
-    def _save_response(self, call: SdkCall, document: Object) -> None:
-        output = document.get("output")
-        if call.wire.name == RESPONSES and isinstance(output, list):
-            self._chains.save(call.answer_id, call.original, output)
+        if call.answer_id:
+            self._chains.save(call.answer_id, call.original, translation.encode_turn(parts))
 
     def _report(self, losses: Losses) -> None:
         for loss in losses:

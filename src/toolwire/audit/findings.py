@@ -41,7 +41,7 @@ class Hit(NamedTuple):
     providers: tuple[str, ...] = ()
 
 
-ToolCheck: TypeAlias = Callable[[tuple[Tool, ...]], Iterator[tuple[int, Hit]]]
+ToolListCheck: TypeAlias = Callable[[tuple[Tool, ...]], Iterator[tuple[int, Hit]]]
 """Checks all tools of a list; yields each hit with the index of its tool, or -1 for the list itself."""
 
 
@@ -103,7 +103,7 @@ class Finding(Value, frozen=True):
 
 RULES: dict[str, Rule] = {}
 """All rules, for every kind of input."""
-CHECKS: dict[str, ToolCheck] = {}
+CHECKS: dict[str, ToolListCheck] = {}
 """Checks of lists of tools, by rule id."""
 
 

@@ -1,7 +1,7 @@
 """Merge the hits of a rule on one tool with the same message into one finding, with a count and some property names.
 
-A rule gives equal problems equal messages; different messages are different problems. Separate
-because it is about the wording of a finding, and no rule needs it.
+A rule gives equal problems equal messages; different messages are different problems.
+Separate because it is about the wording of a finding, and no rule needs it.
 """
 
 from __future__ import annotations

@@ -165,7 +165,10 @@ class _Chat:
             return [text]
         if text.startswith("/"):
             return run_command(text, session, self._thread)
-        return [text, *find_attachments(text)]
+        attached = find_attachments(text)
+        for path in attached:
+            print(paint(f"attached {neutralise_line(str(path))}", "dim", sys.stderr), file=sys.stderr)
+        return [text, *attached]
 
     def _answer(self, prompt: list[PromptItem], session: ChatSession) -> None:
         """Print the answer as it arrives. Raises ConfigError with the reason if there is none."""

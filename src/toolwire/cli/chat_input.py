@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from .line_editor import LineHistory, edit_line, set_completer, state_folder
+from .line_editor import LineHistory, edit_line, replace_invalid, set_completer, state_folder
 from .show import paint
 
 __all__ = ["ChatInput", "find_attachments"]
@@ -41,7 +41,7 @@ class ChatInput:
         """Return the next prompt; None at the end of the input. Raises KeyboardInterrupt for Ctrl-C on a terminal."""
         if not self.is_terminal:
             line = sys.stdin.readline()
-            return line.removesuffix("\n") if line else None
+            return replace_invalid(line.removesuffix("\n")) if line else None
         try:
             text = self._read_lines()
         except EOFError:
@@ -49,7 +49,7 @@ class ChatInput:
             return None
         if self._history is not None:
             self._history.add(text)
-        return text
+        return replace_invalid(text)
 
     def _read_lines(self) -> str:
         line = edit_line(_prompt("> "))
@@ -87,16 +87,23 @@ class ChatInput:
 def find_attachments(text: str) -> list[Path]:
     """Return the existing files that a prompt names as `@path`, or `@"path with spaces"`.
 
-    Anything else after @ is text: an address, a user name.
+    Anything else after @ is text: an address, a user name. Text that was pasted may name a file that its author wants to
+    read: prompts of several lines attach nothing, and hidden files need /attach.
     """
+    if "\n" in text:
+        return []
     found: dict[Path, None] = {}
     for quoted, plain in _ATTACHED.findall(text[:_MAX_PROMPT]):
         for name in (quoted,) if quoted else (plain, plain.rstrip(".,;:!?)")):
             path = Path(name).expanduser()
-            if name and _is_file(path):
+            if name and not _is_hidden(path) and _is_file(path):
                 found[path] = None
                 break
     return list(found)
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") and part not in (".", "..") for part in path.parts)
 
 
 def _is_file(path: Path) -> bool:

@@ -8,14 +8,16 @@ second start time for colours while typing. Without `readline`, as on Windows, l
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["LineHistory", "edit_line", "load_readline", "set_completer", "state_folder"]
+__all__ = ["LineHistory", "edit_line", "load_readline", "replace_invalid", "set_completer", "state_folder"]
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_ENTRIES = 1000
 _MAX_ENTRY = 10_000  # characters
 _MAX_FILE = 2_000_000  # bytes
@@ -49,6 +51,11 @@ def edit_line(prompt: str, text: str = "") -> str:
         return input(prompt)
     finally:
         readline.set_startup_hook()
+
+
+def replace_invalid(text: str) -> str:
+    """Replace bytes that were not UTF-8, which Python reads from arguments and standard input as lone surrogates."""
+    return _SURROGATES.sub("\ufffd", text)
 
 
 class LineHistory:

@@ -53,7 +53,16 @@ async def serve_app(app: AsgiApp, host: str, port: int) -> None:
         access_log=False,
         timeout_graceful_shutdown=3,
     )
-    await uvicorn.Server(config).serve()
+    server = uvicorn.Server(config)
+    try:
+        await server.serve()
+    except SystemExit:
+        if server.started:
+            raise
+        raise ConfigError(
+            f"cannot listen on {host}:{port}",
+            hint="the port is in use or not permitted; choose another one: --http :8001",
+        ) from None
 
 
 def run_server(main: Coroutine[Any, Any, None]) -> None:

@@ -20,6 +20,7 @@ from .show import count_of, json_text, paint, table
 if TYPE_CHECKING:
     from collections.abc import Sized
 
+    from ..audit.findings import Finding
     from ..audit.report import Report
     from ..ir.pointer import JSON, Object
     from ..ir.tools import Tool
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["add_to"]
 
 _MAX_FINDINGS = 100
+_MAX_MESSAGE = 200  # characters of a finding
 
 _EXAMPLES = """\
 examples:
@@ -175,7 +177,7 @@ def _print_report(servers: McpServers, report: Report, total: int, *, show_all: 
     from ..audit.report import count_levels, sort_findings
 
     findings = sort_findings(report.findings)
-    print_table(report if show_all else report._replace(findings=tuple(findings[:_MAX_FINDINGS])))
+    print_table(report if show_all else report._replace(findings=tuple(map(_cut_finding, findings[:_MAX_FINDINGS]))))
     if len(findings) > _MAX_FINDINGS and not show_all:
         print(f"the first {_MAX_FINDINGS} of {len(findings):,} findings; --all shows them")
     for problem in servers.problems if show_all else servers.problems[:MAX_ITEMS]:
@@ -184,6 +186,13 @@ def _print_report(servers: McpServers, report: Report, total: int, *, show_all: 
     shown = len(report.tools)
     count = count_of(total, "tool") if shown == total else f"the first {shown} of {total:,} tools (--all checks them)"
     print(paint(f"{count}: {levels}", "bold"), file=sys.stderr)
+
+
+def _cut_finding(finding: Finding) -> Finding:
+    from msgspec.structs import replace
+
+    text = finding.message
+    return finding if len(text) <= _MAX_MESSAGE else replace(finding, message=f"{text[:_MAX_MESSAGE]}…")
 
 
 def _format_counts(**numbers: int) -> str:

@@ -19,7 +19,7 @@ from .parameter_text import MAX_PARAMETERS, list_parameters
 from .show import paint, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..ir.pointer import JSON, Object
     from ..ir.tools import Tool
@@ -29,7 +29,9 @@ __all__ = ["MAX_ITEMS", "Listing", "annotation_text"]
 _Item = TypeVar("_Item")
 MAX_ITEMS = 50
 _MAX_PARAMETERS = 30
+_MAX_LINES = 600  # of all tools, or all prompts; the item in which they end is printed completely
 _MAX_TEXT = 600  # characters of a description
+_MAX_PARAMETER_TEXT = 160
 _MAX_CELL = 120
 _INDENT = "    "
 _HINTS = {
@@ -47,10 +49,11 @@ class Listing:
 
     def __init__(self, *, show_all: bool) -> None:
         self._show_all = show_all
+        self._lines = 0
 
     def print_tools(self, tools: Sequence[Tool]) -> None:
         """Print each tool with its hints, description, parameters and result."""
-        for tool in self._first(tools, "tools"):
+        for tool in self._within_lines(self._first(tools, "tools"), "tools"):
             print(f"{paint(self._cell(tool.name), 'bold')}  {annotation_text(tool)}".rstrip())
             self.print_text(tool.description or "")
             self._print_parameters(tool.input_schema)
@@ -72,7 +75,7 @@ class Listing:
 
     def print_prompts(self, prompts: Sequence[JSON]) -> None:
         """Print each prompt with its arguments."""
-        for raw in self._first(prompts, "prompts"):
+        for raw in self._within_lines(self._first(prompts, "prompts"), "prompts"):
             if type(raw) is not dict:
                 continue
             print(paint(self._cell(_text(raw, "name")), "bold"))
@@ -82,17 +85,17 @@ class Listing:
                 (
                     self._cell(_text(one, "name")),
                     "required" if one.get("required") is True else "optional",
-                    self._cut(_text(one, "description")),
+                    self._cut(_text(one, "description"), _MAX_PARAMETER_TEXT),
                 )
                 for one in self._first(declared if type(declared) is list else [], "arguments", _MAX_PARAMETERS)
                 if type(one) is dict
             ]
-            _print_indented(table(rows), _INDENT)
+            self._print_indented(table(rows), _INDENT)
 
     def print_text(self, text: str) -> None:
         """Print a text of the server, indented."""
         cut = neutralise_text(self._cut(text.strip()))
-        _print_indented(textwrap.dedent(cut).splitlines(), _INDENT)
+        self._print_indented(textwrap.dedent(cut).splitlines(), _INDENT)
 
     def _print_parameters(self, schema: Object | None, indent: str = _INDENT) -> None:
         if schema is None:
@@ -106,11 +109,11 @@ class Listing:
             (
                 self._cell(row.path),
                 self._cell(row.type) + (", required" if row.required else "") + _default_text(row.default),
-                self._cut(" ".join(row.description.split())),
+                self._cut(" ".join(row.description.split()), _MAX_PARAMETER_TEXT),
             )
             for row in rows
         ]
-        _print_indented(table(cells), indent)
+        self._print_indented(table(cells), indent)
         if is_cut:
             hint = "" if self._show_all else "; --all shows them"
             print(f"{indent}… more than {len(rows)} parameters{hint}")
@@ -122,13 +125,27 @@ class Listing:
         print(f"the first {limit} of {len(items):,} {what}; --all shows them")
         return items[:limit]
 
+    def _within_lines(self, items: Sequence[_Item], what: str) -> Iterator[_Item]:
+        """Yield the items until too many lines are printed."""
+        self._lines = 0
+        for number, item in enumerate(items):
+            if self._lines > _MAX_LINES and not self._show_all:
+                print(f"… {len(items) - number:,} more {what}; --all shows them")
+                return
+            yield item
+
+    def _print_indented(self, lines: Sequence[str], indent: str) -> None:
+        self._lines += len(lines)
+        for line in lines:
+            print(f"{indent}{line}".rstrip())
+
     def _cell(self, text: str) -> str:
         return neutralise_line(text if self._show_all or len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}…")
 
-    def _cut(self, text: str) -> str:
-        if self._show_all or len(text) <= _MAX_TEXT:
+    def _cut(self, text: str, limit: int = _MAX_TEXT) -> str:
+        if self._show_all or len(text) <= limit:
             return text
-        return f"{text[:_MAX_TEXT]}… ({len(text):,} characters; --all shows them)"
+        return f"{text[:limit]}… ({len(text):,} characters; --all shows them)"
 
 
 def annotation_text(tool: Tool) -> str:
@@ -151,8 +168,3 @@ def _default_text(default: str | None) -> str:
 def _text(raw: Object, key: str) -> str:
     value = raw.get(key)
     return value if type(value) is str else ""
-
-
-def _print_indented(lines: Iterable[str], indent: str) -> None:
-    for line in lines:
-        print(f"{indent}{line}".rstrip())

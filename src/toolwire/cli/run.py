@@ -20,6 +20,7 @@ from .agent_options import (
     open_tools,
 )
 from .answer_output import print_outcome
+from .line_editor import replace_invalid
 from .live import LivePrinter
 from .live_approval import ApprovalPrompt, has_terminal
 from .live_loop import AgentThread, Interrupted, report_waiting
@@ -150,7 +151,7 @@ def _check_usage(arguments: argparse.Namespace) -> None:
 
 def _read_prompt(arguments: argparse.Namespace) -> list[PromptItem]:
     """Return the prompt and the attached files. Standard input is read only without a prompt: it may never end."""
-    text = sys.stdin.read() if arguments.prompt in (None, "-") else arguments.prompt
+    text = replace_invalid(sys.stdin.read() if arguments.prompt in (None, "-") else arguments.prompt)
     if not text.strip() and not arguments.attach:
         raise ConfigError("the prompt is empty", hint="toolwire run PROMPT -t TOOLS -m PROVIDER/MODEL")
     return [*([text] if text.strip() else []), *(Path(file) for file in arguments.attach)]
@@ -163,11 +164,15 @@ def _read_output_type(file: str | None) -> Any:
     from ..run.output_type import StructuredOutput
     from ..stream.strict import parse_object
 
+    hint = "give a file with a JSON Schema"
     try:
-        schema = parse_object(Path(file).read_bytes())
+        output = StructuredOutput(parse_object(Path(file).read_bytes()), name="answer")
+        output.resolve()
     except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}", hint="give a file with a JSON Schema") from None
-    return StructuredOutput(schema, name="answer")
+        raise ConfigError(f"cannot read {file}: {error.strerror}", hint=hint) from None
+    except ToolwireError as error:
+        raise ConfigError(f"{file} is not a JSON Schema: {error.message}", hint=hint) from None
+    return output
 
 
 class _PromptRun:

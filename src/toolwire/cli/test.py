@@ -156,6 +156,7 @@ def _test_source(arguments: argparse.Namespace, settings: ToolTestSettings) -> T
             from ..testing.tool_tests.mcp_tests import check_server_tools
 
             words, spec = _select_server(arguments)
+            words += [word for name in spec.env for word in ("--env", f"{name}=…")]  # the values may be secret
             return check_server_tools(words, spec, settings, on_progress=show_progress)
     finally:
         show_progress.clear()

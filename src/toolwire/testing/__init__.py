@@ -14,6 +14,14 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .assertions import (
+        ExpectedToolCall,
+        assert_called,
+        assert_calls,
+        assert_lossless,
+        assert_not_called,
+        assert_same,
+    )
     from .bodies import Violation, check_body
     from .chunks import bytewise, every_split, random_chunks
     from .compare import differences, plain, same
@@ -35,6 +43,14 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "assertions": (
+                "ExpectedToolCall",
+                "assert_called",
+                "assert_calls",
+                "assert_lossless",
+                "assert_not_called",
+                "assert_same",
+            ),
             "bodies": ("Violation", "check_body"),
             "chunks": ("bytewise", "every_split", "random_chunks"),
             "compare": ("differences", "plain", "same"),
@@ -68,6 +84,7 @@ __all__ = [
     "Check",
     "ExchangeTrace",
     "ExpectedCall",
+    "ExpectedToolCall",
     "FaultCheck",
     "PartialReply",
     "RawReply",
@@ -84,6 +101,11 @@ __all__ = [
     "Upstream",
     "Vector",
     "Violation",
+    "assert_called",
+    "assert_calls",
+    "assert_lossless",
+    "assert_not_called",
+    "assert_same",
     "bytewise",
     "check_body",
     "check_preservation",

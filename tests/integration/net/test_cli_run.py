@@ -31,7 +31,7 @@ MAIL = says(ToolCall("c1", "send_mail", {"to": "ann"}))
 DONE = says("All done.")
 
 
-def toolwire_run(tmp_path: Path, script, *arguments: str, stdin: str = ""):
+def toolwire_run(tmp_path: Path, script, *arguments: str, stdin: str | bytes = ""):
     """The command in a process of its own, the provider in this one."""
     tools = tmp_path / "tools.py"
     tools.write_text(TOOLS)
@@ -45,7 +45,7 @@ def toolwire_run(tmp_path: Path, script, *arguments: str, stdin: str = ""):
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
-            out, err = await process.communicate(stdin.encode())
+            out, err = await process.communicate(stdin if isinstance(stdin, bytes) else stdin.encode())
             return process.returncode, out.decode(), err.decode(), upstream.requests
 
     return asyncio.run(run())

@@ -116,6 +116,21 @@ def test_prompt_is_read_from_standard_input_without_an_argument(tmp_path):
     assert heard[0].request.messages[0].text == "From a pipe."
 
 
+@pytest.mark.parametrize("text", ["[1", '{"type": 3}', "[]"])
+def test_invalid_output_schema_is_wrong_usage(tmp_path, text):
+    schema = tmp_path / "schema.json"
+    schema.write_text(text)
+    code, out, err, heard = toolwire_run(tmp_path, [DONE], "x", "--store", "none", "--output-schema", str(schema))
+    assert (code, out, heard) == (2, "", [])
+    assert f"{schema} is not a JSON Schema" in err
+
+
+def test_invalid_utf_8_in_a_prompt_is_replaced(tmp_path):
+    code, _, err, heard = toolwire_run(tmp_path, [DONE], "-", "--store", "none", stdin=b"caf\xe9")
+    assert code == 0, err
+    assert heard[0].request.messages[0].text == "caf\ufffd"
+
+
 def test_quiet_prints_the_answer_only(tmp_path):
     code, out, err, _ = toolwire_run(tmp_path, [WEATHER, DONE], "Weather?", "--store", "none", "--quiet")
     assert (code, out, err) == (0, "Looking. \nAll done.\n", "")

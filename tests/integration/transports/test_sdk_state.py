@@ -143,6 +143,25 @@ def test_previous_response_id_continues_the_conversation_of_any_model(stream):
             driver.request("more", previous_response_id="resp_unknown")
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_threads_of_the_anthropic_sdk_continue_the_conversation_of_any_model(stream):
+    @anthropic.beta_tool
+    def weather(city: str) -> str:
+        """Get the weather."""
+        return f"sun in {city}"
+
+    calls = Response(parts=(ToolCall("c1", "weather", {"city": "Rome"}),), stop=Stop("tool_calls"))
+    with running(calls, FINAL) as server, opened("anthropic", "sync", "openai_chat", server) as driver:
+        runner = driver.client.beta.messages.tool_runner(
+            model="m", max_tokens=100, tools=[weather], messages=driver.user("weather?"), stream=stream
+        )
+        final = [turn.get_final_message() if stream else turn for turn in runner][-1]
+        assert final.content[0].text == "Done."
+    sent = server.upstream.requests[1].request
+    assert [message.role for message in sent.messages] == ["user", "assistant", "user"]
+    assert "sun in Rome" in str(sent.messages[2])
+
+
 def last_response(driver, stream, history, **more):
     answer = driver.request(history, stream=stream, **more)
     return list(answer)[-1].response if stream else answer

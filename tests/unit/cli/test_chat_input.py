@@ -78,6 +78,15 @@ def test_existing_files_are_attached(tmp_path, monkeypatch):
     assert find_attachments(f"@{'x' * 5000} @\0 @ @.") == []
 
 
+def test_text_that_may_be_pasted_attaches_no_hidden_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".ssh").mkdir()
+    for name in (".env", ".ssh/key", "cat.png"):
+        (tmp_path / name).touch()
+    assert find_attachments(f"@.env @.ssh/key @{tmp_path}/.ssh/key @./cat.png") == [Path("cat.png")]
+    assert find_attachments("one\n@cat.png") == []
+
+
 def test_completion_of_commands_and_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()

@@ -1,6 +1,7 @@
 """`toolwire mcp`, as a user types it: what is wrong is said in one line, with the line to type."""
 
 import json
+import socket
 import sys
 from pathlib import Path
 
@@ -81,6 +82,16 @@ def test_loopback_address_needs_no_token(tools, monkeypatch, address):
     monkeypatch.setattr(uvicorn.Server, "serve", record_start(started))
     assert main(["mcp", "serve", tools, "--store", "memory:", "--http", address]) == 0
     assert len(started) == 1
+
+
+def test_port_in_use_is_wrong_usage(capsys, tools):
+    pytest.importorskip("uvicorn")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        error = refused(capsys, "serve", tools, "--store", "memory:", "--http", f":{port}")
+    assert f"cannot listen on 127.0.0.1:{port}" in error
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import socket
 import sys
+import threading
 import time
 import traceback
 from contextlib import suppress
@@ -145,6 +147,7 @@ def _used_memory(page_size: int) -> int:
 
 def run_requests(setup: Object, requests: int, replies: int) -> None:
     """Perform requests until the parent closes its end of the pipe."""
+    threading.Thread(target=_exit_with_parent, args=(requests,), daemon=True).start()
     sys.path[:0] = setup["path"]
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -154,6 +157,14 @@ def run_requests(setup: Object, requests: int, replies: int) -> None:
         for line in lines:
             reply = loop.run_until_complete(process.perform(json.loads(line)))
             answers.write(msgspec.json.encode(reply) + b"\n")
+
+
+def _exit_with_parent(requests: int) -> None:
+    """End the process when the parent has closed its end of the pipe, even while a tool hangs."""
+    poller = select.poll()
+    poller.register(requests, 0)  # only the end of the pipe
+    poller.poll()
+    os._exit(0)
 
 
 def _become_child(request: Object, requests: int, replies: int, errors: int) -> None:

@@ -54,17 +54,34 @@ class ForkServers:
     def __init__(self) -> None:
         self._servers: dict[int, _ForkServer] = {}
         self._lock = threading.Lock()
+        self._running: set[StartedProcess] = set()
+        self._aborted = False
 
     def start(
         self, setup: Object, environment: Mapping[str, str], folder: str, descriptors: Sequence[int], hash_seed: int
     ) -> StartedProcess:
         """Fork a process. `descriptors`: its requests, its replies and its standard error."""
         with self._lock:
+            if self._aborted:
+                raise ConfigError("the test run was interrupted")
             server = self._servers.get(hash_seed)
             if server is None:
                 server = self._servers[hash_seed] = _ForkServer(hash_seed)
         request = {"setup": setup, "environment": dict(environment), "folder": folder}
-        return StartedProcess(server, server.request(request, descriptors)["pid"])
+        process = StartedProcess(server, server.request(request, descriptors)["pid"])
+        self._running.add(process)
+        return process
+
+    def stop(self, process: StartedProcess) -> None:
+        """Kill a process."""
+        self._running.discard(process)
+        process.kill()
+
+    def abort(self) -> None:
+        """Kill all processes and start no more: calls that wait for them end at once."""
+        self._aborted = True
+        for process in list(self._running):
+            self.stop(process)
 
     def close(self) -> None:
         for server in self._servers.values():

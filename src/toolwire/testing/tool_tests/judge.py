@@ -128,6 +128,13 @@ def reproduction_command(source: Sequence[str], finding: ToolFinding, settings: 
     command = ["toolwire", "test", *source, "--tool", finding.tool]
     if settings.include_writes:
         command.append("--include-writes")
+    for option, values in (
+        ("--files", settings.files),
+        ("--pass-env", settings.pass_env),
+        ("--allow-net", settings.allow_hosts),
+        ("--deps", () if settings.deps is None else (settings.deps,)),
+    ):
+        command += [word for value in values for word in (option, value)]
     text = "" if finding.arguments is None else json.dumps(finding.arguments, ensure_ascii=False)
     if text and not text.isprintable():
         text = json.dumps(finding.arguments)

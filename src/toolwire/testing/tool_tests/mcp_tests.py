@@ -10,21 +10,20 @@ import re
 from collections.abc import Sequence
 
 from ...ir.errors import ConfigError
-from ...ir.pointer import Object
 from ...ir.tools import Tool
 from ...mcp.client.config import ServerSpec
 from .checks import require_checks
-from .judge import CallFault, FindingList, reproduction_command
+from .judge import FindingList, reproduction_command
 from .python_tests import TestProgress
 from .report import ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox
+from .server_properties import ServerProperties
 from .server_target import ServerTarget, sandboxed_spec
-from .settings import CallOutcome, TestedTool, ToolTestSettings
+from .settings import TestedTool, ToolTestSettings
 from .single_calls import SingleCallTest
 
 __all__ = ["check_server_tools"]
 
-_MAX_DIFFERENT = 4
 _QUOTED = re.compile(r"""[`'"]([\w./:-]{1,40})[`'"]""")
 
 
@@ -78,38 +77,10 @@ def _test_tool(
     test = SingleCallTest(tested, target, settings, found, lambda done, total: on_progress(tool.name, done, total))
     test.run()
     calls = test.calls
-    if not test.skipped and tool.effect in ("pure", "read"):
+    if not test.skipped:
         returned = [case.arguments for case in test.settled if test.outcomes[repr(case.arguments)].status == "returned"]
-        calls += _check_concurrent(tool.name, returned, target, settings, found)
+        properties = ServerProperties(tool, target, sandbox, settings, found)
+        properties.check(returned)
+        calls += properties.calls
     findings = found.finish(lambda finding: reproduction_command(source, finding, settings))
     return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note or test.slow)
-
-
-def _check_concurrent(
-    tool: str, calls: list[Object], target: ServerTarget, settings: ToolTestSettings, found: FindingList
-) -> int:
-    """Compare concurrent calls with the same calls one after the other, if these have stable results."""
-    small = [arguments for arguments in calls if len(repr(arguments)) < 500]
-    different = small[:: max(1, len(small) // _MAX_DIFFERENT)][:_MAX_DIFFERENT]
-    if not different:
-        return 0
-    if not target.is_running:
-        target.start()
-    batch = (different * settings.concurrency)[: settings.concurrency]
-    serial = _results(target.call_serially(tool, batch))
-    if serial != _results(target.call_serially(tool, batch)) or not target.is_running:
-        return 2 * len(batch)
-    together = target.call_concurrently(tool, batch)
-    for arguments, expected, outcome in zip(batch, serial, together, strict=True):
-        if expected == (outcome.status, outcome.digest):
-            continue
-        target.start()
-        if _results(target.call_serially(tool, batch)) == serial:
-            message = "a call has another result while others run at the same time"
-            found.add(CallFault("race", "", message), arguments)
-        break
-    return 3 * len(batch)
-
-
-def _results(outcomes: list[CallOutcome]) -> list[tuple[str, str]]:
-    return [(outcome.status, outcome.digest) for outcome in outcomes]

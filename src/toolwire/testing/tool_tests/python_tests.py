@@ -70,15 +70,22 @@ def _check_file(
     def test(tool: TestedTool) -> ToolTestResult:
         return _test_tool(file, tool, settings, servers, on_progress)
 
-    results = _run_all(test, selected, jobs)
+    results = _run_all(test, selected, jobs, servers)
     return ToolTestReport(file, "functions", settings.seed, tuple(results), findings)
 
 
 def _run_all(
-    test: Callable[[TestedTool], ToolTestResult], tools: Sequence[TestedTool], jobs: int
+    test: Callable[[TestedTool], ToolTestResult], tools: Sequence[TestedTool], jobs: int, servers: ForkServers
 ) -> list[ToolTestResult]:
-    with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="toolwire-test") as pool:
+    """Test several tools at the same time. An interrupt ends all of them."""
+    pool = ThreadPoolExecutor(max(1, jobs), thread_name_prefix="toolwire-test")
+    try:
         return list(pool.map(test, tools))
+    except BaseException:
+        servers.abort()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _load(file: str, settings: ToolTestSettings, servers: ForkServers) -> LoadedFile:

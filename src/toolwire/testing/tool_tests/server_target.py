@@ -33,6 +33,7 @@ from .settings import CallOutcome, RaisedError, ToolTestSettings
 __all__ = ["ServerTarget", "sandboxed_spec"]
 
 _START_TIMEOUT = 60.0
+_FOLDER = "{cwd}"  # in arguments and environment variables: the temporary working folder
 _MAX_TEXT = 2000
 _CACHES = {"npm_config_cache": ".npm", "UV_CACHE_DIR": ".cache/uv", "UV_TOOL_DIR": ".local/share/uv/tools"}
 """Caches of package runners, which would install a server again with another HOME."""
@@ -57,10 +58,12 @@ def sandboxed_spec(
     own = {"HOME": str(sandbox.home), "TMPDIR": str(sandbox.temp)}
     # a script is named relative to the folder of the user
     args = tuple(str(Path(argument).resolve()) if Path(argument).is_file() else argument for argument in spec.args)
+    args = tuple(argument.replace(_FOLDER, str(sandbox.work)) for argument in args)
     command = spec.command
     if command is not None and os.sep in command and Path(command).is_file():
         command = str(Path(command).absolute())
-    env = {**caches, **passed, **own, **spec.env}
+    given = {name: value.replace(_FOLDER, str(sandbox.work)) for name, value in spec.env.items()}
+    env = {**caches, **passed, **own, **given}
     cwd = spec.cwd or str(sandbox.work)
     return replace(spec, command=command, args=args, env=env, cwd=cwd, trusted=True, reconnects=0)
 

@@ -165,7 +165,7 @@ class ToolWorker:
         """Kill the process with its session and close the pipes."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
+            self._servers.stop(process)
         for descriptor in (self._requests, self._replies):
             if descriptor >= 0:
                 os.close(descriptor)

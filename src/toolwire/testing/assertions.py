@@ -1,0 +1,131 @@
+"""Assertions about calls, canonical values and translations, with readable differences.
+
+    assert_called(answer, "get_weather", city="Oslo")        # returns the call
+    assert_calls(answer, [("get_weather", {"city": "Oslo"}), "send_mail"])
+    assert_same(decoded, expected)                           # canonical JSON, line by line
+    assert_lossless(translation)
+
+An answer is an `Answer` of an agent, a `Response`, a message, or a list of calls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from difflib import ndiff, unified_diff
+from typing import Any, TypeAlias
+
+from ..ir.errors import ConfigError
+from ..ir.losses import Loss
+from ..ir.parts import ToolCall
+from ..ir.pointer import Object
+from .compare import plain, same
+
+__all__ = ["ExpectedToolCall", "assert_called", "assert_calls", "assert_lossless", "assert_not_called", "assert_same"]
+
+ExpectedToolCall: TypeAlias = str | tuple[str, Object]
+"""The name of a tool, or its name and all of its arguments."""
+_MAX_LINES = 200  # lines of a difference
+_MAX_SHOWN = 300  # characters of the arguments in a message
+
+
+def assert_called(answer: Any, name: str, /, **arguments: Any) -> ToolCall:
+    """Return the first call of a tool with at least these arguments; raise AssertionError if there is none."""
+    calls = _calls_of(answer)
+    for call in calls:
+        if call.name == name and not _wrong_arguments(call, arguments):
+            return call
+    wanted = ", ".join(f"{key}={_show(value)}" for key, value in arguments.items())
+    lines = [f"{name}({wanted}) was not called; the answer has {len(calls)} calls"]
+    for number, call in enumerate(calls, 1):
+        wrong = _wrong_arguments(call, arguments) if call.name == name else []
+        lines += [f"  {number}. {call.name}({_show(call.arguments)})", *(f"       {one}" for one in wrong)]
+    raise AssertionError("\n".join(lines))
+
+
+def assert_not_called(answer: Any, name: str, /) -> None:
+    """Raise AssertionError if the answer calls a tool with this name."""
+    found = [call for call in _calls_of(answer) if call.name == name]
+    if found:
+        raise AssertionError(f"{name} was called {len(found)} times, first with {_show(found[0].arguments)}")
+
+
+def assert_calls(answer: Any, expected: Sequence[ExpectedToolCall]) -> None:
+    """Check all calls in order. A name alone allows any arguments; a pair requires exactly these."""
+    calls = _calls_of(answer)
+    pairs = [(one, None) if isinstance(one, str) else one for one in expected]
+    is_equal = len(calls) == len(pairs) and all(
+        call.name == name and (arguments is None or same(call.arguments or {}, arguments))
+        for call, (name, arguments) in zip(calls, pairs, strict=True)
+    )
+    if is_equal:
+        return
+    any_arguments = [pairs[at][1] is None if at < len(pairs) else False for at in range(len(calls))]
+    got = [
+        f"{call.name}({'…' if loose else _show(call.arguments)})"
+        for call, loose in zip(calls, any_arguments, strict=True)
+    ]
+    wanted = [f"{name}({'…' if arguments is None else _show(arguments)})" for name, arguments in pairs]
+    lines = (line for line in ndiff(wanted, got) if not line.startswith("?"))
+    raise AssertionError("\n".join(["the calls differ (- expected, + in the answer)", *lines]))
+
+
+def assert_same(actual: Any, expected: Any) -> None:
+    """Compare two values, canonical or JSON, by meaning: `toolwire.testing.same`."""
+    if not same(actual, expected):
+        lines = ["the values differ (- expected, + actual)", *difference_lines(expected, actual)]
+        raise AssertionError("\n".join(lines))
+
+
+def assert_lossless(translation: Any) -> None:
+    """Raise AssertionError if a translation lost something.
+
+    A translation is anything with `losses`, a pair of a value and its losses, or the losses themselves. Losses of the
+    severity `info` change the form only, and are allowed.
+    """
+    losses = getattr(translation, "losses", translation)
+    if isinstance(losses, tuple) and len(losses) == 2 and not isinstance(losses[1], Loss):
+        losses = losses[1]
+    if not isinstance(losses, Iterable) or isinstance(losses, (str, bytes)):
+        raise ConfigError(f"a {type(translation).__name__} has no losses", hint="pass the result of a translation")
+    found = [loss for loss in losses if loss.severity != "info"]
+    if found:
+        lines = [f"  {one.path or '/'}: {one.concept} {one.action}: {one.detail}" for one in found[:_MAX_LINES]]
+        raise AssertionError("\n".join([f"the translation has {len(found)} losses", *lines]))
+
+
+def difference_lines(expected: Any, actual: Any) -> list[str]:
+    """Return the changed lines of two values as canonical JSON, with some lines around them."""
+    lines = list(unified_diff(_json_lines(expected), _json_lines(actual), lineterm="", n=2))[2:]
+    more = [f"… {len(lines) - _MAX_LINES} more lines"] if len(lines) > _MAX_LINES else []
+    return [*lines[:_MAX_LINES], *more]
+
+
+def _json_lines(value: Any) -> list[str]:
+    return json.dumps(plain(value), indent=2, sort_keys=True, ensure_ascii=False).splitlines()
+
+
+def _calls_of(answer: Any) -> list[ToolCall]:
+    """Return the calls of an answer, a response, a message or a list of calls."""
+    found = getattr(answer, "calls", None)
+    if found is None:
+        found = getattr(answer, "parts", answer)
+    if not isinstance(found, (list, tuple)):
+        hint = "pass an Answer, a Response, a Message or a list of calls"
+        raise ConfigError(f"a {type(answer).__name__} has no calls", hint=hint)
+    return [one for one in found if isinstance(one, ToolCall)]
+
+
+def _wrong_arguments(call: ToolCall, expected: Object) -> list[str]:
+    """Describe each expected argument that the call does not have."""
+    given = call.arguments or {}
+    return [
+        f"{key}: expected {_show(value)}, got {_show(given[key]) if key in given else 'nothing'}"
+        for key, value in expected.items()
+        if key not in given or not same(given[key], value)
+    ]
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(plain(value), ensure_ascii=False, sort_keys=True)
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
