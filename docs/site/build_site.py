@@ -36,23 +36,31 @@ def build(site: Path) -> list[str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         settings = stage(folder, output)
-        # MkDocs reports that the project's maintenance changed; the variable omits this notice from the output.
-        environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
-        done = subprocess.run(  # noqa: S603 - a command without user input
-            [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "--config-file", settings],
-            check=False,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )  # not --quiet, which would hide the warnings from --strict
-        if done.returncode:
-            found = [line for line in done.stdout.splitlines() if line.startswith(("WARNING", "ERROR"))]
-            return found or done.stdout.splitlines()
+        found = run_generator(settings)
+        if found:
+            return found
         pages = folder / "pages"
         shutil.copytree(pages, output / "markdown", ignore=shutil.ignore_patterns("*.css", "*.svg", "*.py"))
     write_versions(site)
     return problems(output, version)
+
+
+def run_generator(settings: Path) -> list[str]:
+    """Run MkDocs; return its warnings and errors, of which broken links and anchors are the most frequent."""
+    # MkDocs reports that the project's maintenance changed; the variable omits this notice from the output.
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(  # noqa: S603 - a command without user input
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "--config-file", settings],
+        check=False,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )  # not --quiet, which would hide the warnings from --strict
+    if not done.returncode:
+        return []
+    lines = done.stdout.splitlines()
+    return [line for line in lines if line.startswith(("WARNING", "ERROR"))] or lines
 
 
 def write_versions(site: Path) -> None:

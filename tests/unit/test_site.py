@@ -1,6 +1,6 @@
 """The documentation site: every page is in the navigation, every public name is in the API reference, no foreign host.
 
-`make check` builds the site; these tests need no generator.
+`make check` builds the site. These tests need no generator, except one, which is skipped without it.
 """
 
 import importlib
@@ -136,6 +136,32 @@ def test_older_versions_stay_and_latest_redirects_to_the_newest(tmp_path):
     assert [entry["version"] for entry in json.loads((tmp_path / "versions.json").read_text())] == ["0.10.0", "0.9.0"]
     assert 'url=../../0.10.0/api/x.html"' in (tmp_path / "latest/api/x.html").read_text()
     assert (tmp_path / "0.9.0/api/x.html").read_text() == "0.9.0"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("link", "problem"),
+    [("b.md#part", ""), ("b.md#gone", "anchor '#gone'"), ("gone.md", "'gone.md'"), ("/b.md", "absolute link")],
+)
+def test_broken_link_fails_the_build(tmp_path, link, problem):
+    pytest.importorskip("material", reason="`make docs` installs the generator")
+    from build_site import run_generator
+
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "index.md").write_text(f"# A\n\n[link]({link})\n")
+    (pages / "b.md").write_text("# B\n\n## Part\n")
+    (pages / "site.css").write_text("")
+    settings = {
+        "INHERIT": str(ROOT / "docs/site/mkdocs.yml"),
+        "docs_dir": str(pages),
+        "site_dir": str(tmp_path / "out"),
+        "nav": ["index.md", "b.md"],
+    }
+    (tmp_path / "mkdocs.json").write_text(json.dumps(settings))
+    found = run_generator(tmp_path / "mkdocs.json")
+    assert bool(found) == bool(problem), found
+    assert problem in "".join(found)
 
 
 @pytest.mark.parametrize("fault", ["version", "name", "search", "resource"])
