@@ -128,6 +128,8 @@ def reproduction_command(source: Sequence[str], finding: ToolFinding, settings: 
     command = ["toolwire", "test", *source, "--tool", finding.tool]
     if settings.include_writes:
         command.append("--include-writes")
+    if settings.unprotected:
+        command.append("--unprotected")
     for option, values in (
         ("--files", settings.files),
         ("--pass-env", settings.pass_env),

@@ -15,11 +15,13 @@ from ...mcp.client.config import ServerSpec
 from ...mcp.client.http import Authorizer
 from .checks import require_checks
 from .judge import FindingList, reproduction_command
+from .landlock import landlock_version
+from .protection import require_protection
 from .python_tests import TestProgress
 from .report import ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox
 from .server_properties import ServerProperties
-from .server_target import ServerTarget, sandboxed_spec
+from .server_target import ServerTarget, restricted_spec, sandboxed_spec
 from .settings import TestedTool, ToolTestSettings
 from .single_calls import SingleCallTest
 
@@ -43,8 +45,12 @@ def check_server_tools(
     """
     settings = settings or ToolTestSettings()
     require_checks(settings.ignore)
+    protection = require_protection(settings, "landlock" if spec.command and landlock_version() else "none")
     sandbox = ToolSandbox(settings.files)
-    target = ServerTarget(sandboxed_spec(spec, sandbox, settings, os.environ), sandbox, settings, login)
+    started = sandboxed_spec(spec, sandbox, settings, os.environ)
+    if protection == "landlock":
+        started = restricted_spec(started, sandbox)
+    target = ServerTarget(started, sandbox, settings, login)
     try:
         target.start()
         tools = [tool for name, tool in target.tools.items() if settings.selects(name)]
@@ -52,7 +58,7 @@ def check_server_tools(
             known = ", ".join(target.tools)
             raise ConfigError(f"no tool matches {', '.join(settings.tools)}", hint=f"the server has {known}")
         results = [_test_tool(source, tool, target, sandbox, settings, on_progress) for tool in tools]
-        return ToolTestReport(" ".join(source), "server", settings.seed, tuple(results))
+        return ToolTestReport(" ".join(source), "server", settings.seed, tuple(results), protection=protection)
     finally:
         target.close()
         sandbox.remove()

@@ -13,7 +13,9 @@ from ...ir.errors import ConfigError
 from .checks import ToolFinding, require_checks
 from .fork_server import ForkServers
 from .judge import CallFault, FindingList, reproduction_command
+from .landlock import landlock_version
 from .properties import ToolProperties
+from .protection import require_protection
 from .report import ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox
 from .settings import AuditEvent, LoadedFile, TestedTool, ToolTestSettings
@@ -46,11 +48,12 @@ def check_python_tools(
     """
     settings = settings or ToolTestSettings()
     require_checks(settings.ignore)
+    protection = require_protection(settings, "landlock" if landlock_version() else "hook")
     if not Path(file).is_file():
         raise ConfigError(f"cannot read {file}: not a file", hint="give a Python file with your functions")
     servers = ForkServers()
     try:
-        return _check_file(file, settings, servers, jobs, on_progress)
+        return replace(_check_file(file, settings, servers, jobs, on_progress), protection=protection)
     finally:
         servers.close()
 
@@ -97,7 +100,7 @@ def _load(file: str, settings: ToolTestSettings, servers: ForkServers) -> Loaded
         events = tuple(AuditEvent(event.kind, sandbox.abbreviate(event.target)) for event in loaded.events)
         return replace(loaded, events=events, error=sandbox.abbreviate(loaded.error))
     finally:
-        worker.stop()
+        worker.close()
         sandbox.remove()
 
 
@@ -127,5 +130,5 @@ def _test_tool(
         calls = test.calls + properties.calls
         return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note or test.slow)
     finally:
-        worker.stop()
+        worker.close()
         sandbox.remove()

@@ -37,6 +37,11 @@ class ToolSandbox:
         self._files = tuple(Path(file).resolve() for file in files)
         self.reset()
 
+    @property
+    def folders(self) -> tuple[Path, Path, Path]:
+        """The folders in which tools may write."""
+        return self.work, self.home, self.temp
+
     def reset(self) -> None:
         """Restore the initial content, under the same paths."""
         for folder in (self.work, self.home, self.temp, self.outside):

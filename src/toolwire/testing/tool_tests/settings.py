@@ -20,6 +20,7 @@ class ToolTestSettings(Value, frozen=True):
     `max_output`: characters of a result. `memory`: megabytes that a call may allocate. `tools`: patterns of names.
     `files`: copied into the temporary working folder. `deps`: name of a function in the file that returns the
     dependencies of the tools (`CallContext.deps`). `arguments`: test only these, instead of generated ones.
+    `unprotected`: allow `include_writes` where the system cannot confine the tools to a temporary folder.
     """
 
     seed: int = 0
@@ -30,6 +31,7 @@ class ToolTestSettings(Value, frozen=True):
     memory: int = 1024
     concurrency: int = 8
     include_writes: bool = False
+    unprotected: bool = False
     tools: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     pass_env: tuple[str, ...] = ()
