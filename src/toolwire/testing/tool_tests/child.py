@@ -49,7 +49,11 @@ class _ToolProcess:
     def __init__(self, setup: Object) -> None:
         self._setup = setup
         self._guard = AuditGuard(
-            setup["root"], setup["outside"], allow_writes=setup["allow_writes"], allow_hosts=setup["allow_hosts"]
+            setup["folders"],
+            setup["temp"],
+            setup["outside"],
+            allow_writes=setup["allow_writes"],
+            allow_hosts=setup["allow_hosts"],
         )
         self._calls: ChildCalls | None = None
 
@@ -86,6 +90,13 @@ class _ToolProcess:
         calls = self._calls
         if calls is None:
             raise ConfigError("the file is not loaded")
+        try:
+            return await self._perform(calls, request)
+        finally:
+            calls.restore_folder()
+
+    @staticmethod
+    async def _perform(calls: ChildCalls, request: Object) -> Any:
         match request["do"]:
             case "call":
                 return await calls.call(request["tool"], request["arguments"])

@@ -16,9 +16,9 @@ from ...mcp.client.http import Authorizer
 from .checks import require_checks
 from .judge import FindingList, reproduction_command
 from .landlock import landlock_version
-from .protection import require_protection
+from .protection import require_protection, safe_arguments
 from .python_tests import TestProgress
-from .report import ToolTestReport, ToolTestResult
+from .report import Protection, ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox
 from .server_properties import ServerProperties
 from .server_target import ServerTarget, restricted_spec, sandboxed_spec
@@ -57,7 +57,7 @@ def check_server_tools(
         if target.tools and not tools:
             known = ", ".join(target.tools)
             raise ConfigError(f"no tool matches {', '.join(settings.tools)}", hint=f"the server has {known}")
-        results = [_test_tool(source, tool, target, sandbox, settings, on_progress) for tool in tools]
+        results = [_test_tool(source, tool, target, sandbox, settings, protection, on_progress) for tool in tools]
         return ToolTestReport(" ".join(source), "server", settings.seed, tuple(results), protection=protection)
     finally:
         target.close()
@@ -70,6 +70,7 @@ def _test_tool(
     target: ServerTarget,
     sandbox: ToolSandbox,
     settings: ToolTestSettings,
+    protection: Protection,
     on_progress: TestProgress,
 ) -> ToolTestResult:
     if not settings.may_run(tool.effect):
@@ -82,7 +83,10 @@ def _test_tool(
         tool.examples,
         words=tuple(dict.fromkeys(_QUOTED.findall(f"{tool.description} {tool.input_schema}")))[:10],
     )
-    test = SingleCallTest(tested, target, settings, found, lambda done, total: on_progress(tool.name, done, total))
+    is_safe = safe_arguments(tool.effect, protection, sandbox)
+    test = SingleCallTest(
+        tested, target, settings, found, lambda done, total: on_progress(tool.name, done, total), is_safe
+    )
     test.run()
     calls = test.calls
     if not test.skipped:

@@ -56,7 +56,7 @@ class ToolTestSettings(Value, frozen=True):
 
 
 class AuditEvent(Value, frozen=True):
-    """An operation that the audit hook has recorded: `target` is a path, an address or a command."""
+    """An operation that the audit hook has recorded: `target` is a path, an address, or a description."""
 
     kind: Literal["write", "network", "process", "escape"]
     target: str
@@ -76,7 +76,7 @@ class CallOutcome(Value, frozen=True):
     `refused`: the runtime did not call the function. `denied`: the function failed because of an operation that the
     audit hook denies. `too_large`: no memory, or too many items. `unavailable`: the tool needs dependencies.
     `rpc_error` and `gone`: a server answered with a JSON-RPC error, or broke the connection. `digest` identifies the whole result; `text` is its beginning. `reached`: the function was called;
-    `reached_invalid`: with values that the schema rejects.
+    `reached_invalid`: with values that the schema rejects. `changed_folder`: the process has another working folder.
     """
 
     status: Literal[
@@ -101,6 +101,7 @@ class CallOutcome(Value, frozen=True):
     reached_invalid: bool = False
     mutated: tuple[str, ...] = ()
     changed_defaults: bool = False
+    changed_folder: bool = False
     schema_problem: str = ""
     has_canary: bool = False
     seconds: float = 0.0

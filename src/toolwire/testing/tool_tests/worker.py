@@ -94,7 +94,6 @@ class ToolWorker:
         sandbox, settings = self._sandbox, self._settings
         return {
             "file": self._file,
-            "root": str(sandbox.root),
             "outside": str(sandbox.outside),
             "folders": [str(folder) for folder in sandbox.folders],
             "temp": str(sandbox.temp),
