@@ -165,10 +165,15 @@ def _check_config(file: str | None) -> Iterator[DoctorCheck]:
     from .serve_check import check_settings
 
     name = file or _CONFIG
-    settings, problems = check_settings(Path(name))
+    try:
+        settings, problems = check_settings(Path(name))
+    except ToolwireError as error:
+        yield DoctorCheck("configuration", name, "problem", error.message, error.hint)
+        return
     for problem in problems:
         line = f"line {problem['line']}: " if problem["line"] else ""
         state: CheckState = "problem" if problem["severity"] == "error" else "note"
-        yield DoctorCheck("configuration", name, state, line + problem["problem"], problem["fix"])
+        detail = " ".join(text for text in (problem["location"], problem["problem"]) if text)
+        yield DoctorCheck("configuration", name, state, line + detail, problem["fix"])
     if settings is not None and not problems:
         yield DoctorCheck("configuration", name, "ok", count_of(len(settings.models), "model"))
