@@ -115,6 +115,7 @@ def environment(name: str) -> str:
     )
     assert findings(file, cases=4) == {("remove", "write"), ("connect", "network"), ("start", "process")}
     assert file.exists()
+    assert findings(file, tool="connect", allow_hosts=("127.0.0.1",)) == set()
 
 
 def test_process_that_exits_is_a_crash_and_the_other_calls_go_on(tmp_path):

@@ -111,18 +111,25 @@ def check_first_delta(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     "check the response for calls",
 )
 def check_stop_reason(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
-    """Report `finish_reason == "tool_calls"`, unless an `or` also checks for calls."""
-    handled = {
+    """Report `finish_reason == "tool_calls"`, unless an `or` also checks for calls, or the reason is only renamed."""
+    handled: set[ast.AST] = {
         one
         for node in code.nodes_of(ast.BoolOp)
         for one in (node.values if isinstance(node.op, ast.Or) and _has_calls(node) else ())
     }
+    handled |= {node.test for node in code.nodes_of(ast.If) if _renames(node)}
     for node in code.nodes_of(ast.Compare):
         if node in handled or not isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
             continue
         words = [one.value for one in _parts(node) if isinstance(one, ast.Constant)]
         if _mentions(node, "finish_reason", "stop_reason") and {"tool_calls", "tool_use"} & set(words):
             yield node, "other servers return `stop` for a response with calls"
+
+
+def _renames(node: ast.If) -> bool:
+    """Return True for `if reason == "tool_use": reason = "tool_calls"`."""
+    only = node.body[0] if len(node.body) == 1 else None
+    return isinstance(only, (ast.Assign, ast.Return)) and isinstance(only.value, ast.Constant)
 
 
 def _has_calls(node: ast.BoolOp) -> bool:

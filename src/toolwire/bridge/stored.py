@@ -17,7 +17,7 @@ from ..ir.pointer import join
 from ..ir.request import Request
 from ..ir.value import Value
 
-__all__ = ["compaction_summary", "continues_stored", "drop_stored", "find_stored"]
+__all__ = ["compaction_summary", "continues_stored", "drop_stored", "find_new_thread", "find_stored"]
 
 
 class _Stored(Value, frozen=True):
@@ -37,7 +37,11 @@ _FIELDS: _Table = {
         "conversation": _Stored("refers to a stored conversation", _HISTORY),
         "prompt": _Stored("refers to a stored prompt template", "send its text in `instructions` and `input`"),
     },
-    "anthropic": {"thread": _Stored("refers to a conversation of the server", "send it in `messages`")},
+    "anthropic": {
+        "thread": _Stored(
+            "refers to a conversation of the server", "send it in `messages`", "thread_unsupported_request"
+        )
+    },
     "gemini": {"cachedContent": _Stored("refers to stored contents", "send them in `contents`")},
 }
 _NEW_THREAD = {"type": "create"}  # a `thread` of Anthropic that refers to nothing yet
@@ -58,13 +62,28 @@ def find_stored(request: Request, target: str) -> StoredStateError | None:
     """Return the error for the first reference that the wire `target` cannot carry, or None."""
     for pointer, name, source, stored in _references(request):
         if source != target:
-            return StoredStateError(
-                f"{name} {stored.description}, which only a provider of {source} can read; it cannot be sent over {target}",
-                pointer=pointer,
-                hint=f"{stored.alternative}, or use a model that is served over {source}",
-                code=stored.code,
-            )
+            return _error(pointer, name, source, target, stored)
     return None
+
+
+def find_new_thread(request: Request, target: str) -> StoredStateError | None:
+    """Return the error for a new `thread` of Anthropic on another wire, for servers that store no conversations.
+
+    The SDK of Anthropic sends whole conversations after this error. Without it, the next request would have only the
+    new messages.
+    """
+    if target == "anthropic" or request.extra.get("anthropic", {}).get("thread") != _NEW_THREAD:
+        return None
+    return _error(join("thread"), "thread", "anthropic", target, _FIELDS["anthropic"]["thread"])
+
+
+def _error(pointer: str, name: str, source: str, target: str, stored: _Stored) -> StoredStateError:
+    return StoredStateError(
+        f"{name} {stored.description}, which only a provider of {source} can read; it cannot be sent over {target}",
+        pointer=pointer,
+        hint=f"{stored.alternative}, or use a model that is served over {source}",
+        code=stored.code,
+    )
 
 
 def continues_stored(request: Request, target: str) -> bool:

@@ -70,8 +70,9 @@ def _print_checks(checks: list[DoctorCheck]) -> None:
             print(("\n" if area else "") + paint(check.area, "bold"))
             area = check.area
         sign, colour = _SIGNS[check.state]
-        (line,) = table([(check.name.ljust(24), check.detail)])[:1] or [""]
-        print(f"  {paint(sign, colour)} {line}")
+        first, *rest = table([(check.name.ljust(24), check.detail)])
+        print(f"  {paint(sign, colour)} {first}")
+        print("".join(f"    {line}\n" for line in rest), end="")
         if check.fix:
             print(f"      {check.fix}")
 
@@ -158,7 +159,7 @@ async def _ask_online(name: str) -> DoctorCheck:
 
 def _check_config(file: str | None) -> Iterator[DoctorCheck]:
     """Check the configuration of the gateway, if there is one."""
-    if file is None and not Path(_CONFIG).is_file():
+    if file is None and not Path(_CONFIG).exists():
         yield DoctorCheck("configuration", _CONFIG, "note", "not in this folder", "toolwire serve init writes one")
         return
     from .serve_check import check_settings

@@ -73,7 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # do not fail on a character that the terminal cannot encode
             stream.reconfigure(errors="backslashreplace")
     neutralise_default_log()
-    chosen = parser.parse_args(given)
+    chosen, unknown = parser.parse_known_args(given)
+    if unknown:
+        _refuse_unknown(parser, given, unknown)
     try:
         if "run" not in chosen:
             parser.print_help()
@@ -109,6 +111,20 @@ def _make_parser(given: Sequence[str]) -> CommandParser:
     for name in [given[0]] if given and given[0] in _COMMANDS else _COMMANDS:
         import_module(f".{name}", __package__).add_to(commands)
     return parser
+
+
+def _refuse_unknown(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequence[str]) -> NoReturn:
+    """End with the help of the command that was given: a misspelt option gets a suggestion, a second text a hint."""
+    from difflib import get_close_matches
+
+    for name in given:  # the parser of the innermost command
+        nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        parser = next((action.choices[name] for action in nested if name in action.choices), parser)
+    first = unknown[0]
+    close = get_close_matches(first.partition("=")[0], list(parser._option_string_actions), 1)
+    if first.startswith("-"):
+        parser.error(f"unknown option {first}" + (f" (did you mean {close[0]}?)" if close else ""))
+    parser.error(f"unexpected argument {first!r} (put a text with spaces in quotes)")
 
 
 def _discard_stdout() -> None:

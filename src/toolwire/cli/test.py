@@ -16,6 +16,7 @@ from .tool_source import source_kind
 
 if TYPE_CHECKING:
     from ..mcp.client.config import ServerSpec
+    from ..mcp.client.login import Login
     from ..testing.tool_tests.checks import ToolFinding
     from ..testing.tool_tests.report import ToolTestReport, ToolTestResult
     from ..testing.tool_tests.settings import ToolTestSettings
@@ -157,12 +158,19 @@ def _test_source(arguments: argparse.Namespace, settings: ToolTestSettings) -> T
 
             words, spec = _select_server(arguments)
             words += [word for name in spec.env for word in ("--env", f"{name}=…")]  # the values may be secret
-            return check_server_tools(words, spec, settings, on_progress=show_progress)
+            login = _browser_login() if arguments.login else None
+            return check_server_tools(words, spec, settings, login=login, on_progress=show_progress)
     finally:
         show_progress.clear()
     raise ConfigError(
         f"toolwire test cannot call the tools of {arguments.source}", hint="give a Python file or a server"
     )
+
+
+def _browser_login() -> Login:
+    from ..mcp.client.login import Browser, Login
+
+    return Login(Browser())
 
 
 def _select_server(arguments: argparse.Namespace) -> tuple[list[str], ServerSpec]:

@@ -62,13 +62,15 @@ def source_kind(source: str) -> SourceKind:
     """Recognise a source by its form, and a JSON or YAML file by its content. Nothing is imported or started."""
     if re.match(r"https?://", source):
         return "mcp"
-    if source != "-" and (not Path(source).is_file() or _is_program(source)):
+    if source == "-" or Path(source).is_fifo():
+        return "declarations"  # a pipe can be read only once
+    if not Path(source).is_file() or _is_program(source):
         return _command_kind(source)
     if source.endswith(".py"):
         return "functions"
     if source.lower().endswith((".yaml", ".yml")):
         return "openapi"
-    return "declarations" if source == "-" else _document_kind(source, read_bytes(source))
+    return _document_kind(source, read_bytes(source))
 
 
 def _is_program(source: str) -> bool:
@@ -144,6 +146,8 @@ def read_declared(source: str, arguments: argparse.Namespace) -> tuple[Tool, ...
         return asyncio.run(_list_served(source, arguments))
     documents = ToolDocuments()
     documents.add_file(source, read_bytes(source))
+    for note in documents.notes:
+        print(paint(neutralise_line(note), "yellow", sys.stderr), file=sys.stderr)
     return documents.tools()
 
 

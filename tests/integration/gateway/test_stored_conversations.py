@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+import anthropic
 import pytest
 from gateway.hostile import TEXT_ANSWER, gateway_to, post, run
 from gateway.serving import WIRES, serving, upstream_rows
 
-from toolwire.ir.response import Fault
+from toolwire.ir.parts import ToolCall
+from toolwire.ir.response import Fault, Response, Stop
 from toolwire.testing import Upstream
 
 HELLO = {"role": "user", "content": "And in Oslo?"}
@@ -148,3 +150,25 @@ async def test_reference_survives_reencoding_for_the_same_wire():
             sent = json.loads(upstream.requests[0].body)
             assert {name: sent[name] for name in fields} == fields
             assert sent["input"] == body["input"]
+
+
+@run
+async def test_tool_runner_of_the_anthropic_sdk_sends_whole_conversations_to_another_wire():
+    """The SDK asks the server to store the conversation; after the refusal it sends all messages itself."""
+
+    @anthropic.beta_async_tool
+    async def weather(city: str) -> str:
+        """Get the weather."""
+        return f"sun in {city}"
+
+    calls = Response(parts=(ToolCall("c1", "weather", {"city": "Rome"}),), stop=Stop("tool_calls"))
+    async with gateway_to(calls, TEXT_ANSWER) as (gateway, upstream):
+        client = anthropic.AsyncAnthropic(base_url=gateway.url, api_key="unused")
+        runner = client.beta.messages.tool_runner(
+            model="openai_chat/m", max_tokens=100, tools=[weather], messages=[{"role": "user", "content": "weather?"}]
+        )
+        final = [turn async for turn in runner][-1]
+        assert final.content[0].type == "text"
+        sent = upstream.requests[-1].request
+        assert [message.role for message in sent.messages] == ["user", "assistant", "user"]
+        assert "sun in Rome" in str(sent.messages[2])

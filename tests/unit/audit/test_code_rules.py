@@ -110,6 +110,7 @@ FOREIGN = [
     "if len(message.tool_calls) == 1:\n    call = message.tool_calls[0]\n",
     "if parts and content.parts[0].text:\n    say(content.parts[0].text)\n",
     "done = finish_reason == 'tool_calls' or tool_calls\n",
+    "if stop_reason == 'tool_use':\n    finish_reason = 'tool_calls'\n",
     "def lower(schema):\n    schema['additionalProperties'] = False\n",
     "def answer(args):\n    return client.acompletion(**args)\n",
     "def run(tool, arguments):\n    validate_arguments(tool, arguments)\n    return tool.run(**arguments)\n",

@@ -196,3 +196,31 @@ def test_doctor_online_reports_a_refused_key(server, no_keys, capsys):
     assert main(["doctor", "--online", "--json"]) == 1
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
     assert "rejected the key (status 401)" in checks["openai"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--modle", "x", "hi"], "toolwire run: unknown option --modle (did you mean --model?)"),
+        (["run", "hi", "there"], "toolwire run: unexpected argument 'there' (put a text with spaces in quotes)"),
+        (["mcp", "inspect", "--jsn", "x"], "toolwire mcp inspect: unknown option --jsn (did you mean --json?)"),
+    ],
+)
+def test_unknown_option_names_the_command_and_the_nearest_option(arguments, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", None], ids=["not UTF-8", "a folder"])
+def test_doctor_reports_an_unreadable_configuration(no_keys, tmp_path, capsys, content):
+    config = tmp_path / "toolwire.toml"
+    if content is None:
+        config.mkdir()
+    else:
+        config.write_bytes(content)
+    assert main(["doctor", "--json"]) == 1
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert [check["state"] for check in checks if check["area"] == "configuration"] == ["problem"]
+    assert any(check["name"] == "core" for check in checks)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from ...asgi.offload import LARGE
-from ...bridge.stored import find_stored
+from ...bridge.stored import find_new_thread, find_stored
 from ...ir.errors import ConfigError, ProtocolError, StoredStateError, ToolwireError
 from ...ir.pointer import Object, join, nearest_existing
 from ...ir.request import Request
@@ -153,7 +153,7 @@ class ClientRequest:
     def find_stored_state_error(self, target: str) -> StoredStateError | None:
         """Return the error for a reference that `target` cannot carry, with a pointer into the client's document."""
         request = self.request_or_none
-        error = None if request is None else find_stored(request, target)
+        error = None if request is None else find_stored(request, target) or find_new_thread(request, target)
         if request is not None and error is not None:
             error.pointer = nearest_existing(self.document, self.wire.locator(request)(error.pointer))
         return error

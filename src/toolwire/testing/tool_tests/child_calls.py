@@ -40,6 +40,7 @@ __all__ = ["CallBatch", "CancelOutcome", "ChildCalls", "RepeatedCall"]
 
 _MAX_TEXT = 2000
 _SWITCH_INTERVAL = 1e-5
+_VOLATILE = (".log", "-wal", "-shm", "-journal")
 
 
 class CallBatch(Value, frozen=True):
@@ -183,11 +184,14 @@ class ChildCalls:
             return f"{module_state(self._module, functions)} {sorted(files_state(self._folders).items())}"
 
     def _file_times(self) -> dict[str, tuple[int, int]]:
-        """Return size and time of every file, to notice changes that raise no audit event."""
+        """Return size and time of every file, to notice changes that raise no audit event.
+
+        Log files that are open since the import, and the side files of databases, may change while a tool reads.
+        """
         found: dict[str, tuple[int, int]] = {}
         for folder in self._folders:
             for parent, _, names in os.walk(folder):
-                for path in [Path(parent, name) for name in names[:1000]]:
+                for path in [Path(parent, name) for name in names[:1000] if not name.endswith(_VOLATILE)]:
                     with suppress(OSError):
                         status = path.lstat()
                         found[str(path)] = status.st_size, status.st_mtime_ns

@@ -45,7 +45,8 @@ class StartedProcess:
         if self._code is None:  # afterwards the number may belong to another process
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, signal.SIGKILL)
-            self.wait()
+            with suppress(ConfigError):  # the server has ended, too
+                self.wait()
 
 
 class ForkServers:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ...ir.errors import ConfigError
 from ...ir.tools import Tool
 from ...mcp.client.config import ServerSpec
+from ...mcp.client.http import Authorizer
 from .checks import require_checks
 from .judge import FindingList, reproduction_command
 from .python_tests import TestProgress
@@ -32,17 +33,18 @@ def check_server_tools(
     spec: ServerSpec,
     settings: ToolTestSettings | None = None,
     *,
+    login: Authorizer | None = None,
     on_progress: TestProgress = lambda *_: None,
 ) -> ToolTestReport:
     """Test the tools of a server with generated calls: those with a `readOnlyHint`, or all with `include_writes`.
 
-    `source`: the arguments of `toolwire test` that select the server, for the reproductions. Raise ToolwireError for a server that cannot
+    `source`: the arguments of `toolwire test` that select the server, for the reproductions. `login` authorizes requests. Raise ToolwireError for a server that cannot
     be started.
     """
     settings = settings or ToolTestSettings()
     require_checks(settings.ignore)
     sandbox = ToolSandbox(settings.files)
-    target = ServerTarget(sandboxed_spec(spec, sandbox, settings, os.environ), sandbox, settings)
+    target = ServerTarget(sandboxed_spec(spec, sandbox, settings, os.environ), sandbox, settings, login)
     try:
         target.start()
         tools = [tool for name, tool in target.tools.items() if settings.selects(name)]

@@ -25,6 +25,7 @@ from ...ir.tools import Tool
 from ...mcp.client.client import McpClient
 from ...mcp.client.config import ServerSpec
 from ...mcp.client.failures import ServerGone
+from ...mcp.client.http import Authorizer
 from ...mcp.protocol.errors import RpcError
 from ...schema.validate import validator
 from .sandbox import ToolSandbox
@@ -71,9 +72,12 @@ def sandboxed_spec(
 class ServerTarget:
     """One server. `tools` are those of its last listing."""
 
-    def __init__(self, spec: ServerSpec, sandbox: ToolSandbox, settings: ToolTestSettings) -> None:
+    def __init__(
+        self, spec: ServerSpec, sandbox: ToolSandbox, settings: ToolTestSettings, login: Authorizer | None = None
+    ) -> None:
         self.tools: dict[str, Tool] = {}
         self._spec, self._sandbox, self._settings = spec, sandbox, settings
+        self._login = login
         self._loop = asyncio.new_event_loop()
         self._client: McpClient | None = None
 
@@ -85,7 +89,7 @@ class ServerTarget:
         """Start the server in a fresh folder and list its tools."""
         self.stop()
         self._sandbox.reset()
-        client = McpClient(replace(self._spec, timeout=_START_TIMEOUT))
+        client = McpClient(replace(self._spec, timeout=_START_TIMEOUT), login=self._login)
         try:
             self._run(client.connect())
         except BaseException:

@@ -74,6 +74,10 @@ class SingleCallTest:
         if not cases:
             self.skipped = "no call can be generated from its schema; give it examples=[…] or --arguments"
             return
+        given = self._settings.arguments
+        if given is not None and not validator(self._tool.input_schema).accepts(given):
+            self._make_invalid_call(cases[0])
+            return
         self._make_calls(cases)
         if not self.skipped and self._settings.arguments is None:
             self._make_invalid_calls((self.settled or cases)[0])
@@ -126,8 +130,11 @@ class SingleCallTest:
 
     def _make_invalid_calls(self, base: CallCase) -> None:
         for case in _spread(generate_invalid(self._tool.input_schema, base.arguments), _MAX_INVALID):
-            for fault in judge_invalid(self._call(case.arguments)):
-                self.found.add(fault, case.arguments)
+            self._make_invalid_call(case)
+
+    def _make_invalid_call(self, case: CallCase) -> None:
+        for fault in judge_invalid(self._call(case.arguments)):
+            self.found.add(fault, case.arguments)
 
     def _confirm_hang(self, arguments: Object) -> CallOutcome:
         """Repeat a call with more time, because a slow tool or a busy machine is no fault."""
