@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ _SIGNS = {"ok": ("✓", "green"), "problem": ("✗", "red"), "note": ("·", "dim
 _LOCAL_SECONDS = 1.0
 _ONLINE_SECONDS = 10.0
 _CONFIG = "toolwire.toml"
+_PLACEHOLDER = re.compile(r"your[-_ ]|api[-_ ]?key[-_ ]here|changeme|\.\.\.|…|<.*>|^x+$", re.IGNORECASE)
 
 
 def add_to(commands: Any) -> None:
@@ -80,11 +82,16 @@ def _print_checks(checks: list[DoctorCheck]) -> None:
 def _check_environment() -> Iterator[DoctorCheck]:
     """Check the state folder, proxies and certificates."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
-    parent = next(folder for folder in (state, *state.parents) if folder.exists())
-    if os.access(parent, os.W_OK):
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        is_writable = os.access(state, os.W_OK)
+    except OSError:
+        is_writable = False
+    if is_writable:
         yield DoctorCheck("environment", "state folder", "ok", str(state))
     else:
-        yield DoctorCheck("environment", "state folder", "problem", f"cannot write to {parent}", "set XDG_STATE_HOME")
+        fix = "set XDG_STATE_HOME to a folder that you can write to"
+        yield DoctorCheck("environment", "state folder", "problem", f"cannot write to {state}", fix)
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
         proxy = os.environ.get(name, "")
         if proxy.startswith("socks"):
@@ -112,6 +119,10 @@ def _check_keys() -> Iterator[DoctorCheck]:
         if value != value.strip() or value[:1] in "\"'" or not value.isprintable():
             fix = f"export {variable} again, without them"
             yield DoctorCheck("keys", variable, "problem", "contains quotes, spaces or control characters", fix)
+        elif _PLACEHOLDER.search(value):
+            yield DoctorCheck(
+                "keys", variable, "problem", "looks like a placeholder", f"export {variable}=… with your key"
+            )
         else:
             yield DoctorCheck("keys", variable, "ok", f"set; used for {', '.join(names)}")
     if not seen:
