@@ -435,7 +435,9 @@ FINDINGS = {
     "X5": Entry("a malformed call is requested again in streams and in the gateway too, also from another model"),
     "X6": Entry("tools that appear during a run are offered from the next turn, after the others"),
     "T15": Entry("a missing value closer and a call as a bare object are reported; the line break is not in the value"),
-    "X10": Entry("the audit reports hidden characters and instructions against the user in every text of a declaration"),
+    "X10": Entry(
+        "the audit reports hidden characters and instructions against the user in every text of a declaration"
+    ),
     "X9": Entry("a dry run evaluates gates, policy and approvals, and calls no function of a tool"),
     "X13": Entry("limits and notes of calls have tests at their boundaries; sampled mutants of run are killed"),
     "X12": Entry(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ _SIGNS = {"ok": ("✓", "green"), "problem": ("✗", "red"), "note": ("·", "dim
 _LOCAL_SECONDS = 1.0
 _ONLINE_SECONDS = 10.0
 _CONFIG = "toolwire.toml"
+_PLACEHOLDER = re.compile(r"your[-_ ]|api[-_ ]?key[-_ ]here|changeme|\.\.\.|…|<.*>|^x+$", re.IGNORECASE)
 
 
 def add_to(commands: Any) -> None:
@@ -70,8 +72,9 @@ def _print_checks(checks: list[DoctorCheck]) -> None:
             print(("\n" if area else "") + paint(check.area, "bold"))
             area = check.area
         sign, colour = _SIGNS[check.state]
-        (line,) = table([(check.name.ljust(24), check.detail)])[:1] or [""]
-        print(f"  {paint(sign, colour)} {line}")
+        first, *rest = table([(check.name.ljust(24), check.detail)])
+        print(f"  {paint(sign, colour)} {first}")
+        print("".join(f"    {line}\n" for line in rest), end="")
         if check.fix:
             print(f"      {check.fix}")
 
@@ -79,11 +82,16 @@ def _print_checks(checks: list[DoctorCheck]) -> None:
 def _check_environment() -> Iterator[DoctorCheck]:
     """Check the state folder, proxies and certificates."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
-    parent = next(folder for folder in (state, *state.parents) if folder.exists())
-    if os.access(parent, os.W_OK):
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        is_writable = os.access(state, os.W_OK)
+    except OSError:
+        is_writable = False
+    if is_writable:
         yield DoctorCheck("environment", "state folder", "ok", str(state))
     else:
-        yield DoctorCheck("environment", "state folder", "problem", f"cannot write to {parent}", "set XDG_STATE_HOME")
+        fix = "set XDG_STATE_HOME to a folder that you can write to"
+        yield DoctorCheck("environment", "state folder", "problem", f"cannot write to {state}", fix)
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
         proxy = os.environ.get(name, "")
         if proxy.startswith("socks"):
@@ -111,6 +119,10 @@ def _check_keys() -> Iterator[DoctorCheck]:
         if value != value.strip() or value[:1] in "\"'" or not value.isprintable():
             fix = f"export {variable} again, without them"
             yield DoctorCheck("keys", variable, "problem", "contains quotes, spaces or control characters", fix)
+        elif _PLACEHOLDER.search(value):
+            yield DoctorCheck(
+                "keys", variable, "problem", "looks like a placeholder", f"export {variable}=… with your key"
+            )
         else:
             yield DoctorCheck("keys", variable, "ok", f"set; used for {', '.join(names)}")
     if not seen:
@@ -158,16 +170,21 @@ async def _ask_online(name: str) -> DoctorCheck:
 
 def _check_config(file: str | None) -> Iterator[DoctorCheck]:
     """Check the configuration of the gateway, if there is one."""
-    if file is None and not Path(_CONFIG).is_file():
+    if file is None and not Path(_CONFIG).exists():
         yield DoctorCheck("configuration", _CONFIG, "note", "not in this folder", "toolwire serve init writes one")
         return
     from .serve_check import check_settings
 
     name = file or _CONFIG
-    settings, problems = check_settings(Path(name))
+    try:
+        settings, problems = check_settings(Path(name))
+    except ToolwireError as error:
+        yield DoctorCheck("configuration", name, "problem", error.message, error.hint)
+        return
     for problem in problems:
         line = f"line {problem['line']}: " if problem["line"] else ""
         state: CheckState = "problem" if problem["severity"] == "error" else "note"
-        yield DoctorCheck("configuration", name, state, line + problem["problem"], problem["fix"])
+        detail = " ".join(text for text in (problem["location"], problem["problem"]) if text)
+        yield DoctorCheck("configuration", name, state, line + detail, problem["fix"])
     if settings is not None and not problems:
         yield DoctorCheck("configuration", name, "ok", count_of(len(settings.models), "model"))

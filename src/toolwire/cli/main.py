@@ -54,9 +54,9 @@ class CommandParser(argparse.ArgumentParser):
             from difflib import get_close_matches
 
             known = [name.strip("'") for name in match["known"].split(", ")]
-            close = get_close_matches(match["given"], known, 1, 0.5)
+            close = get_close_matches(match["given"], known, 1)
             hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
-            what = "command" if match["name"] in ("COMMAND", "ACTION") else f"value for {match['name']}"
+            what = "command" if match["name"].isupper() or "|" in match["name"] else f"value for {match['name']}"
             message = f"unknown {what} {match['given']!r} ({hint})"
         self.exit(2, f"{self.prog}: {neutralise_line(message)}\nSee {self.prog} --help.\n")
 
@@ -72,8 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # do not fail on a character that the terminal cannot encode
             stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdin, io.TextIOWrapper):  # invalid UTF-8 is replaced, and never sent to a model
+        sys.stdin.reconfigure(errors="replace")
     neutralise_default_log()
-    chosen = parser.parse_args(given)
+    chosen, unknown = parser.parse_known_args(given)
+    if unknown:
+        _refuse_unknown(parser, given, unknown)
     try:
         if "run" not in chosen:
             parser.print_help()
@@ -90,7 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         _discard_stdout()
-        print(f"toolwire: cannot write: {error.strerror}", file=sys.stderr)
+        place = "" if error.filename is None else f" {error.filename}"
+        reason = error.strerror or type(error).__name__
+        print(f"toolwire: cannot read or write{neutralise_line(place)}: {reason}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -109,6 +115,20 @@ def _make_parser(given: Sequence[str]) -> CommandParser:
     for name in [given[0]] if given and given[0] in _COMMANDS else _COMMANDS:
         import_module(f".{name}", __package__).add_to(commands)
     return parser
+
+
+def _refuse_unknown(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequence[str]) -> NoReturn:
+    """End with the help of the command that was given: a misspelt option gets a suggestion, a second text a hint."""
+    from difflib import get_close_matches
+
+    for name in given:  # the parser of the innermost command
+        nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        parser = next((action.choices[name] for action in nested if name in action.choices), parser)
+    first = unknown[0]
+    close = get_close_matches(first.partition("=")[0], list(parser._option_string_actions), 1)
+    if first.startswith("-"):
+        parser.error(f"unknown option {first}" + (f" (did you mean {close[0]}?)" if close else ""))
+    parser.error(f"unexpected argument {first!r} (put a text with spaces in quotes)")
 
 
 def _discard_stdout() -> None:

@@ -43,7 +43,7 @@ examples:
   toolwire mcp inspect mcp.json --check-lock tools.lock
 
 `toolwire mcp read` reads a resource, `toolwire mcp prompt` gets a prompt, `toolwire mcp call` calls a tool.
-✓ accepted unchanged   ~ lowered without loss   ! not fully enforced (number of losses)   ✗ not accepted
+✓ accepted unchanged   ~ translated without loss   ! not fully enforced (number of losses)   ✗ not accepted
 exit codes: 0 all tools are usable   1 some are not, or tools differ from the lock   2 wrong usage, or no server
 """
 

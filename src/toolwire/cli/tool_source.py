@@ -62,13 +62,15 @@ def source_kind(source: str) -> SourceKind:
     """Recognise a source by its form, and a JSON or YAML file by its content. Nothing is imported or started."""
     if re.match(r"https?://", source):
         return "mcp"
-    if source != "-" and (not Path(source).is_file() or _is_program(source)):
+    if source == "-" or Path(source).is_fifo():
+        return "declarations"  # a pipe can be read only once
+    if not Path(source).is_file() or _is_program(source):
         return _command_kind(source)
     if source.endswith(".py"):
         return "functions"
     if source.lower().endswith((".yaml", ".yml")):
         return "openapi"
-    return "declarations" if source == "-" else _document_kind(source, read_bytes(source))
+    return _document_kind(source, read_bytes(source))
 
 
 def _is_program(source: str) -> bool:
@@ -80,6 +82,8 @@ def _command_kind(source: str) -> SourceKind:
     """Return `mcp` for a command that exists; any other text is a ConfigError."""
     from ..mcp.client.config import split_command
 
+    if not source.strip():
+        raise ConfigError("the name of the source is empty", hint=f"give one of: {SOURCE_HELP}")
     if Path(source).is_dir():
         raise ConfigError(f"{source} is a folder", hint=f"give one of: {SOURCE_HELP}")
     if _FILES.fullmatch(source):
@@ -144,6 +148,8 @@ def read_declared(source: str, arguments: argparse.Namespace) -> tuple[Tool, ...
         return asyncio.run(_list_served(source, arguments))
     documents = ToolDocuments()
     documents.add_file(source, read_bytes(source))
+    for note in documents.notes:
+        print(paint(neutralise_line(note), "yellow", sys.stderr), file=sys.stderr)
     return documents.tools()
 
 

@@ -54,7 +54,7 @@ def load_tools(file: str, hint: str = "give a Python file with your functions") 
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # the file may raise anything
+    except (Exception, SystemExit) as error:  # the file may raise anything
         raise ConfigError(f"cannot load {file}: {type(error).__name__}: {error}") from error
     return module
 

@@ -32,7 +32,7 @@ _ENDINGS = ("ations", "ation", "ings", "ing", "ers", "er", "ies", "ied", "es", "
 _MIN_STEM = 3
 _WORD = re.compile(r"[^\W\d_]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_NUMBER = re.compile(r"\d++(?:[.,:]\d++)*")
 _NUMBER_WORDS = frozenset(
     "zero two three four five six seven eight nine ten eleven twelve twenty fifty hundred".split()
 )

@@ -91,8 +91,9 @@ def library_hints():
 
 @pytest.mark.finding("U6")
 def test_no_hint_of_the_library_names_an_option_or_a_key_of_a_file():
-    # a complete command (`toolwire runs list`, pip) can be run everywhere
-    option, command, key = re.compile(r"--[a-z]"), re.compile(r"toolwire [a-z]+ |pip "), re.compile(r"\bset \w+ = ")
+    # a complete command (`toolwire runs list`, pip, pytest) can be run everywhere
+    option, command = re.compile(r"--[a-z]"), re.compile(r"toolwire [a-z]+ |pip |pytest ")
+    key = re.compile(r"\bset \w+ = ")
     found = [
         (where, text)
         for where, text in library_hints()

@@ -3,7 +3,9 @@
 import argparse
 import asyncio
 import json
+import os
 import sys
+from threading import Thread
 
 import pytest
 
@@ -143,7 +145,7 @@ def test_tools_of_every_source_are_listed(sources, name, capsys):
 
 
 @pytest.mark.finding("U3")
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("request", "trace", "har")])
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "request"])
 def test_tools_of_every_source_are_converted(sources, name, capsys):
     assert main(["convert", sources[name], "--to", "anthropic"]) == 0
     (tool,) = json.loads(capsys.readouterr().out)
@@ -246,3 +248,41 @@ def test_text_without_calls_has_no_format(tmp_path, capsys):
     captured = capsys.readouterr()
     assert "no tool call of a known format" in captured.err
     assert "hermes" not in captured.out + captured.err
+
+
+def test_file_that_exits_is_an_error(tmp_path, capsys):
+    (tmp_path / "program.py").write_text("import sys\nsys.exit(0)\n")
+    assert main(["tools", "list", str(tmp_path / "program.py")]) == 2
+    assert "SystemExit" in capsys.readouterr().err
+
+
+def test_pipe_is_read_as_declarations(tmp_path, capsys):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    Thread(target=pipe.write_text, args=(json.dumps(DECLARED),), daemon=True).start()
+    assert main(["tools", "list", str(pipe), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tools"][0]["name"] == "get_weather"
+
+
+def test_unreadable_lines_of_a_recording_are_reported(tmp_path, capsys):
+    (tmp_path / "log.jsonl").write_text(json.dumps(REQUEST) + "\n{broken\n")
+    assert main(["tools", "list", str(tmp_path / "log.jsonl")]) == 0
+    assert "1 lines are neither tools nor requests: 2" in capsys.readouterr().err
+
+
+def test_timeout_of_a_server_must_be_positive(sources, capsys):
+    for value in ("0", "-1", "nan", "inf"):
+        with pytest.raises(SystemExit):
+            main(["tools", "list", sources["command"], "--timeout", value])
+        assert "must be above 0" in capsys.readouterr().err
+
+
+def test_long_description_is_one_line_of_the_list(tmp_path, capsys):
+    (tmp_path / "tools.json").write_text(json.dumps([{**DECLARED[0], "description": "word " * 1000}]))
+    assert main(["tools", "list", str(tmp_path / "tools.json")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) <= 5
+
+
+def test_empty_source_is_an_error(capsys):
+    assert main(["tools", "list", ""]) == 2
+    assert "the name of the source is empty" in capsys.readouterr().err

@@ -68,7 +68,12 @@ def test_every_wire_package_is_registered():
 def test_pyproject_declares_the_entry_point_groups_and_the_version():
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     plugin = {"toolwire": "toolwire.adapters.sglang_plugin:load_plugin"}
-    assert project["entry-points"] == {"toolwire.wire": {}, "toolwire.text": {}, "sglang.srt.plugins": plugin}
+    assert project["entry-points"] == {
+        "toolwire.wire": {},
+        "toolwire.text": {},
+        "sglang.srt.plugins": plugin,
+        "pytest11": {"toolwire": "toolwire.testing.pytest_plugin"},
+    }
     assert project["version"] == toolwire.__version__
 
 
