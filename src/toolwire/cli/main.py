@@ -54,9 +54,9 @@ class CommandParser(argparse.ArgumentParser):
             from difflib import get_close_matches
 
             known = [name.strip("'") for name in match["known"].split(", ")]
-            close = get_close_matches(match["given"], known, 1, 0.5)
+            close = get_close_matches(match["given"], known, 1)
             hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
-            what = "command" if match["name"] in ("COMMAND", "ACTION") else f"value for {match['name']}"
+            what = "command" if match["name"].isupper() or "|" in match["name"] else f"value for {match['name']}"
             message = f"unknown {what} {match['given']!r} ({hint})"
         self.exit(2, f"{self.prog}: {neutralise_line(message)}\nSee {self.prog} --help.\n")
 
@@ -72,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # do not fail on a character that the terminal cannot encode
             stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdin, io.TextIOWrapper):  # invalid UTF-8 is replaced, and never sent to a model
+        sys.stdin.reconfigure(errors="replace")
     neutralise_default_log()
     chosen, unknown = parser.parse_known_args(given)
     if unknown:

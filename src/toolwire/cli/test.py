@@ -39,6 +39,11 @@ connections and processes are denied and reported. Tools with effects are only c
 exit codes: 0 no finding   1 findings   2 wrong usage or unreadable source
 """
 
+_PROTECTION_NOTES = {
+    "hook": "note: this system has no Landlock; the tools ran with the audit hook only",
+    "none": "note: the server ran without protection; its tools can change files, connect and start processes",
+}
+
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
@@ -61,6 +66,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--cases", type=int, default=60, metavar="N", help="generated calls per tool (60)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same calls (0)")
     parser.add_argument("--include-writes", action="store_true", help="also call idempotent and write tools")
+    parser.add_argument(
+        "--unprotected", action="store_true", help="allow --include-writes where writes cannot be confined"
+    )
     parser.add_argument("--ignore", action="append", default=[], metavar="CHECK", help="leave out a check (--list)")
     parser.add_argument("--list", action="store_true", help="list the checks")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -98,6 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.source is None:
         raise ConfigError("no tools given", hint="give a Python file of functions or an MCP server")
     report = _test_source(arguments, _read_settings(arguments))
+    if report.protection != "landlock":
+        print(_PROTECTION_NOTES[report.protection], file=sys.stderr)
     if arguments.junit:
         from ..testing.tool_tests.report import report_as_junit
 
@@ -134,6 +144,7 @@ def _read_settings(arguments: argparse.Namespace) -> ToolTestSettings:
         memory=arguments.memory,
         concurrency=arguments.concurrency,
         include_writes=arguments.include_writes,
+        unprotected=arguments.unprotected,
         tools=tuple(arguments.tool),
         ignore=tuple(arguments.ignore),
         pass_env=tuple(arguments.pass_env),

@@ -45,6 +45,7 @@ from .blocking import iterate_blocking, run_blocking
 from .endpoint import Endpoint, EndpointOptions, resolve
 from .endpoint_request import AnswerStream, EndpointRequest
 from .http import Reply, Transport, load_transport
+from .loss_log import LossLog
 from .model_protocol import check_request
 from .refusals import describe_refusal, refuse_web_page
 from .replies import drain, is_document, read_reply_body, transport_losses
@@ -102,6 +103,7 @@ class ModelClient:
         self._retries = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries)
         self._limit = limit
         self._strict = strict
+        self._loss_log = LossLog(_log)
         self._shared = transport is not None  # then the caller closes it
         self._transport = transport or self._open_transport(options.get("base_url"))
 
@@ -303,8 +305,8 @@ class ModelClient:
         )
         if self._strict:
             require_lossless(collected_losses)
-        for loss in collected_losses if losses is None else ():
-            _log.info("%s", loss)
+        if losses is None:
+            self._loss_log.report(collected_losses)
         return endpoint_request
 
     def new_deadline(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -13,7 +13,10 @@ from ...ir.tools import Effect
 from ...ir.value import Value
 from .checks import ToolFinding
 
-__all__ = ["ToolTestReport", "ToolTestResult", "report_as_json", "report_as_junit"]
+__all__ = ["Protection", "ToolTestReport", "ToolTestResult", "report_as_json", "report_as_junit"]
+
+
+Protection: TypeAlias = Literal["landlock", "hook", "none"]
 
 
 class ToolTestResult(Value, frozen=True):
@@ -28,13 +31,18 @@ class ToolTestResult(Value, frozen=True):
 
 
 class ToolTestReport(Value, frozen=True):
-    """The results of all tools of a source. `findings`: faults of the source itself, such as those of its import."""
+    """The results of all tools of a source. `findings`: faults of the source itself, such as those of its import.
+
+    `protection`: "landlock" if the kernel confined the tools to a temporary folder, "hook" if only the audit hook of
+    Python did, "none" for a server that ran without either.
+    """
 
     source: str
     kind: Literal["functions", "server"]
     seed: int
     results: tuple[ToolTestResult, ...] = ()
     findings: tuple[ToolFinding, ...] = ()
+    protection: Protection = "landlock"
 
     @property
     def all_findings(self) -> tuple[ToolFinding, ...]:
@@ -48,7 +56,13 @@ def report_as_json(report: ToolTestReport) -> Object:
         {"calls": 0, "findings": [], **result, "passed": not result.get("findings") and not result.get("skipped")}
         for result in document.get("results", ())
     ]
-    return {**document, "results": results, "findings": document.get("findings", []), "total": len(report.all_findings)}
+    return {
+        **document,
+        "results": results,
+        "findings": document.get("findings", []),
+        "protection": report.protection,
+        "total": len(report.all_findings),
+    }
 
 
 def report_as_junit(report: ToolTestReport) -> bytes:

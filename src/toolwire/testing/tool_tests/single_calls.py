@@ -42,7 +42,7 @@ class SingleCallTest:
     """Tests one tool. `found` are its findings; `skipped` is the reason why it cannot be tested.
 
     `settled` are the calls that the tool ended with a result or an error message; `outcomes` has their outcomes, by
-    the text of their arguments.
+    the text of their arguments. Generated calls are only made if `is_safe` accepts their arguments.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class SingleCallTest:
         settings: ToolTestSettings,
         found: FindingList,
         on_progress: Callable[[int, int], None],
+        is_safe: Callable[[Object], bool] = lambda _: True,
     ) -> None:
         self.found = found
         self.calls = 0
@@ -61,6 +62,7 @@ class SingleCallTest:
         self.outcomes: dict[str, CallOutcome] = {}
         self._tool, self._target, self._settings = tool, target, settings
         self._on_progress = on_progress
+        self._is_safe = is_safe
         self._kills = 0
         self._settled: dict[str, CallCase] = {}
 
@@ -91,13 +93,14 @@ class SingleCallTest:
         if given is not None:
             return [CallCase("example", given)]
         seed = f"{self._settings.seed}/{self._tool.name}"
-        return generate_cases(
+        cases = generate_cases(
             self._tool.input_schema,
             seed=seed,
             count=self._settings.cases,
             examples=self._tool.examples,
             words=(*(Path(file).name for file in self._settings.files), *self._tool.words),
         )
+        return [case for case in cases if self._is_safe(case.arguments)]
 
     def _make_calls(self, cases: list[CallCase]) -> None:
         if not self._target.is_running:
@@ -159,7 +162,9 @@ class SingleCallTest:
         smallest = [fault]
 
         def fails(candidate: Object) -> bool:
-            if time.monotonic() > deadline or self._kills >= _MAX_KILLS or not check.accepts(candidate):
+            if time.monotonic() > deadline or self._kills >= _MAX_KILLS:
+                return False
+            if not check.accepts(candidate) or not self._is_safe(candidate):
                 return False
             for found in judge_outcome(self._call(candidate), self._tool.effect, self._settings):
                 if (found.check, found.key) == (fault.check, fault.key):
