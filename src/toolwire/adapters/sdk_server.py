@@ -190,7 +190,7 @@ class SdkServer:
         for loss in losses:
             try:
                 self._on_loss(loss)
-            except Exception:
+            except Exception:  # noqa: BLE001
                 _log.exception("on_loss failed for the loss: %s", loss)
 
 
