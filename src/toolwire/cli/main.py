@@ -94,9 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         _discard_stdout()
-        place = "" if error.filename is None else f" {error.filename}"
-        reason = error.strerror or type(error).__name__
-        print(f"toolwire: cannot read or write{neutralise_line(place)}: {reason}", file=sys.stderr)
+        print(f"toolwire: {neutralise_line(_describe_os_error(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -129,6 +127,14 @@ def _refuse_unknown(parser: argparse.ArgumentParser, given: Sequence[str], unkno
     if first.startswith("-"):
         parser.error(f"unknown option {first}" + (f" (did you mean {close[0]}?)" if close else ""))
     parser.error(f"unexpected argument {first!r} (put a text with spaces in quotes)")
+
+
+def _describe_os_error(error: OSError) -> str:
+    """Describe an error of the operating system. One without a file is usually a failed write to standard output."""
+    reason = error.strerror or str(error) or type(error).__name__
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return f"the connection failed: {reason}"
+    return f"cannot write: {reason}" if error.filename is None else f"{error.filename}: {reason}"
 
 
 def _discard_stdout() -> None:
