@@ -44,10 +44,9 @@ class StartedProcess:
             self._code = self._server.request({"wait": self._pid})["code"]
         return self._code
 
-    @property
-    def has_lost_server(self) -> bool:
-        """True if the server that forked this process has ended: a tool may have killed it."""
-        return self._server.has_ended
+    def has_lost_server(self, wait: float = 0.0) -> bool:
+        """Return True if the server that forked this process ends within `wait` seconds: a tool may have killed it."""
+        return self._server.ends_within(wait)
 
     def kill(self) -> None:
         """Kill the process and all processes of its session, and wait for its end."""
@@ -134,6 +133,11 @@ class _ForkServer:
     @property
     def has_ended(self) -> bool:
         return self._has_failed or self._process.poll() is not None
+
+    def ends_within(self, seconds: float) -> bool:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self.has_ended
 
     def request(self, message: Object, descriptors: Sequence[int] = ()) -> Any:
         """Send a message and return the reply."""

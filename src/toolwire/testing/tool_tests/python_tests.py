@@ -139,6 +139,8 @@ def _test_tool(
         test.run()
         properties = ToolProperties(tool, worker, settings, found)
         properties.check(test.settled, test.outcomes)
+        if worker.has_lost_server and test.settled:
+            test.repeat_call(test.settled[0])  # it fails if this tool is the cause
         findings = found.finish(lambda finding: reproduction_command([file], finding, settings))
         calls = test.calls + properties.calls
         note = test.note or test.slow

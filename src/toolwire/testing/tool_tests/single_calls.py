@@ -128,6 +128,10 @@ class SingleCallTest:
                 self.is_incomplete = left > len(cases) / 2
                 return
 
+    def repeat_call(self, case: CallCase) -> None:
+        """Make a call again, and collect its faults."""
+        self._collect(case, self._call(case.arguments))
+
     def _collect(self, case: CallCase, outcome: CallOutcome) -> None:
         for fault in judge_outcome(outcome, self._tool.effect, self._settings):
             if self.found.add(fault, case.arguments) and fault.check not in _NOT_SHRUNK:

@@ -25,6 +25,7 @@ from .settings import CallOutcome, LoadedFile, ToolTestSettings
 __all__ = ["ToolWorker", "WorkerStopped"]
 
 _LOAD_TIMEOUT = 60.0
+_SUSPECT_WAIT = 1.0  # seconds for the end of a server after the call that probably killed it
 _MAX_REPLY = 8 * 1024 * 1024
 _STARTUP_ALLOWANCE = 1.0  # seconds for the work of the child around a call
 
@@ -60,6 +61,7 @@ class ToolWorker:
         self._servers = servers
         self._allow_writes = allow_writes
         self._own_servers: ForkServers | None = None
+        self._suspect_wait = 0.0
         self._process: StartedProcess | None = None
         self._requests = self._replies = -1
         self._buffer = b""
@@ -67,6 +69,11 @@ class ToolWorker:
     @property
     def is_running(self) -> bool:
         return self._process is not None
+
+    @property
+    def has_lost_server(self) -> bool:
+        """True if the process that starts the tools was killed since the last start, maybe by this tool."""
+        return self._process is not None and self._process.has_lost_server()
 
     def start(self, *, hash_seed: int = 0) -> LoadedFile:
         """Start the process in a fresh sandbox and import the file."""
@@ -110,13 +117,15 @@ class ToolWorker:
         """Make one call. A process that dies or is killed is an outcome, too; it must be started again then."""
         process = self._process
         outcome = self._call_process(tool, arguments, patience)
-        if process is None or not process.has_lost_server:
+        wait, self._suspect_wait = self._suspect_wait, 0.0
+        if process is None or not process.has_lost_server(wait):
             return outcome
         if self._own_servers is not None:  # no other tool uses them
             self.stop()
             return CallOutcome("died", "it killed the process that starts the tools", reached=True)
         self.stop()
         self._own_servers = ForkServers()  # repeat the call, because a concurrent test of another tool may be the cause
+        self._suspect_wait = _SUSPECT_WAIT
         self.start()
         return self.call(tool, arguments, patience)
 
