@@ -90,7 +90,10 @@ class Ledger:
 
 
 class Driver:
-    """Runs the loop of a framework. `decide` returns True or False for the id of a call that needs approval."""
+    """Runs the loop of a framework, each time in a conversation of its own.
+
+    `decide` returns True or False for the id of a call that needs approval.
+    """
 
     def convert(self, tools: Any, **options: Any) -> Any:
         raise NotImplementedError
@@ -102,7 +105,7 @@ class Driver:
         raise NotImplementedError
 
     async def call_twice(self, converted: Any, call: Call) -> None:
-        """Make the same call, with the same id, twice in one conversation, as after a crash of the loop."""
+        """Make the same call, with the same id, twice in one run or conversation, as after a crash of the loop."""
         raise NotImplementedError
 
 
@@ -219,6 +222,14 @@ class FrameworkContract:
         converted = self.driver.convert(ledger.box)
         asyncio.run(self.driver.call_twice(converted, Call("c1", "pay", {"amount": 5})))
         assert ledger.paid == [5]
+
+    def test_same_call_id_in_another_conversation_is_another_call(self):
+        """Some models use ids such as call_0 in every conversation."""
+        ledger = Ledger()
+        converted = self.driver.convert(ledger.box)
+        for _ in range(2):
+            asyncio.run(self.driver.run(converted, [[Call("call_0", "pay", {"amount": 5})], "Done."]))
+        assert ledger.paid == [5, 5]
 
     def test_identical_calls_with_different_ids_both_run(self):
         ledger = Ledger()

@@ -1,5 +1,6 @@
 """A toolbox in the runner of Google's ADK, and tools of ADK in toolwire."""
 
+import asyncio
 import json
 
 import pytest
@@ -97,7 +98,22 @@ class TestToolboxInGoogleADK(FrameworkContract):
         ledger = Ledger()
         self.run(ledger.box, [[Call("c1", "get_weather", {"city": "Rome"})], "Done."])
         assert isinstance(ledger.contexts[0].deps, ToolContext)
-        assert ledger.contexts[0].run_id == ledger.contexts[0].deps.session.id
+        assert ledger.contexts[0].run_id == f"app/ann/{ledger.contexts[0].deps.session.id}"
+
+    def test_same_session_id_of_another_user_is_another_conversation(self):
+        ledger = Ledger()
+        model = FakeModel(turns=[[Call("c1", "pay", {"amount": 5})], "Done."] * 2)
+        runner = InMemoryRunner(agent=LlmAgent(name="clerk", model=model, tools=to_google_adk(ledger.box)))
+
+        async def main():
+            for user in ("ann", "bob"):
+                await runner.session_service.create_session(app_name=runner.app_name, user_id=user, session_id="1")
+                message = types.Content(role="user", parts=[types.Part(text="Go.")])
+                async for _ in runner.run_async(user_id=user, session_id="1", new_message=message):
+                    pass
+
+        asyncio.run(main())
+        assert ledger.paid == [5, 5]
 
     def test_declaration_has_the_effect_and_the_output_schema(self):
         pay = to_google_adk(Ledger().box)[1]

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Annotated
 
 import pytest
@@ -62,7 +63,7 @@ class LangGraphAgent(Driver):
     async def run(self, converted, script, *, deps=None, decide=None):
         outcome = Outcome(schemas={one.name: one.args_schema for one in converted})
         graph = self.make_graph(converted, script)
-        config = {"configurable": {"thread_id": "t1"}}
+        config = {"configurable": {"thread_id": token_hex(4)}}
         state = await graph.ainvoke({"messages": [("user", "Go.")]}, config, context=deps)
         while "__interrupt__" in state:
             [question] = state["__interrupt__"]

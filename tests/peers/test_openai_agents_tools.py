@@ -15,7 +15,7 @@ from toolwire.ir import ConfigError, Media
 agents = pytest.importorskip("agents")
 pytestmark = pytest.mark.filterwarnings("default")
 
-from agents import ModelResponse, RunConfig, RunContextWrapper, Usage, function_tool, trace
+from agents import ModelResponse, RunConfig, RunContextWrapper, RunState, Usage, function_tool, trace
 from agents.models.interface import Model
 from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
@@ -81,8 +81,22 @@ class OpenAIAgents(Driver):
         return outcome
 
     async def call_twice(self, converted, call):
+        """Resume one saved state twice, with the same answers of the model."""
+
+        @function_tool(needs_approval=True)
+        def begin() -> str:
+            """Begin."""
+            return "begun"
+
+        script = [[Call("c0", "begin", {})], [call], "Done.", [call], "Done."]
+        agent = agents.Agent("Clerk", model=FakeModel(script, Outcome()), tools=[*converted, begin])
+        waiting = await agents.Runner.run(agent, "Go.", run_config=RunConfig(tracing_disabled=True))
+        saved = waiting.to_state().to_string()
         for _ in range(2):
-            await self.run(converted, [[call], "Done."])
+            state = await RunState.from_string(agent, saved)
+            state.approve(state.get_interruptions()[0])
+            done = await agents.Runner.run(agent, state, run_config=RunConfig(tracing_disabled=True))
+            assert done.final_output == "Done."
 
 
 class TestToolboxInOpenAIAgents(FrameworkContract):
@@ -115,6 +129,56 @@ class TestToolboxInOpenAIAgents(FrameworkContract):
         agent = agents.Agent("Clerk", model=FakeModel(["Done."], outcome), tools=to_openai_agents(Ledger().box))
         done = asyncio.run(agents.Runner.run(agent, "Go.", run_config=RunConfig(tracing_disabled=True)))
         assert done.final_output == "Done."
+
+    def test_writes_of_a_turn_keep_their_order_without_traces(self):
+        ledger = Ledger()
+        turn = [Call(f"c{n}", "write_first", {"text": str(n)}) for n in range(3)]
+        agent = agents.Agent("Clerk", model=FakeModel([turn, "Done."], Outcome()), tools=to_openai_agents(ledger.box))
+        asyncio.run(agents.Runner.run(agent, "Go.", run_config=RunConfig(tracing_disabled=True)))
+        assert ledger.events == [f"{step} {n}" for n in range(3) for step in ("begin", "end")]
+
+    @pytest.mark.parametrize("is_traced", [True, False])
+    def test_approved_call_of_a_saved_state_runs_once(self, is_traced):
+        """A state that is saved before the call and resumed twice is one run."""
+        ledger = Ledger()
+        script = [[Call("c1", "transfer", {"amount": 5})], "Done.", "Done."]
+        agent = agents.Agent("Clerk", model=FakeModel(script, Outcome()), tools=to_openai_agents(ledger.box))
+        config = RunConfig(tracing_disabled=not is_traced)
+
+        async def main():
+            saved = (await agents.Runner.run(agent, "Go.", run_config=config)).to_state().to_string()
+            for _ in range(2):
+                state = await RunState.from_string(agent, saved)
+                state.approve(state.get_interruptions()[0])
+                await agents.Runner.run(agent, state, run_config=config)
+
+        asyncio.run(main())
+        assert ledger.paid == [5]
+
+    def test_runs_of_a_nested_agent_are_conversations_of_their_own(self):
+        ledger = Ledger()
+        tools, pay = to_openai_agents(ledger.box), [Call("call_0", "pay", {"amount": 5})]
+        clerk = agents.Agent("Clerk", model=FakeModel([pay, "Paid."] * 2, Outcome()), tools=tools)
+        ask = [[Call(f"c{n}", "ask_clerk", {"input": "Pay."})] for n in range(2)]
+        boss = agents.Agent(
+            "Boss",
+            model=FakeModel([pay, *ask, "Done."], Outcome()),
+            tools=[*tools, clerk.as_tool("ask_clerk", "Ask the clerk.")],
+        )
+        asyncio.run(agents.Runner.run(boss, "Go.", run_config=RunConfig(tracing_disabled=True)))
+        assert ledger.paid == [5, 5, 5]
+
+    def test_group_of_traces_does_not_join_the_calls_of_two_runs(self):
+        ledger = Ledger()
+        tools = to_openai_agents(ledger.box)
+
+        async def main():
+            for _ in range(2):
+                with trace("Work", group_id="user 7"):
+                    await self.driver.run(tools, [[Call("call_0", "pay", {"amount": 5})], "Done."])
+
+        asyncio.run(main())
+        assert ledger.paid == [5, 5]
 
     def test_run_id_is_the_group_of_the_trace(self):
         ledger = Ledger()

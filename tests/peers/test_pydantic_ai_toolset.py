@@ -172,6 +172,39 @@ class TestPydanticAIToolset:
         assert approved.text == "Hi Eve (c1)"
 
     @pytest.mark.parametrize(
+        ("wrap", "name"),
+        [
+            (lambda toolset: toolset.prefixed("p"), "p_greet"),
+            (lambda toolset: toolset.renamed({"hail": "greet"}), "hail"),
+            (lambda toolset: toolset.filtered(lambda ctx, definition: True), "greet"),
+            (lambda toolset: CombinedToolset([toolset]).prefixed("p").prefixed("q"), "q_p_greet"),
+            (lambda toolset: toolset.approval_required(lambda ctx, definition, arguments: False), "greet"),
+        ],
+        ids=["prefixed", "renamed", "filtered", "combined", "twice"],
+    )
+    def test_approval_inside_of_another_wrapper_is_kept(self, wrap, name):
+        seen = []
+
+        def is_needed(ctx, definition, arguments):
+            seen.append(definition.name)
+            return arguments.get("name") == "Eve"
+
+        box = from_pydantic_ai(wrap(self.make().approval_required(is_needed)))
+        assert "needs approval" in run_call(box, name, {"name": "Eve"}, deps={"word": "Hi"}).text
+        assert run_call(box, name, {"name": "Ann"}, deps={"word": "Hi"}).text == "Hi Ann (c1)"
+        approved = run_call(box, name, {"name": "Eve"}, deps={"word": "Hi"}, approve=lambda _: True)
+        assert approved.text == "Hi Eve (c1)"
+        assert set(seen) == {"greet"}
+
+    def test_list_of_toolsets_is_accepted(self):
+        box = Ledger().box
+        both = from_pydantic_ai([to_pydantic_ai(box), self.make()], effects={"greet": "read"})
+        assert both.find("pay") is box.find("pay")
+        assert both.find("greet").tool.effect == "read"
+        with pytest.raises(ConfigError, match="is not a toolset"):
+            from_pydantic_ai([print])
+
+    @pytest.mark.parametrize(
         ("product", "text"), [("umbrela", "did you mean umbrella?"), ("hat", "the warehouse burned down")]
     )
     def test_errors_for_the_model_keep_their_message(self, product, text):

@@ -67,7 +67,7 @@ class CallScope(Value, frozen=True):
     """The run of the framework that makes a call.
 
     `run_id` separates conversations. `key_scope` is part of the idempotency key: the same call id in the same scope is
-    the same call. `deps` is the value of `CallContext.deps`.
+    the same call. Without a scope, a call is never a repeated one. `deps` is the value of `CallContext.deps`.
     """
 
     run_id: str = ""
@@ -156,14 +156,16 @@ class FrameworkRunner:
 def _call_keys(call: ToolCall, entry: Entry | None, scope: CallScope) -> dict[str, str] | None:
     """Return the idempotency key of a call with effects, unless the tool or the call has a key of its own.
 
-    Arguments are part of the key, because some models use the same call ids in every conversation.
+    Some models use the same call ids in every conversation. An id is therefore that of one call only in a scope, and
+    arguments are part of the key.
     """
     if entry is None or entry.tool.effect in ("pure", "read") or entry.options.key is not None:
         return None
     arguments = call.arguments or {}
     if KEY_ARGUMENT in arguments and KEY_ARGUMENT not in (entry.tool.input_schema or {}).get("properties", {}):
         return None
-    parts = (scope.key_scope.encode(), call.id.encode(), call.name.encode(), canonical_json(arguments))
+    key_scope = scope.key_scope or secrets.token_hex(12)
+    parts = (key_scope.encode(), call.id.encode(), call.name.encode(), canonical_json(arguments))
     return {call.id: "call-" + sha256(b"\x00".join(parts)).hexdigest()}
 
 

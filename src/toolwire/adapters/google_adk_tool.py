@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 from ..ir.errors import ConfigError
 from ..ir.parts import Media, ToolCall, ToolResult
@@ -63,7 +64,7 @@ class AdkTool(BaseTool):
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
         call = ToolCall(tool_context.function_call_id or "", self.name, args)
-        session = tool_context.session.id
+        session = _session_id(tool_context)
         scope = CallScope(session, session, tool_context)
         result = await self.runner.run(call, scope, reply=_confirmation_reply(tool_context))
         question = open_question(result)
@@ -76,6 +77,12 @@ class AdkTool(BaseTool):
         )
         tool_context.actions.skip_summarization = True
         return {"error": f"This call needs approval: {question.why}. Nothing was run."}
+
+
+def _session_id(context: ToolContext) -> str:
+    """Return the id of a session. Only the app and the user make it unique."""
+    session = context.session
+    return "/".join(quote(part, safe="") for part in (session.app_name, session.user_id, session.id))
 
 
 def _confirmation_reply(context: ToolContext) -> ApprovalReply | None:

@@ -75,9 +75,10 @@ class LlamaIndexTool(FunctionTool):
 
     def call(self, /, *args: Any, **kwargs: Any) -> ToolOutput:
         context, call = kwargs.pop(_CONTEXT, None), self._make_call(args, kwargs)
-        result = self.runner.run_sync(call, CallScope(deps=context))
-        if open_question(result) is not None:  # without a workflow
-            result = self.runner.run_sync(call, CallScope(deps=context), reply=False)
+        scope = CallScope(key_scope=secrets.token_hex(8), deps=context)  # without a workflow, there is no run
+        result = self.runner.run_sync(call, scope)
+        if open_question(result) is not None:
+            result = self.runner.run_sync(call, scope, reply=False)
         return _tool_output(result, call)
 
     async def acall(self, /, *args: Any, **kwargs: Any) -> ToolOutput:
@@ -112,7 +113,7 @@ def _workflow_call_id(name: str) -> str:
 async def _scope(context: Context | None) -> CallScope:
     """Return the scope of a call. Its id is part of the state of the workflow, so a restored workflow has it, too."""
     if context is None:
-        return CallScope()
+        return CallScope(key_scope=secrets.token_hex(8))
     async with context.store.edit_state() as state:
         run_id = state.get(_RUN_ID, None)
         if run_id is None:

@@ -6,6 +6,7 @@ Importing it imports the SDK. Separate because `toolwire.adapters` must be impor
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -25,12 +26,14 @@ from .framework_tools import Effects, choose_effect, framework_entry, framework_
 with framework_imports("openai-agents"):
     from agents import FunctionTool as AgentsFunctionTool
     from agents import ToolOutputFileContent, ToolOutputImage, ToolOutputText
+    from agents.run_context import _ApprovalRecord
     from agents.tool_context import ToolContext
     from agents.tracing import get_current_trace
 
 __all__ = ["make_tool", "original_entry", "tool_entry"]
 
 _NO_TRACE = "no-op"
+_RUN_MARK = "toolwire run "
 
 
 class AgentsInvocation:
@@ -52,6 +55,8 @@ class AgentsInvocation:
         return await self.runner.approval_reason(call, _scope(context)) is not None
 
     def is_enabled(self, context: Any, agent: Any) -> bool:
+        """Return False for a withdrawn tool. The SDK asks before every turn, so the run has an id before its calls."""
+        _own_run_id(context)
         return self.entry.withdrawn is None
 
 
@@ -81,15 +86,31 @@ def _make_call(call_id: str, name: str, arguments: str) -> ToolCall:
 
 
 def _scope(context: Any) -> CallScope:
-    """Return the scope of a call: the group of the trace, or the trace, and the context of the run.
+    """Return the scope of a call: the group of the trace, the trace, or the run, and the context of the run.
 
-    Call ids of the Responses API are unique, so the idempotency key needs no scope. A run that continues in another
-    process may have another trace.
+    Only the run is the scope of call ids: a group may contain several conversations, and a run may have no trace.
     """
+    own = _own_run_id(context)
     trace: Any = get_current_trace()
     trace_id = getattr(trace, "trace_id", None)
-    run_id = getattr(trace, "group_id", None) or ("" if trace_id in (None, _NO_TRACE) else trace_id)
-    return CallScope(str(run_id), "", context.context)
+    run_id = getattr(trace, "group_id", None) or (own if trace_id in (None, _NO_TRACE) else trace_id)
+    return CallScope(str(run_id), own, context.context)
+
+
+def _own_run_id(context: Any) -> str:
+    """Return the id of the run, made at the first use; "" if the context cannot keep one.
+
+    The SDK has no id of a run that a `RunState` keeps. The id is therefore the name of an approval record without a
+    decision: the SDK saves approvals with the state, and a nested run has its own.
+    """
+    approvals = getattr(context, "_approvals", None)
+    if not isinstance(approvals, dict):
+        return ""
+    mark = next((key for key in approvals if isinstance(key, str) and key.startswith(_RUN_MARK)), None)
+    if mark is None:
+        mark = _RUN_MARK + secrets.token_hex(12)
+        approvals[mark] = _ApprovalRecord()
+    return mark.removeprefix(_RUN_MARK)
 
 
 def _tool_output(result: ToolResult) -> Any:

@@ -6,6 +6,7 @@ box = from_pydantic_ai(FunctionToolset([roll_die]), effects={"roll_die": "pure"}
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..run.toolbox import Source, Toolbox
@@ -31,9 +32,13 @@ def to_pydantic_ai(tools: Source, *, id: str | None = None, **options: Unpack[Ad
 
 
 def from_pydantic_ai(
-    toolset: AbstractToolset[Any], *, effects: Effects | None = None, deps: object = None, model: Any = None
+    toolset: AbstractToolset[Any] | Sequence[AbstractToolset[Any]],
+    *,
+    effects: Effects | None = None,
+    deps: object = None,
+    model: Any = None,
 ) -> Toolbox:
-    """Return a toolbox of the tools that the toolset has now.
+    """Return a toolbox of the tools that a toolset has now, or a list of toolsets.
 
     A tool has the effect of `effects`, of its metadata, or `write`. `deps` and `model` are those of the `RunContext` in
     which the tools are listed; a call has the `deps` of its run. A tool that requires approval keeps this. A toolset
@@ -44,6 +49,7 @@ def from_pydantic_ai(
     if isinstance(toolset, ToolboxToolset):
         require_known_names(effects, [entry.name for entry in toolset.runner.box])
         return toolset.runner.toolbox
-    entries = toolset_entries(toolset, effects, deps, model)
+    toolsets: Any = toolset if isinstance(toolset, (list, tuple)) else (toolset,)
+    entries = [entry for one in toolsets for entry in toolset_entries(one, effects, deps, model)]
     require_known_names(effects, [entry.name for entry in entries])
     return Toolbox(*entries)

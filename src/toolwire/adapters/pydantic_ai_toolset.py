@@ -6,12 +6,14 @@ Separate because `toolwire.adapters` must be importable without PydanticAI.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
+from ..ir.errors import ConfigError
 from ..ir.parts import Media, ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.tools import Tool
@@ -38,7 +40,15 @@ with framework_imports("pydantic-ai-slim"):
     from pydantic_ai.messages import AudioUrl, BinaryContent, DocumentUrl, ImageUrl, ToolReturn, VideoUrl
     from pydantic_ai.models.test import TestModel
     from pydantic_ai.tools import ToolDefinition
-    from pydantic_ai.toolsets import AbstractToolset, ApprovalRequiredToolset, CombinedToolset, ToolsetTool
+    from pydantic_ai.toolsets import (
+        AbstractToolset,
+        ApprovalRequiredToolset,
+        CombinedToolset,
+        PrefixedToolset,
+        RenamedToolset,
+        ToolsetTool,
+        WrapperToolset,
+    )
     from pydantic_ai.usage import RunUsage
 
 __all__ = ["ToolboxToolset", "toolset_entries"]
@@ -114,6 +124,9 @@ def _media_content(media: Media) -> Any:
 
 def toolset_entries(toolset: AbstractToolset[Any], effects: Effects | None, deps: object, model: Any) -> list[Entry]:
     """Return the entries of a toolset; those of `to_pydantic_ai` inside a combined one are its own entries."""
+    if not isinstance(toolset, AbstractToolset):
+        hint = "pass a toolset, or a list of toolsets; FunctionToolset([function]) makes one"
+        raise ConfigError(f"{toolset!r} is not a toolset of PydanticAI", hint=hint)
     if isinstance(toolset, ToolboxToolset):
         return list(toolset.runner.box)
     if isinstance(toolset, CombinedToolset):
@@ -158,7 +171,7 @@ class _ToolsetCalls:
             strict=definition.strict,
             effect=choose_effect(definition.name, effects, definition.metadata),
         )
-        rule = self._approval_rule(definition)
+        rule = self._approval_rule(tool)
 
         async def call(**arguments: Any) -> Any:
             needed = rule if isinstance(rule, bool) else rule(arguments)
@@ -167,14 +180,16 @@ class _ToolsetCalls:
         origin = f"pydantic_ai:{self._toolset.id or type(self._toolset).__name__}"
         return framework_entry(declared, call, origin, approve=rule, timeout=definition.timeout)
 
-    def _approval_rule(self, definition: ToolDefinition) -> bool | Callable[[Object], bool]:
-        metadata: Any = (definition.metadata or {}).get("toolwire") or {}
-        if definition.kind == "unapproved" or metadata.get("approve"):
+    def _approval_rule(self, tool: ToolsetTool[Any]) -> bool | Callable[[Object], bool]:
+        metadata: Any = (tool.tool_def.metadata or {}).get("toolwire") or {}
+        if tool.tool_def.kind == "unapproved" or metadata.get("approve"):
             return True
-        if isinstance(self._toolset, ApprovalRequiredToolset):
-            is_needed = self._toolset.approval_required_func
-            return lambda arguments: bool(is_needed(self._context(definition.name), definition, arguments))
-        return False
+        rules = list(_approval_functions(self._toolset, tool))
+        if not rules:
+            return False
+        return lambda arguments: any(
+            is_needed(self._context(definition.name), definition, arguments) for is_needed, definition in rules
+        )
 
     async def _call(self, tool: ToolsetTool[Any], arguments: Object, *, approved: bool) -> Any:
         name = tool.tool_def.name
@@ -191,6 +206,32 @@ class _ToolsetCalls:
             raise ToolError(f"{name} requires approval, and nothing was run.") from error
         except CallDeferred as error:
             raise ToolError(f"{name} runs outside of this program, and has no result yet.") from error
+
+
+def _approval_functions(toolset: AbstractToolset[Any], tool: ToolsetTool[Any]) -> Iterator[tuple[Any, ToolDefinition]]:
+    """Yield the approval functions around a tool, from the outside in, each with the definition that it sees.
+
+    A wrapper of another kind may hide one: PydanticAI then refuses the call, and nothing runs.
+    """
+    definition = tool.tool_def
+    while True:
+        if isinstance(toolset, CombinedToolset) and hasattr(tool, "source_toolset"):
+            source: Any = tool  # the tool of a combined toolset names the toolset that it is from
+            toolset, tool = source.source_toolset, source.source_tool
+            continue
+        if not isinstance(toolset, WrapperToolset):
+            return
+        if isinstance(toolset, ApprovalRequiredToolset):
+            yield toolset.approval_required_func, definition
+        definition = replace(definition, name=_inner_name(toolset, definition.name))
+        toolset = toolset.wrapped
+
+
+def _inner_name(toolset: WrapperToolset[Any], name: str) -> str:
+    """Return the name that a tool has inside of a wrapper."""
+    if isinstance(toolset, PrefixedToolset):
+        return name.removeprefix(f"{toolset.prefix}_")
+    return toolset.name_map.get(name, name) if isinstance(toolset, RenamedToolset) else name
 
 
 def _plain_value(value: Any) -> Any:

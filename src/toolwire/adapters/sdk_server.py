@@ -183,11 +183,15 @@ class SdkServer:
             self._chains.save(call.answer_id, call.original, translation.encode_turn(parts))
 
     def _report(self, losses: Losses) -> None:
+        """Report the losses. An error of `on_loss` is logged: the answer of the model is complete, and was paid for."""
         if self._on_loss is None:
             self._loss_log.report(losses)
             return
         for loss in losses:
-            self._on_loss(loss)
+            try:
+                self._on_loss(loss)
+            except Exception:  # noqa: BLE001
+                _log.exception("on_loss failed for the loss: %s", loss)
 
 
 class _UnknownEndpoint(ConfigError):

@@ -134,7 +134,7 @@ async def _ask_all(url: str) -> None:
             print(f" {talks[-1].seconds:.1f} s", flush=True)
     runner.close()
     print()
-    headers = ("protocol", "asked at", "called", "result", "seconds", "said then")
+    headers = ("protocol", "endpoint", "call", "result", "seconds", "answer")
     rows = [(one.ingress, one.path, one.call, one.result, f"{one.seconds:.1f}", one.text) for one in talks]
     print("\n".join(table(rows, headers)))
 

@@ -27,7 +27,6 @@ Keys are never shown; only the names of their environment variables are.
 exit codes: 0 no problem   1 a problem was found   2 wrong usage
 """
 _SIGNS = {"ok": ("✓", "green"), "problem": ("✗", "red"), "note": ("·", "dim")}
-_LOCAL_SECONDS = 1.0
 _ONLINE_SECONDS = 10.0
 _CONFIG = "toolwire.toml"
 _PLACEHOLDER = re.compile(r"your[-_ ]|api[-_ ]?key[-_ ]here|changeme|\.\.\.|…|<.*>|^x+$", re.IGNORECASE)
@@ -133,28 +132,25 @@ def _check_keys() -> Iterator[DoctorCheck]:
 async def _check_servers(*, online: bool) -> list[DoctorCheck]:
     """Ask the model servers at their default addresses on this machine; with `online`, providers with a key too."""
     from ..wire import vendors
+    from .local_servers import find_local_servers
     from .models import key_state
 
-    rows = [vendors.find(name) for name in vendors.names()]
-    local = {row.base_url: row for row in reversed(rows) if row.keyless and row.base_url and row.transport is None}
-    asked = [_ask_local(name.name) for name in local.values()]
-    if online:
-        asked += [_ask_online(row.name) for row in rows if key_state(row) == "set" and not row.keyless]
-    return [check for check in await asyncio.gather(*asked) if check is not None]
-
-
-async def _ask_local(name: str) -> DoctorCheck | None:
-    from ..net.model_list import list_vendor_models
-    from ..wire import vendors
-
-    vendor = vendors.find(name)
-    try:
-        names = await list_vendor_models(vendor, os.environ, seconds=_LOCAL_SECONDS)
-    except ToolwireError:
-        return None  # most machines run none of these servers
-    return DoctorCheck(
-        "servers", name, "ok", f"{vendor.base_url}: {count_of(len(names), 'model')}", f"toolwire models {name}"
-    )
+    found = [
+        DoctorCheck(
+            "servers",
+            server.provider,
+            "ok",
+            f"{server.base_url}: {count_of(len(server.models), 'model')}",
+            f"toolwire models {server.provider}",
+        )
+        for server in await find_local_servers()
+    ]
+    rows = [vendors.find(name) for name in vendors.names()] if online else []
+    asked = [_ask_online(row.name) for row in rows if key_state(row) == "set" and not row.keyless]
+    return [
+        *(found or [DoctorCheck("servers", "on this machine", "note", "no model server answers at its usual address")]),
+        *await asyncio.gather(*asked),
+    ]
 
 
 async def _ask_online(name: str) -> DoctorCheck:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError, ToolwireError
+from ..ir.hints import translate_hint
 from .agent_options import (
     add_agent_options,
     add_model_options,
@@ -127,6 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 130
     except ToolwireError as error:
         if arguments.json:
+            error.hint = translate_hint(error.hint, "option")
             print_event({"type": "error", "message": str(error)})
         raise
 

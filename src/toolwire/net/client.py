@@ -47,6 +47,7 @@ from .endpoint_request import AnswerStream, EndpointRequest
 from .http import Reply, Transport, load_transport
 from .loss_log import LossLog
 from .model_protocol import check_request
+from .refusals import describe_refusal, refuse_web_page
 from .replies import drain, is_document, read_reply_body, transport_losses
 from .retry import NetworkError, RetryPolicy, network_fault, resolve_retry_after
 from .transports import open_transport
@@ -331,6 +332,7 @@ class ModelClient:
                 failure = UpstreamError
                 try:
                     if 200 <= reply.status < 300:
+                        refuse_web_page(reply, endpoint, url)
                         self._add_transport_losses(reply, endpoint_request)
                         yield reply
                         return
@@ -342,7 +344,7 @@ class ModelClient:
                     continue
             wait = self._retries.next_delay(fault, attempt, deadline - clock())
             if wait is None:
-                raise failure(fault)
+                raise describe_refusal(failure(fault), endpoint, url)
             _log.info("attempt %d at %s: %s %s; retry in %.2f s", attempt, endpoint, fault.status, fault.kind, wait)
             await asyncio.sleep(wait)
             attempt += 1

@@ -602,7 +602,8 @@ async def test_html_error_page_raises_upstream_error(way, status):
     async with connected_client("openai", *[page] * 3) as (_, client):
         with pytest.raises(UpstreamError) as raised:
             await ask_client(client, way)
-    assert (raised.value.status, raised.value.message) == (status, f"HTTP {status}")
+    assert (raised.value.status, raised.value.fault.message) == (status, f"HTTP {status}")
+    assert raised.value.message.endswith(f"/responses answered with HTTP {status}")
 
 
 @every_provider

@@ -184,6 +184,18 @@ def test_losses_are_reported_and_strict_refuses_them():
     assert len(server.upstream.requests) == 1
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_answer_is_kept_if_on_loss_fails(caplog, stream):
+    def fail(loss):
+        raise ValueError(f"no room for {loss.concept}")
+
+    with running(FINAL) as server, opened("openai_chat", "sync", "anthropic", server, on_loss=fail) as driver:
+        answer = driver.request(driver.user("hi"), stream=stream, seed=7)
+        pieces = [chunk.choices[0].delta.content or "" for chunk in answer if chunk.choices] if stream else None
+        assert ("".join(pieces) if stream else answer.choices[0].message.content) == "Done."
+    assert "no room for seed" in caplog.text
+
+
 def test_losses_are_logged_by_default(caplog):
     caplog.set_level("INFO", "toolwire.adapters")
     with running(FINAL) as server, opened("openai_chat", "sync", "anthropic", server) as driver:

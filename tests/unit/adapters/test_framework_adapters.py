@@ -194,6 +194,21 @@ def test_same_call_id_in_another_conversation_is_another_call():
     assert written == ["a", "a"]
 
 
+def test_call_id_without_a_scope_is_never_that_of_a_repeated_call():
+    written = []
+
+    @toolwire.tool
+    def note(text: str) -> str:
+        """Write a note."""
+        written.append(text)
+        return "noted"
+
+    runner = FrameworkRunner(note, {})
+    for _ in range(2):
+        runner.run_sync(ToolCall("call_0", "note", {"text": "a"}), CallScope())
+    assert written == ["a", "a"]
+
+
 def test_expired_results_are_deleted_from_the_default_store(monkeypatch):
     monkeypatch.setattr(framework_runner, "_SWEEP_INTERVAL", 3)
     runner = FrameworkRunner(write, {"ttl": 1e-9})

@@ -34,6 +34,7 @@ from .recorder import (
     describe_error,
     digest_result,
     output_problem,
+    without_set_order,
 )
 from .settings import AuditEvent, CallOutcome
 from .state import files_state, module_state
@@ -242,7 +243,7 @@ class ChildCalls:
             error = describe_error(record.error, self._file)
         elif record.has_value:
             try:
-                result = value_result(call, record.value)
+                result = value_result(call, without_set_order(record.value))
             except MemoryError:
                 return CallOutcome("too_large", reached=True, seconds=seconds)
             except Exception as failure:  # noqa: BLE001  # encoding a user-defined value may raise anything

@@ -65,6 +65,7 @@ _NATIVE_FUNCTIONS = frozenset(
     "system popen fork vfork execve execv execvp posix_spawn posix_spawnp kill killpg syscall unlink rename rmdir".split()
 )
 """Functions of the C library that change files or processes."""
+_KERNEL_DENIAL = "Permission denied (os error 13)"  # the text of libraries that are written in Rust
 
 
 class DeniedOperation(PermissionError):
@@ -99,6 +100,7 @@ class AuditGuard:
             "socket.getaddrinfo": self._on_lookup,
             "socket.gethostbyname": self._on_lookup,
             "socket.gethostbyaddr": self._on_lookup,
+            "socket.getnameinfo": lambda arguments: self._on_lookup(arguments[0]),
             "ctypes.dlopen": self._on_library,
             "ctypes.dlsym": self._on_native_function,
             "sqlite3.connect": self._on_database,
@@ -133,10 +135,15 @@ class AuditGuard:
         raise DeniedOperation(f"toolwire test denies this operation: {text[:300]}")
 
     def note_error(self, error: BaseException) -> None:
-        """Record a write that a database refused because it is open for reading only (`_on_connected_database`)."""
-        if isinstance(error, sqlite3.OperationalError) and "readonly database" in str(error):
+        """Record an operation of native code that the kernel or a database has denied, by its exception."""
+        text = str(error)
+        if isinstance(error, sqlite3.OperationalError) and "readonly database" in text:
             self.denials += 1
             self._record("write", "a database")
+        elif _KERNEL_DENIAL in text:
+            self.denials += 1
+            kind: Literal["write", "network"] = "network" if "connect" in text.lower() else "write"
+            self._record(kind, f"something in native code: {text}")
 
     # files
 

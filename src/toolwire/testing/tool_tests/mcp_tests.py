@@ -95,4 +95,5 @@ def _test_tool(
         properties.check(returned)
         calls += properties.calls
     findings = found.finish(lambda finding: reproduction_command(source, finding, settings))
-    return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note or test.slow)
+    note = test.note or test.slow
+    return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, note, test.is_incomplete)

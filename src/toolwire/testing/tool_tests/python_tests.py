@@ -141,7 +141,8 @@ def _test_tool(
         properties.check(test.settled, test.outcomes)
         findings = found.finish(lambda finding: reproduction_command([file], finding, settings))
         calls = test.calls + properties.calls
-        return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note or test.slow)
+        note = test.note or test.slow
+        return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, note, test.is_incomplete)
     finally:
         worker.close()
         sandbox.remove()

@@ -20,7 +20,10 @@ Protection: TypeAlias = Literal["landlock", "hook", "none"]
 
 
 class ToolTestResult(Value, frozen=True):
-    """The result of one tool. `skipped`: the reason why it was not tested. `note`: why fewer calls were made."""
+    """The result of one tool. `skipped`: the reason why it was not tested. `note`: why fewer calls were made.
+
+    `is_incomplete`: more than half of the calls were left out.
+    """
 
     tool: str
     effect: Effect
@@ -28,6 +31,7 @@ class ToolTestResult(Value, frozen=True):
     findings: tuple[ToolFinding, ...] = ()
     skipped: str = ""
     note: str = ""
+    is_incomplete: bool = False
 
 
 class ToolTestReport(Value, frozen=True):

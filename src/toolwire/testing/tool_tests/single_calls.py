@@ -15,12 +15,14 @@ from .cases import CallCase, generate_cases, generate_invalid
 from .judge import CallFault, FindingList, judge_invalid, judge_outcome
 from .settings import CallOutcome, TestedTool, ToolTestSettings
 from .shrink import shrink_arguments
+from .strings import CANARY, FOLDER
 
 __all__ = ["CallTarget", "SingleCallTest"]
 
 _MAX_KILLS = 3
 _PATIENCE = 3.0
 _MAX_INVALID = 12
+_FIRST_PATHS = 3
 _SHRINK_SECONDS = 5.0
 _NOT_SHRUNK = frozenset({"hang"})
 
@@ -59,6 +61,7 @@ class SingleCallTest:
         self.skipped = ""
         self.note = ""
         self.slow = ""
+        self.is_incomplete = False  # most calls were left out
         self.outcomes: dict[str, CallOutcome] = {}
         self._tool, self._target, self._settings = tool, target, settings
         self._on_progress = on_progress
@@ -79,6 +82,8 @@ class SingleCallTest:
         given = self._settings.arguments
         if given is not None and not validator(self._tool.input_schema).accepts(given):
             self._make_invalid_call(cases[0])
+            problem = validator(self._tool.input_schema).problems(given)[0]
+            self.note = f"the schema rejects these arguments: {problem}"
             return
         self._make_calls(cases)
         if not self.skipped and self._settings.arguments is None:
@@ -100,7 +105,7 @@ class SingleCallTest:
             examples=self._tool.examples,
             words=(*(Path(file).name for file in self._settings.files), *self._tool.words),
         )
-        return [case for case in cases if self._is_safe(case.arguments)]
+        return _paths_first([case for case in cases if self._is_safe(case.arguments)])
 
     def _make_calls(self, cases: list[CallCase]) -> None:
         if not self._target.is_running:
@@ -120,6 +125,7 @@ class SingleCallTest:
                 left = len(cases) - number - 1
                 reason = "it was killed repeatedly" if self._kills >= _MAX_KILLS else "time limit"
                 self.note = f"{left} of {len(cases)} calls left out: {reason}" if left else ""
+                self.is_incomplete = left > len(cases) / 2
                 return
 
     def _collect(self, case: CallCase, outcome: CallOutcome) -> None:
@@ -175,6 +181,13 @@ class SingleCallTest:
         shrunk = shrink_arguments(arguments, fails)
         if shrunk is not arguments:
             self.found.set_arguments(smallest[0], shrunk)
+
+
+def _paths_first(cases: list[CallCase]) -> list[CallCase]:
+    """Move some calls with the path of the canary to the front, because a slow tool only gets the first calls."""
+    plain, rest = cases[:2], cases[2:]
+    paths = [case for case in rest if CANARY in str(case.arguments) or FOLDER in str(case.arguments)][:_FIRST_PATHS]
+    return [*plain, *paths, *(case for case in rest if case not in paths)]
 
 
 def _spread(cases: Iterable[CallCase], count: int) -> list[CallCase]:
