@@ -12,6 +12,7 @@
 `make release` runs `python tests/doc_blocks.py README.md` in an environment without pytest.
 """
 
+import asyncio
 import contextlib
 import importlib.util
 import io
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -35,6 +37,7 @@ START_LIMIT = 60  # seconds until a server has printed its first lines
 def run_page(page: Path) -> int:
     """Run the blocks of a page, and return the number of blocks that ran or were written."""
     with contextlib.ExitStack() as servers:
+        servers.callback(close_event_loop)
         names: dict[str, object] = {"__name__": "docs"}
         printed: str | None = None
         count = 0
@@ -69,6 +72,17 @@ def is_installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:  # not even its parent package
         return False
+
+
+def close_event_loop() -> None:
+    """Close the event loop that a synchronous function of another library left in this thread."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            asyncio.get_event_loop().close()
+        except RuntimeError:  # there is none
+            return
+    asyncio.set_event_loop(None)
 
 
 def run_python(text: str, names: dict[str, object], page: Path) -> str:

@@ -3,14 +3,14 @@
 python examples/compare/run_guide.py litellm toolwire
 python examples/compare/run_guide.py litellm peer        # needs `make test-peers` once
 
-The ```python blocks of a page are our program, the ```py blocks that of the peer.
+The ```python blocks of a page are our programs, the ```py blocks those of the peer. Each runs with names of its own, as a copy of the block does.
 """
 
 import asyncio
 import os
 import re
 import sys
-from asyncio.subprocess import PIPE, STDOUT
+from asyncio.subprocess import PIPE
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +19,7 @@ from run_program import PEERS, ROOT
 from toolwire.testing import Upstream
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_RUN_EACH = 'import runpy, sys\nfor name in sys.argv[1:]: runpy.run_path(name, run_name="__main__")'
 
 
 def blocks(guide: str, language: str) -> list[str]:
@@ -32,17 +33,24 @@ def guide_interpreter(guide: str, *, ours: bool) -> Path:
 
 
 async def run_guide(guide: str, *, ours: bool) -> tuple[int, str, int]:
-    """Run a program; return its exit status, its output, and the number of answers of the provider that it did not use."""
+    """Run the programs of a page in one process.
+
+    Return the exit status, the standard output (after a failure with standard error), and the number of answers of the
+    provider that the programs did not use.
+    """
     with TemporaryDirectory() as folder:
-        program = Path(folder) / "program.py"
-        program.write_text("\n".join(blocks(guide, "python" if ours else "py")), encoding="utf-8")
+        names = []
+        for number, text in enumerate(blocks(guide, "python" if ours else "py")):
+            names.append(f"task{number}.py")
+            Path(folder, names[-1]).write_text(text, encoding="utf-8")
         async with Upstream(*ANSWERS[guide]) as upstream:
             process = await asyncio.create_subprocess_exec(
-                str(guide_interpreter(guide, ours=ours)), str(program),
-                stdout=PIPE, stderr=STDOUT, cwd=folder, env=_environment(upstream.url),
+                str(guide_interpreter(guide, ours=ours)), "-c", _RUN_EACH, *names,
+                stdout=PIPE, stderr=PIPE, cwd=folder, env=_environment(upstream.url),
             )  # fmt: skip
-            output, _ = await process.communicate()
-            return process.returncode or 0, output.decode(), len(upstream.script)
+            output, errors = await process.communicate()
+            printed = output + errors if process.returncode else output
+            return process.returncode or 0, printed.decode(), len(upstream.script)
 
 
 def _environment(url: str) -> dict[str, str]:

@@ -80,3 +80,15 @@ def test_readme_starts_with_the_claim_and_three_short_quickstarts():
     for quickstart in quickstarts:
         code = [block for language, _, block in FENCE.findall(quickstart) if language != "text"]
         assert 0 < sum(bool(line.strip()) for block in code for line in block.splitlines()) < 10
+
+
+@pytest.mark.parametrize("page", [*TUTORIALS, ROOT / "README.md", ROOT / "docs/testing-tools.md"], ids=page_id)
+def test_text_before_a_file_names_it(page):
+    """GitHub does not render the title of a code block, so a reader needs the name in the text."""
+    text = page.read_text(encoding="utf-8")
+    end = 0
+    for block in FENCE.finditer(text):
+        title = block[2]
+        prose = text[end : block.start()].rpartition("\n## ")[2]
+        assert not title or f"`{title}`" in prose, f"{title}: write “Save this as `{title}`:” before the block"
+        end = block.end()

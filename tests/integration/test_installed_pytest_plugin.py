@@ -116,3 +116,61 @@ def test_http_traffic_of_a_stream_is_recorded_without_the_key_and_replayed(tmp_p
     monkeypatch.delenv("RECORDING")
     code, output = run_pytest(tmp_path, "test_stream.py")
     assert code == 0, output
+
+
+PARAMETRISED_TEST = """
+import pytest
+from toolwire import Agent
+from toolwire.testing import ScriptedModel
+
+@pytest.mark.parametrize("model", ["anthropic/claude-x", "bedrock/claude-x", "a b", "a?b", "l" * 120 + "1", "l" * 120 + "2"])
+def test_answer(model, toolwire_recording):
+    recorded = toolwire_recording(ScriptedModel([f"answer of {model} in MODULE"]))
+    assert Agent(recorded).run_sync(f"Ask {model} in MODULE").text == f"answer of {model} in MODULE"
+"""
+
+
+def test_every_test_has_a_recording_of_its_own(tmp_path):
+    for module in ("test_a", "test_b"):
+        (tmp_path / f"{module}.py").write_text(PARAMETRISED_TEST.replace("MODULE", module))
+    code, output = run_pytest(tmp_path, "--toolwire-record")
+    assert code == 0, output
+    assert len(list((tmp_path / "recordings").iterdir())) == 12
+    code, output = run_pytest(tmp_path)
+    assert code == 0 and "12 passed" in output, output
+
+
+UNPASSED_TEST = """
+import pytest
+from toolwire import Agent
+from toolwire.testing import ScriptedModel
+
+def test_skipped(toolwire_model):
+    toolwire_model("unused")
+    pytest.skip("not today")
+
+@pytest.mark.xfail
+def test_expected_failure(toolwire_recording):
+    Agent(toolwire_recording(ScriptedModel(["hello"]))).run_sync("hi")
+    raise AssertionError
+
+def test_unused(toolwire_model):
+    toolwire_model("unused")
+"""
+
+
+def test_only_a_passed_test_is_recorded_and_checked(tmp_path):
+    (tmp_path / "test_unpassed.py").write_text(UNPASSED_TEST)
+    _, output = run_pytest(tmp_path, "--toolwire-record")
+    assert "1 passed, 1 skipped, 1 xfailed, 1 error" in output
+    assert "ERROR test_unpassed.py::test_unused" in output
+    assert not (tmp_path / "recordings").exists()
+
+
+def test_two_tests_cannot_write_the_same_recording(tmp_path):
+    body = "(toolwire_recording):\n    toolwire_recording(ScriptedModel(['hello']))\n\n"
+    names = ("def test_case", "def test_Case")
+    text = "from toolwire.testing import ScriptedModel\n\n" + "".join(name + body for name in names)
+    (tmp_path / "test_names.py").write_text(text)
+    code, output = run_pytest(tmp_path, "--toolwire-record")
+    assert code == 1 and "is the recording of test_names.py::test_case, too: rename one of the tests" in output

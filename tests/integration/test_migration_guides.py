@@ -1,8 +1,10 @@
 """The programs of docs/migrate print the texts of their pages: ours always, the peers' if their environment exists."""
 
 import asyncio
+import builtins
 import os
 import re
+import symtable
 
 import pytest
 
@@ -12,6 +14,18 @@ from run_guide import blocks, guide_interpreter, run_guide
 from run_program import ROOT
 
 FOLDER = ROOT / "docs/migrate"
+
+
+def undefined_names(text):
+    """Return the global names that a program uses and does not define."""
+    table = symtable.symtable(text, "task.py", "exec")
+    defined = {name.get_name() for name in table.get_symbols() if name.is_assigned() or name.is_imported()}
+    tables, used = [table], set()
+    for scope in tables:  # grows
+        tables += scope.get_children()
+        used |= {name.get_name() for name in scope.get_symbols() if name.is_referenced() and name.is_global()}
+        used |= {name.get_name() for name in table.get_symbols() if name.is_referenced()}
+    return used - defined - set(dir(builtins)) - {"__name__"}
 
 
 def check(guide, *, ours):
@@ -24,6 +38,13 @@ def check(guide, *, ours):
 @pytest.mark.parametrize("guide", sorted(ANSWERS))
 def test_program_with_toolwire_prints_the_texts_of_the_page(guide):
     check(guide, ours=True)
+
+
+def test_each_block_of_a_guide_imports_its_names():
+    for guide in ANSWERS:
+        for text in [*blocks(guide, "py"), *blocks(guide, "python")]:
+            undefined = undefined_names(text)
+            assert not undefined, (guide, undefined)
 
 
 @pytest.mark.full

@@ -43,7 +43,7 @@ def run(*arguments, cwd=None):
 def findings(file, *, tool=None, cases=5, **settings):
     """Test a file in this process, and return the findings as (tool, check)."""
     tools = () if tool is None else (tool,)
-    report = check_python_tools(str(file), ToolTestSettings(tools=tools, cases=cases, **settings))
+    report = check_python_tools(str(file), ToolTestSettings(tools=tools, cases=cases, unprotected=True, **settings))
     return {(finding.tool, finding.check) for finding in report.all_findings}
 
 

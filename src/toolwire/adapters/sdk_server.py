@@ -27,6 +27,7 @@ from ..ir.value import Value
 from ..net.client import ModelClient
 from ..net.forwarded_stream import stream_fault
 from ..net.forwarding import forward, forward_stream
+from ..net.loss_log import LossLog
 from ..net.retry import NetworkError
 from ..net.same_wire import replace_model
 from ..wire import get
@@ -70,6 +71,7 @@ class SdkServer:
         self._find_client = find_client
         self._model = model
         self._on_loss = on_loss
+        self._loss_log = LossLog(_log)
         self._memory = ConversationMemory()
         self._chains = ResponseChains()
 
@@ -182,10 +184,10 @@ class SdkServer:
 
     def _report(self, losses: Losses) -> None:
         """Report the losses. An error of `on_loss` is logged: the answer of the model is complete, and was paid for."""
+        if self._on_loss is None:
+            self._loss_log.report(losses)
+            return
         for loss in losses:
-            if self._on_loss is None:
-                _log.info("%s", loss)
-                continue
             try:
                 self._on_loss(loss)
             except Exception:  # noqa: BLE001

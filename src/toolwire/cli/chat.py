@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError, ToolwireError
+from ..ir.hints import translate_hint
 from ..ir.terminal import neutralise_line
 from .agent_options import (
     add_model_options,
@@ -19,7 +21,7 @@ from .agent_options import (
     open_tools,
     positive_number,
 )
-from .answer_output import print_no_answer, report_truncation
+from .answer_output import print_no_answer, report_incomplete_answer
 from .chat_commands import COMMANDS, run_command
 from .chat_input import ChatInput, find_attachments
 from .chat_session import ChatSession
@@ -48,6 +50,9 @@ In the chat, /help lists the commands. Ctrl-C stops an answer and its calls, Ctr
 prompt, and /exit ends the chat; other commands are for terminals.
 exit codes: 0 done   1 a piped prompt got no answer   2 wrong usage
 """
+
+
+_COMMAND_LINE = re.compile(r"\s*/[^/\s]*(?!\S)")  # a path begins a prompt, not a command
 
 
 def add_to(commands: Any) -> None:
@@ -150,20 +155,25 @@ class _Chat:
                 continue
             try:
                 prompt = self._make_prompt(text, session, reader)
-                if prompt is not None:
-                    self._answer(prompt, session)
+            except ToolwireError as error:  # of a command
+                print(paint(_describe(error), "red", sys.stderr), file=sys.stderr)
+                continue
+            if prompt is None:
+                continue
+            try:
+                self._answer(prompt, session)
             except Interrupted:
                 print(paint("stopped", "yellow", sys.stderr), file=sys.stderr)
                 is_answered = False
             except ToolwireError as error:
-                print_no_answer(str(error))
+                print_no_answer(_describe(error))
                 is_answered = False
 
     def _make_prompt(self, text: str, session: ChatSession, reader: ChatInput) -> list[PromptItem] | None:
         """Return the prompt with its attachments; run a command, and return its prompt, if it has one."""
         if not reader.is_terminal:
             return [text]
-        if text.startswith("/"):
+        if _COMMAND_LINE.match(text):
             return run_command(text, session, self._thread)
         attached = find_attachments(text)
         for path in attached:
@@ -186,4 +196,10 @@ class _Chat:
         (answer,) = answers
         if not answer.finished:
             raise ConfigError(answer.reason)
-        report_truncation(answer)
+        report_incomplete_answer(answer)
+
+
+def _describe(error: ToolwireError) -> str:
+    """Return the message of an error, with its hint in terms of options."""
+    error.hint = translate_hint(error.hint, "option")
+    return neutralise_line(str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -95,14 +96,21 @@ def _model(given: CommandInput) -> None:
     except ValueError as error:
         raise ConfigError(f"cannot read the arguments: {error}") from None
     chosen.model = chosen.name
-    if "/" not in chosen.name and chosen.base_url is None:
-        chosen.base_url, chosen.key_env = (
-            given.session.arguments.base_url,
-            chosen.key_env or given.session.arguments.key_env,
-        )
+    if "/" not in chosen.name and chosen.base_url is None and not _provider_of(chosen.name):
+        current = given.session.arguments
+        chosen.model = _provider_of(current.model) + chosen.name
+        chosen.base_url, chosen.key_env = current.base_url, chosen.key_env or current.key_env
+    announce_model(chosen.model, base_url=chosen.base_url)  # it refuses an unknown local model
     given.thread.run(given.session.switch_model(chosen))
-    announce_model(chosen.model, base_url=chosen.base_url)
     print(f"{neutralise_line(chosen.model)} continues with {count_of(len(given.session.messages), 'message')}")
+
+
+def _provider_of(model: str) -> str:
+    """Return the known provider in the name of a model, with its separator; empty without one."""
+    from ..wire.vendors import names
+
+    found = re.match(r"([^/:]+)[/:]", model)
+    return found[0] if found is not None and found[1].lower() in names() else ""
 
 
 class _ModelParser(argparse.ArgumentParser):
@@ -159,8 +167,8 @@ def _usage(given: CommandInput) -> None:
     cached = f", {totals.cached:,} of them cached" if totals.cached else ""
     rows = [
         ("answers", f"{totals.answers}"),
-        ("input tokens", f"{totals.input:,}{cached}"),
-        ("output tokens", f"{totals.output:,}"),
+        ("input tokens", f"{totals.input:,}{cached}" if totals.has_usage else "unknown"),
+        ("output tokens", f"{totals.output:,}" if totals.has_usage else "unknown"),
         ("cost", f"{totals.cost:.6f}" if given.session.arguments.price else "unknown; set --price INPUT/OUTPUT"),
         ("time", f"{totals.seconds:.1f} s"),
         ("last answer", f"first event after {totals.first_token:.2f} s, {totals.last_seconds:.1f} s in total"),
@@ -199,6 +207,6 @@ COMMANDS: dict[str, ChatCommand] = {
     "/undo": ChatCommand("", "remove the last prompt and its answer; effects of tools stay", _undo),
     "/retry": ChatCommand("", "send the last prompt again", _retry),
     "/clear": ChatCommand("", "start a new conversation", _clear),
-    "/exit": ChatCommand("", "leave; also /quit and Ctrl-D", _exit),
+    "/exit": ChatCommand("", "leave; also Ctrl-D", _exit),
     "/quit": ChatCommand("", "leave", _exit),
 }

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..ir.errors import ConfigError
+from ..ir.errors import ConfigError, ToolwireError
 from .agent_options import make_client, make_price
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class ChatTotals:
         self.input = 0
         self.output = 0
         self.cached = 0
+        self.has_usage = False  # an answer came with token counts
         self.cost = 0.0
         self.seconds = 0.0
         self.first_token = 0.0  # seconds until the last answer began
@@ -56,7 +57,8 @@ class ChatTotals:
         if session is None:
             return
         usage = session.state.usage
-        if usage is not None:
+        if usage is not None and usage.input is not None:
+            self.has_usage = True
             self.input += usage.input or 0
             self.output += usage.output or 0
             self.cached += usage.cached or 0
@@ -94,7 +96,7 @@ class ChatSession:
         started, first = time.monotonic(), 0.0
         try:
             agent = self._make_agent()
-            self._session = await agent.session(items, history=self.history)
+            self._session = await agent.session(items, history=self._history_to_send())
             async with aclosing(agent.stream(self._session)) as events:
                 async for event in events:
                     first = first or time.monotonic()
@@ -105,6 +107,12 @@ class ChatSession:
             now = time.monotonic()
             self.totals.add(self._session, now - started, (first or now) - started)
             self._keep_turn(turn)
+
+    def _history_to_send(self) -> Sequence[Message] | Answer[Any]:
+        """Return the history, without an earlier system prompt if it was removed; the agent only replaces one."""
+        from ..run.histories import replace_system
+
+        return self.history if self.system else replace_system(self.messages, "")
 
     def _make_agent(self) -> Agent[None, str]:
         from ..net.agent import Agent
@@ -138,6 +146,8 @@ class ChatSession:
 
     def take_last_prompt(self) -> list[PromptItem]:
         """Return the last prompt, and remove it and its answer, to send it again."""
+        if self.dropped is None and not self.turns:
+            raise ConfigError("there is no prompt to send again")
         dropped, self.dropped = self.dropped, None
         return self.undo().prompt if dropped is None else dropped
 
@@ -160,12 +170,13 @@ class ChatSession:
         """
         import msgspec
 
+        from ..run.histories import replace_system
+
         path = Path(file).expanduser()
-        messages = self.messages
+        messages = replace_system(self.messages, self.system)
         document = {
             "toolwire_chat": 1,
             "model": self.arguments.model,
-            "system": self.system,
             "messages": msgspec.to_builtins(messages),
         }
         try:
@@ -193,15 +204,22 @@ class ChatSession:
             data = path.read_bytes()
         except OSError as error:
             raise ConfigError(f"cannot read {file}: {error.strerror}") from None
-        document = parse(data)
-        system = ""
-        if isinstance(document, dict) and document.get("toolwire_chat") == 1:
-            system = str(document.get("system") or "")
-            data = msgspec.json.encode(document.get("messages"))
-        messages = load_messages(data)
+        try:
+            document = parse(data)
+            if isinstance(document, dict) and document.get("toolwire_chat") == 1:
+                data = msgspec.json.encode(document.get("messages"))
+            messages = load_messages(data)
+        except ToolwireError as error:
+            raise ConfigError(
+                f"{file} is not a saved chat: {error.message}", hint="use a file that /save wrote"
+            ) from None
         self.clear()
-        self.history, self.system = messages, self.system or system
+        self.history, self.system = messages, self.system or _system_text(messages)
         return len(messages)
+
+
+def _system_text(messages: Sequence[Message]) -> str:
+    return "\n\n".join(message.text for message in messages if message.role in ("system", "developer"))
 
 
 def _is_saved_chat(path: Path) -> bool:

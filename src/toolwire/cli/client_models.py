@@ -44,6 +44,11 @@ class ChosenModels(NamedTuple):
     main: str | None
     small: str | None
 
+    @property
+    def is_placeholder(self) -> bool:
+        """True if the user has to replace a part of the name."""
+        return self.main is not None and self.main.endswith(f"/{_PLACEHOLDER}")
+
 
 def list_models(settings: Settings, upstreams: tuple[str, ...] = ()) -> AvailableModels:
     """List the models of the settings. `upstreams` are those of the environment, if the settings have none."""

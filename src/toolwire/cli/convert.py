@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..ir.errors import ConfigError, ToolwireError
+from ..ir.errors import ConfigError, ProtocolError, ToolwireError
 from ..ir.losses import Loss, LossError, require_lossless
 from ..ir.terminal import neutralise_json, neutralise_line
 from .show import columns, json_text, losses_table, paint
@@ -92,7 +92,12 @@ def _read_input(arguments: argparse.Namespace) -> tuple[str, str, _ToTarget]:
             raise ConfigError(f"{file} contains tools, not a {arguments.kind}", hint="leave out --kind")
         return of_source, "tools", partial(_encode_tools, read_declared(file, arguments))
     data = read_bytes(file)
-    source, kind = _detect_wire(data, arguments)
+    try:
+        source, kind = _detect_wire(data, arguments)
+    except ProtocolError:
+        if of_source != "recording" or arguments.kind not in (None, "tools"):
+            raise
+        return of_source, "tools", partial(_encode_tools, read_declared(file, arguments))
     return source, kind, partial(_convert, data, source, kind, arguments.model)
 
 

@@ -43,11 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.serve:
         from .demo_gateway import serve_and_ask
 
-        asyncio.run(serve_and_ask())
-        return 0
+        return asyncio.run(serve_and_ask())
     print(paint("toolwire demo", "bold"), "· offline, no key, nothing leaves this machine\n")
     healthy = _show_function() & _show_stream(Random(arguments.seed)) & _show_turn()
-    print("next:  toolwire convert request.json --to all     toolwire formats     toolwire demo --serve")
+    print("next:  toolwire doctor     toolwire formats     toolwire chat     toolwire demo --serve")
     return 0 if healthy else 1
 
 

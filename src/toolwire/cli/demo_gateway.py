@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..ir.pointer import JSON
@@ -44,8 +45,8 @@ def demo_settings() -> Settings:
     return Settings(upstreams={"local": UpstreamRow("local")}, models={_MODEL: row, f"local/{_MODEL}": row, "*": row})
 
 
-async def serve_and_ask() -> None:
-    """Run the demonstration; then keep the gateway running, unless DEMO_ONCE is set."""
+async def serve_and_ask() -> int:
+    """Run the demonstration; then keep the gateway running, unless DEMO_ONCE is set. Return 130 after an interrupt."""
     from ..gateway.app import Gateway
     from ..gateway.serve import bind, serve
     from ..local import open_model
@@ -59,16 +60,54 @@ async def serve_and_ask() -> None:
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     is_up = asyncio.Event()
     serving = asyncio.ensure_future(serve(gateway, settings, listener, ready=is_up.set))
-    await is_up.wait()
-    print(f"{paint('SmolLM2-135M', 'bold')} in this process, gateway at {paint(url, 'green')}: no key, no network\n")
-    await _ask_all(url)
+    asking = asyncio.ensure_future(_ask_when_up(url, is_up))
+    if not await _finish_asking(asking, serving):
+        print()
+        return 130
     if os.environ.get("DEMO_ONCE"):
-        signal.raise_signal(signal.SIGTERM)
+        _stop_gateway()
         await serving
-        return
+        return 0
     print("\nThe gateway keeps running (Ctrl-C stops it). These clients can use it:\n")
     print("\n".join(client_commands(url, list_models(settings))), flush=True)
     await serving
+    return 0
+
+
+async def _finish_asking(asking: asyncio.Task[None], serving: asyncio.Future[None]) -> bool:
+    """Wait for the answers, and return True. If an interrupt or an error ends them, wait for the gateway, too."""
+    await asyncio.wait({asking, serving}, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        asking.cancel()
+    try:
+        await asking
+    except (asyncio.CancelledError, ConnectionError):  # the gateway in this process is stopping
+        await serving
+        return False
+    except BaseException:
+        _stop_gateway()
+        await serving
+        raise
+    return True
+
+
+async def _ask_when_up(url: str, is_up: asyncio.Event) -> None:
+    """Ask as soon as the gateway accepts connections. An interrupt abandons the request in flight."""
+    await is_up.wait()
+    loop, asking = asyncio.get_running_loop(), asyncio.current_task()
+    assert asking is not None
+
+    def interrupt() -> None:
+        asking.cancel()
+        _stop_gateway()
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)  # until now, the gateway handles it
+    print(f"{paint('SmolLM2-135M', 'bold')} in this process, gateway at {paint(url, 'green')}: no key, no network\n")
+    await _ask_all(url)
+
+
+def _stop_gateway() -> None:
+    signal.raise_signal(signal.SIGTERM)  # the gateway has a handler for it
 
 
 async def _ask_all(url: str) -> None:
@@ -86,16 +125,16 @@ async def _ask_all(url: str) -> None:
 
     runner, transport = Runner(get_weather), H1Transport()
     talks = []
-    for ingress in _INGRESSES:
-        began = perf_counter()
-        print(f"  asking through {ingress} …", end="", flush=True)
-        path, call, result, words = await _run_conversation(url, ingress, runner, transport)
-        talks.append(DemoAnswer(ingress, path, call, result, words, perf_counter() - began))
-        print(f" {talks[-1].seconds:.1f} s", flush=True)
+    async with aclosing(transport):
+        for ingress in _INGRESSES:
+            began = perf_counter()
+            print(f"  asking through {ingress} …", end="", flush=True)
+            path, call, result, words = await _run_conversation(url, ingress, runner, transport)
+            talks.append(DemoAnswer(ingress, path, call, result, words, perf_counter() - began))
+            print(f" {talks[-1].seconds:.1f} s", flush=True)
     runner.close()
-    await transport.aclose()
     print()
-    headers = ("protocol", "asked at", "called", "result", "seconds", "said then")
+    headers = ("protocol", "endpoint", "call", "result", "seconds", "answer")
     rows = [(one.ingress, one.path, one.call, one.result, f"{one.seconds:.1f}", one.text) for one in talks]
     print("\n".join(table(rows, headers)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,9 +27,9 @@ Keys are never shown; only the names of their environment variables are.
 exit codes: 0 no problem   1 a problem was found   2 wrong usage
 """
 _SIGNS = {"ok": ("✓", "green"), "problem": ("✗", "red"), "note": ("·", "dim")}
-_LOCAL_SECONDS = 1.0
 _ONLINE_SECONDS = 10.0
 _CONFIG = "toolwire.toml"
+_PLACEHOLDER = re.compile(r"your[-_ ]|api[-_ ]?key[-_ ]here|changeme|\.\.\.|…|<.*>|^x+$", re.IGNORECASE)
 
 
 def add_to(commands: Any) -> None:
@@ -80,11 +81,16 @@ def _print_checks(checks: list[DoctorCheck]) -> None:
 def _check_environment() -> Iterator[DoctorCheck]:
     """Check the state folder, proxies and certificates."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
-    parent = next(folder for folder in (state, *state.parents) if folder.exists())
-    if os.access(parent, os.W_OK):
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        is_writable = os.access(state, os.W_OK)
+    except OSError:
+        is_writable = False
+    if is_writable:
         yield DoctorCheck("environment", "state folder", "ok", str(state))
     else:
-        yield DoctorCheck("environment", "state folder", "problem", f"cannot write to {parent}", "set XDG_STATE_HOME")
+        fix = "set XDG_STATE_HOME to a folder that you can write to"
+        yield DoctorCheck("environment", "state folder", "problem", f"cannot write to {state}", fix)
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
         proxy = os.environ.get(name, "")
         if proxy.startswith("socks"):
@@ -112,6 +118,10 @@ def _check_keys() -> Iterator[DoctorCheck]:
         if value != value.strip() or value[:1] in "\"'" or not value.isprintable():
             fix = f"export {variable} again, without them"
             yield DoctorCheck("keys", variable, "problem", "contains quotes, spaces or control characters", fix)
+        elif _PLACEHOLDER.search(value):
+            yield DoctorCheck(
+                "keys", variable, "problem", "looks like a placeholder", f"export {variable}=… with your key"
+            )
         else:
             yield DoctorCheck("keys", variable, "ok", f"set; used for {', '.join(names)}")
     if not seen:
@@ -122,28 +132,25 @@ def _check_keys() -> Iterator[DoctorCheck]:
 async def _check_servers(*, online: bool) -> list[DoctorCheck]:
     """Ask the model servers at their default addresses on this machine; with `online`, providers with a key too."""
     from ..wire import vendors
+    from .local_servers import find_local_servers
     from .models import key_state
 
-    rows = [vendors.find(name) for name in vendors.names()]
-    local = {row.base_url: row for row in reversed(rows) if row.keyless and row.base_url and row.transport is None}
-    asked = [_ask_local(name.name) for name in local.values()]
-    if online:
-        asked += [_ask_online(row.name) for row in rows if key_state(row) == "set" and not row.keyless]
-    return [check for check in await asyncio.gather(*asked) if check is not None]
-
-
-async def _ask_local(name: str) -> DoctorCheck | None:
-    from ..net.model_list import list_vendor_models
-    from ..wire import vendors
-
-    vendor = vendors.find(name)
-    try:
-        names = await list_vendor_models(vendor, os.environ, seconds=_LOCAL_SECONDS)
-    except ToolwireError:
-        return None  # most machines run none of these servers
-    return DoctorCheck(
-        "servers", name, "ok", f"{vendor.base_url}: {count_of(len(names), 'model')}", f"toolwire models {name}"
-    )
+    found = [
+        DoctorCheck(
+            "servers",
+            server.provider,
+            "ok",
+            f"{server.base_url}: {count_of(len(server.models), 'model')}",
+            f"toolwire models {server.provider}",
+        )
+        for server in await find_local_servers()
+    ]
+    rows = [vendors.find(name) for name in vendors.names()] if online else []
+    asked = [_ask_online(row.name) for row in rows if key_state(row) == "set" and not row.keyless]
+    return [
+        *(found or [DoctorCheck("servers", "on this machine", "note", "no model server answers at its usual address")]),
+        *await asyncio.gather(*asked),
+    ]
 
 
 async def _ask_online(name: str) -> DoctorCheck:

@@ -22,6 +22,7 @@ _EXTRA = re.compile(r"""extra\s*==\s*['"]([\w-]+)['"]""")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?")
 _BOUND = re.compile(r"(>=|<)\s*([\w.]+)")
 _MEANING = {
+    "completion": "completion in your shell",
     "gateway": "toolwire serve",
     "local": "local/smollm2",
     "mcp": "MCP over HTTP",

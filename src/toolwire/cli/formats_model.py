@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..ir.errors import ConfigError
+from ..ir.terminal import neutralise_line
 from ..wire.capability_rows import CapabilityRow
 from ..wire.profiles import CapabilityMatch, match_capabilities
 from ..wire.protocol import Wire
@@ -53,7 +54,7 @@ def model_lines(name: str, reports: list[ModelReport]) -> list[str]:
     known = [report for report in reports if report.match.rows]
     if not known:
         return [
-            f"{name}: capabilities unknown. Only the limits of its wire apply; nothing else is dropped or changed.",
+            f"{neutralise_line(name)}: capabilities unknown. Only the limits of its wire apply; nothing else is dropped or changed.",
             "Describe it in toolwire.toml ([models.NAME.capabilities]) or in a capabilities file:",
             "docs/capabilities.md",
         ]

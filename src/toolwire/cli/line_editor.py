@@ -15,7 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["LineHistory", "edit_line", "load_readline", "replace_invalid", "set_completer", "state_folder"]
+__all__ = [
+    "LineHistory",
+    "discard_typed_input",
+    "edit_line",
+    "load_readline",
+    "replace_invalid",
+    "set_completer",
+    "state_folder",
+]
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_ENTRIES = 1000
@@ -51,6 +59,19 @@ def edit_line(prompt: str, text: str = "") -> str:
         return input(prompt)
     finally:
         readline.set_startup_hook()
+
+
+def discard_typed_input() -> None:
+    """Drop the lines that were typed and not read yet. Standard input must be a terminal."""
+    try:
+        import termios
+    except ImportError:  # Windows
+        import msvcrt
+
+        while msvcrt.kbhit():  # type: ignore[attr-defined,unused-ignore]
+            msvcrt.getwch()  # type: ignore[attr-defined,unused-ignore]
+        return
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def replace_invalid(text: str) -> str:

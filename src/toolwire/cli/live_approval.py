@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.terminal import neutralise_line, reveal_line
 from ..ir.text import dumps
+from .line_editor import discard_typed_input, edit_line
 from .show import paint
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class ApprovalPrompt:
         """Ask once; return None if the question has to be asked again."""
         from ..run.approval import Denied
 
+        discard_typed_input()  # text that was typed before the question is not an answer to it
         choice, _, rest = _read_line(f"Run it? {_CHOICES}: ").strip().partition(" ")
         choice = choice.lower()
         if choice in ("y", "yes"):
@@ -121,7 +123,6 @@ def _editable(arguments: Any) -> str:
 
 def _read_line(prompt: str, text: str = "") -> str:
     """Read a line with `text` to edit; empty at the end of the input. Prompts never go to a piped standard output."""
-    from .line_editor import edit_line
 
     try:
         return edit_line(prompt, text)

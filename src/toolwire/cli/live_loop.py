@@ -60,7 +60,11 @@ class AgentThread:
         """Enter a context manager in a task of its own; `close` leaves it in the same task."""
         value: Future[T] = Future()
         self._opened = asyncio.run_coroutine_threadsafe(self._hold(manager, value), self._loop)
-        return value.result()
+        try:
+            return value.result()
+        except KeyboardInterrupt:
+            self._opened.cancel()  # `close` need not wait for a manager that was not entered
+            raise
 
     async def _hold(self, manager: AbstractAsyncContextManager[T], value: Future[T]) -> None:
         try:
@@ -161,4 +165,5 @@ class _Question:
 
 def report_waiting() -> None:
     """Explain why a stopped answer has not ended yet."""
-    print("stopped; waiting for a call that has begun (Ctrl-C again: leave without it)", file=sys.stderr, flush=True)
+    text = "stopped; waiting for running calls and tool servers to end (Ctrl-C again: leave without them)"
+    print(text, file=sys.stderr, flush=True)

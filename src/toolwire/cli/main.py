@@ -54,9 +54,9 @@ class CommandParser(argparse.ArgumentParser):
             from difflib import get_close_matches
 
             known = [name.strip("'") for name in match["known"].split(", ")]
-            close = get_close_matches(match["given"], known, 1, 0.5)
+            close = get_close_matches(match["given"], known, 1)
             hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
-            what = "command" if match["name"] in ("COMMAND", "ACTION") else f"value for {match['name']}"
+            what = "command" if match["name"].isupper() or "|" in match["name"] else f"value for {match['name']}"
             message = f"unknown {what} {match['given']!r} ({hint})"
         self.exit(2, f"{self.prog}: {neutralise_line(message)}\nSee {self.prog} --help.\n")
 
@@ -72,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # do not fail on a character that the terminal cannot encode
             stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdin, io.TextIOWrapper):  # invalid UTF-8 is replaced, and never sent to a model
+        sys.stdin.reconfigure(errors="replace")
     neutralise_default_log()
     chosen, unknown = parser.parse_known_args(given)
     if unknown:
@@ -92,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         _discard_stdout()
-        print(f"toolwire: cannot write: {error.strerror}", file=sys.stderr)
+        print(f"toolwire: {neutralise_line(_describe_os_error(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -125,6 +127,14 @@ def _refuse_unknown(parser: argparse.ArgumentParser, given: Sequence[str], unkno
     if first.startswith("-"):
         parser.error(f"unknown option {first}" + (f" (did you mean {close[0]}?)" if close else ""))
     parser.error(f"unexpected argument {first!r} (put a text with spaces in quotes)")
+
+
+def _describe_os_error(error: OSError) -> str:
+    """Describe an error of the operating system. One without a file is usually a failed write to standard output."""
+    reason = error.strerror or str(error) or type(error).__name__
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return f"the connection failed: {reason}"
+    return f"cannot write: {reason}" if error.filename is None else f"{error.filename}: {reason}"
 
 
 def _discard_stdout() -> None:

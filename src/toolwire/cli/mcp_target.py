@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from ..mcp.client.http import Authorizer
     from ..mcp.client.servers import McpServers
 
-__all__ = ["add_server_options", "add_target", "connect_servers", "open_servers", "parse_spec"]
+__all__ = ["add_server_options", "add_target", "connect_servers", "open_servers", "parse_spec", "positive_seconds"]
+
+_MAX_TIMEOUT = 86_400  # seconds
 
 
 def add_target(parser: Any, *, files: bool = True) -> None:
@@ -23,6 +25,14 @@ def add_target(parser: Any, *, files: bool = True) -> None:
     what = "a URL, a command line in quotes, a file of functions" + (", or a file of mcpServers" if files else "")
     parser.add_argument("target", metavar="SERVER", help=what)
     add_server_options(parser)
+
+
+def positive_seconds(text: str) -> float:
+    """Parse a duration for argparse: a positive number of seconds, at most a day."""
+    seconds = float(text)
+    if not 0 < seconds <= _MAX_TIMEOUT:
+        raise argparse.ArgumentTypeError(f"must be above 0 and at most {_MAX_TIMEOUT}, got {text}")
+    return seconds
 
 
 def add_server_options(parser: Any, *, timeout: float = 60.0) -> None:
@@ -39,7 +49,11 @@ def add_server_options(parser: Any, *, timeout: float = 60.0) -> None:
     )
     parser.add_argument("--protocol", default="auto", metavar="VERSION", help="use only this protocol version (auto)")
     parser.add_argument(
-        "--timeout", type=float, default=timeout, metavar="SECONDS", help=f"timeout of a request ({timeout:g})"
+        "--timeout",
+        type=positive_seconds,
+        default=timeout,
+        metavar="SECONDS",
+        help=f"timeout of a request ({timeout:g})",
     )
     parser.add_argument("--login", action="store_true", help="log in with the browser if the server requires it")
 

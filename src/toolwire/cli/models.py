@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..ir.terminal import neutralise_line
+from .mcp_target import positive_seconds
 from .show import count_of, json_text, paint, table
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("provider", nargs="?", metavar="PROVIDER", help="ask this provider for its models")
     parser.add_argument("--base-url", metavar="URL", help="base URL, if it is not the provider's")
-    parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="timeout of the request (10)")
+    parser.add_argument(
+        "--timeout", type=positive_seconds, default=10.0, metavar="SECONDS", help="timeout of the request (10)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 

@@ -54,7 +54,7 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    verbs = parser.add_subparsers(metavar="ACTION", required=True)
     listing = _add_verb(verbs, "list", "list stored runs, the newest first", _list)
     listing.add_argument("--status", choices=_STATUSES, help="only runs with this status")
     listing.add_argument("--limit", type=int, default=100, metavar="N", help="maximum number of runs (100)")

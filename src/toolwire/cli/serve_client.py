@@ -74,6 +74,12 @@ def run(arguments: argparse.Namespace) -> int:
     changes, advice = _CLIENTS[arguments.client](home, url, models, key, shown)
     for change in changes:
         _print_change(change, key, shown)
+    if arguments.write and models.is_placeholder:
+        upstream = models.main
+        raise ConfigError(
+            f"the gateway has upstreams, but no names of models: {upstream} is a placeholder",
+            hint="name a model: --model UPSTREAM/MODEL",
+        )
     if not arguments.write:
         print(f"\n{advice}\n{paint('nothing was changed; use --write to apply the changes', 'dim')}")
         return 0

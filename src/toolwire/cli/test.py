@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +39,13 @@ examples:
 
 The tools run in a child process with a temporary working folder and HOME, without your environment variables. Writes,
 connections and processes are denied and reported. Tools with effects are only called with --include-writes.
-exit codes: 0 no finding   1 findings   2 wrong usage or unreadable source
+exit codes: 0 no finding   1 findings   2 wrong usage, unreadable source, or no tool was tested
 """
+
+_PROTECTION_NOTES = {
+    "hook": "note: this system has no Landlock; the tools ran with the audit hook only",
+    "none": "note: the server ran without protection; its tools can change files, connect and start processes",
+}
 
 
 def add_to(commands: Any) -> None:
@@ -61,6 +69,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--cases", type=int, default=60, metavar="N", help="generated calls per tool (60)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same calls (0)")
     parser.add_argument("--include-writes", action="store_true", help="also call idempotent and write tools")
+    parser.add_argument(
+        "--unprotected", action="store_true", help="allow --include-writes where writes cannot be confined"
+    )
     parser.add_argument("--ignore", action="append", default=[], metavar="CHECK", help="leave out a check (--list)")
     parser.add_argument("--list", action="store_true", help="list the checks")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -92,23 +103,60 @@ def _add_environment_options(group: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Test the tools, print the report, and return 1 if there are findings."""
+    """Test the tools, print and write the report, and return the exit code."""
     if arguments.list:
         return _list_checks()
     if arguments.source is None:
         raise ConfigError("no tools given", hint="give a Python file of functions or an MCP server")
-    report = _test_source(arguments, _read_settings(arguments))
     if arguments.junit:
-        from ..testing.tool_tests.report import report_as_junit
-
-        Path(arguments.junit).write_bytes(report_as_junit(report))
+        _require_writable(Path(arguments.junit))
+    with _clean_termination():
+        report = _test_source(arguments, _read_settings(arguments))
     if arguments.json:
         from ..testing.tool_tests.report import report_as_json
 
         print(json_text(report_as_json(report)))
     else:
         _print_report(report)
-    return 1 if report.all_findings else 0
+    if report.protection != "landlock":
+        print(_PROTECTION_NOTES[report.protection], file=sys.stderr)
+    if arguments.junit:
+        from ..testing.tool_tests.report import report_as_junit
+
+        Path(arguments.junit).write_bytes(report_as_junit(report))
+    return _exit_code(report)
+
+
+def _exit_code(report: ToolTestReport) -> int:
+    """Return 1 for findings, and 2 if no tool was tested, because a run in CI must not pass by accident."""
+    if report.all_findings:
+        return 1
+    if all(result.skipped for result in report.results):
+        print("no tool was tested: declare effects, or use --include-writes", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _require_writable(file: Path) -> None:
+    """Raise ConfigError before the tests if the report cannot be written after them."""
+    if not file.parent.is_dir() or file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise ConfigError(f"cannot write {file}", hint="give --junit a file in an existing folder")
+
+
+@contextmanager
+def _clean_termination() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit, so that the temporary folders are removed."""
+
+    def stop(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    numbers = [signal.SIGTERM, *([signal.SIGHUP] if sys.platform != "win32" else [])]
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _list_checks() -> int:
@@ -134,6 +182,7 @@ def _read_settings(arguments: argparse.Namespace) -> ToolTestSettings:
         memory=arguments.memory,
         concurrency=arguments.concurrency,
         include_writes=arguments.include_writes,
+        unprotected=arguments.unprotected,
         tools=tuple(arguments.tool),
         ignore=tuple(arguments.ignore),
         pass_env=tuple(arguments.pass_env),
@@ -224,12 +273,12 @@ def _row(result: ToolTestResult) -> tuple[str, str, str, str, str]:
         return "-", result.tool, result.effect, "", f"skipped: {result.skipped}"
     checks = ", ".join(dict.fromkeys(finding.check for finding in result.findings))
     text = checks or "no finding"
-    mark = "✗" if result.findings else "✓"
+    mark = "✗" if result.findings else "!" if result.is_incomplete else "✓"
     return mark, result.tool, result.effect, str(result.calls), f"{text} ({result.note})" if result.note else text
 
 
 def _paint_mark(line: str) -> str:
-    colour = {"✓": "green", "✗": "red"}.get(line[:1])
+    colour = {"✓": "green", "✗": "red", "!": "yellow"}.get(line[:1])
     return line if colour is None else paint(line[:1], colour) + line[1:]
 
 

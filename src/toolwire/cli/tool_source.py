@@ -82,6 +82,8 @@ def _command_kind(source: str) -> SourceKind:
     """Return `mcp` for a command that exists; any other text is a ConfigError."""
     from ..mcp.client.config import split_command
 
+    if not source.strip():
+        raise ConfigError("the name of the source is empty", hint=f"give one of: {SOURCE_HELP}")
     if Path(source).is_dir():
         raise ConfigError(f"{source} is a folder", hint=f"give one of: {SOURCE_HELP}")
     if _FILES.fullmatch(source):

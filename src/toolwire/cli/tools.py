@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,14 @@ from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_text
 from .parameter_text import list_parameters
 from .show import count_of, json_text, paint, table
-from .tool_source import SOURCE_HELP, add_source_options, read_declared
+from .tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
 
 if TYPE_CHECKING:
     from ..ir.tools import Tool
 
 __all__ = ["add_to"]
 
+_MAX_LINE = 100  # characters of a description in the list
 _COUNTED_WIRE = "openai_chat"  # the declarations that are counted
 
 _EXAMPLES = """\
@@ -72,6 +74,8 @@ def _list(arguments: argparse.Namespace) -> int:
     if rows:
         head, *rest = table(rows, ("tool", "effect", "tokens", "description"))
         print("\n".join([paint(head, "bold"), *rest]))
+    if any(source_kind(source) == "mcp" for source in arguments.source):
+        print("effects of MCP servers are write, unless the server is trusted in an mcpServers file", file=sys.stderr)
     total = sum(declaration_tokens(tool, _COUNTED_WIRE) for tool in tools)
     print(f"{count_of(len(tools), 'tool')}, about {count_of(total, 'token')}", file=sys.stderr)
     return 0
@@ -113,4 +117,4 @@ def _print_json(tools: list[Tool]) -> None:
 
 def _first_line(tool: Tool) -> str:
     lines = (tool.description or "").strip().splitlines()
-    return lines[0] if lines else ""
+    return textwrap.shorten(lines[0], _MAX_LINE, placeholder="…") if lines else ""

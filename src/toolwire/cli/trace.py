@@ -55,7 +55,7 @@ def add_to(commands: Any) -> None:
         epilog=_epilog(_RECORD_EXAMPLES, _SHOW_EXAMPLES, _REPLAY_EXAMPLES, end=_PRIVACY + _EXIT_CODES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    verbs = parser.add_subparsers(metavar="ACTION", required=True)
     _add_record(verbs)
     _add_show(verbs)
     _add_replay(verbs)

@@ -42,6 +42,9 @@ PHRASES: dict[str, PhraseTranslation] = {
     'pass the URL of the API: base_url="https://api.example.com"': _everywhere(
         "add --api-url URL", 'set base_url = "https://api.example.com"'
     ),
+    "check base_url=…": _everywhere("check --base-url", "check base_url"),
+    "pass its key: key=…": _everywhere("add --key-env NAME", "set key_env"),
+    "check the key that you passed": _everywhere("check the key in the variable of --key-env", "check its key"),
     "name its wire and kind": _everywhere("add --from WIRE and --kind KIND", ""),
     "pass store=open_store(…)": _everywhere("add --store URL", "set a store"),
     "raise limit=…": _everywhere("", ""),

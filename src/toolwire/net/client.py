@@ -45,7 +45,9 @@ from .blocking import iterate_blocking, run_blocking
 from .endpoint import Endpoint, EndpointOptions, resolve
 from .endpoint_request import AnswerStream, EndpointRequest
 from .http import Reply, Transport, load_transport
+from .loss_log import LossLog
 from .model_protocol import check_request
+from .refusals import describe_refusal, refuse_web_page
 from .replies import drain, is_document, read_reply_body, transport_losses
 from .retry import NetworkError, RetryPolicy, network_fault, resolve_retry_after
 from .transports import open_transport
@@ -101,6 +103,7 @@ class ModelClient:
         self._retries = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries)
         self._limit = limit
         self._strict = strict
+        self._loss_log = LossLog(_log)
         self._shared = transport is not None  # then the caller closes it
         self._transport = transport or self._open_transport(options.get("base_url"))
 
@@ -302,8 +305,8 @@ class ModelClient:
         )
         if self._strict:
             require_lossless(collected_losses)
-        for loss in collected_losses if losses is None else ():
-            _log.info("%s", loss)
+        if losses is None:
+            self._loss_log.report(collected_losses)
         return endpoint_request
 
     def new_deadline(self) -> float:
@@ -329,6 +332,7 @@ class ModelClient:
                 failure = UpstreamError
                 try:
                     if 200 <= reply.status < 300:
+                        refuse_web_page(reply, endpoint, url)
                         self._add_transport_losses(reply, endpoint_request)
                         yield reply
                         return
@@ -340,7 +344,7 @@ class ModelClient:
                     continue
             wait = self._retries.next_delay(fault, attempt, deadline - clock())
             if wait is None:
-                raise failure(fault)
+                raise describe_refusal(failure(fault), endpoint, url)
             _log.info("attempt %d at %s: %s %s; retry in %.2f s", attempt, endpoint, fault.status, fault.kind, wait)
             await asyncio.sleep(wait)
             attempt += 1

@@ -61,6 +61,7 @@ class Endpoint:
         "headers",
         "is_pinned",
         "key_command",
+        "key_variable",
         "model",
         "secrets",
         "vendor",
@@ -90,6 +91,7 @@ class Endpoint:
             wire, model, vendor=vendor.name, rows=capability_rows
         ).capabilities
         self.key_command = credentials.command
+        self.key_variable = credentials.variable
         self.custom_headers: Mapping[str, str] = custom.literal
         self.extra_body = extra_body
         self.defaults = defaults
@@ -306,6 +308,7 @@ class _Credentials(NamedTuple):
     header: ApiKey
     key: str | None = None
     command: KeyCommand | None = None
+    variable: str | None = None  # the environment variable with the key, if it was not passed
 
 
 def _find_credentials(
@@ -325,7 +328,8 @@ def _find_credentials(
     for candidate in vendor.keys:
         if value := environment.get(candidate.variable, "").strip():
             header = candidate if auth is None else _header_of(vendor, auth, is_token=False)
-            return _Credentials(header, _check_key(value, f"the key in {candidate.variable}"))
+            key = _check_key(value, f"the key in {candidate.variable}")
+            return _Credentials(header, key, variable=candidate.variable)
     if not vendor.keyless:
         variables = " or ".join(one.variable for one in vendor.keys)
         hint = f"set {variables}, or pass key=… or key_command=…"

@@ -51,10 +51,13 @@ async def _make_part(item: object) -> Part:
 def _read_file(path: Path) -> Part:
     """Read a file: text as a Text part with the file's name, anything else as Media."""
     try:
-        size = path.stat().st_size
-        if size > _MAX_FILE_SIZE:
+        if not path.is_file() and path.exists():  # a pipe or a device may never end
+            raise ConfigError(f"cannot read {path}: not a regular file", hint="write its content to a file")
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE_SIZE + 1)
+        if len(data) > _MAX_FILE_SIZE:
+            size = path.stat().st_size
             raise ConfigError(f"{path} has {size:,} bytes; at most {_MAX_FILE_SIZE:,} are read into a prompt")
-        data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     media_type = guess_type(path.name)[0] or "application/octet-stream"

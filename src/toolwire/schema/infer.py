@@ -37,7 +37,10 @@ def infer_tool(
     """Declare a function as a tool. Examples that do not fit the schema raise SchemaError."""
     called = name or _function_name(function)
     docstring = read_docstring(_own_docstring(function))
-    schema = _annotate(_parameters_schema(function, called), docstring.parameters)
+    parameters = _signature_parameters(function, called)
+    schema = _parameters_schema(parameters, called)
+    for texts in (_annotated_texts(parameters), docstring.parameters):
+        _annotate(schema, texts)
     return Tool(
         name=called,
         description=description or docstring.text or None,
@@ -80,7 +83,7 @@ def _own_docstring(function: Callable[..., Any]) -> str | None:
     return inspect.cleandoc(own) if own else None
 
 
-def _parameters_schema(function: Callable[..., Any], name: str) -> Object:
+def _parameters_schema(parameters: Iterable[inspect.Parameter], name: str) -> Object:
     """Generate the schema of the parameters with a pydantic model that has one field per parameter."""
     from pydantic import ConfigDict, create_model
 
@@ -90,7 +93,7 @@ def _parameters_schema(function: Callable[..., Any], name: str) -> Object:
             Any if parameter.annotation is parameter.empty else parameter.annotation,
             _make_field(parameter),
         )
-        for number, parameter in enumerate(_signature_parameters(function, name))
+        for number, parameter in enumerate(parameters)
     }
     try:
         model = create_model(name, __config__=ConfigDict(arbitrary_types_allowed=False), **fields)  # type: ignore[call-overload]
@@ -119,12 +122,22 @@ def _signature_parameters(function: Callable[..., Any], name: str) -> list[inspe
     return parameters
 
 
-def _annotate(schema: Object, words: dict[str, str]) -> Object:
-    """Add the descriptions from the docstring to parameters without a description of their own."""
+def _annotated_texts(parameters: Iterable[inspect.Parameter]) -> dict[str, str]:
+    """Return the texts of `Annotated[str, "the city"]` and of PEP 727's `Doc`, by parameter."""
+    texts: dict[str, str] = {}
+    for parameter in parameters:
+        for given in getattr(parameter.annotation, "__metadata__", ()):
+            text = getattr(given, "documentation", given)
+            if isinstance(text, str):
+                texts.setdefault(parameter.name, text)
+    return texts
+
+
+def _annotate(schema: Object, texts: dict[str, str]) -> None:
+    """Add descriptions to parameters that have none."""
     for name, field in schema["properties"].items():
-        if name in words:
-            field.setdefault("description", words[name])
-    return schema
+        if name in texts:
+            field.setdefault("description", texts[name])
 
 
 def _result_schema(function: Callable[..., Any]) -> Object | None:

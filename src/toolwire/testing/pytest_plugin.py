@@ -6,6 +6,7 @@ of toolwire until a test uses a fixture. All names have the prefix `toolwire_`, 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 _MAX_NAME = 100  # characters of the name of a recording
+_PASSED = pytest.StashKey[bool]()
+_WRITERS = pytest.StashKey[dict[str, str]]()
+"""The test that writes a recording, by the path of the recording."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,15 +53,17 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     return [kinds, "(- right, + left)", *lines] if lines else [kinds, "equal as JSON; they differ in form only"]
 
 
-class _Outcome:
-    """The outcome of a test before the end of its fixtures. The checks of fixtures are skipped after a failure."""
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Note whether a test has passed, for the end of its fixtures. A skipped test and an expected failure have not."""
+    made: Any = yield
+    report: pytest.TestReport = made.get_result()
+    if call.when == "call":
+        item.stash[_PASSED] = report.passed and not hasattr(report, "wasxfail")
 
-    def __init__(self, session: pytest.Session) -> None:
-        self._session = session
-        self._failed_before = session.testsfailed
 
-    def passed(self) -> bool:
-        return self._session.testsfailed == self._failed_before
+def _has_passed(request: pytest.FixtureRequest) -> bool:
+    return bool(request.node.stash.get(_PASSED, False))
 
 
 @pytest.fixture
@@ -68,14 +74,14 @@ def toolwire_model(request: pytest.FixtureRequest) -> Iterator[Callable[..., Scr
     """
     from .models import ScriptedModel
 
-    outcome, made = _Outcome(request.session), list[ScriptedModel]()
+    made: list[ScriptedModel] = []
 
     def make(*lines: Any) -> ScriptedModel:
         made.append(ScriptedModel(lines))
         return made[-1]
 
     yield make
-    for model in made if outcome.passed() else ():
+    for model in made if _has_passed(request) else ():
         model.assert_complete()
 
 
@@ -143,17 +149,19 @@ def toolwire_recording(request: pytest.FixtureRequest) -> Iterator[Callable[...,
     """
     from .recording import ModelRecorder, ModelReplay
 
-    outcome, made = _Outcome(request.session), list[ModelRecorder | ModelReplay]()
+    made: list[ModelRecorder | ModelReplay] = []
     records = bool(request.config.getoption("--toolwire-record"))
 
     def make(model: str | Model) -> Model:
         path = _recording_path(request.node, len(made))
+        if records:
+            _claim_recording(request.node, path)
         inner = _make_client(model, has_key=records) if isinstance(model, str) else model
         made.append(ModelRecorder(inner, path) if records else ModelReplay(path, inner))
         return made[-1]
 
     yield make
-    for one in made if outcome.passed() else ():
+    for one in made if _has_passed(request) else ():
         if isinstance(one, ModelRecorder):
             one.save()
         else:
@@ -168,7 +176,21 @@ def _make_client(model: str, *, has_key: bool) -> Model:
 
 
 def _recording_path(node: Any, number: int) -> Path:
-    """Return the file of a test: `recordings/MODULE.TEST.jsonl`, with a number for its second model and later ones."""
-    name = re.sub(r"[^\w.-]+", "_", node.nodeid.rpartition("/")[2].replace(".py::", ".").replace("::", "."))[:_MAX_NAME]
+    """Return the file of a test: `recordings/MODULE.TEST.jsonl`, with a number for its second model and later ones.
+
+    A name that is cut, or has characters that files should not have, gets a hash, so that no two tests share a file.
+    """
+    test = node.nodeid.partition("::")[2].replace("::", ".")
+    name = re.sub(r"[^\w.-]+", "_", f"{node.path.stem}.{test}", flags=re.ASCII)
+    if len(name) > _MAX_NAME or re.search(r"[^\w.\[\]-]", test, re.ASCII):
+        name = f"{name[:_MAX_NAME]}.{hashlib.sha256(test.encode()).hexdigest()[:8]}"
     suffix = f".{number + 1}" if number else ""
     return Path(node.path).parent / "recordings" / f"{name}{suffix}.jsonl"
+
+
+def _claim_recording(node: Any, path: Path) -> None:
+    """Fail the test if another test of this run writes the same file."""
+    writers = node.session.stash.setdefault(_WRITERS, {})
+    key = str(path).casefold()  # some file systems ignore case
+    if writers.setdefault(key, node.nodeid) != node.nodeid:
+        pytest.fail(f"{path} is the recording of {writers[key]}, too: rename one of the tests", pytrace=False)

@@ -85,7 +85,7 @@ def test_dead_server_is_withdrawn_and_the_loop_continues():
 
     run(test())
     died, added = last_message_texts(model.requests[1])
-    assert "ServerGone: m has ended; its standard error: I have had enough" in died
+    assert "has ended with exit code 3; its standard error: I have had enough" in died
     assert "may have taken effect" in died
     assert added == "3"
     assert "echo" not in offered(model.requests[1])

@@ -188,7 +188,9 @@ def test_server_death_during_a_call_reports_its_standard_error():
         async with McpClient(misbehaving(reconnects=0)) as client:
             waiting = [asyncio.create_task(client.call(tool_call("silent"))) for _ in range(3)]
             await asyncio.sleep(0.1)
-            with pytest.raises(ServerGone, match="m has ended; its standard error: I have had enough"):
+            with pytest.raises(
+                ServerGone, match=r"m \(.*\) has ended with exit code \d+; its standard error: I have had enough"
+            ):
                 await client.call(tool_call("die"))
             gone = await asyncio.gather(*waiting, return_exceptions=True)
             assert [type(one) for one in gone] == [ServerGone] * 3

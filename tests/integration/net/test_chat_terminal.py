@@ -176,9 +176,10 @@ def test_model_is_switched_with_the_whole_history(tmp_path):
         await terminal.enter("/model")
         await terminal.expect("anthropic/claude-sonnet-5")
         await terminal.enter("/model nope/x")
-        await terminal.expect("no answer: ")
+        await terminal.expect("unknown provider")
         await terminal.enter("/model --nope")
-        await terminal.expect("no answer: ")
+        await terminal.expect("/model NAME [--base-url URL]")
+        assert "no answer" not in terminal.written
         assert "k1" not in terminal.written
 
     chatting(tmp_path, [WEATHER, DONE, says("Rain.")], work, env={"NO_COLOR": "1", "TERM": "xterm", "SECRET": "k1"})
@@ -315,7 +316,7 @@ def test_ctrl_c_waits_for_a_write_that_has_begun(tmp_path):
         await terminal.enter("Pay.")
         await until((tmp_path / "began").exists)
         terminal.type(CTRL_C)
-        await terminal.expect("stopped; waiting for a call that has begun")
+        await terminal.expect("stopped; waiting for running calls")
         assert not (tmp_path / "paid").exists()
         (tmp_path / "go").touch()
         await terminal.expect("stopped")
@@ -330,7 +331,7 @@ def test_second_ctrl_c_leaves_without_waiting(tmp_path):
         await terminal.enter("Pay.")
         await until((tmp_path / "began").exists)
         terminal.type(CTRL_C)
-        await terminal.expect("stopped; waiting for a call that has begun")
+        await terminal.expect("stopped; waiting for running calls")
         terminal.type(CTRL_C)
         assert await asyncio.wait_for(terminal.process.wait(), 60) == 130
         assert not (tmp_path / "paid").exists()

@@ -23,6 +23,9 @@ ENVIRONMENT = {**os.environ, "NO_COLOR": "1", "TERM": "dumb"}
 HOSTILE_TOOL = f'{TOOLS}\n\n@toolwire.tool(effect="read")\ndef look() -> str:\n    return {HOSTILE!r} + "\\nnext"\n'
 
 
+ANSWER = "n\n"
+
+
 async def on_pipe(command, typed):
     """Standard output and standard error of a command whose streams are pipes."""
     pipe = asyncio.subprocess.PIPE
@@ -43,16 +46,22 @@ async def on_terminal(command, typed):
         *command, stdin=theirs, stdout=theirs, stderr=theirs, env=ENVIRONMENT
     )
     os.close(theirs)
-    os.write(ours, typed.encode())
-    written = await asyncio.to_thread(_read_all, ours)
+    is_answer = typed == ANSWER
+    if not is_answer:
+        os.write(ours, typed.encode())
+    written = await asyncio.to_thread(_read_all, ours, answer=typed if is_answer else "")
     os.close(ours)
     assert await process.wait() == 0, written
     return written, written
 
 
-def _read_all(descriptor):
+def _read_all(descriptor, answer):
+    """Read until the other side is closed; type the answer once there is a question."""
     written = b""
     while True:
+        if answer and b"Run it?" in written:
+            os.write(descriptor, answer.encode())
+            answer = ""
         try:
             piece = os.read(descriptor, 65536)
         except OSError:  # how Linux reports that the other side is closed
@@ -121,7 +130,7 @@ def test_calls_and_results_are_one_line_each(on, command, tmp_path):
 @pytest.mark.finding("U1")
 def test_arguments_in_a_question_are_one_line_without_control_sequences(tmp_path):
     script = [says(ToolCall("c1", "send_mail", {"to": f"ann\n{HOSTILE}"})), DONE]
-    written, _ = toolwire(on_terminal, "run", tmp_path, script, typed="n\n")
+    written, _ = toolwire(on_terminal, "run", tmp_path, script, typed=ANSWER)
     lines = written.splitlines()
     (title,) = [number for number, line in enumerate(lines) if line.startswith("send_mail (write) needs approval")]
     question = lines[title + 1]

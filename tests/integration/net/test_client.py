@@ -602,7 +602,8 @@ async def test_html_error_page_raises_upstream_error(way, status):
     async with connected_client("openai", *[page] * 3) as (_, client):
         with pytest.raises(UpstreamError) as raised:
             await ask_client(client, way)
-    assert (raised.value.status, raised.value.message) == (status, f"HTTP {status}")
+    assert (raised.value.status, raised.value.fault.message) == (status, f"HTTP {status}")
+    assert raised.value.message.endswith(f"/responses answered with HTTP {status}")
 
 
 @every_provider
@@ -763,3 +764,14 @@ async def test_vendor_specific_field_names_are_used():
     assert "stream_options" not in bodies["mistral"]
     assert (bodies["vllm"]["max_tokens"], bodies["vllm"]["seed"]) == (7, 3)
     assert bodies["openai-chat"]["max_completion_tokens"] == 7
+
+
+@run
+async def test_loss_is_logged_once_as_a_warning(caplog):
+    caplog.set_level("DEBUG", logger="toolwire.net")
+    request = Request(messages=REQUEST.messages, params=Params(seed=7))
+    async with connected_client("anthropic", TEXT_ANSWER, TEXT_ANSWER) as (_, client):
+        await client.ask(request)
+        await client.ask(request)
+    levels = [record.levelname for record in caplog.records if "seed dropped" in record.getMessage()]
+    assert levels == ["WARNING", "DEBUG"]

@@ -73,6 +73,8 @@ def test_toolwire_alone_prints_help(capsys):
         (["runs", "aprove"], "did you mean approve?"),
         (["completion", "bsh"], "did you mean bash?"),
         (["xyzzy"], "use one of demo, run"),
+        (["serve", "chek"], "unknown command 'chek' (did you mean check?)"),
+        (["trace", "shw"], "unknown command 'shw' (did you mean show?)"),
     ],
 )
 def test_misspelt_command_gets_a_suggestion(arguments, hint, capsys):
@@ -173,6 +175,7 @@ def test_doctor_reports_packages_and_no_problem(no_keys, capsys):
 def test_doctor_finds_problems_and_shows_no_key(no_keys, tmp_path, capsys):
     no_keys.setenv("OPENAI_API_KEY", f'"{KEY}"')
     no_keys.setenv("ANTHROPIC_API_KEY", KEY)
+    no_keys.setenv("MISTRAL_API_KEY", "your-api-key-here")
     no_keys.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
     no_keys.setenv("SSL_CERT_FILE", "/nowhere.pem")
     (tmp_path / "toolwire.toml").write_text('[models."gpt"]\nupstreem = "openai"\n')
@@ -181,6 +184,7 @@ def test_doctor_finds_problems_and_shows_no_key(no_keys, tmp_path, capsys):
     states = {check["name"]: check["state"] for check in json.loads(out)["checks"]}
     assert states["OPENAI_API_KEY"] == "problem"
     assert states["ANTHROPIC_API_KEY"] == "ok"
+    assert states["MISTRAL_API_KEY"] == "problem"
     assert states["ALL_PROXY"] == "problem"
     assert states["SSL_CERT_FILE"] == "problem"
     assert states["toolwire.toml"] == "problem"
@@ -224,3 +228,15 @@ def test_doctor_reports_an_unreadable_configuration(no_keys, tmp_path, capsys, c
     checks = json.loads(capsys.readouterr().out)["checks"]
     assert [check["state"] for check in checks if check["area"] == "configuration"] == ["problem"]
     assert any(check["name"] == "core" for check in checks)
+
+
+def test_doctor_reports_a_state_folder_that_cannot_be_made(no_keys, capsys):
+    no_keys.setenv("XDG_STATE_HOME", "/proc/nope")
+    assert main(["doctor", "--json"]) == 1
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks["state folder"]["state"] == "problem"
+
+
+def test_name_of_a_model_cannot_drive_the_terminal(capsys):
+    assert main(["formats", "\x1b[31mred"]) == 0
+    assert "\x1b" not in capsys.readouterr().out

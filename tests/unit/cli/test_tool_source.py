@@ -145,7 +145,7 @@ def test_tools_of_every_source_are_listed(sources, name, capsys):
 
 
 @pytest.mark.finding("U3")
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("request", "trace", "har")])
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "request"])
 def test_tools_of_every_source_are_converted(sources, name, capsys):
     assert main(["convert", sources[name], "--to", "anthropic"]) == 0
     (tool,) = json.loads(capsys.readouterr().out)
@@ -268,3 +268,21 @@ def test_unreadable_lines_of_a_recording_are_reported(tmp_path, capsys):
     (tmp_path / "log.jsonl").write_text(json.dumps(REQUEST) + "\n{broken\n")
     assert main(["tools", "list", str(tmp_path / "log.jsonl")]) == 0
     assert "1 lines are neither tools nor requests: 2" in capsys.readouterr().err
+
+
+def test_timeout_of_a_server_must_be_positive(sources, capsys):
+    for value in ("0", "-1", "nan", "inf"):
+        with pytest.raises(SystemExit):
+            main(["tools", "list", sources["command"], "--timeout", value])
+        assert "must be above 0" in capsys.readouterr().err
+
+
+def test_long_description_is_one_line_of_the_list(tmp_path, capsys):
+    (tmp_path / "tools.json").write_text(json.dumps([{**DECLARED[0], "description": "word " * 1000}]))
+    assert main(["tools", "list", str(tmp_path / "tools.json")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) <= 5
+
+
+def test_empty_source_is_an_error(capsys):
+    assert main(["tools", "list", ""]) == 2
+    assert "the name of the source is empty" in capsys.readouterr().err

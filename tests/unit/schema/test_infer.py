@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 import pytest
 from pydantic import Field
-from typing_extensions import TypedDict
+from typing_extensions import Doc, TypedDict
 
 import toolwire
 from toolwire.ir import ConfigError, SchemaError
@@ -240,3 +240,23 @@ def test_other_return_types_get_no_output_schema(returned):
     def get() -> returned: ...
 
     assert toolwire.tool(get).output_schema is None
+
+
+def test_text_of_an_annotation_describes_the_parameter():
+    def weather(
+        city: Annotated[str, "the city"],
+        unit: Annotated[str, Doc("celsius or kelvin")],
+        days: Annotated[int, "ignored", Field(description="how many days")] = 1,
+    ) -> str:
+        """Weather.
+
+        Args:
+            city: from the docstring
+        """
+
+    properties = toolwire.tool(weather).input_schema["properties"]
+    assert {name: field["description"] for name, field in properties.items()} == {
+        "city": "the city",
+        "unit": "celsius or kelvin",
+        "days": "how many days",
+    }

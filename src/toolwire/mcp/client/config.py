@@ -59,6 +59,14 @@ class ServerSpec(Value, frozen=True):
         if self.url is not None:
             _check_url(self.url, self.name)
 
+    @property
+    def label(self) -> str:
+        """The name with the origin of the URL or the command, for errors. Paths and arguments may contain secrets."""
+        if self.url is None:
+            return f"{self.name} ({self.command})"
+        parts = urlsplit(self.url)
+        return f"{self.name} ({parts.scheme}://{parts.netloc.rpartition('@')[2]})"
+
     @classmethod
     def parse(cls, target: str, *more: str, name: str = "server", **settings: JSON) -> ServerSpec:
         """Parse a URL, or a command and its arguments."""

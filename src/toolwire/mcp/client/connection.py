@@ -277,7 +277,7 @@ class ServerConnection:
         except ToolwireError as error:
             if isinstance(error, ServerRefused) and not was_sent:
                 raise
-            raise ServerGone(error.message, sent=was_sent) from None
+            raise ServerGone(error.message, sent=was_sent, hint=error.hint) from None
         try:
             return await self._send_once(await self.wait_ready(), build, header_arguments, limit), was_sent
         except ToolwireError as error:

@@ -190,7 +190,8 @@ class HttpLink:
                 sent = True
                 yield reply
         except ConnectionRefusedError as error:
-            raise ServerGone(f"{self._spec.name} cannot be reached: {error}", sent=sent) from None
+            hint = "check that the server is running, and check its URL"
+            raise ServerGone(f"{self._spec.label} cannot be reached: {error}", sent=sent, hint=hint) from None
         except TimeoutError as error:
             raise ServerGone(f"{self._spec.name} did not answer in {self._spec.timeout:g} seconds") from error
         except ConnectionError as error:
@@ -211,7 +212,7 @@ class HttpLink:
                 challenge, status = reply.headers.get("www-authenticate", ""), reply.status
             if self._login is None or not remaining or (status == 403 and "insufficient_scope" not in challenge):
                 hint = "pass a token in headers, or a login" if self._login is None else ""
-                raise NotAuthorized(f"{self._spec.name} denied access (HTTP {status})", http=status, hint=hint)
+                raise NotAuthorized(f"{self._spec.label} denied access (HTTP {status})", http=status, hint=hint)
             await self._login.handle_challenge(self._sender, self._url, status, challenge, token)
 
     def _record_sent(self, message: RpcMessage, headers: Mapping[str, str]) -> None:
@@ -309,7 +310,7 @@ class HttpLink:
 
     async def _handle_error(self, reply: Reply, request: RpcRequest | None) -> Failure:
         """Handle an HTTP error: return its JSON-RPC error, if it has one, otherwise raise."""
-        status, name = reply.status, self._spec.name
+        status, name = reply.status, self._spec.label
         try:
             data = await read_reply_body(reply, _ERROR_LIMIT)
             message = read(data)
@@ -323,9 +324,12 @@ class HttpLink:
             self._session = None
             raise ServerGone(f"{name} no longer knows the session", sent=False)
         if status >= 500:
-            raise ServerGone(f"{name} answered with HTTP {status}")
+            raise ServerGone(
+                f"{name} answered with HTTP {status}", hint="see the log of the server, or try again later"
+            )
         reason = f": {neutralise_line(message.message[:200])}" if isinstance(message, Failure) else ""
-        raise ServerRefused(f"{name} answered with HTTP {status}{reason}", http=status)
+        hint = "check the path of the URL: it must be that of an MCP endpoint" if status in (404, 405) else ""
+        raise ServerRefused(f"{name} answered with HTTP {status}{reason}", http=status, hint=hint)
 
     # messages that belong to no request
 

@@ -14,6 +14,7 @@ import re
 import signal
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 
 from ...ir.errors import ProtocolError
 from ...ir.terminal import neutralise_line
@@ -44,6 +45,9 @@ __all__ = ["StdioLink"]
 
 _log = logging.getLogger("toolwire.mcp")
 _GRACE = 2.0
+_EXIT_GRACE = 0.5
+_ENDED = "has ended"
+_ENDED_HINT = "run the command in a terminal: a server must keep running while its standard input is open"
 _CHUNK = 256 * 1024
 _INHERITED = (
     "APPDATA COMSPEC HOME HOMEDRIVE HOMEPATH LANG LC_ALL LOCALAPPDATA LOGNAME PATH PATHEXT PROGRAMFILES SHELL SYSTEMDRIVE "
@@ -100,7 +104,8 @@ class StdioLink:
             )
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise ServerGone(f"cannot start {spec.name}: {spec.command}: {reason}", sent=False) from None
+            hint = "check that the command is installed and on PATH"
+            raise ServerGone(f"cannot start {spec.name}: {spec.command}: {reason}", sent=False, hint=hint) from None
         self._tasks = [asyncio.create_task(self._read_messages()), asyncio.create_task(self._read_stderr())]
         if self._closing:  # `close` was called while the process started
             await self.close()
@@ -145,7 +150,7 @@ class StdioLink:
 
     def _check_running(self) -> None:
         if self._gone is not None:
-            raise ServerGone(self._gone.message, sent=False)
+            raise ServerGone(self._gone.message, sent=False, hint=self._gone.hint)
 
     async def _write(self, message: RpcMessage) -> None:
         """Write a message and wait while the pipe is full."""
@@ -182,7 +187,7 @@ class StdioLink:
             _log.exception("reading from %s failed", self._spec.name)
             await self._mark_gone(f"cannot be read: {error}")
             return
-        await self._mark_gone("has ended")
+        await self._mark_gone(_ENDED)
 
     def _handle_line(self, line: bytes) -> None:
         """Process a line. Log and ignore text that is not JSON. An unreadable answer only fails its own request."""
@@ -244,18 +249,29 @@ class StdioLink:
         """Mark the connection as over. Only the first call has an effect."""
         if self._gone is not None:
             return
-        self._gone = ServerGone(f"{self._spec.name} {event}")
+        label = self._spec.label
+        self._gone = ServerGone(f"{label} {event}", hint=_ENDED_HINT)
         await asyncio.sleep(0.05)  # time for its last output
+        code = await self._wait_exit_code() if event == _ENDED else None
+        code_text = "" if code is None else f" with exit code {code}"
         stderr_text = f"; its standard error: {' | '.join(self._stderr_lines)}" if self._stderr_lines else ""
-        self._gone = ServerGone(f"{self._spec.name} {event}{stderr_text}")
+        self._gone = ServerGone(f"{label} {event}{code_text}{stderr_text}", hint=_ENDED_HINT)
         self._fail_pending(self._gone)
         if not self._closing:
             self._on_lost(self._gone)
 
+    async def _wait_exit_code(self) -> int | None:
+        """Return the exit code; None if the process closed its output and is still running."""
+        assert self._process is not None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_EXIT_GRACE):
+                return await self._process.wait()
+        return None
+
     def _fail_pending(self, gone: ServerGone) -> None:
         for future in self._pending.values():
             if not future.done():
-                future.set_exception(ServerGone(gone.message))
+                future.set_exception(ServerGone(gone.message, hint=gone.hint))
 
     async def close(self) -> None:
         """Close standard input, then send SIGTERM and SIGKILL if needed. Finally release all pending requests."""

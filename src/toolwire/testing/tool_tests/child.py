@@ -31,6 +31,7 @@ from ...run.signature import function_signature
 from ...run.toolbox import Toolbox
 from .child_calls import ChildCalls
 from .guard import AuditGuard
+from .landlock import restrict_process
 from .settings import LoadedFile, TestedTool
 from .words import known_words
 
@@ -48,7 +49,11 @@ class _ToolProcess:
     def __init__(self, setup: Object) -> None:
         self._setup = setup
         self._guard = AuditGuard(
-            setup["root"], setup["outside"], allow_writes=setup["allow_writes"], allow_hosts=setup["allow_hosts"]
+            setup["folders"],
+            setup["temp"],
+            setup["outside"],
+            allow_writes=setup["allow_writes"],
+            allow_hosts=setup["allow_hosts"],
         )
         self._calls: ChildCalls | None = None
 
@@ -85,6 +90,13 @@ class _ToolProcess:
         calls = self._calls
         if calls is None:
             raise ConfigError("the file is not loaded")
+        try:
+            return await self._perform(calls, request)
+        finally:
+            calls.restore_folder()
+
+    @staticmethod
+    async def _perform(calls: ChildCalls, request: Object) -> Any:
         match request["do"]:
             case "call":
                 return await calls.call(request["tool"], request["arguments"])
@@ -147,11 +159,13 @@ def _used_memory(page_size: int) -> int:
 
 def run_requests(setup: Object, requests: int, replies: int) -> None:
     """Perform requests until the parent closes its end of the pipe."""
-    threading.Thread(target=_exit_with_parent, args=(requests,), daemon=True).start()
     sys.path[:0] = setup["path"]
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     process = _ToolProcess(setup)
+    if setup["landlock"]:  # before other threads exist: they would not be restricted
+        restrict_process(setup["folders"], allow_network=bool(setup["allow_hosts"]))
+    threading.Thread(target=_exit_with_parent, args=(requests,), daemon=True).start()
     with os.fdopen(requests, "rb") as lines, os.fdopen(replies, "wb", buffering=0) as answers:
         answers.write(msgspec.json.encode(process.load()) + b"\n")
         for line in lines:

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, cast
 
+from msgspec.structs import replace
+
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
 from ...ir.value import Value
@@ -32,6 +34,7 @@ from .recorder import (
     describe_error,
     digest_result,
     output_problem,
+    without_set_order,
 )
 from .settings import AuditEvent, CallOutcome
 from .state import files_state, module_state
@@ -96,6 +99,8 @@ class ChildCalls:
         self._file: str = setup["file"]
         self._secret: str = setup["secret"]
         self._folders: list[str] = setup["folders"]
+        self._work = Path(self._folders[0])
+        self._temp: str = setup["temp"]
         self._reports_changes: bool = not setup["allow_writes"]
         self._deps = _NoDependencies() if deps is None else deps
         self._recorder = CallRecorder(self._file)
@@ -104,14 +109,29 @@ class ChildCalls:
 
     async def call(self, tool: str, arguments: Object) -> CallOutcome:
         """Make one call through the gates of the runtime."""
-        before = self._file_times()
+        before, denials = self._file_times(), self._guard.denials
         outcome = await self._call_once(tool, arguments)
+        if outcome.status == "raised" and self._guard.denials > denials:
+            outcome = replace(outcome, status="denied")  # the exception may be a consequence
+        if self.restore_folder():
+            outcome = replace(outcome, changed_folder=True)
         events = self._guard.take_events()
         if self._reports_changes and not any(event.kind == "write" for event in events):
             after = self._file_times()
             changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
             events += tuple(AuditEvent("write", path) for path in changed[:5])
-        return _with_events(outcome, events)
+        return replace(outcome, events=events) if events else outcome
+
+    def restore_folder(self) -> bool:
+        """Return to the working folder. Return True if a call has left it, or has removed it."""
+        with _hook_off(self._guard):
+            try:
+                if Path.cwd() == self._work:
+                    return False
+            except OSError:
+                self._work.mkdir(parents=True, exist_ok=True)
+            os.chdir(self._work)
+            return True
 
     async def call_serially(self, tool: str, calls: list[Object]) -> CallBatch:
         outcomes = [await self._call_once(tool, arguments) for arguments in calls]
@@ -190,6 +210,8 @@ class ChildCalls:
         """
         found: dict[str, tuple[int, int]] = {}
         for folder in self._folders:
+            if folder == self._temp:  # temporary files are no effect
+                continue
             for parent, _, names in os.walk(folder):
                 for path in [Path(parent, name) for name in names[:1000] if not name.endswith(_VOLATILE)]:
                     with suppress(OSError):
@@ -216,11 +238,12 @@ class ChildCalls:
         status: str = "returned"
         error, problem = None, ""
         if record.error is not None:
+            self._guard.note_error(record.error)
             status = classify_error(record.error)
             error = describe_error(record.error, self._file)
         elif record.has_value:
             try:
-                result = value_result(call, record.value)
+                result = value_result(call, without_set_order(record.value))
             except MemoryError:
                 return CallOutcome("too_large", reached=True, seconds=seconds)
             except Exception as failure:  # noqa: BLE001  # encoding a user-defined value may raise anything
@@ -275,9 +298,3 @@ def _hook_off(guard: AuditGuard) -> Iterator[None]:
         yield
     finally:
         guard.phase = phase
-
-
-def _with_events(outcome: CallOutcome, events: tuple[AuditEvent, ...]) -> CallOutcome:
-    from msgspec.structs import replace
-
-    return replace(outcome, events=events) if events else outcome

@@ -20,10 +20,14 @@ from typing import Any
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object
 
-__all__ = ["ForkServers", "StartedProcess"]
+__all__ = ["ForkServerEnded", "ForkServers", "StartedProcess"]
 
 _MODULE = "toolwire.testing.tool_tests.child"
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SYSTEMROOT")
+
+
+class ForkServerEnded(ConfigError):
+    """The process that forks the others does not run any more."""
 
 
 class StartedProcess:
@@ -40,12 +44,17 @@ class StartedProcess:
             self._code = self._server.request({"wait": self._pid})["code"]
         return self._code
 
+    @property
+    def has_lost_server(self) -> bool:
+        """True if the server that forked this process has ended: a tool may have killed it."""
+        return self._server.has_ended
+
     def kill(self) -> None:
         """Kill the process and all processes of its session, and wait for its end."""
         if self._code is None:  # afterwards the number may belong to another process
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, signal.SIGKILL)
-            with suppress(ConfigError):  # the server has ended, too
+            with suppress(ForkServerEnded):
                 self.wait()
 
 
@@ -62,16 +71,28 @@ class ForkServers:
         self, setup: Object, environment: Mapping[str, str], folder: str, descriptors: Sequence[int], hash_seed: int
     ) -> StartedProcess:
         """Fork a process. `descriptors`: its requests, its replies and its standard error."""
+        request = {"setup": setup, "environment": dict(environment), "folder": folder}
+        server = self._server(hash_seed)
+        try:
+            process = StartedProcess(server, server.request(request, descriptors)["pid"])
+        except ForkServerEnded:
+            server = self._server(hash_seed)  # a tool killed the other one
+            process = StartedProcess(server, server.request(request, descriptors)["pid"])
+        self._running.add(process)
+        return process
+
+    def _server(self, hash_seed: int) -> _ForkServer:
+        """Return the running server of a hash seed."""
         with self._lock:
             if self._aborted:
                 raise ConfigError("the test run was interrupted")
             server = self._servers.get(hash_seed)
+            if server is not None and server.has_ended:
+                server.close()
+                server = None
             if server is None:
                 server = self._servers[hash_seed] = _ForkServer(hash_seed)
-        request = {"setup": setup, "environment": dict(environment), "folder": folder}
-        process = StartedProcess(server, server.request(request, descriptors)["pid"])
-        self._running.add(process)
-        return process
+            return server
 
     def stop(self, process: StartedProcess) -> None:
         """Kill a process."""
@@ -94,6 +115,7 @@ class _ForkServer:
 
     def __init__(self, hash_seed: int) -> None:
         self._lock = threading.Lock()
+        self._has_failed = False
         self._socket, theirs = socket.socketpair()
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment |= {"PYTHONHASHSEED": str(hash_seed), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}
@@ -109,6 +131,10 @@ class _ForkServer:
                 start_new_session=True,
             )
 
+    @property
+    def has_ended(self) -> bool:
+        return self._has_failed or self._process.poll() is not None
+
     def request(self, message: Object, descriptors: Sequence[int] = ()) -> Any:
         """Send a message and return the reply."""
         data = json.dumps(message).encode() + b"\n"
@@ -120,10 +146,11 @@ class _ForkServer:
                 while not reply.endswith(b"\n"):
                     piece = self._socket.recv(4096)
                     if not piece:
-                        raise ConfigError("the process that starts the tools has ended", hint="run the command again")
+                        raise BrokenPipeError
                     reply += piece
             except OSError as error:
-                raise ConfigError(f"cannot start a process for the tools: {error}") from None
+                self._has_failed = True
+                raise ForkServerEnded(f"cannot start a process for the tools: {str(error) or 'it has ended'}") from None
         return json.loads(reply)
 
     def close(self) -> None:

@@ -1,46 +1,71 @@
 """An audit hook for the process that runs tools: record and deny writes, connections, processes and native libraries.
 
 The hook protects against mistakes of a tool, not against malice: code in the same process can evade it, and native code
-raises no audit events.
+raises no audit events. Landlock (landlock.py) is the protection of files; the hook names the operations.
 """
 
 # The hook runs for every event, so it uses os.path, which is faster than pathlib.
-# ruff: noqa: PTH109, PTH118, PTH119, PTH120
+# ruff: noqa: PTH109, PTH118
 from __future__ import annotations
 
 import os
 import socket
+import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+from .audit_events import add_audit_events
+from .guard_paths import database_path, is_below, resolve_path
 from .settings import AuditEvent
 
 __all__ = ["AuditGuard", "DeniedOperation"]
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+_DEVICES = frozenset({"/dev/null", "/dev/zero", "/dev/full", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _MAX_EVENTS = 50
-_PATH_EVENTS: dict[str, tuple[int, ...]] = {
-    "os.remove": (0,),
-    "os.rename": (0, 1),
-    "os.mkdir": (0,),
-    "os.rmdir": (0,),
-    "os.chmod": (0,),
-    "os.chown": (0,),
-    "os.link": (1,),
-    "os.symlink": (1,),
-    "os.truncate": (0,),
-    "os.utime": (0,),
-    "os.setxattr": (0,),
-    "os.removexattr": (0,),
+
+
+class _ChangedPath(NamedTuple):
+    """The position of a changed path in the arguments of an event, and that of its folder descriptor."""
+
+    position: int
+    folder: int | None = None
+    follow: bool = False
+
+
+_PATH_EVENTS: dict[str, tuple[_ChangedPath, ...]] = {
+    "os.remove": (_ChangedPath(0, 1),),
+    "os.rmdir": (_ChangedPath(0, 1),),
+    "os.mkdir": (_ChangedPath(0, 2),),
+    "os.mkfifo": (_ChangedPath(0, 1),),
+    "os.rename": (_ChangedPath(0, 2), _ChangedPath(1, 3)),
+    "os.link": (_ChangedPath(0, 2, follow=True), _ChangedPath(1, 3)),
+    "os.symlink": (_ChangedPath(1, 2),),
+    "os.chmod": (_ChangedPath(0, 2, follow=True),),
+    "os.chown": (_ChangedPath(0, 3, follow=True),),
+    "os.utime": (_ChangedPath(0, 3, follow=True),),
+    "os.truncate": (_ChangedPath(0, follow=True),),
+    "os.setxattr": (_ChangedPath(0, follow=True),),
+    "os.removexattr": (_ChangedPath(0, follow=True),),
+    "shutil.rmtree": (_ChangedPath(0, 1),),
+    "shm_open": (_ChangedPath(0),),
+    "shm_unlink": (_ChangedPath(0),),
 }
-"""Events that change a file, with the positions of the changed paths."""
+"""Events that change a file."""
 _PROCESS_EVENTS = frozenset(
-    "subprocess.Popen os.system os.exec os.fork os.forkpty os.posix_spawn os.spawn pty.spawn webbrowser.open".split()
+    "subprocess.Popen os.system os.exec os.fork os.forkpty os.posix_spawn os.spawn pty.spawn webbrowser.open"
+    " multiprocessing.spawn".split()
 )
+_SIGNAL_EVENTS = {"os.kill": "process", "os.killpg": "process group", "signal.pthread_kill": "thread"}
 _LISTING_EVENTS = frozenset({"os.listdir", "os.scandir"})
+_NATIVE_FUNCTIONS = frozenset(
+    "system popen fork vfork execve execv execvp posix_spawn posix_spawnp kill killpg syscall unlink rename rmdir".split()
+)
+"""Functions of the C library that change files or processes."""
+_KERNEL_DENIAL = "Permission denied (os error 13)"  # the text of libraries that are written in Rust
 
 
 class DeniedOperation(PermissionError):
@@ -50,14 +75,20 @@ class DeniedOperation(PermissionError):
 class AuditGuard:
     """The state of the hook. `phase` is "off" while our own code starts, then "import", then "call".
 
-    Writes below `root` are allowed during the import, and during calls if `allow_writes`. `outside` is the folder of
-    the canary: opening a file there is recorded as an escape.
+    Writes below `folders` are allowed during the import, and during calls if `allow_writes`; otherwise only below `temp`.
+    `outside` is the folder of the canary: opening a file there is recorded as an escape. `denials` counts the denied
+    operations.
     """
 
-    def __init__(self, root: str, outside: str, *, allow_writes: bool, allow_hosts: Iterable[str]) -> None:
+    def __init__(
+        self, folders: Sequence[str], temp: str, outside: str, *, allow_writes: bool, allow_hosts: Iterable[str]
+    ) -> None:
         self.phase: Literal["off", "import", "call"] = "off"
-        self._root, self._outside = root, outside
-        self._allow_writes = allow_writes
+        self.denials = 0
+        self._outside = outside
+        self._folders = tuple(folders)
+        self._folders_of_calls = self._folders if allow_writes else (temp,)
+        self._thread = threading.local()
         self._addresses = _resolve_hosts(allow_hosts)
         self._events: list[AuditEvent] = []
         self._handlers: dict[str, Callable[[tuple[Any, ...]], None]] = {
@@ -69,13 +100,19 @@ class AuditGuard:
             "socket.getaddrinfo": self._on_lookup,
             "socket.gethostbyname": self._on_lookup,
             "socket.gethostbyaddr": self._on_lookup,
+            "socket.getnameinfo": lambda arguments: self._on_lookup(arguments[0]),
             "ctypes.dlopen": self._on_library,
-            **{name: self._on_change(positions) for name, positions in _PATH_EVENTS.items()},
+            "ctypes.dlsym": self._on_native_function,
+            "sqlite3.connect": self._on_database,
+            "sqlite3.connected": self._on_connected_database,
+            **{name: self._on_change(paths) for name, paths in _PATH_EVENTS.items()},
+            **{name: self._on_signal(kind) for name, kind in _SIGNAL_EVENTS.items()},
             **{name: self._on_process(name) for name in _PROCESS_EVENTS},
             **dict.fromkeys(_LISTING_EVENTS, self._on_listing),
         }
 
     def install(self) -> None:
+        add_audit_events()
         sys.addaudithook(self._hook)
 
     def take_events(self) -> tuple[AuditEvent, ...]:
@@ -92,8 +129,21 @@ class AuditGuard:
             self._events.append(AuditEvent(kind, target[:300]))
 
     def _deny(self, kind: Literal["write", "network", "process", "escape"], target: str) -> None:
+        self.denials += 1
         self._record(kind, target)
-        raise DeniedOperation(f"toolwire test denies this operation: {kind} {target[:300]}")
+        text = target if kind == "process" else f"{kind} {target}"
+        raise DeniedOperation(f"toolwire test denies this operation: {text[:300]}")
+
+    def note_error(self, error: BaseException) -> None:
+        """Record an operation of native code that the kernel or a database has denied, by its exception."""
+        text = str(error)
+        if isinstance(error, sqlite3.OperationalError) and "readonly database" in text:
+            self.denials += 1
+            self._record("write", "a database")
+        elif _KERNEL_DENIAL in text:
+            self.denials += 1
+            kind: Literal["write", "network"] = "network" if "connect" in text.lower() else "write"
+            self._record(kind, f"something in native code: {text}")
 
     # files
 
@@ -107,16 +157,34 @@ class AuditGuard:
         full = _full_path(path)
         if self._is_outside(full):
             self._record("escape", full)
-        if writes:
-            self._check_write(full)
+        if writes and full not in _DEVICES:
+            self._check_write(path, None, follow=True)
 
-    def _on_change(self, positions: tuple[int, ...]) -> Callable[[tuple[Any, ...]], None]:
+    def _on_change(self, paths: tuple[_ChangedPath, ...]) -> Callable[[tuple[Any, ...]], None]:
         def handle(arguments: tuple[Any, ...]) -> None:
-            for position in positions:
-                if position < len(arguments) and not isinstance(arguments[position], int):
-                    self._check_write(_full_path(arguments[position]))
+            for changed in paths:
+                folder = None if changed.folder is None else (*arguments, *[None] * 4)[changed.folder]
+                self._check_write(arguments[changed.position], folder, follow=changed.follow)
 
         return handle
+
+    def _on_database(self, arguments: tuple[Any, ...]) -> None:
+        """Deny a new database; one that exists may be read (`_on_connected_database`)."""
+        self._thread.reads_only = False
+        try:
+            path = database_path(arguments[0])
+        except TypeError:
+            return  # not a path; connecting fails
+        if path is None or self._may_write(path, None, follow=True):
+            return
+        if not os.path.exists(path):  # noqa: PTH110
+            self._deny("write", _full_path(path))
+        self._thread.reads_only = True
+
+    def _on_connected_database(self, arguments: tuple[Any, ...]) -> None:
+        if getattr(self._thread, "reads_only", False):
+            self._thread.reads_only = False
+            sqlite3.Connection.execute(arguments[0], "PRAGMA query_only = 1")
 
     def _on_listing(self, arguments: tuple[Any, ...]) -> None:
         path = arguments[0] if arguments else None
@@ -130,13 +198,21 @@ class AuditGuard:
             for one in (os.path.normpath(full), os.path.realpath(full))
         )
 
-    def _check_write(self, full: str) -> None:
-        if full in _DEVICES:
-            return
-        resolved = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full))
-        is_inside = resolved.startswith(self._root + os.sep) and not self._is_outside(full)
-        if not is_inside or (self.phase == "call" and not self._allow_writes):
-            self._deny("write", full)
+    def _check_write(self, path: Any, folder: object, *, follow: bool) -> None:
+        if not self._may_write(path, folder, follow=follow):
+            self._deny("write", _describe_path(path, folder, follow=follow))
+
+    def _may_write(self, path: Any, folder: object, *, follow: bool) -> bool:
+        try:
+            resolved = resolve_path(path, folder, follow=follow)
+        except OSError:
+            return False
+        except (TypeError, ValueError):
+            return True  # not a path; the operation itself fails
+        if not os.path.isabs(resolved) or resolved.startswith("/memfd:") or resolved in _DEVICES:  # noqa: PTH117
+            return True  # a pipe, a socket or a device
+        allowed = self._folders_of_calls if self.phase == "call" else self._folders
+        return any(is_below(resolved, one) for one in allowed)
 
     # network, processes, libraries
 
@@ -156,15 +232,28 @@ class AuditGuard:
         def handle(arguments: tuple[Any, ...]) -> None:
             command = next((one for one in arguments[:2] if one), "")
             text = " ".join(map(_as_text, command)) if isinstance(command, (list, tuple)) else _as_text(command)
-            self._deny("process", f"{event} {text}".strip())
+            self._deny("process", f"starts a process: {text or event}")
+
+        return handle
+
+    def _on_signal(self, kind: str) -> Callable[[tuple[Any, ...]], None]:
+        def handle(arguments: tuple[Any, ...]) -> None:
+            target, number = arguments[:2]
+            if number:  # 0 only asks whether the process exists
+                self._deny("process", f"sends signal {int(number)} to {kind} {target}")
 
         return handle
 
     def _on_library(self, arguments: tuple[Any, ...]) -> None:
         """Deny a library that a call loads; modules that a call imports may load theirs."""
         name = arguments[0] if arguments else None
-        if name is not None and self.phase == "call" and not _is_importing():
-            self._deny("process", f"ctypes {_as_text(name)}")
+        if self.phase == "call" and not _is_importing():
+            self._deny("process", f"loads a native library: {'the C library' if name is None else _as_text(name)}")
+
+    def _on_native_function(self, arguments: tuple[Any, ...]) -> None:
+        name = _as_text(arguments[1]) if len(arguments) > 1 else ""
+        if name in _NATIVE_FUNCTIONS and self.phase == "call" and not _is_importing():
+            self._deny("process", f"calls a native function: {name}")
 
 
 def _full_path(path: Any) -> str:
@@ -173,6 +262,13 @@ def _full_path(path: Any) -> str:
         return os.path.join(os.getcwd(), os.fsdecode(path))
     except (TypeError, ValueError, OSError):
         return ""
+
+
+def _describe_path(path: Any, folder: object, *, follow: bool) -> str:
+    try:
+        return resolve_path(path, folder, follow=follow)
+    except OSError:
+        return f"{_as_text(path)} in a folder that cannot be resolved"
 
 
 def _as_text(value: Any) -> str:

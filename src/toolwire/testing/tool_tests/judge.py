@@ -21,7 +21,7 @@ _EVENT_CHECKS = {"write": "write", "network": "network", "process": "process", "
 _EVENT_TEXTS = {
     "write": "it writes {}",
     "network": "it connects to {}",
-    "process": "it starts a process: {}",
+    "process": "it {}",
     "escape": "it opens {}, outside the working folder",
 }
 
@@ -36,7 +36,15 @@ class CallFault(NamedTuple):
 
 
 def judge_outcome(outcome: CallOutcome, effect: Effect, settings: ToolTestSettings) -> Iterator[CallFault]:
-    """Yield the faults that the outcome of a valid call shows."""
+    """Yield the faults that the outcome of a valid call shows, each kind of fault once."""
+    seen: set[tuple[str, str]] = set()
+    for fault in _all_faults(outcome, effect, settings):
+        if (fault.check, fault.key) not in seen:
+            seen.add((fault.check, fault.key))
+            yield fault
+
+
+def _all_faults(outcome: CallOutcome, effect: Effect, settings: ToolTestSettings) -> Iterator[CallFault]:
     yield from _judge_end(outcome, settings)
     if outcome.schema_problem:
         yield CallFault("output-schema", "", f"the result does not match its schema: {outcome.schema_problem}")
@@ -48,12 +56,16 @@ def judge_outcome(outcome: CallOutcome, effect: Effect, settings: ToolTestSettin
         yield CallFault("mutated-arguments", "", f"it changes its argument {', '.join(outcome.mutated)}")
     if outcome.changed_defaults:
         yield CallFault("shared-state", "defaults", "a call changes a default value, which later calls receive")
+    if outcome.changed_folder:
+        yield CallFault("shared-state", "folder", "a call changes the working folder of the process")
 
 
 def _judge_end(outcome: CallOutcome, settings: ToolTestSettings) -> Iterator[CallFault]:
     error = outcome.error
     if outcome.status == "raised" and error is not None:
         message = f"{error.type}: {error.message}" if error.message else error.type
+        if "can't start new thread" in message:
+            message += "; --memory limits the stacks of threads, too"
         yield CallFault("crash", f"{error.type} {error.location}", message, error.location)
     elif outcome.status == "died":
         yield CallFault("crash", "died", f"the process ended: {outcome.text}")
@@ -128,6 +140,8 @@ def reproduction_command(source: Sequence[str], finding: ToolFinding, settings: 
     command = ["toolwire", "test", *source, "--tool", finding.tool]
     if settings.include_writes:
         command.append("--include-writes")
+    if settings.unprotected:
+        command.append("--unprotected")
     for option, values in (
         ("--files", settings.files),
         ("--pass-env", settings.pass_env),

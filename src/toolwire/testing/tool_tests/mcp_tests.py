@@ -15,11 +15,13 @@ from ...mcp.client.config import ServerSpec
 from ...mcp.client.http import Authorizer
 from .checks import require_checks
 from .judge import FindingList, reproduction_command
+from .landlock import landlock_version
+from .protection import require_protection, safe_arguments
 from .python_tests import TestProgress
-from .report import ToolTestReport, ToolTestResult
+from .report import Protection, ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox
 from .server_properties import ServerProperties
-from .server_target import ServerTarget, sandboxed_spec
+from .server_target import ServerTarget, restricted_spec, sandboxed_spec
 from .settings import TestedTool, ToolTestSettings
 from .single_calls import SingleCallTest
 
@@ -43,16 +45,20 @@ def check_server_tools(
     """
     settings = settings or ToolTestSettings()
     require_checks(settings.ignore)
+    protection = require_protection(settings, "landlock" if spec.command and landlock_version() else "none")
     sandbox = ToolSandbox(settings.files)
-    target = ServerTarget(sandboxed_spec(spec, sandbox, settings, os.environ), sandbox, settings, login)
+    started = sandboxed_spec(spec, sandbox, settings, os.environ)
+    if protection == "landlock":
+        started = restricted_spec(started, sandbox)
+    target = ServerTarget(started, sandbox, settings, login)
     try:
         target.start()
         tools = [tool for name, tool in target.tools.items() if settings.selects(name)]
         if target.tools and not tools:
             known = ", ".join(target.tools)
             raise ConfigError(f"no tool matches {', '.join(settings.tools)}", hint=f"the server has {known}")
-        results = [_test_tool(source, tool, target, sandbox, settings, on_progress) for tool in tools]
-        return ToolTestReport(" ".join(source), "server", settings.seed, tuple(results))
+        results = [_test_tool(source, tool, target, sandbox, settings, protection, on_progress) for tool in tools]
+        return ToolTestReport(" ".join(source), "server", settings.seed, tuple(results), protection=protection)
     finally:
         target.close()
         sandbox.remove()
@@ -64,6 +70,7 @@ def _test_tool(
     target: ServerTarget,
     sandbox: ToolSandbox,
     settings: ToolTestSettings,
+    protection: Protection,
     on_progress: TestProgress,
 ) -> ToolTestResult:
     if not settings.may_run(tool.effect):
@@ -76,7 +83,10 @@ def _test_tool(
         tool.examples,
         words=tuple(dict.fromkeys(_QUOTED.findall(f"{tool.description} {tool.input_schema}")))[:10],
     )
-    test = SingleCallTest(tested, target, settings, found, lambda done, total: on_progress(tool.name, done, total))
+    is_safe = safe_arguments(tool.effect, protection, sandbox)
+    test = SingleCallTest(
+        tested, target, settings, found, lambda done, total: on_progress(tool.name, done, total), is_safe
+    )
     test.run()
     calls = test.calls
     if not test.skipped:
@@ -85,4 +95,5 @@ def _test_tool(
         properties.check(returned)
         calls += properties.calls
     findings = found.finish(lambda finding: reproduction_command(source, finding, settings))
-    return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note or test.slow)
+    note = test.note or test.slow
+    return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, note, test.is_incomplete)

@@ -186,7 +186,9 @@ class ToolProperties:
             return self._worker.call_concurrently(self._tool.name, batch)
         except WorkerStopped as stopped:
             reason = "do not end" if stopped.timed_out else f"end the process: {stopped.reason}"
-            self._report_race(batch[0], f"concurrent calls {reason}; one after the other they return")
+            message = f"concurrent calls {reason}; one after the other they return"
+            is_same = all(arguments == batch[0] for arguments in batch)
+            self._report_race(batch[0] if is_same else None, message)
             return None
 
     def _report_mixed(self, arguments: Object) -> None:
@@ -195,7 +197,8 @@ class ToolProperties:
         message = f"a call has another result while others run at the same time: {text}"
         self._found.add(CallFault("race", "", message), None)
 
-    def _report_race(self, arguments: Object, message: str) -> None:
+    def _report_race(self, arguments: Object | None, message: str) -> None:
+        """Report a race; without arguments if it needs different ones, so that the reproduction uses the seed."""
         self._found.add(CallFault("race", "", message), arguments)
 
     # effects and cancellation

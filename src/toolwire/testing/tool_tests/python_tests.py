@@ -13,8 +13,10 @@ from ...ir.errors import ConfigError
 from .checks import ToolFinding, require_checks
 from .fork_server import ForkServers
 from .judge import CallFault, FindingList, reproduction_command
+from .landlock import landlock_version
 from .properties import ToolProperties
-from .report import ToolTestReport, ToolTestResult
+from .protection import require_protection, safe_arguments
+from .report import Protection, ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox
 from .settings import AuditEvent, LoadedFile, TestedTool, ToolTestSettings
 from .single_calls import SingleCallTest
@@ -28,7 +30,7 @@ TestProgress: TypeAlias = Callable[[str, int, int], None]
 _IMPORT_TEXTS = {
     "write": "importing the file writes {}",
     "network": "importing the file connects to {}",
-    "process": "importing the file starts a process: {}",
+    "process": "importing the file {}",
     "escape": "importing the file opens {}",
 }
 
@@ -46,17 +48,23 @@ def check_python_tools(
     """
     settings = settings or ToolTestSettings()
     require_checks(settings.ignore)
+    protection = require_protection(settings, "landlock" if landlock_version() else "hook")
     if not Path(file).is_file():
         raise ConfigError(f"cannot read {file}: not a file", hint="give a Python file with your functions")
     servers = ForkServers()
     try:
-        return _check_file(file, settings, servers, jobs, on_progress)
+        return _check_file(file, settings, protection, servers, jobs, on_progress)
     finally:
         servers.close()
 
 
 def _check_file(
-    file: str, settings: ToolTestSettings, servers: ForkServers, jobs: int, on_progress: TestProgress
+    file: str,
+    settings: ToolTestSettings,
+    protection: Protection,
+    servers: ForkServers,
+    jobs: int,
+    on_progress: TestProgress,
 ) -> ToolTestReport:
     loaded = _load(file, settings, servers)
     findings = _import_findings(file, loaded, settings)
@@ -68,10 +76,10 @@ def _check_file(
         raise ConfigError(f"no tool matches {', '.join(settings.tools)}", hint=f"the file has {known}")
 
     def test(tool: TestedTool) -> ToolTestResult:
-        return _test_tool(file, tool, settings, servers, on_progress)
+        return _test_tool(file, tool, settings, protection, servers, on_progress)
 
     results = _run_all(test, selected, jobs, servers)
-    return ToolTestReport(file, "functions", settings.seed, tuple(results), findings)
+    return ToolTestReport(file, "functions", settings.seed, tuple(results), findings, protection)
 
 
 def _run_all(
@@ -97,7 +105,7 @@ def _load(file: str, settings: ToolTestSettings, servers: ForkServers) -> Loaded
         events = tuple(AuditEvent(event.kind, sandbox.abbreviate(event.target)) for event in loaded.events)
         return replace(loaded, events=events, error=sandbox.abbreviate(loaded.error))
     finally:
-        worker.stop()
+        worker.close()
         sandbox.remove()
 
 
@@ -110,7 +118,12 @@ def _import_findings(file: str, loaded: LoadedFile, settings: ToolTestSettings) 
 
 
 def _test_tool(
-    file: str, tool: TestedTool, settings: ToolTestSettings, servers: ForkServers, on_progress: TestProgress
+    file: str,
+    tool: TestedTool,
+    settings: ToolTestSettings,
+    protection: Protection,
+    servers: ForkServers,
+    on_progress: TestProgress,
 ) -> ToolTestResult:
     if not settings.may_run(tool.effect):
         return ToolTestResult(tool.name, tool.effect, skipped=f"effect {tool.effect}; --include-writes tests it")
@@ -119,13 +132,17 @@ def _test_tool(
     try:
         resolved = str(Path(file).resolve())
         found = FindingList(tool.name, settings, lambda text: sandbox.abbreviate(text).replace(resolved, file))
-        test = SingleCallTest(tool, worker, settings, found, lambda done, total: on_progress(tool.name, done, total))
+        is_safe = safe_arguments(tool.effect, protection, sandbox)
+        test = SingleCallTest(
+            tool, worker, settings, found, lambda done, total: on_progress(tool.name, done, total), is_safe
+        )
         test.run()
         properties = ToolProperties(tool, worker, settings, found)
         properties.check(test.settled, test.outcomes)
         findings = found.finish(lambda finding: reproduction_command([file], finding, settings))
         calls = test.calls + properties.calls
-        return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, test.note or test.slow)
+        note = test.note or test.slow
+        return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, note, test.is_incomplete)
     finally:
-        worker.stop()
+        worker.close()
         sandbox.remove()

@@ -41,11 +41,13 @@ __all__ = [
     "classify_error",
     "describe_error",
     "digest_result",
+    "without_set_order",
 ]
 
 _MAX_SWITCHES = 400
 _TRACE_LOCK = threading.Lock()
 _MAX_TEXT = 2000
+_MAX_SET_DEPTH = 5
 
 
 class MissingDependencies(Exception):
@@ -210,6 +212,17 @@ def digest_result(result: ToolResult) -> tuple[str, str, int]:
         hashlib.sha256(whole.encode(errors="replace")).hexdigest(),
         max(len(text), len(structured)) + len(media),
     )
+
+
+def without_set_order(value: Any, depth: int = 0) -> Any:
+    """Return a value with sorted lists instead of sets, whose order depends on the hash seed."""
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=repr)
+    if depth < _MAX_SET_DEPTH and type(value) in (list, tuple):
+        return [without_set_order(item, depth + 1) for item in value]
+    if depth < _MAX_SET_DEPTH and type(value) is dict:
+        return {key: without_set_order(item, depth + 1) for key, item in value.items()}
+    return value
 
 
 def _json_text(value: JSON) -> str:

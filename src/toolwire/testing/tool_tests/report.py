@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -13,11 +13,17 @@ from ...ir.tools import Effect
 from ...ir.value import Value
 from .checks import ToolFinding
 
-__all__ = ["ToolTestReport", "ToolTestResult", "report_as_json", "report_as_junit"]
+__all__ = ["Protection", "ToolTestReport", "ToolTestResult", "report_as_json", "report_as_junit"]
+
+
+Protection: TypeAlias = Literal["landlock", "hook", "none"]
 
 
 class ToolTestResult(Value, frozen=True):
-    """The result of one tool. `skipped`: the reason why it was not tested. `note`: why fewer calls were made."""
+    """The result of one tool. `skipped`: the reason why it was not tested. `note`: why fewer calls were made.
+
+    `is_incomplete`: more than half of the calls were left out.
+    """
 
     tool: str
     effect: Effect
@@ -25,16 +31,22 @@ class ToolTestResult(Value, frozen=True):
     findings: tuple[ToolFinding, ...] = ()
     skipped: str = ""
     note: str = ""
+    is_incomplete: bool = False
 
 
 class ToolTestReport(Value, frozen=True):
-    """The results of all tools of a source. `findings`: faults of the source itself, such as those of its import."""
+    """The results of all tools of a source. `findings`: faults of the source itself, such as those of its import.
+
+    `protection`: "landlock" if the kernel confined the tools to a temporary folder, "hook" if only the audit hook of
+    Python did, "none" for a server that ran without either.
+    """
 
     source: str
     kind: Literal["functions", "server"]
     seed: int
     results: tuple[ToolTestResult, ...] = ()
     findings: tuple[ToolFinding, ...] = ()
+    protection: Protection = "landlock"
 
     @property
     def all_findings(self) -> tuple[ToolFinding, ...]:
@@ -48,7 +60,13 @@ def report_as_json(report: ToolTestReport) -> Object:
         {"calls": 0, "findings": [], **result, "passed": not result.get("findings") and not result.get("skipped")}
         for result in document.get("results", ())
     ]
-    return {**document, "results": results, "findings": document.get("findings", []), "total": len(report.all_findings)}
+    return {
+        **document,
+        "results": results,
+        "findings": document.get("findings", []),
+        "protection": report.protection,
+        "total": len(report.all_findings),
+    }
 
 
 def report_as_junit(report: ToolTestReport) -> bytes:

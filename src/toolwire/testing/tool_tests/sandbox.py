@@ -12,11 +12,12 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 from ...ir.errors import ConfigError
-from ...ir.pointer import JSON
+from ...ir.pointer import JSON, Object
 from .strings import SAMPLE_FILES, expand_placeholders
 
 __all__ = ["ToolSandbox"]
@@ -36,6 +37,11 @@ class ToolSandbox:
         self.secret = f"canary-{secrets.token_hex(12)}"
         self._files = tuple(Path(file).resolve() for file in files)
         self.reset()
+
+    @property
+    def folders(self) -> tuple[Path, Path, Path]:
+        """The folders in which tools may write."""
+        return self.work, self.home, self.temp
 
     def reset(self) -> None:
         """Restore the initial content, under the same paths."""
@@ -74,6 +80,16 @@ class ToolSandbox:
         """Replace the placeholders for the canary and its folder."""
         return expand_placeholders(value, str(self.canary), str(self.outside))
 
+    def spares_parents(self, arguments: Object) -> bool:
+        """Return False if a text is the path of a folder that contains this one, such as `/`: a tool might remove it."""
+        texts = [
+            variant
+            for text in _texts(self.expand(arguments))
+            for variant in (text, text.strip(), text.partition("\x00")[0], unquote(text).removeprefix("file://"))
+        ]
+        paths = (os.path.normpath(self.work / text) for text in texts)
+        return not any(self.root.is_relative_to(path) for path in paths)
+
     def abbreviate(self, text: str) -> str:
         """Replace the paths of this folder in a message, so that equal runs have equal messages."""
         for path, name in ((self.canary, "${canary}"), (self.outside, "${folder}"), (self.work, "."), (self.home, "~")):
@@ -91,3 +107,16 @@ class ToolSandbox:
 
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _texts(value: JSON) -> Iterator[str]:
+    """Yield all strings of a value, including keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
@@ -28,10 +29,11 @@ from ...mcp.client.failures import ServerGone
 from ...mcp.client.http import Authorizer
 from ...mcp.protocol.errors import RpcError
 from ...schema.validate import validator
+from . import landlock
 from .sandbox import ToolSandbox
 from .settings import CallOutcome, RaisedError, ToolTestSettings
 
-__all__ = ["ServerTarget", "sandboxed_spec"]
+__all__ = ["ServerTarget", "restricted_spec", "sandboxed_spec"]
 
 _START_TIMEOUT = 60.0
 _FOLDER = "{cwd}"  # in arguments and environment variables: the temporary working folder
@@ -67,6 +69,13 @@ def sandboxed_spec(
     env = {**caches, **passed, **own, **given}
     cwd = spec.cwd or str(sandbox.work)
     return replace(spec, command=command, args=args, env=env, cwd=cwd, trusted=True, reconnects=0)
+
+
+def restricted_spec(spec: ServerSpec, sandbox: ToolSandbox) -> ServerSpec:
+    """Return the configuration with a command that lets the server write below the temporary folder and caches only."""
+    writable = [*map(str, sandbox.folders), *(spec.env[name] for name in _CACHES if name in spec.env)]
+    command = (str(spec.command), *spec.args)
+    return replace(spec, command=sys.executable, args=("-I", landlock.__file__, *writable, "--", *command))
 
 
 class ServerTarget:

@@ -20,6 +20,7 @@ class ToolTestSettings(Value, frozen=True):
     `max_output`: characters of a result. `memory`: megabytes that a call may allocate. `tools`: patterns of names.
     `files`: copied into the temporary working folder. `deps`: name of a function in the file that returns the
     dependencies of the tools (`CallContext.deps`). `arguments`: test only these, instead of generated ones.
+    `unprotected`: allow `include_writes` where the system cannot confine the tools to a temporary folder.
     """
 
     seed: int = 0
@@ -30,6 +31,7 @@ class ToolTestSettings(Value, frozen=True):
     memory: int = 1024
     concurrency: int = 8
     include_writes: bool = False
+    unprotected: bool = False
     tools: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     pass_env: tuple[str, ...] = ()
@@ -54,7 +56,7 @@ class ToolTestSettings(Value, frozen=True):
 
 
 class AuditEvent(Value, frozen=True):
-    """An operation that the audit hook has recorded: `target` is a path, an address or a command."""
+    """An operation that the audit hook has recorded: `target` is a path, an address, or a description."""
 
     kind: Literal["write", "network", "process", "escape"]
     target: str
@@ -74,7 +76,7 @@ class CallOutcome(Value, frozen=True):
     `refused`: the runtime did not call the function. `denied`: the function failed because of an operation that the
     audit hook denies. `too_large`: no memory, or too many items. `unavailable`: the tool needs dependencies.
     `rpc_error` and `gone`: a server answered with a JSON-RPC error, or broke the connection. `digest` identifies the whole result; `text` is its beginning. `reached`: the function was called;
-    `reached_invalid`: with values that the schema rejects.
+    `reached_invalid`: with values that the schema rejects. `changed_folder`: the process has another working folder.
     """
 
     status: Literal[
@@ -99,6 +101,7 @@ class CallOutcome(Value, frozen=True):
     reached_invalid: bool = False
     mutated: tuple[str, ...] = ()
     changed_defaults: bool = False
+    changed_folder: bool = False
     schema_problem: str = ""
     has_canary: bool = False
     seconds: float = 0.0

@@ -15,12 +15,14 @@ from .cases import CallCase, generate_cases, generate_invalid
 from .judge import CallFault, FindingList, judge_invalid, judge_outcome
 from .settings import CallOutcome, TestedTool, ToolTestSettings
 from .shrink import shrink_arguments
+from .strings import CANARY, FOLDER
 
 __all__ = ["CallTarget", "SingleCallTest"]
 
 _MAX_KILLS = 3
 _PATIENCE = 3.0
 _MAX_INVALID = 12
+_FIRST_PATHS = 3
 _SHRINK_SECONDS = 5.0
 _NOT_SHRUNK = frozenset({"hang"})
 
@@ -42,7 +44,7 @@ class SingleCallTest:
     """Tests one tool. `found` are its findings; `skipped` is the reason why it cannot be tested.
 
     `settled` are the calls that the tool ended with a result or an error message; `outcomes` has their outcomes, by
-    the text of their arguments.
+    the text of their arguments. Generated calls are only made if `is_safe` accepts their arguments.
     """
 
     def __init__(
@@ -52,15 +54,18 @@ class SingleCallTest:
         settings: ToolTestSettings,
         found: FindingList,
         on_progress: Callable[[int, int], None],
+        is_safe: Callable[[Object], bool] = lambda _: True,
     ) -> None:
         self.found = found
         self.calls = 0
         self.skipped = ""
         self.note = ""
         self.slow = ""
+        self.is_incomplete = False  # most calls were left out
         self.outcomes: dict[str, CallOutcome] = {}
         self._tool, self._target, self._settings = tool, target, settings
         self._on_progress = on_progress
+        self._is_safe = is_safe
         self._kills = 0
         self._settled: dict[str, CallCase] = {}
 
@@ -77,6 +82,8 @@ class SingleCallTest:
         given = self._settings.arguments
         if given is not None and not validator(self._tool.input_schema).accepts(given):
             self._make_invalid_call(cases[0])
+            problem = validator(self._tool.input_schema).problems(given)[0]
+            self.note = f"the schema rejects these arguments: {problem}"
             return
         self._make_calls(cases)
         if not self.skipped and self._settings.arguments is None:
@@ -91,13 +98,14 @@ class SingleCallTest:
         if given is not None:
             return [CallCase("example", given)]
         seed = f"{self._settings.seed}/{self._tool.name}"
-        return generate_cases(
+        cases = generate_cases(
             self._tool.input_schema,
             seed=seed,
             count=self._settings.cases,
             examples=self._tool.examples,
             words=(*(Path(file).name for file in self._settings.files), *self._tool.words),
         )
+        return _paths_first([case for case in cases if self._is_safe(case.arguments)])
 
     def _make_calls(self, cases: list[CallCase]) -> None:
         if not self._target.is_running:
@@ -117,6 +125,7 @@ class SingleCallTest:
                 left = len(cases) - number - 1
                 reason = "it was killed repeatedly" if self._kills >= _MAX_KILLS else "time limit"
                 self.note = f"{left} of {len(cases)} calls left out: {reason}" if left else ""
+                self.is_incomplete = left > len(cases) / 2
                 return
 
     def _collect(self, case: CallCase, outcome: CallOutcome) -> None:
@@ -159,7 +168,9 @@ class SingleCallTest:
         smallest = [fault]
 
         def fails(candidate: Object) -> bool:
-            if time.monotonic() > deadline or self._kills >= _MAX_KILLS or not check.accepts(candidate):
+            if time.monotonic() > deadline or self._kills >= _MAX_KILLS:
+                return False
+            if not check.accepts(candidate) or not self._is_safe(candidate):
                 return False
             for found in judge_outcome(self._call(candidate), self._tool.effect, self._settings):
                 if (found.check, found.key) == (fault.check, fault.key):
@@ -170,6 +181,13 @@ class SingleCallTest:
         shrunk = shrink_arguments(arguments, fails)
         if shrunk is not arguments:
             self.found.set_arguments(smallest[0], shrunk)
+
+
+def _paths_first(cases: list[CallCase]) -> list[CallCase]:
+    """Move some calls with the path of the canary to the front, because a slow tool only gets the first calls."""
+    plain, rest = cases[:2], cases[2:]
+    paths = [case for case in rest if CANARY in str(case.arguments) or FOLDER in str(case.arguments)][:_FIRST_PATHS]
+    return [*plain, *paths, *(case for case in rest if case not in paths)]
 
 
 def _spread(cases: Iterable[CallCase], count: int) -> list[CallCase]:

@@ -8,6 +8,7 @@ import select
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,8 @@ import msgspec
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object
 from .child_calls import CallBatch, CancelOutcome, RepeatedCall
-from .fork_server import ForkServers, StartedProcess
+from .fork_server import ForkServerEnded, ForkServers, StartedProcess
+from .landlock import landlock_version
 from .sandbox import ToolSandbox
 from .settings import CallOutcome, LoadedFile, ToolTestSettings
 
@@ -57,6 +59,7 @@ class ToolWorker:
         self._settings = settings
         self._servers = servers
         self._allow_writes = allow_writes
+        self._own_servers: ForkServers | None = None
         self._process: StartedProcess | None = None
         self._requests = self._replies = -1
         self._buffer = b""
@@ -76,7 +79,8 @@ class ToolWorker:
             with self._sandbox.stderr.open("wb") as stderr:
                 descriptors = (child_requests, child_replies, stderr.fileno())
                 folder = str(self._sandbox.work)
-                self._process = self._servers.start(self._setup(), environment, folder, descriptors, hash_seed)
+                servers = self._own_servers or self._servers
+                self._process = servers.start(self._setup(), environment, folder, descriptors, hash_seed)
         finally:
             os.close(child_requests)
             os.close(child_replies)
@@ -90,11 +94,12 @@ class ToolWorker:
         sandbox, settings = self._sandbox, self._settings
         return {
             "file": self._file,
-            "root": str(sandbox.root),
             "outside": str(sandbox.outside),
-            "folders": [str(sandbox.work), str(sandbox.home), str(sandbox.temp)],
+            "folders": [str(folder) for folder in sandbox.folders],
+            "temp": str(sandbox.temp),
             "secret": sandbox.secret,
             "allow_writes": self._allow_writes,
+            "landlock": landlock_version() > 0,
             "allow_hosts": list(settings.allow_hosts),
             "memory": settings.memory,
             "deps": settings.deps,
@@ -103,6 +108,19 @@ class ToolWorker:
 
     def call(self, tool: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
         """Make one call. A process that dies or is killed is an outcome, too; it must be started again then."""
+        process = self._process
+        outcome = self._call_process(tool, arguments, patience)
+        if process is None or not process.has_lost_server:
+            return outcome
+        if self._own_servers is not None:  # no other tool uses them
+            self.stop()
+            return CallOutcome("died", "it killed the process that starts the tools", reached=True)
+        self.stop()
+        self._own_servers = ForkServers()  # repeat the call, because a concurrent test of another tool may be the cause
+        self.start()
+        return self.call(tool, arguments, patience)
+
+    def _call_process(self, tool: str, arguments: Object, patience: float) -> CallOutcome:
         started_at = time.monotonic()
         try:
             made = self._sandbox.expand(arguments)
@@ -155,7 +173,9 @@ class ToolWorker:
         return msgspec.json.decode(line, type=kind)
 
     def _died(self) -> WorkerStopped:
-        code = None if self._process is None else self._process.wait()
+        code = None
+        with suppress(ForkServerEnded):
+            code = None if self._process is None else self._process.wait()
         self.stop()
         reason = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         errors = self._sandbox.last_errors().splitlines()
@@ -165,9 +185,16 @@ class ToolWorker:
         """Kill the process with its session and close the pipes."""
         process, self._process = self._process, None
         if process is not None:
-            self._servers.stop(process)
+            (self._own_servers or self._servers).stop(process)
         for descriptor in (self._requests, self._replies):
             if descriptor >= 0:
                 os.close(descriptor)
         self._requests = self._replies = -1
         self._buffer = b""
+
+    def close(self) -> None:
+        """Stop the process, and the servers that only this worker uses."""
+        self.stop()
+        if self._own_servers is not None:
+            self._own_servers.close()
+            self._own_servers = None
