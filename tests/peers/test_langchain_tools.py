@@ -25,7 +25,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime
-from langgraph.types import Command
+from langgraph.types import Command, RetryPolicy, Send, interrupt
 
 
 class FakeModel(GenericFakeChatModel):
@@ -92,8 +92,8 @@ class LangGraphToolNode(LangGraphAgent):
     def make_graph(self, converted, script):
         model = FakeModel(messages=iter(map(to_message, script)))
 
-        async def ask(state: MessagesState):
-            return {"messages": [await model.ainvoke(state["messages"])]}
+        def ask(state: MessagesState):
+            return {"messages": [model.invoke(state["messages"])]}
 
         def route(state: MessagesState):
             return "tools" if state["messages"][-1].tool_calls else END
@@ -110,6 +110,22 @@ class TestToolboxInLangGraphAgent(FrameworkContract):
 
 class TestToolboxInToolNode(FrameworkContract):
     driver = LangGraphToolNode()
+
+
+THREAD = {"configurable": {"thread_id": "t1"}}
+
+
+def invoke(graph, step, is_async=False):
+    return asyncio.run(graph.ainvoke(step, THREAD)) if is_async else graph.invoke(step, THREAD)
+
+
+def name_the_call(question):
+    return {"type": "approve", "tool_call_id": question.value["tool_call_id"]}
+
+
+def two_transfers(ledger):
+    turn = [Call("c1", "transfer", {"amount": 1}), Call("c2", "transfer", {"amount": 5})]
+    return LangGraphToolNode().make_graph(to_langchain(ledger.box), [turn, "Done."])
 
 
 class TestLangChainToolOfToolbox:
@@ -187,19 +203,145 @@ class TestLangChainToolOfToolbox:
         asyncio.run(main())
         assert ledger.paid == [1, 5]
 
-    def test_decision_of_a_tool_node_must_name_the_call(self):
-        """Two calls of one node can ask in another order when the node is repeated."""
+    @pytest.mark.parametrize("is_async", [False, True])
+    @pytest.mark.parametrize("make_decision", [name_the_call, lambda question: True], ids=["named", "plain"])
+    def test_every_call_of_a_tool_node_can_be_approved(self, make_decision, is_async):
+        """A call that has its result does not ask again, so the decisions change their positions."""
         ledger = Ledger()
-        turn = [Call("c1", "transfer", {"amount": 1}), Call("c2", "transfer", {"amount": 5})]
-        graph = LangGraphToolNode().make_graph(to_langchain(ledger.box), [turn, "Done."])
-        config = {"configurable": {"thread_id": "t1"}}
+        graph = two_transfers(ledger)
+        asked = []
+        state = invoke(graph, {"messages": [("user", "Go.")]}, is_async)
+        while "__interrupt__" in state:
+            [question] = state["__interrupt__"]
+            asked.append((question.value["tool_call_id"], list(ledger.paid)))
+            state = invoke(graph, Command(resume={question.id: make_decision(question)}), is_async)
+        assert sorted(asked) == [("c1", []), ("c2", [1])]
+        assert ledger.paid == [1, 5]
 
-        async def main():
-            await graph.ainvoke({"messages": [("user", "Go.")]}, config)
-            await graph.ainvoke(Command(resume=True), config)
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_decision_is_not_used_for_another_call(self, is_async):
+        """Nothing is decided about the second call, also if the node is executed once more."""
+        ledger = Ledger()
+        graph = two_transfers(ledger)
+        for step in ({"messages": [("user", "Go.")]}, Command(resume=True), None):
+            state = invoke(graph, step, is_async)
+        [question] = state["__interrupt__"]
+        assert (question.value["tool_call_id"], question.value["needs_id"]) == ("c2", True)
+        assert ledger.paid == [1]
+        [question] = invoke(graph, Command(resume=True), is_async)["__interrupt__"]
+        assert ledger.paid == [1]
+        invoke(graph, Command(resume={question.id: True}), is_async)
+        assert ledger.paid == [1, 5]
 
-        asyncio.run(main())
-        assert ledger.paid == []
+    def test_rejected_call_of_a_tool_node_does_not_run(self):
+        ledger = Ledger()
+        graph = two_transfers(ledger)
+        state = invoke(graph, {"messages": [("user", "Go.")]})
+        while "__interrupt__" in state:
+            [question] = state["__interrupt__"]
+            kind = "approve" if question.value["tool_call_id"] == "c2" else "reject"
+            state = invoke(graph, Command(resume={**name_the_call(question), "type": kind}))
+        assert ledger.paid == [5]
+
+    @pytest.mark.parametrize("driver", [LangGraphAgent(), LangGraphToolNode()], ids=["agent", "node"])
+    def test_decision_for_an_unknown_call_asks_again(self, driver):
+        ledger = Ledger()
+        graph = driver.make_graph(to_langchain(ledger.box), [[Call("c1", "transfer", {"amount": 5})], "Done."])
+        invoke(graph, {"messages": [("user", "Go.")]})
+        state = invoke(graph, Command(resume={"type": "approve", "tool_call_id": "c9"}))
+        [question] = state["__interrupt__"]
+        assert (question.value["tool_call_id"], ledger.paid) == ("c1", [])
+        invoke(graph, Command(resume=name_the_call(question)))
+        assert ledger.paid == [5]
+
+    def test_answer_to_the_question_of_another_tool_approves_nothing(self):
+        @tool
+        def ask_color() -> str:
+            """Ask for a color."""
+            return str(interrupt("Which color?"))
+
+        ledger = Ledger()
+        turn = [Call("c1", "ask_color", {}), Call("c2", "transfer", {"amount": 5})]
+        graph = LangGraphToolNode().make_graph([ask_color, *to_langchain(ledger.box)], [turn, "Done."])
+        state = invoke(graph, {"messages": [("user", "Go.")]})
+        assert state["__interrupt__"][0].value == "Which color?"
+        state = invoke(graph, Command(resume=True))
+        assert (state["__interrupt__"][0].value["tool_call_id"], ledger.paid) == ("c2", [])
+
+    def test_calls_that_are_sent_to_a_node_together_do_not_share_a_decision(self):
+        ledger = Ledger()
+        turn = to_message([Call("c1", "transfer", {"amount": 1}), Call("c2", "transfer", {"amount": 5})])
+        builder = StateGraph(MessagesState).add_node("tools", ToolNode(to_langchain(ledger.box)))
+        builder.add_conditional_edges(START, lambda state: [Send("tools", {"messages": [turn]})], ["tools"])
+        graph = builder.add_edge("tools", END).compile(checkpointer=InMemorySaver())
+        for step in ({"messages": []}, Command(resume=True), None):
+            invoke(graph, step)
+        assert ledger.paid == [1]
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_runs_without_a_thread_are_conversations_of_their_own(self, is_async):
+        ledger = Ledger()
+        tools, script = to_langchain(ledger.box), [[Call("call_0", "pay", {"amount": 5})], "Done."]
+        for _ in range(2):
+            agent = create_agent(FakeModel(messages=iter(map(to_message, script))), tools=tools)
+            step = {"messages": [("user", "Go.")]}
+            asyncio.run(agent.ainvoke(step)) if is_async else agent.invoke(step)
+        assert ledger.paid == [5, 5]
+        assert len({context.run_id for context in ledger.contexts}) == 2
+
+    def test_run_without_a_thread_has_one_id_and_an_order(self):
+        ledger = Ledger()
+        writes = [Call(f"c{n}", "write_first", {"text": str(n)}) for n in range(3)]
+        looks = [[Call(f"d{n}", "get_weather", {"city": "Rome"})] for n in range(2)]
+        model = FakeModel(messages=iter(map(to_message, [writes, *looks, "Done."])))
+        asyncio.run(create_agent(model, tools=to_langchain(ledger.box)).ainvoke({"messages": [("user", "Go.")]}))
+        assert ledger.events == [f"{step} {n}" for n in range(3) for step in ("begin", "end")]
+        [run_id] = {context.run_id for context in ledger.contexts}
+        assert run_id
+
+    def test_write_of_a_repeated_task_without_a_thread_runs_once(self):
+        ledger = Ledger()
+        attempts = []
+
+        @tool
+        def fail_once() -> str:
+            """Fail at the first attempt."""
+            attempts.append(1)
+            if len(attempts) == 1:
+                raise ConnectionError("lost")
+            return "ok"
+
+        node = ToolNode([*to_langchain(ledger.box), fail_once], handle_tool_errors=False)
+        policy = RetryPolicy(max_attempts=2, initial_interval=0.001, retry_on=ConnectionError)
+        graph = StateGraph(MessagesState).add_node("tools", node, retry_policy=policy)
+        turn = to_message([Call("c1", "pay", {"amount": 5}), Call("c2", "fail_once", {})])
+        graph.add_edge(START, "tools").add_edge("tools", END).compile().invoke({"messages": [turn]})
+        assert (ledger.paid, len(attempts)) == ([5], 2)
+
+    def test_runs_of_a_nested_agent_are_conversations_of_their_own(self):
+        ledger = Ledger()
+        tools, pay = to_langchain(ledger.box), [Call("call_0", "pay", {"amount": 5})]
+
+        @tool
+        def ask_clerk() -> str:
+            """Ask the clerk to pay."""
+            clerk = create_agent(FakeModel(messages=iter(map(to_message, [pay, "Paid."]))), tools=tools)
+            return clerk.invoke({"messages": [("user", "Pay.")]})["messages"][-1].content
+
+        script = [pay, *([Call(f"c{n}", "ask_clerk", {})] for n in range(2)), "Done."]
+        invoke(LangGraphAgent().make_graph([*tools, ask_clerk], script), {"messages": [("user", "Go.")]})
+        assert ledger.paid == [5, 5, 5]
+
+    def test_call_outside_of_a_graph_is_a_repeated_one_only_in_a_thread(self):
+        ledger = Ledger()
+        pay = to_langchain(ledger.box)[1]
+        call = {"type": "tool_call", "id": "call_0", "name": "pay", "args": {"amount": 5}}
+        for _ in range(2):
+            pay.invoke(call)
+        assert ledger.paid == [5, 5]
+        for _ in range(2):
+            pay.invoke(call, THREAD)
+        assert ledger.paid == [5, 5, 5]
 
     def test_several_questions_of_an_agent_are_answered_by_their_ids(self):
         ledger = Ledger()

@@ -7,7 +7,7 @@ adapter asks, and runs the call again with the reply.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from hashlib import sha256
 from itertools import count
@@ -119,15 +119,25 @@ class FrameworkRunner:
         return self.box if self.source is None else self.source
 
     async def run(
-        self, call: ToolCall, scope: CallScope = _NO_SCOPE, *, reply: ApprovalReply | None = None
+        self,
+        call: ToolCall,
+        scope: CallScope = _NO_SCOPE,
+        *,
+        reply: ApprovalReply | None = None,
+        ask: Callable[[], ApprovalReply] | None = None,
     ) -> ToolResult:
-        """Run a call. Without a `reply`, a call that needs approval is suspended; see `open_question`."""
+        """Run a call. Without a `reply`, a call that needs approval is suspended; see `open_question`.
+
+        `ask` returns the reply when the earlier writes of the run have ended, so it may stop the loop of the framework.
+        """
         if not call.id:  # without an id, a repeated call cannot be recognised
             call = ToolCall(f"call_{secrets.token_hex(12)}", call.name, call.arguments, call.raw, call.state)
         entry = self.box.find(call.name)
         token = _reply.set(Suspend() if reply is None else reply)
         try:
             async with self._order.wait_turn(scope.run_id, entry, call.arguments or {}):
+                if ask is not None:
+                    _reply.set(ask())
                 keys = _call_keys(call, entry, scope)
                 if keys is not None and self._own_store is not None and next(self._writes) % _SWEEP_INTERVAL == 0:
                     self._own_store.sweep()

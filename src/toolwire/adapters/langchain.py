@@ -23,9 +23,9 @@ def to_langchain(tools: Source, **options: Unpack[AdapterOptions]) -> list[BaseT
     """Return tools of LangChain for `tools`: functions, modules, toolboxes, or a list of them.
 
     `options` are those of `Runner`. A call that needs approval interrupts the graph; resume it with
-    `Command(resume={"decisions": [{"type": "approve"}]})`, as for LangChain's human-in-the-loop middleware. In a
-    `ToolNode` with several calls, a decision must also have the `tool_call_id` of the interrupt. Outside of a graph the
-    call is not approved. An error is a `ToolMessage` with the status "error". The context of the graph is
+    `Command(resume={"decisions": [{"type": "approve"}]})`, as for LangChain's human-in-the-loop middleware. If
+    several calls of a `ToolNode` need approval, a decision should also have the `tool_call_id` of the interrupt. Outside
+    of a graph the call is not approved. An error is a `ToolMessage` with the status "error". The context of the graph is
     `CallContext.deps`.
     """
     from .langchain_tool import make_tool

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from secrets import token_hex
 from typing import Any, Literal, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
@@ -15,14 +18,13 @@ from ..ir.errors import ConfigError
 from ..ir.parts import Media, Text, ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.tools import Tool
-from ..run.approval import ApprovalReply, Approved, Denied
 from ..run.context import current_call
 from ..run.failures import ToolError
 from ..run.results import error_text
 from ..run.toolbox import Entry
-from ..run.waiting import WaitingCall
 from .framework_runner import CallScope, FrameworkRunner, input_schema, open_question, result_media, tool_metadata
 from .framework_tools import Effects, choose_effect, framework_entry, framework_imports, media_part, text_part
+from .langchain_approval import ask, find_question, find_question_async
 
 with framework_imports("langchain-core"):
     from langchain_core.messages import ToolMessage
@@ -31,6 +33,8 @@ with framework_imports("langchain-core"):
     from langchain_core.utils.function_calling import convert_to_openai_tool
 
 __all__ = ["LangChainTool", "make_tool", "tool_entry"]
+
+_run_ids: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 class LangChainTool(BaseTool):
@@ -62,7 +66,8 @@ class LangChainTool(BaseTool):
         result = self._runner.run_sync(call, scope)
         question = open_question(result)
         if question is not None:
-            result = self._runner.run_sync(call, scope, reply=_interrupt(question, config))
+            reply = ask(question, find_question(config), config) if call.id else False
+            result = self._runner.run_sync(call, scope, reply=reply)
         return _tool_output(result)
 
     async def _arun(self, call: ToolCall, *, config: RunnableConfig) -> tuple[Any, Any]:
@@ -70,7 +75,8 @@ class LangChainTool(BaseTool):
         result = await self._runner.run(call, scope)
         question = open_question(result)
         if question is not None:
-            result = await self._runner.run(call, scope, reply=_interrupt(question, config))
+            find_reply = partial(ask, question, await find_question_async(config), config)
+            result = await self._runner.run(call, scope, reply=False, ask=find_reply if call.id else None)
         return _tool_output(result)
 
 
@@ -86,57 +92,32 @@ def make_tool(runner: FrameworkRunner, entry: Entry) -> LangChainTool:
 
 
 def _scope(config: RunnableConfig | None) -> CallScope:
-    """Return the scope of a call: the thread of the graph, and its context as dependencies."""
+    """Return the scope of a call: the thread of the graph, or its run, and its context as dependencies.
+
+    A nested graph, such as an agent that is a tool, has a conversation of its own for every time that it runs. Without a
+    thread, only the task of the graph repeats a call; outside of a graph, nothing does.
+    """
     configurable = (config or {}).get("configurable") or {}
-    thread = str(configurable.get("thread_id") or "")
+    thread, task = str(configurable.get("thread_id") or ""), str(configurable.get("checkpoint_ns") or "")
     try:
         from langgraph.runtime import get_runtime
 
-        runtime = get_runtime()
+        runtime: Any = get_runtime()
     except (ImportError, RuntimeError, KeyError):  # outside of a graph
         runtime = None
-    return CallScope(thread, thread, None if runtime is None else runtime.context)
+    deps = None if runtime is None else runtime.context
+    if thread:
+        return CallScope(thread, "\x00".join((thread, task.rpartition("|")[0])), deps)
+    return CallScope(_own_run_id(runtime), task or token_hex(8), deps)
 
 
-def _interrupt(question: WaitingCall, config: RunnableConfig | None) -> ApprovalReply:
-    """Ask for approval: interrupt the graph, or return the decision with which it was resumed."""
-    request = {
-        "action_requests": [{"name": question.tool, "args": question.arguments, "description": question.why}],
-        "review_configs": [{"action_name": question.tool, "allowed_decisions": ["approve", "edit", "reject"]}],
-        "tool_call_id": question.call_id,
-    }
-    try:
-        from langgraph.types import interrupt
-
-        reply = interrupt(request)
-    except (ImportError, RuntimeError, KeyError):  # outside of a graph
-        return False
-    return _read_decision(reply, question, is_own_task=_has_own_task(config))
-
-
-def _has_own_task(config: RunnableConfig | None) -> bool:
-    """Return True if the call has a task of its own, as in LangChain's agent.
-
-    LangGraph matches decisions with the interrupts of one task by their order, which differs between executions of a
-    `ToolNode` with several calls.
-    """
-    metadata = (config or {}).get("metadata") or {}
-    return "__pregel_push" in (metadata.get("langgraph_triggers") or ())
-
-
-def _read_decision(reply: Any, question: WaitingCall, *, is_own_task: bool) -> ApprovalReply:
-    """Read a decision of the human-in-the-loop middleware, or True. It must name the call if it could be for another."""
-    decisions = reply.get("decisions") if isinstance(reply, Mapping) else None
-    decision = decisions[0] if isinstance(decisions, list) and len(decisions) == 1 else reply
-    fields: Mapping[str, Any] = decision if isinstance(decision, Mapping) else {}
-    if fields.get("tool_call_id", question.call_id if is_own_task else None) != question.call_id:
-        return Denied(f"the decision is not for this call; it must have the tool_call_id {question.call_id!r}")
-    if decision is True or fields.get("type") == "approve":
-        return True
-    edited = fields.get("edited_action")
-    if fields.get("type") == "edit" and isinstance(edited, Mapping) and edited.get("name") == question.tool:
-        return Approved(dict(edited.get("args") or {}))
-    return Denied(str(fields.get("message") or ""))
+def _own_run_id(runtime: Any) -> str:
+    """Return the id of a run without a thread. Every run has a stream writer of its own, unless it writes no stream."""
+    writer = getattr(runtime, "stream_writer", None)
+    if "<locals>" in getattr(writer, "__qualname__", ""):
+        return _run_ids.setdefault(writer, token_hex(8))
+    info = getattr(runtime, "execution_info", None)
+    return "" if info is None else str(info.checkpoint_id)
 
 
 def _tool_output(result: ToolResult) -> tuple[Any, Any]:
