@@ -164,6 +164,23 @@ def test_broken_link_fails_the_build(tmp_path, link, problem):
     assert problem in "".join(found)
 
 
+def test_attribute_that_repeats_a_parameter_has_no_entry(tmp_path):
+    griffe = pytest.importorskip("griffe", reason="`make docs` installs the generator")
+    from api_attributes import ConstructorParameters
+
+    (tmp_path / "shop.py").write_text(
+        "class Shop:\n"
+        "    def __init__(self, name, owner):\n"
+        "        self.name = name\n"
+        "        self.owner = owner\n"
+        '        """Person who signs contracts."""\n'
+        "        self.orders = []\n"
+    )
+    extensions = griffe.load_extensions(ConstructorParameters)
+    shop = griffe.load("shop", search_paths=[tmp_path], extensions=extensions)["Shop"]
+    assert set(shop.members) == {"__init__", "owner", "orders"}
+
+
 @pytest.mark.parametrize("fault", ["version", "name", "search", "resource"])
 def test_faults_of_a_built_site_are_reported(tmp_path, fault):
     from api_pages import public_names
