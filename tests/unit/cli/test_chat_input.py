@@ -124,7 +124,8 @@ def typed(monkeypatch):
         line = lines.pop(0)
         return line(text) if callable(line) else line
 
-    monkeypatch.setattr(line_editor, "edit_line", edit_line)
+    monkeypatch.setattr(live_approval, "edit_line", edit_line)
+    monkeypatch.setattr(live_approval, "discard_typed_input", lambda: None)
     monkeypatch.setattr(live_approval, "has_terminal", lambda: True)
     return lines
 

@@ -29,6 +29,6 @@ def require_protection(settings: ToolTestSettings, available: Protection) -> Pro
         )
         raise ConfigError(
             f"--include-writes: {missing}, so that calls could change your files",
-            hint="give --unprotected to call tools with effects anyway",
+            hint="`toolwire test SOURCE --include-writes --unprotected` calls them anyway",
         )
     return available
