@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,10 @@ _QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("fixed", derandomize=True, **_QUIET)
 settings.register_profile("explore", max_examples=1000, **_QUIET)
 settings.load_profile("explore" if os.environ.get("EXPLORE") else "fixed")
+
+# A shell starts background jobs with SIGINT ignored, and child processes inherit that: Ctrl-C would have no effect.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A scripted provider that waits for a request or a disconnect gives up by itself only where a test hangs.
 for _waits in (Upstream.wait_for_requests, Upstream.disconnected):

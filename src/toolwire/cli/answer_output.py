@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..run.plan import CallPlan
     from ..run.waiting import WaitingCall
 
-__all__ = ["describe_waiting", "format_time", "print_no_answer", "print_outcome", "report_truncation"]
+__all__ = ["describe_waiting", "format_time", "print_no_answer", "print_outcome", "report_incomplete_answer"]
 
 
 def print_outcome(
@@ -34,7 +34,7 @@ def print_outcome(
     `plans`: the calls of a dry run. `is_structured`: the answer is a JSON value, which was not printed.
     """
     if arguments.json:
-        print_event(answer_document(answer, plans))
+        print_event(answer_document(answer, plans, is_priced=arguments.price is not None))
     elif answer.suspended:
         _print_waiting(answer, arguments)
     elif not answer.finished:
@@ -42,7 +42,7 @@ def print_outcome(
     elif is_structured:
         print(json_text(answer.output))
     else:
-        report_truncation(answer)
+        report_incomplete_answer(answer)
     return 0 if answer.finished else 1
 
 
@@ -50,8 +50,10 @@ def print_no_answer(reason: str) -> None:
     print(paint(f"no answer: {neutralise_line(reason)}", "red", sys.stderr), file=sys.stderr)
 
 
-def report_truncation(answer: Answer[Any]) -> None:
-    """Report an answer that ended at a token limit: its text may stop in the middle of a sentence."""
+def report_incomplete_answer(answer: Answer[Any]) -> None:
+    """Report an empty answer, and one that ended at a token limit: its text may stop in the middle of a sentence."""
+    if not answer.text.strip():
+        print(paint("the answer is empty", "yellow", sys.stderr), file=sys.stderr)
     stop = None if answer.response is None else answer.response.stop
     if stop is not None and stop.reason == "length":
         print(paint("the answer ended at the token limit of the model", "yellow", sys.stderr), file=sys.stderr)

@@ -21,7 +21,7 @@ from .agent_options import (
     open_tools,
     positive_number,
 )
-from .answer_output import print_no_answer, report_truncation
+from .answer_output import print_no_answer, report_incomplete_answer
 from .chat_commands import COMMANDS, run_command
 from .chat_input import ChatInput, find_attachments
 from .chat_session import ChatSession
@@ -196,7 +196,7 @@ class _Chat:
         (answer,) = answers
         if not answer.finished:
             raise ConfigError(answer.reason)
-        report_truncation(answer)
+        report_incomplete_answer(answer)
 
 
 def _describe(error: ToolwireError) -> str:

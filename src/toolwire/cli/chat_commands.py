@@ -167,8 +167,8 @@ def _usage(given: CommandInput) -> None:
     cached = f", {totals.cached:,} of them cached" if totals.cached else ""
     rows = [
         ("answers", f"{totals.answers}"),
-        ("input tokens", f"{totals.input:,}{cached}"),
-        ("output tokens", f"{totals.output:,}"),
+        ("input tokens", f"{totals.input:,}{cached}" if totals.has_usage else "unknown"),
+        ("output tokens", f"{totals.output:,}" if totals.has_usage else "unknown"),
         ("cost", f"{totals.cost:.6f}" if given.session.arguments.price else "unknown; set --price INPUT/OUTPUT"),
         ("time", f"{totals.seconds:.1f} s"),
         ("last answer", f"first event after {totals.first_token:.2f} s, {totals.last_seconds:.1f} s in total"),

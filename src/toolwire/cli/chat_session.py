@@ -43,6 +43,7 @@ class ChatTotals:
         self.input = 0
         self.output = 0
         self.cached = 0
+        self.has_usage = False  # an answer came with token counts
         self.cost = 0.0
         self.seconds = 0.0
         self.first_token = 0.0  # seconds until the last answer began
@@ -56,7 +57,8 @@ class ChatTotals:
         if session is None:
             return
         usage = session.state.usage
-        if usage is not None:
+        if usage is not None and usage.input is not None:
+            self.has_usage = True
             self.input += usage.input or 0
             self.output += usage.output or 0
             self.cached += usage.cached or 0

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from ..asgi.access import Guard
     from ..asgi.types import AsgiApp
 
-__all__ = ["add_http_options", "make_guard", "parse_address", "read_variable", "run_server", "serve_app"]
+__all__ = [
+    "add_http_options",
+    "make_guard",
+    "parse_address",
+    "read_variable",
+    "require_uvicorn",
+    "run_server",
+    "serve_app",
+]
 
 
 def add_http_options(parser: Any) -> None:
@@ -34,14 +42,23 @@ def add_http_options(parser: Any) -> None:
     parser.add_argument("--token-env", metavar="NAME", help="environment variable with the required bearer token")
 
 
-async def serve_app(app: AsgiApp, host: str, port: int) -> None:
-    """Serve an app with uvicorn, with the gateway's limits for slow clients, until a signal stops it."""
+def require_uvicorn() -> None:
+    """Raise MissingExtra if HTTP cannot be served."""
     try:
-        import uvicorn
+        import uvicorn  # noqa: F401
 
-        from ..asgi.limited_http import make_limited_protocol
+        from ..asgi import limited_http  # noqa: F401
     except ImportError:
         raise MissingExtra("HTTP needs uvicorn", hint="pip install -e '.[mcp]' in a checkout of toolwire") from None
+
+
+async def serve_app(app: AsgiApp, host: str, port: int) -> None:
+    """Serve an app with uvicorn, with the gateway's limits for slow clients, until a signal stops it."""
+    require_uvicorn()
+    import uvicorn
+
+    from ..asgi.limited_http import make_limited_protocol
+
     config = uvicorn.Config(
         app,
         host.strip("[]"),

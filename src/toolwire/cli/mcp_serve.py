@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..ir.errors import ConfigError
 from .background_log import BackgroundHandler
 from .log_lines import LogFormatter
-from .mcp_http import add_http_options, make_guard, parse_address, read_variable, run_server, serve_app
+from .mcp_http import (
+    add_http_options,
+    make_guard,
+    parse_address,
+    read_variable,
+    require_uvicorn,
+    run_server,
+    serve_app,
+)
 from .mcp_reload import ToolsFile, follow_changes
 from .openapi_options import refuse_api_options
 from .tool_source import add_source_options, open_source, source_kind
@@ -225,6 +233,7 @@ async def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guar
     """Serve over HTTP with uvicorn."""
     from ..mcp.server.http import HttpApp
 
+    require_uvicorn()
     host, port = parse_address(arguments.http)
     app = HttpApp(server, path=arguments.path, guard=guard)
     offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"

@@ -18,6 +18,7 @@ from .agent_options import (
     announce_model,
     make_agent,
     make_client,
+    make_price,
     open_tools,
 )
 from .answer_output import print_outcome
@@ -74,7 +75,7 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("prompt", nargs="?", help="the prompt; - or none is standard input")
+    parser.add_argument("prompt", nargs="?", help="the prompt; - is standard input, and none is a pipe")
     add_model_options(parser)
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument(
@@ -117,6 +118,8 @@ def run(arguments: argparse.Namespace) -> int:
         return resolve_record(open_store_at(arguments.store), arguments)
     _check_usage(arguments)
     prompt = _read_prompt(arguments)
+    make_price(arguments.price)
+    _read_output_type(arguments.output_schema)  # wrong usage is reported before anything else is printed
     if not arguments.quiet and not arguments.json:
         announce_model(arguments.model, base_url=arguments.base_url)
     try:
@@ -156,7 +159,11 @@ def _read_prompt(arguments: argparse.Namespace) -> list[PromptItem]:
     text = replace_invalid(sys.stdin.read() if arguments.prompt in (None, "-") else arguments.prompt)
     if not text.strip() and not arguments.attach:
         raise ConfigError("the prompt is empty", hint="toolwire run PROMPT -t TOOLS -m PROVIDER/MODEL")
-    return [*([text] if text.strip() else []), *(Path(file) for file in arguments.attach)]
+    files = [Path(file) for file in arguments.attach]
+    for file in files:
+        if not file.is_file():
+            raise ConfigError(f"cannot read {file}: not a file", hint="--attach FILE")
+    return [*([text] if text.strip() else []), *files]
 
 
 def _read_output_type(file: str | None) -> Any:

@@ -70,8 +70,8 @@ def print_event(document: Object) -> None:
     print(neutralise_json(text), flush=True)
 
 
-def answer_document(answer: Answer[Any], plans: list[CallPlan] | None) -> Object:
-    """Return the last event of a run. `plans`: the calls of a dry run."""
+def answer_document(answer: Answer[Any], plans: list[CallPlan] | None, *, is_priced: bool) -> Object:
+    """Return the last event of a run. `plans`: the calls of a dry run. `is_priced`: the cost is known."""
     import msgspec
 
     document: Object = {
@@ -80,8 +80,8 @@ def answer_document(answer: Answer[Any], plans: list[CallPlan] | None) -> Object
         "finished": answer.finished,
         "reason": answer.reason,
         "run_id": answer.run_id,
-        "usage": _counts(answer.usage),
-        "cost": answer.cost,
+        "usage": _counts(answer.usage) or None,
+        "cost": answer.cost if is_priced else None,
         "pending": [msgspec.to_builtins(call) for call in answer.pending],
         "messages": msgspec.to_builtins(answer.messages),
     }

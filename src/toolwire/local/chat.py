@@ -161,6 +161,7 @@ def limit_tokens(body: Object) -> JSON:
 def _make_fault(chunk: bytes) -> Fault:
     """Convert an error of llama.cpp; an exceeded context gets the error code that clients know."""
     told = get("openai_chat").decode_error(None, parse_object(chunk))
-    too_long = b"exceed_context_size_error" in chunk
-    code = "context_length_exceeded" if too_long else told.code
-    return Fault("invalid_request" if too_long else told.kind, told.message, told.status, code, retryable=False)
+    if b"exceed_context_size_error" not in chunk:
+        return Fault(told.kind, told.message, told.status, told.code, retryable=False)
+    message = f"the conversation is too long for this model: {told.message.partition(', try')[0]}"
+    return Fault("invalid_request", message, told.status, "context_length_exceeded", retryable=False)

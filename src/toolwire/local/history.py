@@ -11,10 +11,11 @@ from ..ir.parts import Part, Text, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import Message
 
-__all__ = ["rewrite_history"]
+__all__ = ["rewrite_history", "shorten_results"]
 
 _SYSTEM = "Tell the user the result in one sentence."
 _LAST = "\nTell me the result."
+_MAX_RESULT = 2000  # characters; the context has 4,096 tokens, and a token can be one character
 
 
 def rewrite_history(messages: Sequence[Message], losses: Losses) -> tuple[Message, ...]:
@@ -31,6 +32,22 @@ def rewrite_history(messages: Sequence[Message], losses: Losses) -> tuple[Messag
         asked, start = replace(asked, parts=(*told[-3].parts, Text("\n"), *asked.parts)), len(told) - 3
     wish = replace(asked, parts=(*asked.parts, Text(_LAST)))
     return _add_system((*told[:start], wish))
+
+
+def shorten_results(messages: Sequence[Message], losses: Losses) -> tuple[Message, ...]:
+    """Shorten long results of tools, and report it: one of them could exceed the context of a small model."""
+    return tuple(
+        replace(message, parts=tuple(_shorten(part, losses, join("messages", index)) for part in message.parts))
+        for index, message in enumerate(messages)
+    )
+
+
+def _shorten(part: Part, losses: Losses, path: str) -> Part:
+    if not isinstance(part, ToolResult) or len(part.text) <= _MAX_RESULT:
+        return part
+    losses.add(path, "result", "weakened", f"the model reads {_MAX_RESULT:,} of its {len(part.text):,} characters")
+    others = [one for one in part.parts if not isinstance(one, Text)]
+    return replace(part, parts=(Text(f"{part.text[:_MAX_RESULT]}… (shortened)"), *others))
 
 
 def _is_question_and_call(messages: Sequence[Message]) -> bool:

@@ -15,11 +15,13 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from threading import Lock
 
+from msgspec.structs import replace
+
 from ..bridge.emulate_answer import AnswerReader
 from ..ir.errors import ConfigError, ProtocolError
 from ..ir.events import CallDelta, CallEnd, Event
 from ..ir.losses import Losses
-from ..ir.pointer import Object
+from ..ir.pointer import Object, join
 from ..ir.request import Request
 from ..ir.response import Fault, UpstreamError
 from ..ir.text import to_bytes
@@ -27,6 +29,7 @@ from ..stream.strict import parse_object
 from ..wire import get
 from .chat import ChatEngine, fold_stream, read_body, request_usage
 from .engine import Engine, default_threads
+from .history import shorten_results
 from .plan import (
     Plan,
     ends_with_result,
@@ -66,15 +69,18 @@ class LocalModel:
         `losses` is filled before the first piece. Raises UpstreamError for a request that cannot be answered.
         """
         document = read_body(body)
+        _refuse_media(document, self.name)
         if not document.get("tools") and not _has_calls(document):
             answer = self.chat.stream(to_bytes(document))
         else:
-            request = _decode_request(document)
+            request, shortened = _decode_request(document), Losses()
+            request = replace(request, messages=shorten_results(request.messages, shortened))
             try:
                 plan = await self._make_plan(request)
             except ConfigError as error:  # a call is required, but no such tool is declared
                 raise UpstreamError(Fault("invalid_request", error.message, 400, param="tool_choice")) from None
             if losses is not None:
+                losses.extend(shortened)
                 losses.extend(plan.losses)
             answer = (
                 self.chat.stream(to_bytes(plan.body)) if plan.emulation is None else self._stream_calls(plan, request)
@@ -169,6 +175,17 @@ if hasattr(os, "register_at_fork"):
 def _has_calls(document: Object) -> bool:
     messages = document.get("messages")
     return isinstance(messages, list) and any(isinstance(one, dict) and one.get("role") == "tool" for one in messages)
+
+
+def _refuse_media(document: Object, name: str) -> None:
+    """Raise UpstreamError for content that is not text: llama.cpp would reject it without naming the model."""
+    messages = document.get("messages")
+    for index, message in enumerate(messages if isinstance(messages, list) else ()):
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, dict) and part.get("type") not in ("text", "refusal"):
+                text = f"{name} reads text only, got {str(part.get('type'))[:50]!r}"
+                raise UpstreamError(Fault("invalid_request", text, 400, param=join("messages", index, "content")))
 
 
 def _decode_request(document: Object) -> Request:

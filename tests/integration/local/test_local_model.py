@@ -239,6 +239,7 @@ def test_cancelled_waiting_request_is_never_started(model):
     ("asked", "code", "words"),
     [
         (body({"role": "user", "content": "word " * 5000}), "context_length_exceeded", "4096 tokens"),
+        (body({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}), None, "text only"),
         (b"{", None, "JSON"),
         (b'{"messages": 3}', None, "messages"),
         (body(tools=[{"type": "function"}]), None, "expected an object"),
@@ -263,6 +264,20 @@ def test_prompt_over_the_context_size_raises_upstream_error(model):
 
     with pytest.raises(UpstreamError, match="exceeds the available context size"):
         asyncio.run(stream())
+
+
+def test_long_result_is_shortened_and_reported(model):
+    call = ToolCall("c1", "read_log", {})
+    history = (
+        Message("user", (Text("Read the log."),)),
+        Message("assistant", (call,)),
+        Message("user", (call.result("0123456789" * 5000),)),
+    )
+    losses = Losses()
+    request = Request(messages=history, tools=(Tool("read_log", "Read the log.", {"type": "object"}),))
+    response = asyncio.run(ModelClient("local/smollm2").ask(request, losses=losses))
+    assert response.text
+    assert any("2,000 of its 50,000 characters" in str(loss) for loss in losses)
 
 
 @pytest.mark.full

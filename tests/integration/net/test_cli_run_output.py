@@ -8,6 +8,7 @@ import pytest
 from test_cli_run import DONE, MAIL, WEATHER, toolwire_run
 
 from toolwire import Media, Text, ToolCall
+from toolwire.cli.main import main
 from toolwire.ir.response import Fault, Response, Stop, Usage
 from toolwire.testing import Upstream, says
 
@@ -156,3 +157,24 @@ def test_same_source_twice_is_wrong_usage(tmp_path):
     code, _, err, heard = toolwire_run(tmp_path, [DONE], "Look.", "--store", "none", "-t", tools)
     assert (code, heard) == (2, [])
     assert "two tools have the name 'get_weather'" in err
+
+
+def test_unknown_usage_and_cost_are_null(tmp_path):
+    code, out, err, _ = toolwire_run(tmp_path, [DONE], "Hi.", "--store", "none", "--json")
+    assert code == 0, err
+    last = events_of(out)[-1]
+    assert (last["usage"], last["cost"]) == (None, None)
+
+
+def test_empty_answer_is_reported(tmp_path):
+    code, out, err, _ = toolwire_run(tmp_path, [says("")], "Hi.", "--store", "none")
+    assert (code, out) == (0, "")
+    assert "the answer is empty" in err
+
+
+@pytest.mark.parametrize(
+    "options", [("--price", "abc"), ("--attach", "/nothing/here"), ("--output-schema", "/nothing/here")]
+)
+def test_wrong_usage_is_reported_before_the_note_about_the_model(options, capsys):
+    assert main(["run", "hi", "-m", "local/smollm2", "--store", "none", *options]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

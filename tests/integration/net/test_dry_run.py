@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from doc_blocks import close_event_loop
 from dry_run_counter import Counts, install
 from run_program import run_program
 from scripted_answers import SCENARIOS
@@ -155,6 +156,7 @@ def test_examples_of_the_documentation_call_no_function_in_a_dry_run(page, tmp_p
         # The blocks expect results of tools, so some of them fail.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
             exec(compile(text, str(page), "exec"), names)
+    close_event_loop()
     assert counts.invoked == []
     assert counts.planned or page.name not in ("running.md", "agents.md")
 

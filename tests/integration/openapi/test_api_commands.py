@@ -160,7 +160,7 @@ def test_gateway_needs_the_variable_of_the_credential(document):
         ),
         (["mcp", "serve", "{document}", "--api-url", "https://x.example", "--api-tag", "cats"], "known tags: pets"),
         (["mcp", "serve", "{tools}", "--api-url", "https://x.example"], "--api-url needs an OpenAPI document"),
-        (["mcp", "serve", "{other}", "--api-url", "https://x.example"], "not an OpenAPI 3 document"),
+        (["mcp", "serve", "{other}", "--api-url", "https://x.example"], "--api-url needs an OpenAPI document"),
         (["run", "x", "-m", "openai/x", "--api-url", "https://x.example"], "add -t FILE"),
         (["run", "x", "-t", "{document}"], "a model (-m) is missing"),
         (["run", "", "-m", "openai/x", "-t", "{document}"], "the prompt is empty"),

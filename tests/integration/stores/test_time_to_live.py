@@ -121,7 +121,7 @@ def test_the_settings_of_a_gateway_take_a_time_to_live(tmp_path):
 
 @pytest.mark.finding("X4")
 def test_a_wrong_time_to_live_in_the_settings_is_refused():
-    with pytest.raises(ConfigError, match=r"tools\.\*\.ttl must be positive and finite, got 0"):
+    with pytest.raises(ConfigError, match=r"\[tools.\"\*\"\] ttl: must be positive and finite, got 0"):
         parse_settings({"tools": {"*": {"ttl": 0}}})
 
 

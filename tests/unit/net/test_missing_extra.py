@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from toolwire import Message, Request, Text
+from toolwire.cli.main import main
 from toolwire.ir.errors import MissingExtra
 from toolwire.net.client import ModelClient
 
@@ -19,3 +20,13 @@ def test_missing_http_client_error_has_the_install_command(monkeypatch):
     client = ModelClient("m", base_url="http://localhost:1")
     with pytest.raises(MissingExtra, match=r"pip install -e '\.\[net\]'"):
         asyncio.run(client.ask(Request(messages=(Message("user", (Text("x"),)),))))
+
+
+def test_mcp_server_without_uvicorn_announces_nothing(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    file = tmp_path / "tools.py"
+    file.write_text("def add(a: int, b: int) -> int:\n    return a + b\n")
+    assert main(["mcp", "serve", str(file), "--http", ":0", "--store", "memory:"]) == 2
+    err = capsys.readouterr().err
+    assert "HTTP needs uvicorn" in err
+    assert "serving" not in err

@@ -200,7 +200,7 @@ class AuditGuard:
 
     def _check_write(self, path: Any, folder: object, *, follow: bool) -> None:
         if not self._may_write(path, folder, follow=follow):
-            self._deny("write", _describe_path(path, folder))
+            self._deny("write", _describe_path(path, folder, follow=follow))
 
     def _may_write(self, path: Any, folder: object, *, follow: bool) -> bool:
         try:
@@ -264,9 +264,9 @@ def _full_path(path: Any) -> str:
         return ""
 
 
-def _describe_path(path: Any, folder: object) -> str:
+def _describe_path(path: Any, folder: object, *, follow: bool) -> str:
     try:
-        return resolve_path(path, folder, follow=False)
+        return resolve_path(path, folder, follow=follow)
     except OSError:
         return f"{_as_text(path)} in a folder that cannot be resolved"
 

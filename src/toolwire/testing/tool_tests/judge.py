@@ -64,6 +64,8 @@ def _judge_end(outcome: CallOutcome, settings: ToolTestSettings) -> Iterator[Cal
     error = outcome.error
     if outcome.status == "raised" and error is not None:
         message = f"{error.type}: {error.message}" if error.message else error.type
+        if "can't start new thread" in message:
+            message += "; --memory limits the stacks of threads, too"
         yield CallFault("crash", f"{error.type} {error.location}", message, error.location)
     elif outcome.status == "died":
         yield CallFault("crash", "died", f"the process ended: {outcome.text}")

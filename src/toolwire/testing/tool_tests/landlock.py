@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,15 +47,6 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 _SEMAPHORES = "/dev/shm"  # noqa: S108  # locks of multiprocessing and thread pools are files there
 
 
-class _RulesetAttributes(ctypes.Structure):
-    _fields_ = (("handled_files", ctypes.c_uint64), ("handled_network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
-
-
-class _PathRule(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("allowed", ctypes.c_uint64), ("folder", ctypes.c_int32))
-
-
 def landlock_version() -> int:
     """Return the version of the Landlock interface of this system; 0 if there is none."""
     if sys.platform != "linux":
@@ -75,12 +67,10 @@ def restrict_process(writable: Sequence[str], *, allow_network: bool) -> None:
     if not version:
         raise OSError("this system has no Landlock")
     rights = _FIRST_VERSION | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
-    attributes = _RulesetAttributes(rights, 0, 0)
-    if version >= 4 and not allow_network:
-        attributes.handled_network = _BIND_TCP | _CONNECT_TCP
-    if version >= 6:
-        attributes.scoped = _SCOPE_SIGNAL | (0 if allow_network else _SCOPE_ABSTRACT_SOCKET)
-    ruleset = _system_call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
+    network = _BIND_TCP | _CONNECT_TCP if version >= 4 and not allow_network else 0
+    scopes = _SCOPE_SIGNAL | (0 if allow_network else _SCOPE_ABSTRACT_SOCKET) if version >= 6 else 0
+    attributes = struct.pack("=QQQ", rights, network, scopes)  # struct landlock_ruleset_attr
+    ruleset = _system_call(_CREATE_RULESET, attributes, len(attributes), 0)
     try:
         for folder in writable:
             _allow(ruleset, folder, rights)
@@ -98,8 +88,8 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         return
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC) if sys.platform == "linux" else -1
     try:
-        rule = _PathRule(rights, descriptor)
-        _system_call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
+        rule = struct.pack("=Qi", rights, descriptor)  # struct landlock_path_beneath_attr
+        _system_call(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
     finally:
         os.close(descriptor)
 
@@ -110,7 +100,7 @@ def _no_new_privileges() -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def _system_call(number: int, *arguments: object) -> int:
+def _system_call(number: int, *arguments: bytes | int | None) -> int:
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
     words = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]

@@ -189,5 +189,5 @@ def test_restarted_redis_is_used_again(redis_server, redis_url):
 
 
 def test_invalid_redis_url_is_rejected():
-    with pytest.raises(ConfigError, match=r"invalid state\.url"):
+    with pytest.raises(ConfigError, match=r"invalid \[state\] url"):
         RedisLink("redis://me:geheim@host:port/0", lambda: 0.0)

@@ -218,7 +218,7 @@ def test_store_of_the_settings():
     for field in ("seconds", "max_turn_bytes", "max_turns", "max_key_bytes", "max_key_entries"):
         with pytest.raises(ConfigError) as caught:
             parse_settings({"responses": {field: 0}})
-        assert f"responses.{field} must be positive" in str(caught.value)
+        assert f"[responses] {field}: must be positive" in str(caught.value)
 
 
 def test_unusable_file_is_an_error_of_the_store(tmp_path):
