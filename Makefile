@@ -118,7 +118,7 @@ format: $(VENV)/check ## format the code and apply lint fixes
 bench: $(VENV)/core ## run the benchmarks, with peers in their own environments; writes bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
-docs: $(VENV)/docs ## write the generated pages of docs/ and build the site in site/VERSION, without network access
+docs: $(VENV)/docs ## write the generated pages of docs/ and build the site in site/VERSION; only the installation of the generator needs the network
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/site/build_site.py
 

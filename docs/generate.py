@@ -253,7 +253,8 @@ def main() -> int:
             path.unlink()
         for path, text in made.items():
             path.write_text(text, encoding="utf-8")
-        others = ", ".join(path.name for path in made if path.parent != RULES)
+        repository = Path(__file__).parent.parent
+        others = ", ".join(path.relative_to(repository).as_posix() for path in made if path.parent != RULES)
         print(f"wrote {others} and {len([path for path in made if path.parent == RULES])} pages in {RULES.name}/")
         return 0
     stale = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]

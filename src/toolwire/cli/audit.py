@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from .audit_input import AuditInput, load, read_all
-from .show import json_text, paint, table
+from .show import count_of, json_text, paint, table
 from .tool_source import SOURCE_HELP, add_source_options
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _check_lock(file: str, tools: Sequence[Tool]) -> int:
     found = changes(load(file), tools)
     for change in found:
         print(neutralise_line(change))
-    print(f"{len(found)} changes" if found else "no changes", file=sys.stderr)
+    print(count_of(len(found), "change") if found else "no changes", file=sys.stderr)
     return 1 if found else 0
 
 
@@ -221,8 +221,12 @@ def _print_report(form: str, report: Report) -> None:
     for note in report.notes:
         print(neutralise_line(note), file=sys.stderr)
     if form == "table":
-        total = ", ".join(f"{number} {level}" for level, number in count_levels(report.findings).items())
-        print(paint(f"{f'{len(report.tools)} tools: ' if report.tools else ''}{total}", "bold"), file=sys.stderr)
+        levels = count_levels(report.findings)
+        total = ", ".join(
+            f"{number} info" if level == "info" else count_of(number, level) for level, number in levels.items()
+        )
+        prefix = f"{count_of(len(report.tools), 'tool')}: " if report.tools else ""
+        print(paint(prefix + total, "bold"), file=sys.stderr)
 
 
 def print_table(report: Report) -> None:

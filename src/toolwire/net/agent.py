@@ -66,16 +66,21 @@ _overrides: ContextVar[Mapping[int, Model]] = ContextVar("toolwire_agent_models"
 class Agent(Generic[Deps, Output]):
     """A model with tools.
 
-    `tools`: functions, toolboxes and modules, or a `Runner` with options of its own. `system`: the system prompt,
-    or a function that makes it from the dependencies of the run. `output_type`: the type of `Answer.output`, text
-    by default; a `StructuredOutput` for a union, a JSON Schema or options. `deps_type`: the type of the
-    dependencies that `run(deps=…)` passes to tools and to `system`. `settings`: settings of the model requests.
-    `budget`: the limits of a run. `policy`, `store` and `approve` as for `Runner`. `retriever` selects the tools
-    that a request offers. `auxiliary`: another, cheaper model that summarises long results and repairs malformed
-    calls. `compaction` limits the conversation that is sent to the model. `skills`: a folder of instructions that
-    the model loads on demand. `transfers`: the agents to which tools transfer a run; they continue a run
-    that was stored after its transfer. `cache="auto"` marks the stable prefix of every request for the provider's prompt
-    cache. `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
+    - `tools`: functions, toolboxes and modules, or a `Runner` with options of its own.
+    - `system`: the system prompt, or a function that makes it from the dependencies of the run.
+    - `output_type`: the type of `Answer.output`, text by default; a `StructuredOutput` for a union, a JSON Schema or
+      options.
+    - `deps_type`: the type of the dependencies that `run(deps=…)` passes to tools and to `system`.
+    - `settings`: settings of the model requests.
+    - `budget`: the limits of a run.
+    - `policy`, `store` and `approve` as for `Runner`. Without a policy, writes run without a question.
+    - `retriever` selects the tools that a request offers.
+    - `auxiliary`: another, cheaper model that summarises long results and repairs malformed calls.
+    - `compaction` limits the conversation that is sent to the model.
+    - `skills`: a folder of instructions that the model loads on demand.
+    - `transfers`: the agents to which tools transfer a run; they continue a run that was stored after its transfer.
+    - `cache="auto"` marks the stable prefix of every request for the provider's prompt cache.
+    - `price`: the cost of a response, for `Answer.cost` and `Budget.cost`.
     """
 
     def __init__(

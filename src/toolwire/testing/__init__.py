@@ -1,4 +1,4 @@
-"""Test support: compare canonical values, cut streams, check a wire or a text format.
+"""Test agents, clients, tools and codecs: scripted models, servers, assertions, checks.
 
 from toolwire.testing import load_vectors, same, wire_checks
 

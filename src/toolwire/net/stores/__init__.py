@@ -24,6 +24,9 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters or more: C:\r
 def open_store(url: str) -> Store:
     """Open the store at an address.
 
+    `memory:` is a store in this process, `redis://…`, `rediss://…` and `unix://…` are Redis, `postgresql://…` is
+    PostgreSQL, and a path or `sqlite:///PATH` is an SQLite file.
+
     >>> open_store("memory:").records()
     []
     """
