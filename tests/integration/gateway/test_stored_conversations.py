@@ -162,13 +162,15 @@ async def test_tool_runner_of_the_anthropic_sdk_sends_whole_conversations_to_ano
         return f"sun in {city}"
 
     calls = Response(parts=(ToolCall("c1", "weather", {"city": "Rome"}),), stop=Stop("tool_calls"))
-    async with gateway_to(calls, TEXT_ANSWER) as (gateway, upstream):
-        client = anthropic.AsyncAnthropic(base_url=gateway.url, api_key="unused")
+    async with (
+        gateway_to(calls, TEXT_ANSWER) as (gateway, upstream),
+        anthropic.AsyncAnthropic(base_url=gateway.url, api_key="unused") as client,
+    ):
         runner = client.beta.messages.tool_runner(
             model="openai_chat/m", max_tokens=100, tools=[weather], messages=[{"role": "user", "content": "weather?"}]
         )
         final = [turn async for turn in runner][-1]
-        assert final.content[0].type == "text"
-        sent = upstream.requests[-1].request
-        assert [message.role for message in sent.messages] == ["user", "assistant", "user"]
-        assert "sun in Rome" in str(sent.messages[2])
+    assert final.content[0].type == "text"
+    sent = upstream.requests[-1].request
+    assert [message.role for message in sent.messages] == ["user", "assistant", "user"]
+    assert "sun in Rome" in str(sent.messages[2])
