@@ -39,7 +39,7 @@ async def run_guide(guide: str, *, ours: bool) -> tuple[int, str, int]:
     provider that the programs did not use.
     """
     with TemporaryDirectory() as folder:
-        names = []
+        names: list[str] = []
         for number, text in enumerate(blocks(guide, "python" if ours else "py")):
             names.append(f"task{number}.py")
             Path(folder, names[-1]).write_text(text, encoding="utf-8")
