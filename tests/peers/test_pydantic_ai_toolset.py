@@ -101,7 +101,7 @@ class TestToolboxInPydanticAI(FrameworkContract):
             seen.extend(part for message in messages for part in message.parts)
             return ModelResponse(parts=[TextPart("Done.")] if len(messages) > 1 else [ToolCallPart("draw", {})])
 
-        pydantic_ai.Agent(FunctionModel(answer), toolsets=[toolset]).run_sync("Go.")
+        asyncio.run(pydantic_ai.Agent(FunctionModel(answer), toolsets=[toolset]).run("Go."))
         content = [item for part in seen if isinstance(part, UserPromptPart) for item in part.content]
         assert [item.data for item in content if isinstance(item, BinaryContent)] == [b"hi"]
 

@@ -97,11 +97,18 @@ def drop_thinking_for_prefill(
         not is_prefill
         or wire.capabilities.prefill_with_thinking
         or reasoning is None
-        or reasoning.mode in (None, "off")
+        or not _turns_thinking_on(reasoning)
     ):
         return reasoning
     losses.add(_REASONING, "thinking", "dropped", "the model cannot think and continue an assistant message")
     return None if reasoning.effort is None else replace(reasoning, mode=None, budget=None, visible=None)
+
+
+def _turns_thinking_on(reasoning: ReasoningConfig) -> bool:
+    """Return True if a request with it asks for thinking: by a mode, a budget, or visible thoughts."""
+    if reasoning.mode is not None:
+        return reasoning.mode != "off"
+    return reasoning.budget is not None or bool(reasoning.visible)
 
 
 def _turn_off_for_tools(

@@ -43,7 +43,7 @@ def findings(rule, text, tmp_path, capsys):
 def test_bad_example_is_found_and_good_example_is_not(rule, tmp_path, capsys):
     bad = findings(rule, examples()[rule].bad, tmp_path, capsys)
     assert bad and {finding["rule"] for finding in bad} == {rule}
-    assert {finding["file"] for finding in bad} == {str(next(tmp_path.iterdir()))}
+    assert {finding["file"] for finding in bad} == {str(next(tmp_path.glob("example.*")))}
     assert findings(rule, examples()[rule].good, tmp_path, capsys) == []
 
 

@@ -180,10 +180,14 @@ class ToolProperties:
         return self._worker.call_serially(self._tool.name, batch)
 
     def _concurrent(self, batch: list[Object]) -> CallBatch | None:
-        """Make concurrent calls; report a race if they do not end although serial ones do."""
+        """Make concurrent calls; report a race if they do not end although serial ones do.
+
+        None: there is nothing to compare, because they did not end, or exceeded the limit of memory or threads.
+        """
         self.calls += len(batch)
         try:
-            return self._worker.call_concurrently(self._tool.name, batch)
+            together = self._worker.call_concurrently(self._tool.name, batch)
+            return None if any(map(_lacks_resources, together.outcomes)) else together
         except WorkerStopped as stopped:
             reason = "do not end" if stopped.timed_out else f"end the process: {stopped.reason}"
             message = f"concurrent calls {reason}; one after the other they return"
@@ -237,6 +241,12 @@ class ToolProperties:
                     return
                 if outcome.status == "finished":
                     break
+
+
+def _lacks_resources(outcome: CallOutcome) -> bool:
+    """Return True if the limits of the child ended a call: concurrent calls need more memory and threads."""
+    error = outcome.error
+    return outcome.status == "too_large" or (error is not None and "can't start new thread" in error.message)
 
 
 def _results(batch: CallBatch) -> list[tuple[str, str]]:
