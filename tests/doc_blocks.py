@@ -89,6 +89,7 @@ def run_python(text: str, names: dict[str, object], page: Path) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(compile(text, str(page), "exec"), names)
+    close_event_loop()  # before the next block replaces it
     return out.getvalue()
 
 

@@ -156,7 +156,7 @@ def test_examples_of_the_documentation_call_no_function_in_a_dry_run(page, tmp_p
         # The blocks expect results of tools, so some of them fail.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
             exec(compile(text, str(page), "exec"), names)
-    close_event_loop()
+        close_event_loop()  # before the next block replaces it
     assert counts.invoked == []
     assert counts.planned or page.name not in ("running.md", "agents.md")
 
