@@ -113,7 +113,7 @@ class TestToolboxInPydanticAI(FrameworkContract):
             offered.append([tool.name for tool in info.function_tools])
             return ModelResponse(parts=[TextPart("Done.")] if len(messages) > 1 else [ToolCallPart("read_log", {})])
 
-        pydantic_ai.Agent(FunctionModel(answer), toolsets=[to_pydantic_ai(Ledger().box)]).run_sync("Go.")
+        asyncio.run(pydantic_ai.Agent(FunctionModel(answer), toolsets=[to_pydantic_ai(Ledger().box)]).run("Go."))
         assert "read_output" not in offered[0]
         assert "read_output" in offered[1]
 
