@@ -34,7 +34,7 @@ def render_html(report: Report, version: str) -> str:
     total = ", ".join(f'<b class="{level}">{found[level]} {level}</b>' for level in LEVELS)
     body = [
         "<h1>Tool audit</h1>",
-        f"<p>{len(report.tools)} tools: {total}</p>",
+        f"<p>{len(report.tools)} {'tool' if len(report.tools) == 1 else 'tools'}: {total}</p>",
         *(f"<p>{_escape_html(note)}</p>" for note in report.notes),
         *(_compatibility_table(report) if report.tools else ()),
         *(_findings_table(report.findings) if report.findings else ("<p>No findings.</p>",)),

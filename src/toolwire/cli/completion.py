@@ -36,9 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from argcomplete.shell_integration import shellcode
     except ImportError:
-        raise MissingExtra(
-            "completion requires argcomplete", hint="pip install 'toolwire[completion]', or argcomplete"
-        ) from None
+        raise MissingExtra("completion requires argcomplete", hint="pip install argcomplete") from None
     sys.stdout.write(shellcode(["toolwire"], shell=arguments.shell))
     return 0
 

@@ -70,14 +70,14 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _print_json(tools)
         return 0
-    rows = [(tool.name, tool.effect, str(declaration_tokens(tool, _COUNTED_WIRE)), _first_line(tool)) for tool in tools]
+    tokens = [declaration_tokens(tool, _COUNTED_WIRE) for tool in tools]
+    rows = [(tool.name, tool.effect, str(count), _first_line(tool)) for tool, count in zip(tools, tokens, strict=True)]
     if rows:
         head, *rest = table(rows, ("tool", "effect", "tokens", "description"))
         print("\n".join([paint(head, "bold"), *rest]))
     if any(source_kind(source) == "mcp" for source in arguments.source):
         print("effects of MCP servers are write, unless the server is trusted in an mcpServers file", file=sys.stderr)
-    total = sum(declaration_tokens(tool, _COUNTED_WIRE) for tool in tools)
-    print(f"{count_of(len(tools), 'tool')}, about {count_of(total, 'token')}", file=sys.stderr)
+    print(f"{count_of(len(tools), 'tool')}, about {count_of(sum(tokens), 'token')}", file=sys.stderr)
     return 0
 
 

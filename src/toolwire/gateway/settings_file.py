@@ -56,6 +56,8 @@ def read_settings_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", hint="use --config to name another file") from None
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}", hint="check the name of the file; `toolwire serve init` writes one"
+        ) from None
     except UnicodeDecodeError:
         raise ConfigError(f"cannot read {path}: it is not UTF-8") from None

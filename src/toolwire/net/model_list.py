@@ -57,9 +57,9 @@ async def list_models(endpoint: Endpoint, environment: Mapping[str, str], second
     async with aclosing(transport):
         try:
             async with transport.send("GET", url, endpoint.headers, secrets, b"", seconds) as reply:
-                data = b""
-                while len(data) <= _MAX_BODY and (piece := await reply.read()):
-                    data += piece
+                received = bytearray()
+                while len(received) <= _MAX_BODY and (piece := await reply.read()):
+                    received += piece
                 status = reply.status
         except (OSError, TimeoutError) as error:
             reason = str(error) or f"no answer within {seconds:g} seconds"
@@ -68,7 +68,7 @@ async def list_models(endpoint: Endpoint, environment: Mapping[str, str], second
         raise _failure("authentication", f"{endpoint.origin} rejected the key (status {status})", status)
     if status != 200:
         raise _failure("server", f"{endpoint.origin} returned status {status} for its list of models", status)
-    return _read_names(data, listing, endpoint.origin)
+    return _read_names(bytes(received), listing, endpoint.origin)
 
 
 def _failure(kind: FaultKind, message: str, status: int = 502) -> UpstreamError:

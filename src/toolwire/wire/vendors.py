@@ -317,7 +317,7 @@ def find(name: str) -> Vendor:
     """Return the row of a vendor; raise ConfigError with the closest name if there is none."""
     row = _BY_NAME.get(name.lower())
     if row is None:
-        close_matches = get_close_matches(name.lower(), names(), 1)
+        close_matches = get_close_matches(name.lower(), names(), 1, 0.7)
         hint = f"did you mean {close_matches[0]!r}?" if close_matches else f"use one of {', '.join(names())}"
         raise ConfigError(f"unknown provider {name!r}", hint=hint)
     return row

@@ -1,4 +1,4 @@
-"""Assertion helpers accept answers of every kind, and describe what is missing."""
+"""Assertion helpers accept answers of every kind, and describe the difference."""
 
 import pytest
 

@@ -240,7 +240,7 @@ def _is_plain_http(base_url: str | None) -> bool:
 
 
 def _target_model(name: str, model: str, params: Object) -> str | None:
-    """Return the model's name at its upstream; None for the client's own name. `*` stands for the matched part."""
+    """Return the model's name at its upstream; None for the client's own name. `*` is replaced by the matched part."""
     if not model:
         return _require_text(params, "deployment_id")
     if "*" not in model:

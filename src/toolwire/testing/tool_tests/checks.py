@@ -20,7 +20,7 @@ class FaultCheck(Value, frozen=True):
 
 TOOL_CHECKS = (
     FaultCheck("crash", "an exception other than ToolError for arguments that the schema accepts"),
-    FaultCheck("hang", "no result within --timeout, nor within three times of it; the process is killed"),
+    FaultCheck("hang", "no result within --timeout, nor within three times --timeout; then it is killed"),
     FaultCheck("output-size", "a result above --max-output, an endless generator, or no memory left"),
     FaultCheck("output-schema", "a result that does not match the output schema or the return annotation"),
     FaultCheck("nondeterministic", "a pure tool that returns different results for the same arguments"),
