@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .toolbox import Entry, LiveSource, Source, Toolbox
     from .values import received
     from .waiting import ApprovalExpired, Suspend, Suspended, WaitingCall
+    from .word_choice import choose_by_words
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -75,6 +76,7 @@ else:
             "partial_output": ("PartialOutput",),
             "values": ("received",),
             "waiting": ("ApprovalExpired", "Suspend", "Suspended", "WaitingCall"),
+            "word_choice": ("choose_by_words",),
         },
     )
 
@@ -128,6 +130,7 @@ __all__ = [
     "WaitingCall",
     "allow",
     "at_most",
+    "choose_by_words",
     "current_call",
     "deny",
     "dump_messages",
