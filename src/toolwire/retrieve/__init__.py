@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .encoder import Encoder
     from .index import IndexChange, IndexedTool, SearchHit, ToolIndex
     from .minilm import MiniLm, open_minilm
+    from .retriever import IndexRetriever
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -22,7 +23,8 @@ else:
             "encoder": ("Encoder",),
             "index": ("IndexChange", "IndexedTool", "SearchHit", "ToolIndex"),
             "minilm": ("MiniLm", "open_minilm"),
+            "retriever": ("IndexRetriever",),
         },
     )
 
-__all__ = ["Encoder", "IndexChange", "IndexedTool", "MiniLm", "SearchHit", "ToolIndex", "open_minilm"]
+__all__ = ["Encoder", "IndexChange", "IndexRetriever", "IndexedTool", "MiniLm", "SearchHit", "ToolIndex", "open_minilm"]

@@ -43,7 +43,7 @@ def test_repeated_request_is_answered_from_the_cache() -> None:
 
 
 class OnlyWeather:
-    def choose(self, request: Request, tools: Sequence[Tool]) -> Sequence[Tool]:
+    def choose(self, request: Request, tools: Sequence[Tool], offered: Sequence[str]) -> Sequence[Tool]:
         return [tool for tool in tools if tool.name == "get_weather"]
 
 

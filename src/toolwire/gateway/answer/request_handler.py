@@ -299,7 +299,7 @@ class RequestHandler:
         client_copy = self._client_request.request_for(endpoint)
         request = self._turns.restore(client_copy, endpoint)
         if target.row.retrieve and self._dependencies.retriever is not None:
-            request = replace(request, tools=tuple(self._dependencies.retriever.choose(request, request.tools)))
+            request = replace(request, tools=tuple(self._dependencies.retriever.choose(request, request.tools, ())))
         if runner is None:
             return make_outbound(self._client_request, None if request is client_copy else request, target)
         run_id = token_hex(16)  # not the request id, which a client may choose
