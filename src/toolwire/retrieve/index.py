@@ -21,7 +21,7 @@ from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
-from .encoder import Encoder, Progress
+from .encoder import Encoder, Progress, Vectors
 from .entry_table import EntryTable, IndexedTool
 from .ranking import rank_numbers
 from .vector_table import VectorTable
@@ -164,6 +164,14 @@ class ToolIndex:
                 meanings[excluded] = 0
             ranked = rank_numbers(words, meanings, k)
             return [self._make_hit(number, score, query, meanings) for number, score in ranked]
+
+    def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
+        """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
+        with self._lock:
+            if self._vectors is None:
+                return None
+            numbers = self._entries.numbers()
+            return [self._entries.indexed(int(number)) for number in numbers], self._vectors.take(numbers)
 
     def retriever(self, k: int = 5, always: Iterable[str] = ()) -> IndexRetriever:
         """Return a retriever for an agent: it offers the `k` best tools for the request, and those named in `always`."""
