@@ -12,6 +12,8 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .api_call import call, call_async
+    from .api_specs import ApiSpecError, ApiSpecs, SpecFile, load_api_specs
     from .encoder import Encoder
     from .entry_table import IndexedTool
     from .index import IndexChange, SearchHit, ToolIndex
@@ -22,6 +24,8 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "api_call": ("call", "call_async"),
+            "api_specs": ("ApiSpecError", "ApiSpecs", "SpecFile", "load_api_specs"),
             "encoder": ("Encoder",),
             "entry_table": ("IndexedTool",),
             "index": ("IndexChange", "SearchHit", "ToolIndex"),
@@ -32,6 +36,8 @@ else:
     )
 
 __all__ = [
+    "ApiSpecError",
+    "ApiSpecs",
     "Encoder",
     "IndexChange",
     "IndexFileError",
@@ -39,7 +45,11 @@ __all__ = [
     "IndexedTool",
     "MiniLm",
     "SearchHit",
+    "SpecFile",
     "ToolIndex",
+    "call",
+    "call_async",
+    "load_api_specs",
     "open_minilm",
     "read_index_info",
 ]
