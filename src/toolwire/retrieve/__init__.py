@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .api_specs import ApiSpecError, ApiSpecs, SpecFile, load_api_specs
     from .encoder import Encoder
     from .entry_table import IndexedTool
-    from .index import IndexChange, IndexedTool, SearchHit, ToolIndex
+    from .index import IndexChange, SearchHit, ToolIndex
     from .index_file import read_index_info
     from .minilm import MiniLm, open_minilm
     from .retriever import IndexRetriever
@@ -29,7 +29,7 @@ else:
             "api_specs": ("ApiSpecError", "ApiSpecs", "SpecFile", "load_api_specs"),
             "encoder": ("Encoder",),
             "entry_table": ("IndexedTool",),
-            "index": ("IndexChange", "IndexedTool", "SearchHit", "ToolIndex"),
+            "index": ("IndexChange", "SearchHit", "ToolIndex"),
             "index_file": ("read_index_info",),
             "minilm": ("MiniLm", "open_minilm"),
             "retriever": ("IndexRetriever",),
