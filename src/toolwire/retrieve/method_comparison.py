@@ -15,7 +15,7 @@ import numpy as np
 
 from ..ir.errors import ConfigError
 from ..ir.value import Value
-from .encoder import Progress, Vectors
+from .encoder import ProgressCallback, Vectors
 from .evaluation import bootstrap_difference, ndcg, recall
 from .index import IndexedTool, ToolIndex
 
@@ -69,7 +69,7 @@ def missing_gold(index: ToolIndex, queries: Iterable[LabelledQuery]) -> list[str
 
 
 def compare_methods(
-    index: ToolIndex, queries: Sequence[LabelledQuery], progress: Progress | None = None
+    index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None = None
 ) -> MethodComparison:
     """Run every query with every method. An index of words only has one method."""
     if not queries:
