@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from .index import IndexChange, SearchHit, ToolIndex
     from .index_file import read_index_info
     from .minilm import MiniLm, open_minilm
-    from .section_file import IndexFileError, IndexInfo
+    from .retriever import IndexRetriever
+    from .section_file import IndexFileError, IndexInfo, is_index_file
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -31,7 +32,8 @@ else:
             "index": ("IndexChange", "SearchHit", "ToolIndex"),
             "index_file": ("read_index_info",),
             "minilm": ("MiniLm", "open_minilm"),
-            "section_file": ("IndexFileError", "IndexInfo"),
+            "retriever": ("IndexRetriever",),
+            "section_file": ("IndexFileError", "IndexInfo", "is_index_file"),
         },
     )
 
@@ -42,6 +44,7 @@ __all__ = [
     "IndexChange",
     "IndexFileError",
     "IndexInfo",
+    "IndexRetriever",
     "IndexedTool",
     "MiniLm",
     "SearchHit",
@@ -49,6 +52,7 @@ __all__ = [
     "ToolIndex",
     "call",
     "call_async",
+    "is_index_file",
     "load_api_specs",
     "open_minilm",
     "read_index_info",

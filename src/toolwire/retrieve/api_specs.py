@@ -78,18 +78,18 @@ class ApiSpecs(NamedTuple):
 
 
 def load_api_specs(folder: str | Path, *, readers: Sequence[SpecReader] = ()) -> ApiSpecs:
-    """Read all specs of a folder and its subfolders. Raise ConfigError if it is no folder.
+    """Read all specs of a folder and its subfolders, or of one file. Raise ConfigError if there is neither.
 
     Links to other places and special files are left out. Files are read up to 64 MB each and 1 GB together.
     """
     root = Path(folder)
-    if not root.is_dir():
-        raise ConfigError(f"{folder} is not a folder", hint="give a folder of JSON specs")
+    if not root.exists():
+        raise ConfigError(f"there is no folder {folder}", hint="give a folder or a file of JSON specs")
     files: list[SpecFile] = []
     problems: list[ApiSpecError] = []
     total = 0
     for number, path in enumerate(_list_files(root)):
-        name = path.relative_to(root).as_posix()
+        name = path.relative_to(root if path != root else root.parent).as_posix()
         try:
             if number >= MAX_FILES or total >= MAX_TOTAL_SIZE:
                 raise ApiSpecError(
@@ -109,6 +109,8 @@ def load_api_specs(folder: str | Path, *, readers: Sequence[SpecReader] = ()) ->
 
 
 def _list_files(root: Path) -> Iterator[Path]:
+    if not root.is_dir():
+        yield root
     for parent, folders, names in os.walk(root):  # does not follow links to folders
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(parent) / name for name in sorted(names) if not name.startswith("."))

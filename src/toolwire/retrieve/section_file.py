@@ -180,12 +180,12 @@ def _pad(file: BinaryIO) -> None:
 
 
 def is_index_file(path: str | Path) -> bool:
-    """Return True for a file that starts like an index. Its content is not checked."""
-    path = Path(path)
-    if not path.is_file():
+    """Return True for a file that begins like an index. It may still be damaged."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
         return False
-    with path.open("rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def open_index_file(path: Path) -> IndexFile:

@@ -1,4 +1,4 @@
-"""Convert API specs to tools: entries of the API zoo, and `{name, signature, doc}`.
+"""Convert API specs to tools: entries of the API zoo, `{name, signature, doc}`, and `{name, description, parameters}`.
 
     {"name": "get_weather", "signature": "get_weather(city: str, days: int = 3)", "doc": "Get the weather of a city"}
     {"api_name": "Zoom API - listUsers", "api_call": "GET /users", "api_arguments": {"page": "integer: The page"}, …}
@@ -65,8 +65,8 @@ def spec_tool(spec: Mapping[str, Any]) -> Tool:
         )
         schema = _arguments_schema(spec.get("api_arguments"))
     else:
-        description = _read_text(spec, "doc")
-        schema = _signature_schema(call)
+        description = _read_text(spec, "doc") or _read_text(spec, "description")
+        schema = _list_schema(spec["parameters"]) if "parameters" in spec else _signature_schema(call)
     effect: Effect = "read" if _READ_REQUEST.match(call) else "write"
     original = {"name": title, "call": call} if call else {"name": title}
     return Tool(spec_name(title), description or None, schema, effect=effect, extra={"api_spec": original})
@@ -130,6 +130,19 @@ def _convert_argument(argument: Any, depth: int) -> tuple[Object, bool]:
     if type(argument) is dict and depth < _MAX_DEPTH:
         return _arguments_schema(argument, depth + 1), False
     return {}, False
+
+
+def _list_schema(parameters: Any) -> Object:
+    """Convert a list of `{name, description, type}`."""
+    if type(parameters) is not list:
+        raise SchemaError(f"parameters must be a list, got {type(parameters).__name__}", pointer="/parameters")
+    named = [one for one in parameters[:_MAX_PARAMETERS] if type(one) is dict and type(one.get("name")) is str]
+    converted = {
+        one["name"]: _convert_argument({"description": "", "data_type": one.get("type"), **one}, 0) for one in named
+    }
+    schema: Object = {"type": "object", "properties": {name: argument for name, (argument, _) in converted.items()}}
+    required = [name for name, (_, is_required) in converted.items() if is_required]
+    return {**schema, "required": required} if required else schema
 
 
 def _describe(schema: Object, text: Any) -> Object:

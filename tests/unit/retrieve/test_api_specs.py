@@ -125,6 +125,23 @@ def test_entry_of_the_api_zoo_becomes_a_tool():
     assert tool.extra == {"api_spec": {"name": "Zoom API - Users: listUsers", "call": "GET /users"}}
 
 
+def test_list_of_parameters_becomes_a_schema():
+    parameters = [{"name": "city", "description": "The city", "required": True}, {"name": "days", "type": "integer"}, 3]
+    tool = spec_tool({"name": "w", "description": "Weather", "parameters": parameters})
+    assert tool.description == "Weather"
+    assert tool.input_schema == {
+        "type": "object",
+        "properties": {"city": {"description": "The city"}, "days": {"type": "integer"}},
+        "required": ["city"],
+    }
+
+
+def test_one_file_is_read(tmp_path):
+    write(tmp_path, a__json=[SEED], b__json=[SEED])
+    (file,) = load_api_specs(tmp_path / "a.json").files
+    assert (file.name, file.path, len(file.tools)) == ("a", "a.json", 1)
+
+
 def test_names_are_valid_for_providers():
     assert spec_name("a.b-c_d") == "a.b-c_d"
     assert spec_name("Get /now/{id} - 天気") == "Get_now_id"
@@ -197,7 +214,7 @@ def test_sizes_are_bounded(tmp_path, monkeypatch):
 
 
 def test_missing_folder_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match="not a folder"):
+    with pytest.raises(ConfigError, match="there is no folder"):
         load_api_specs(tmp_path / "missing")
 
 
