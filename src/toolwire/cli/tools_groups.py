@@ -77,8 +77,23 @@ def read_source(given: str, arguments: argparse.Namespace) -> Iterator[tuple[str
         for server, tool in read_served(source, arguments):
             yield name or server or default, tool
         return
-    for tool in read_declared(source, arguments):
+    for tool in _read_file(source, arguments):
         yield name or tool.namespace or default, tool
+
+
+def _read_file(source: str, arguments: argparse.Namespace) -> Sequence[Tool]:
+    """Return the tools that a file declares, also as API specifications."""
+    try:
+        return read_declared(source, arguments)
+    except ConfigError:
+        if source_kind(source) not in ("declarations", "recording") or not Path(source).is_file():
+            raise
+        from ..retrieve.api_specs import load_api_specs
+
+        tools = load_api_specs(source).tools
+        if not tools:
+            raise
+        return tools
 
 
 def is_folder(source: str) -> bool:

@@ -149,6 +149,8 @@ def test_folder_of_specifications_is_indexed_by_file(folder, capsys):
         "apis/weather": ["get_weather"],
     }
     assert "skipped: broken.json" in captured.err
+    assert main(["tools", "search", "zoo/weather.json", "weather", WORDS]) == 0
+    assert "get_weather  weather" in capsys.readouterr().out
     assert main(["tools", "list", "zoo"]) == 0
     assert "get_weather" in capsys.readouterr().out
 
