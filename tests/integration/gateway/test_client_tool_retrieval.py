@@ -296,22 +296,22 @@ def test_hostile_descriptions_stay_data_and_do_not_displace_other_tools() -> Non
 
 
 def test_concurrent_clients_get_their_own_tools() -> None:
+    def answer(request: Request) -> Response:
+        return Response(parts=(Text(",".join(tool_names(request))),), stop=Stop("stop"), usage=Usage(1, 1))
+
+    async def talk(url: str, number: int) -> None:
+        tools = json.loads(json.dumps(chat_tools(60)).replace("_issue", f"_case{number}"))
+        said = [await ask(url, f"Please close the case{number}.", tools) for _ in range(2)]
+        names = said[0][0].content.split(",")
+        assert said[1][0].content.split(",") == names
+        assert f"close_case{number}" in names
+        assert not [name for name in names if "_case" in name and not name.endswith(f"_case{number}")]
+
     async def check() -> None:
-        def answer(request: Request) -> Response:
-            return Response(parts=(Text(",".join(tool_names(request))),), stop=Stop("stop"), usage=Usage(1, 1))
-
-        async with Upstream(*[answer] * 12) as upstream:
-            async with serving(settings(upstream, "openai_chat"), encoder=None) as gateway:
-
-                async def talk(number: int) -> None:
-                    tools = json.loads(json.dumps(chat_tools(60)).replace("_issue", f"_case{number}"))
-                    question = f"Please close the case{number}."
-                    said = [await ask(gateway.url, question, tools) for _ in range(2)]
-                    names = said[0][0].content.split(",")
-                    assert said[1][0].content.split(",") == names
-                    assert f"close_case{number}" in names
-                    assert not [name for name in names if "_case" in name and not name.endswith(f"_case{number}")]
-
-                await asyncio.gather(*map(talk, range(6)))
+        async with (
+            Upstream(*[answer] * 12) as upstream,
+            serving(settings(upstream, "openai_chat"), encoder=None) as gateway,
+        ):
+            await asyncio.gather(*(talk(gateway.url, number) for number in range(6)))
 
     asyncio.run(check())
