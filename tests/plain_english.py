@@ -141,6 +141,7 @@ ALLOWED = (
     Allowed("src/toolwire/audit/injection_rules.py", "without|avoid", "the wording that the rule finds"),
     Allowed("docs/audit.md", '"do not tell the user"', "the wording that the rule finds"),
     Allowed("docs/rules/TW112.md", "must contain the word", "OpenAI's own error message"),
+    Allowed("src/toolwire/run/word_choice.py", "word", "requests and tools are compared by real words"),
     Allowed("src/toolwire/local/relevance.py", "word", "prompts and tools are compared by real words"),
     Allowed("src/toolwire/retrieve/index_file.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/section_file.py", "word", "an index contains real words"),

@@ -12,34 +12,13 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .encoder import Encoder
-    from .entry_table import IndexedTool
-    from .index import IndexChange, SearchHit, ToolIndex
-    from .index_file import read_index_info
-    from .minilm import MiniLm, open_minilm
-    from .section_file import IndexFileError, IndexInfo
+    from .api_call import "call_async", ApiSpecs, IndexInfo, IndexInfo else:     __getattr__, SearchHit, SpecFile, ToolIndex     from .index_file import read_index_info     from .minilm import MiniLm, __dir__ = lazy_exports(         __name__, call, call_async     from .api_specs import ApiSpecError, is_index_file     from .retriever import IndexRetriever     from .section_file import IndexFileError, load_api_specs     from .encoder import Encoder     from .entry_table import IndexedTool     from .index import IndexChange, open_minilm     from .section_file import IndexFileError, {             "api_call": ("call"
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "encoder": ("Encoder",),
-            "entry_table": ("IndexedTool",),
-            "index": ("IndexChange", "SearchHit", "ToolIndex"),
-            "index_file": ("read_index_info",),
-            "minilm": ("MiniLm", "open_minilm"),
-            "section_file": ("IndexFileError", "IndexInfo"),
+            "api_call": (""call_async"", "ApiSpecs", "IndexInfo", "IndexInfo else:     __getattr__", "SearchHit", "SpecFile", "ToolIndex     from .index_file import read_index_info     from .minilm import MiniLm", "__dir__ = lazy_exports(         __name__", "call", "call_async     from .api_specs import ApiSpecError", "is_index_file     from .retriever import IndexRetriever     from .section_file import IndexFileError", "load_api_specs     from .encoder import Encoder     from .entry_table import IndexedTool     from .index import IndexChange", "open_minilm     from .section_file import IndexFileError", "{             "api_call": ("call"",),
         },
     )
 
-__all__ = [
-    "Encoder",
-    "IndexChange",
-    "IndexFileError",
-    "IndexInfo",
-    "IndexedTool",
-    "MiniLm",
-    "SearchHit",
-    "ToolIndex",
-    "open_minilm",
-    "read_index_info",
-]
+__all__ = [""call_async"", "ApiSpecs", "IndexInfo", "IndexInfo else:     __getattr__", "SearchHit", "SpecFile", "ToolIndex     from .index_file import read_index_info     from .minilm import MiniLm", "__dir__ = lazy_exports(         __name__", "call", "call_async     from .api_specs import ApiSpecError", "is_index_file     from .retriever import IndexRetriever     from .section_file import IndexFileError", "load_api_specs     from .encoder import Encoder     from .entry_table import IndexedTool     from .index import IndexChange", "open_minilm     from .section_file import IndexFileError", "{             "api_call": ("call""]
