@@ -166,6 +166,14 @@ class ToolIndex:
             ranked = rank_numbers(words, meanings, k)
             return [self._make_hit(number, score, query, meanings) for number, score in ranked]
 
+    def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
+        """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
+        with self._lock:
+            if self._vectors is None:
+                return None
+            numbers = self._entries.numbers()
+            return [self._entries.indexed(int(number)) for number in numbers], self._vectors.take(numbers)
+
     def retriever(self, k: int = 5, always: Iterable[str] = ()) -> IndexRetriever:
         """Return a retriever for an agent: it offers the `k` best tools for the request, and those named in `always`."""
         from .retriever import IndexRetriever
