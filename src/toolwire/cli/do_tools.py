@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..ir.errors import ConfigError
 from ..ir.parts import Text, ToolCall, ToolResult
-from ..ir.terminal import neutralise_text, reveal_line
+from ..ir.terminal import neutralise_line, neutralise_text, reveal_line
 from ..ir.text import dumps
 from ..ir.tools import Tool
 from ..ir.value import Value
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["ToolSource", "read_source", "run_source_call"]
 
 
+_MAX_PROBLEMS = 10
+
+
 class ToolSource(Value, frozen=True):
     """The tools of a source. `is_callable` is False for specifications without an implementation."""
 
@@ -32,13 +36,29 @@ class ToolSource(Value, frozen=True):
 
 
 def read_source(source: str, arguments: argparse.Namespace) -> ToolSource:
-    """Read the declarations of a source: a folder of API specifications, or any source of `toolwire run`."""
-    if Path(source).is_dir():
-        from ..retrieve import load_api_specs
-
-        return ToolSource(source, tuple(load_api_specs(source)), is_callable=False)
-    kind = source_kind(source)
+    """Read the declarations of a source: a file or folder of API specifications, or any source of `toolwire run`."""
+    is_folder = Path(source).is_dir()
+    kind = "declarations" if is_folder else source_kind(source)
+    if is_folder or (kind == "declarations" and Path(source).is_file()):
+        return ToolSource(source, _read_specifications(source), is_callable=False)
     return ToolSource(source, read_declared(source, arguments), kind in ("functions", "openapi", "mcp"))
+
+
+def _read_specifications(source: str) -> tuple[Tool, ...]:
+    """Return the tools of a file or folder, each name once, and report entries that cannot be read."""
+    from ..retrieve.api_specs import load_api_specs
+
+    specs = load_api_specs(source)
+    for problem in specs.problems[:_MAX_PROBLEMS]:
+        print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
+    named: dict[str, Tool] = {}
+    for tool in specs.tools:
+        named.setdefault(tool.name, tool)
+    if not named:
+        raise ConfigError(
+            f"{source} has no specifications", hint="give a JSON list of tools or of {name, signature, doc}"
+        )
+    return tuple(named.values())
 
 
 async def run_source_call(

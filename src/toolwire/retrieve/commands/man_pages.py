@@ -18,11 +18,9 @@ _MAX_OPTIONS = 400
 _MAX_SUBCOMMANDS = 80
 _MAX_DESCRIPTION = 600
 _MAX_OPERANDS = 6
-_SKIPPED = frozenset(
-    """AUTHOR AUTHORS BUGS COPYRIGHT EXAMPLE EXAMPLES ENVIRONMENT FILES HISTORY NOTES STANDARDS
-    CONFIGURATION DIAGNOSTICS NAME SYNOPSIS DESCRIPTION""".split()
-) | {"SEE ALSO", "EXIT STATUS", "REPORTING BUGS", "RETURN VALUE", "ENVIRONMENT VARIABLES", "GIT"}
-_WITH_OPTIONS = _SKIPPED - {"DESCRIPTION", "EXAMPLES"}
+_WITHOUT_OPTIONS = frozenset(
+    "AUTHOR AUTHORS BUGS COPYRIGHT EXAMPLE EXAMPLES ENVIRONMENT FILES HISTORY NOTES STANDARDS DIAGNOSTICS NAME SYNOPSIS".split()
+) | {"SEE ALSO", "EXIT STATUS", "REPORTING BUGS", "RETURN VALUE", "ENVIRONMENT VARIABLES"}
 _COMMAND_SECTION = re.compile(r".*\b(?:SUB)?COMMANDS?\b|DESCRIPTION|ACTIONS|OPERATIONS")
 _SUBCOMMAND = re.compile(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?=\s|,|$)")
 _BRACES = re.compile(r"\{((?:[^{}]|\{[^{}]{0,400}\}){0,4000})\}")
@@ -104,7 +102,7 @@ def _options(sections: Iterable[Section]) -> Iterator[CommandOption]:
     """Return the options of all sections but those that cannot declare any; each spelling once."""
     seen: set[str] = set()
     for section in sections:
-        if section.title in _WITH_OPTIONS:
+        if section.title in _WITHOUT_OPTIONS:
             continue
         for entry in section.entries:
             option = read_option(entry.tag, entry.text) if entry.tag.startswith("-") else None
