@@ -16,22 +16,22 @@ from .do_tools import ToolSource, read_source
 from .show import paint
 
 if TYPE_CHECKING:
-    from ..retrieve.commands.command import Command
+    from ..retrieve.commands.command import SystemCommand
     from ..retrieve.commands.command_index import CommandIndex
     from ..retrieve.encoder import Encoder
     from ..retrieve.index import ToolIndex
 
-__all__ = ["Candidates", "Offer", "cache_folder", "load_candidates"]
+__all__ = ["CandidateOffer", "Candidates", "cache_folder", "load_candidates"]
 
 _OPTIONS = 40  # of one command in a declaration; pages have up to 250
 _FEW_OPTIONS = 10  # for a small model, whose context is short
 _FEW_COMMANDS = 4
 
 
-class Offer:
+class CandidateOffer:
     """The tools that the model sees, and the commands among them."""
 
-    def __init__(self, tools: Sequence[Tool], commands: dict[str, Command], labels: Sequence[str]) -> None:
+    def __init__(self, tools: Sequence[Tool], commands: dict[str, SystemCommand], labels: Sequence[str]) -> None:
         self.tools = tuple(tools)
         self.commands = commands
         self.labels = tuple(labels)
@@ -46,13 +46,13 @@ class Candidates:
         self._tools = tools
         self._sources = tuple(sources)
 
-    def search(self, request: str, k: int, *, is_small: bool) -> Offer:
+    def search(self, request: str, k: int, *, is_small: bool) -> CandidateOffer:
         """Return the best candidates for a request. For a small model: fewer of them, with fewer options."""
         from ..retrieve.commands.command_tool import declare_command, select_options
 
         limit = _FEW_OPTIONS if is_small else _OPTIONS
         offered: list[Tool] = []
-        commands: dict[str, Command] = {}
+        commands: dict[str, SystemCommand] = {}
         labels: list[str] = []
         if self._commands is not None:
             found = self._commands.search(request, min(k, _FEW_COMMANDS) if is_small else k)
@@ -66,7 +66,7 @@ class Candidates:
             if hit.tool.name not in commands:
                 offered.append(hit.tool)
                 labels.append(hit.tool.name)
-        return Offer(offered, commands, labels)
+        return CandidateOffer(offered, commands, labels)
 
     def source_of(self, name: str) -> ToolSource:
         """Return the source of a tool that was offered."""
@@ -126,7 +126,7 @@ def cache_folder() -> Path:
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "toolwire"
 
 
-class _ProgressLine:
+class _CountLine:
     """A line on the terminal that counts; nothing without a terminal."""
 
     def __init__(self, title: str) -> None:
@@ -147,5 +147,5 @@ class _ProgressLine:
         )
 
 
-def _show_progress(title: str) -> _ProgressLine:
-    return _ProgressLine(title)
+def _show_progress(title: str) -> _CountLine:
+    return _CountLine(title)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..ir.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ..retrieve.commands.command import Command
+    from ..retrieve.commands.command import SystemCommand
 
 __all__ = ["learn_command"]
 
@@ -27,7 +27,7 @@ _MAX_PROCESSES = 64
 _MAX_WORDS = 4
 
 
-def learn_command(text: str) -> list[Command]:
+def learn_command(text: str) -> list[SystemCommand]:
     """Return the command that the user named, such as `kubectl` or `docker ps`, and its subcommands.
 
     The program gets no standard input, an empty home, a short environment, and limits of time, output, memory, files

@@ -19,7 +19,7 @@ OutcomeKind: TypeAlias = Literal["ran", "failed", "shown", "nothing_fits", "decl
 
 
 class DoOutcome(Value, frozen=True):
-    """What `do` did with a request. `vector` is the command line, `call` the call of another source."""
+    """The outcome of a request. `vector` is the command line, `call` the call of another source."""
 
     request: str
     kind: OutcomeKind

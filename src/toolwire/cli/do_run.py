@@ -24,7 +24,7 @@ __all__ = ["confirm", "run_command_line"]
 _MAX_OUTPUT = 1_000_000  # bytes of each stream in a JSON document
 _COLOURS = {"delete": "red", "read": "green"}
 _EXPANDED = "*?["
-# A read-only command that nobody confirmed starts no pager and no program that a repository configures.
+# A read-only command without a confirmation starts no pager and no program that a repository configures.
 _QUIET = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
@@ -58,7 +58,7 @@ def run_command_line(
 
 
 def confirm(*, is_yes: bool = False) -> tuple[OutcomeKind, str] | None:
-    """Ask whether to run what was shown; None for yes. Without a terminal, nothing runs."""
+    """Ask whether to run the command that was shown; None for yes. Without a terminal, nothing runs."""
     if not has_terminal():
         reason = "--yes applies only to the read-only list" if is_yes else "there is no terminal to confirm on"
         return "refused", f"not run: {reason}"

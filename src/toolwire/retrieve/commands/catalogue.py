@@ -1,4 +1,4 @@
-"""Find the commands of this machine: read man pages and completions below limits, and cache what was read.
+"""Find the commands of this machine: read man pages and completions within limits, and cache the result.
 
     commands = Catalogue(find_roots()).load(progress)
 
@@ -22,14 +22,14 @@ from pathlib import Path
 import msgspec
 
 from ...ir.value import Value
-from .command import COMMAND_NAME, Command
+from .command import COMMAND_NAME, SystemCommand
 from .completions import read_bash_completion, read_zsh_completion
 from .effect_table import refusal_reason
 from .man_pages import is_alias, read_man_page
 
-__all__ = ["Catalogue", "Progress", "Roots", "find_program", "find_roots"]
+__all__ = ["Catalogue", "ReadProgress", "Roots", "find_program", "find_roots", "read_text"]
 
-Progress = Callable[[int, int], None]
+ReadProgress = Callable[[int, int], None]
 FindProgram = Callable[[str], str | None]
 
 MAX_FILE = 1_000_000
@@ -55,7 +55,7 @@ class _FileRecord(Value, frozen=True):
 
     size: int
     changed: int
-    commands: tuple[Command, ...] = ()
+    commands: tuple[SystemCommand, ...] = ()
 
 
 class _Cache(Value, frozen=True):
@@ -106,7 +106,7 @@ class Catalogue:
         """The identity of the folders, for files that are derived from them."""
         return "none" if self._cache_file is None else self._cache_file.stem
 
-    def load(self, progress: Progress | None = None) -> list[Command]:
+    def load(self, progress: ReadProgress | None = None) -> list[SystemCommand]:
         """Return the commands, from the cache where the files are unchanged. `progress` is called for files read anew."""
         known = self._read_cache()
         files = list(self._files())[:MAX_FILES]
@@ -131,9 +131,9 @@ class Catalogue:
             self._write_cache(records)
         return self._join([records[str(path)] for path, _ in files if str(path) in records])
 
-    def _join(self, records: Iterable[_FileRecord]) -> list[Command]:
+    def _join(self, records: Iterable[_FileRecord]) -> list[SystemCommand]:
         """Return each command once: the first page, with the options of its completion if the page has none."""
-        found: dict[tuple[str, ...], Command] = {}
+        found: dict[tuple[str, ...], SystemCommand] = {}
         for command in (command for record in records for command in record.commands):
             if refusal_reason(command.words[0]) is not None or not self._has_program(command.words[0]):
                 continue
@@ -160,7 +160,7 @@ class Catalogue:
         for root in self._roots.bash:
             yield from ((path, "bash") for path in _list_folder(Path(root)) if not path.name.startswith("_"))
 
-    def _read_file(self, path: Path, kind: str) -> list[Command]:
+    def _read_file(self, path: Path, kind: str) -> list[SystemCommand]:
         """Return the commands of a file; none for one that is too large or damaged."""
         try:
             source = read_text(path)
@@ -172,7 +172,7 @@ class Catalogue:
         except (OSError, EOFError, zlib.error, ValueError, RecursionError):
             return []
 
-    def _read_page(self, path: Path, source: str) -> list[Command]:
+    def _read_page(self, path: Path, source: str) -> list[SystemCommand]:
         alias = is_alias(source)
         if alias is not None:
             source = _read_alias(path.parent, alias)

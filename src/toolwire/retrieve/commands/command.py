@@ -7,10 +7,10 @@ from typing import Literal, TypeAlias
 
 from ...ir.value import Value
 
-__all__ = ["COMMAND_NAME", "Command", "CommandOption", "Operand", "OptionStyle", "property_name"]
+__all__ = ["COMMAND_NAME", "CommandOption", "Operand", "OptionStyle", "SystemCommand", "property_name"]
 
 OptionStyle: TypeAlias = Literal["flag", "attached", "separate", "optional"]
-"""How the value of an option is written: none, `--name=VALUE`, `-n VALUE`, or `--name[=VALUE]`."""
+"""The form of the value of an option: none, `--name=VALUE`, `-n VALUE`, or `--name[=VALUE]`."""
 
 COMMAND_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NOT_IDENTIFIER = re.compile(r"[^A-Za-z0-9]+")
@@ -43,7 +43,7 @@ class Operand(Value, frozen=True):
     prefix: str = ""
 
 
-class Command(Value, frozen=True):
+class SystemCommand(Value, frozen=True):
     """A command. `words`: the program and its subcommands, such as `docker` and `ps`."""
 
     words: tuple[str, ...]

@@ -16,7 +16,7 @@ from ...ir.tools import Tool
 from ...run.words import split_words
 from ..documents import FIELDS, clean_text, make_document
 from ..index import ToolIndex
-from .command import Command
+from .command import SystemCommand
 from .common_tasks import COMMON_TASKS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _FORMAT = 1
 _VALUES = (
     (re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE), " url "),
     (re.compile(r"(?:\"[^\"]*\"|'[^'\s][^']*'|`[^`]*`)"), " "),
-    (re.compile(r"(?<!\w)(?:~|\.{1,2})?(?:/[\w.@+-]+)+/?"), " "),
+    (re.compile(r"(?<!\w)(?:~|\.{1,2})?(?:/[\w.@+-]++)++/?"), " "),
     (re.compile(r"\b[\w-]+(?:\.[A-Za-z]\w{0,5}){0,1}\.(tar|gz|tgz|bz2|xz|zip|log|csv)\b"), r" file \1 "),
     (re.compile(r"\b[\w-]+(?:\.[A-Za-z]\w{0,5}){1,2}\b"), " file "),
     (re.compile(r"\b(?:\d[\d.,:]*|one|two|three|four|five|ten)\b", re.IGNORECASE), " "),
@@ -54,7 +54,7 @@ class CommandIndex:
 
     def __init__(
         self,
-        commands: Sequence[Command],
+        commands: Sequence[SystemCommand],
         *,
         encoder: Encoder | None = None,
         cache: Path | None = None,
@@ -67,11 +67,11 @@ class CommandIndex:
     def __len__(self) -> int:
         return len(self._commands)
 
-    def find(self, name: str) -> Command | None:
+    def find(self, name: str) -> SystemCommand | None:
         """Return the command with this tool name."""
         return self._commands.get(name)
 
-    def search(self, request: str, k: int) -> list[tuple[Command, float]]:
+    def search(self, request: str, k: int) -> list[tuple[SystemCommand, float]]:
         """Return the `k` best commands with their scores, the best first; none if no word of the request is known."""
         hits = self._index.search(search_text(request), max(1, _WIDTH * k))
         scored = [
@@ -81,7 +81,7 @@ class CommandIndex:
         ]
         return sorted(scored, key=lambda pair: -pair[1])[:k]
 
-    def mentions(self, request: str, commands: Sequence[Command]) -> bool:
+    def mentions(self, request: str, commands: Sequence[SystemCommand]) -> bool:
         """Return True if one of the commands contains two words of the request, or about half of them.
 
         For a model that cannot refuse: a request with one word in common is most likely about something else.
@@ -116,7 +116,7 @@ def _build(tools: Sequence[Tool], encoder: Encoder | None, progress: Progress | 
     return index
 
 
-def _searched_tool(command: Command) -> Tool:
+def _searched_tool(command: SystemCommand) -> Tool:
     """Return the text of a command as a tool: the summary, its tasks, and the first options."""
     tasks = COMMON_TASKS.get(command.name, "")
     about = ". ".join(text for text in (command.summary, tasks, "" if tasks else command.description[:200]) if text)
@@ -125,4 +125,4 @@ def _searched_tool(command: Command) -> Tool:
     return Tool(command.tool_name, clean_text(about), {"type": "object", "properties": kept})
 
 
-_COMMON_NAMES = frozenset(Command(tuple(name.split())).tool_name for name in COMMON_TASKS)
+_COMMON_NAMES = frozenset(SystemCommand(tuple(name.split())).tool_name for name in COMMON_TASKS)

@@ -12,7 +12,7 @@ from ...ir.terminal import neutralise_line
 from ...ir.tools import Tool
 from ...run.words import split_words
 from ..documents import clean_text
-from .command import Command, CommandOption, Operand, property_name
+from .command import CommandOption, Operand, SystemCommand, property_name
 from .effect_table import is_withheld
 from .effects import default_effect
 
@@ -26,7 +26,7 @@ MAX_VALUES = 64
 _UNOFFERED = frozenset({"--help", "--version", "--usage"})
 
 
-def command_properties(command: Command) -> dict[str, Property]:
+def command_properties(command: SystemCommand) -> dict[str, Property]:
     """Return the options and operands by the names of their properties. Operands keep their names."""
     found: dict[str, Property] = {operand.name: operand for operand in command.operands}
     for option in command.options:
@@ -39,7 +39,7 @@ def command_properties(command: Command) -> dict[str, Property]:
     return found
 
 
-def declare_command(command: Command, names: Iterable[str] | None = None) -> Tool:
+def declare_command(command: SystemCommand, names: Iterable[str] | None = None) -> Tool:
     """Return the tool of a command. `names`: the properties to declare, by default all."""
     properties = command_properties(command)
     offered = properties if names is None else {name: properties[name] for name in names}
@@ -57,7 +57,7 @@ def declare_command(command: Command, names: Iterable[str] | None = None) -> Too
     )
 
 
-def select_options(command: Command, request: str, limit: int) -> list[str]:
+def select_options(command: SystemCommand, request: str, limit: int) -> list[str]:
     """Return the names of the properties to offer for a request, in the order of the page.
 
     All operands, and the options that share the rarest words with the request; pages of some commands have 250 options.

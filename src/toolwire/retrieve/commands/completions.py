@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .command import COMMAND_NAME, Command, CommandOption, Operand
+from .command import COMMAND_NAME, CommandOption, Operand, SystemCommand
 from .option_text import first_sentence
 
 __all__ = ["read_bash_completion", "read_zsh_completion"]
@@ -29,7 +29,7 @@ _SPEC = re.compile(
 _CHOICES = re.compile(r":\(([\w. +-]{1,400})\)")
 
 
-def read_bash_completion(source: str, name: str) -> list[Command]:
+def read_bash_completion(source: str, name: str) -> list[SystemCommand]:
     """Return the command of a file, with the options in its word lists. Completions have no descriptions."""
     if len(source) > _MAX_BASH:
         return []
@@ -58,7 +58,7 @@ def _completed_names(source: str) -> Iterator[str]:
                 yield word
 
 
-def read_zsh_completion(source: str, name: str) -> list[Command]:
+def read_zsh_completion(source: str, name: str) -> list[SystemCommand]:
     """Return the commands of a `#compdef` file, with the options and operands of its `_arguments` specifications."""
     heading = _COMPDEF.match(source)
     named = [word for word in (heading[1].split() if heading else [name]) if COMMAND_NAME.fullmatch(word)]
@@ -119,6 +119,6 @@ def _read_operand(spec: str) -> Operand | None:
     return Operand(label[:40], repeats=place.startswith("*")) if label and place in ("*", "1", "") else None
 
 
-def _make_command(name: str, options: list[CommandOption], operands: tuple[Operand, ...]) -> Command:
+def _make_command(name: str, options: list[CommandOption], operands: tuple[Operand, ...]) -> SystemCommand:
     given = operands or (Operand("arguments", repeats=True),)
-    return Command((name,), f"{name} command", "", tuple(options), given, "completion")
+    return SystemCommand((name,), f"{name} command", "", tuple(options), given, "completion")

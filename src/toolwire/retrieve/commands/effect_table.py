@@ -1,4 +1,4 @@
-"""The curated effects of common commands: which are refused, which only read, what the others do.
+"""The curated effects of common commands: refused programs, read-only uses, and the effects of the others.
 
 A command that is not listed counts as a write. The tables are data; `effects` reads them.
 """

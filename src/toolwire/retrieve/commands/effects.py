@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from ...ir.tools import Effect
 from ...ir.value import Value
-from .command import Command
+from .command import SystemCommand
 from .effect_table import EFFECTS, OPTION_EFFECTS, READ_ONLY
 
 __all__ = ["CommandEffect", "default_effect", "judge_effect"]
@@ -66,6 +66,6 @@ def _find_listed(words: Sequence[str]) -> tuple[str, frozenset[str]] | None:
     return None
 
 
-def default_effect(command: Command) -> Effect:
+def default_effect(command: SystemCommand) -> Effect:
     """Return the effect of the tool of a command: `read` only if the table lists it."""
     return "read" if command.name in READ_ONLY else "write"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from .command import COMMAND_NAME, Command, CommandOption
+from .command import COMMAND_NAME, CommandOption, SystemCommand
 from .option_text import first_sentence, read_option
 from .synopsis import read_usage, usage_lines
 
@@ -18,15 +18,17 @@ _COMMANDS = re.compile(r"(?:[\w ]*\b(?:sub)?commands?\b[\w ]*):?", re.IGNORECASE
 _USAGE = re.compile(r"usage:\s*", re.IGNORECASE)
 
 
-def read_help(text: str, words: Sequence[str], *, origin: str = "--help") -> list[Command]:
+def read_help(text: str, words: Sequence[str], *, origin: str = "--help") -> list[SystemCommand]:
     """Return the command and the subcommands that the text lists. The text is untrusted."""
     lines = [line.rstrip()[:400] for line in text.expandtabs(8).splitlines()[:_MAX_LINES]]
     summary = _summary(lines)
     usages = [read_usage(line) for line in usage_lines([_USAGE.sub("", line.strip()) for line in _usage(lines)], words)]
     operands = usages[0].operands if usages else ()
-    own = Command(tuple(words), summary or f"{' '.join(words)} command", "", tuple(_options(lines)), operands, origin)
+    own = SystemCommand(
+        tuple(words), summary or f"{' '.join(words)} command", "", tuple(_options(lines)), operands, origin
+    )
     nested = [
-        Command((*words, name), first_sentence(about), own.summary, (), (), origin)
+        SystemCommand((*words, name), first_sentence(about), own.summary, (), (), origin)
         for name, about in _subcommands(lines)
         if COMMAND_NAME.fullmatch(name)
     ]

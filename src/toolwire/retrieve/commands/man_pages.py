@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from .command import COMMAND_NAME, Command, CommandOption, Operand
+from .command import COMMAND_NAME, CommandOption, Operand, SystemCommand
 from .option_text import first_sentence, read_option
-from .roff import Entry, Section, read_sections
-from .synopsis import Usage, mark_variables, read_usage, usage_lines
+from .roff import PageEntry, PageSection, read_sections
+from .synopsis import SynopsisLine, mark_variables, read_usage, usage_lines
 
 __all__ = ["is_alias", "read_man_page"]
 
@@ -22,8 +22,8 @@ _WITHOUT_OPTIONS = frozenset(
     "AUTHOR AUTHORS BUGS COPYRIGHT EXAMPLE EXAMPLES ENVIRONMENT FILES HISTORY NOTES STANDARDS DIAGNOSTICS NAME SYNOPSIS".split()
 ) | {"SEE ALSO", "EXIT STATUS", "REPORTING BUGS", "RETURN VALUE", "ENVIRONMENT VARIABLES"}
 _COMMAND_SECTION = re.compile(r".*\b(?:SUB)?COMMANDS?\b|DESCRIPTION|ACTIONS|OPERATIONS")
-_SUBCOMMAND = re.compile(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?=\s|,|$)")
-_BRACES = re.compile(r"\{((?:[^{}]|\{[^{}]{0,400}\}){0,4000})\}")
+_SUBCOMMAND = re.compile(r"([a-z](?:[a-z0-9]|-(?=[a-z0-9]))*+)(?=\s|,|$)")
+_BRACES = re.compile(r"\{((?:[^{}]++|\{[^{}]*+\})*+)\}")
 _ALIAS = re.compile(r"\.so\s+(?:man\d\w*/)?([A-Za-z0-9._+-]+)")
 
 
@@ -34,7 +34,7 @@ def is_alias(source: str) -> str | None:
     return None if found is None else found.group(1)
 
 
-def read_man_page(source: str, words: Sequence[str], *, origin: str = "") -> list[Command]:
+def read_man_page(source: str, words: Sequence[str], *, origin: str = "") -> list[SystemCommand]:
     """Return the command of a page and its subcommands. `words`: the words that the file name stands for."""
     sections = read_sections(source, name=" ".join(words))
     summary = _summary(sections)
@@ -52,7 +52,7 @@ def read_man_page(source: str, words: Sequence[str], *, origin: str = "") -> lis
         if usage.literals:
             name = " ".join(usage.literals)
             described[name] = (described[name][0] if name in described else "", usage)
-    own = Command(tuple(words), summary, description, options, _merge(plain), origin)
+    own = SystemCommand(tuple(words), summary, description, options, _merge(plain), origin)
     nested = [
         _subcommand(own, name.split(), text, usage)
         for name, (text, usage) in list(described.items())[:_MAX_SUBCOMMANDS]
@@ -60,17 +60,17 @@ def read_man_page(source: str, words: Sequence[str], *, origin: str = "") -> lis
     return [own, *nested]
 
 
-def _subcommand(own: Command, literals: Sequence[str], text: str, usage: Usage) -> Command:
+def _subcommand(own: SystemCommand, literals: Sequence[str], text: str, usage: SynopsisLine) -> SystemCommand:
     detail = first_sentence(text)
     label = " ".join(literals).replace("-", " ")
     summary = detail or f"{label}: {own.summary}"
-    return Command(
+    return SystemCommand(
         (*own.words, *literals), summary, f"{own.summary}. {text[:_MAX_DESCRIPTION]}".strip(), own.options,
         usage.operands, own.source,
     )  # fmt: skip
 
 
-def _summary(sections: Iterable[Section]) -> str:
+def _summary(sections: Iterable[PageSection]) -> str:
     """Return the text after the dash of the NAME section."""
     for section in sections:
         if section.title == "NAME":
@@ -82,7 +82,7 @@ def _summary(sections: Iterable[Section]) -> str:
     return ""
 
 
-def _description(sections: Iterable[Section]) -> str:
+def _description(sections: Iterable[PageSection]) -> str:
     """Return the first paragraphs of the description."""
     for section in sections:
         if section.title == "DESCRIPTION":
@@ -91,14 +91,14 @@ def _description(sections: Iterable[Section]) -> str:
     return ""
 
 
-def _synopsis_lines(sections: Iterable[Section]) -> Iterator[str]:
+def _synopsis_lines(sections: Iterable[PageSection]) -> Iterator[str]:
     for section in sections:
         if section.title == "SYNOPSIS":
             for entry in section.entries:
                 yield from entry.lines
 
 
-def _options(sections: Iterable[Section]) -> Iterator[CommandOption]:
+def _options(sections: Iterable[PageSection]) -> Iterator[CommandOption]:
     """Return the options of all sections but those that cannot declare any; each spelling once."""
     seen: set[str] = set()
     for section in sections:
@@ -114,7 +114,9 @@ def _options(sections: Iterable[Section]) -> Iterator[CommandOption]:
                 return
 
 
-def _subcommands(sections: Sequence[Section], words: Sequence[str]) -> Iterator[tuple[str, tuple[str, Usage]]]:
+def _subcommands(
+    sections: Sequence[PageSection], words: Sequence[str]
+) -> Iterator[tuple[str, tuple[str, SynopsisLine]]]:
     """Return the subcommands that a page describes, with their operands: `list-units [PATTERN...]`.
 
     The description of a page may list values instead, so that its words must be part of the synopsis.
@@ -136,7 +138,7 @@ def _subcommands(sections: Sequence[Section], words: Sequence[str]) -> Iterator[
             yield found.group(1), (entry.text, read_usage(entry.tag[found.end() :].split(",")[0]))
 
 
-def _alternatives(lines: Iterable[str]) -> Iterator[tuple[str, Usage]]:
+def _alternatives(lines: Iterable[str]) -> Iterator[tuple[str, SynopsisLine]]:
     """Return the alternatives of a synopsis that begin with a word: `{update | install PACKAGE...}`."""
     text = mark_variables(" ".join(lines)[:10_000], ())
     for group in _BRACES.findall(text):
@@ -146,7 +148,7 @@ def _alternatives(lines: Iterable[str]) -> Iterator[tuple[str, Usage]]:
                 yield found.group(1), read_usage(alternative.strip()[found.end() :])
 
 
-def _is_subcommand(entry: Entry) -> bool:
+def _is_subcommand(entry: PageEntry) -> bool:
     tag = entry.tag
     if not tag or not entry.text or len(tag) > 200 or not COMMAND_NAME.match(tag):
         return False
@@ -157,7 +159,7 @@ def _is_subcommand(entry: Entry) -> bool:
     return not rest or rest[0] in "[<,{-" or rest.split()[0].strip(".,]").isupper()
 
 
-def _merge(usages: Sequence[Usage]) -> tuple[Operand, ...]:
+def _merge(usages: Sequence[SynopsisLine]) -> tuple[Operand, ...]:
     """Return the operands of all usages in an order that fits each of them. One is required if no usage lacks it."""
     merged: list[str] = []
     for usage in usages:
@@ -169,7 +171,7 @@ def _merge(usages: Sequence[Usage]) -> tuple[Operand, ...]:
     return tuple(_merge_operand(name, usages) for name in merged[:_MAX_OPERANDS])
 
 
-def _merge_operand(name: str, usages: Sequence[Usage]) -> Operand:
+def _merge_operand(name: str, usages: Sequence[SynopsisLine]) -> Operand:
     same = [operand for usage in usages for operand in usage.operands if operand.name == name]
     return replace(
         same[0],

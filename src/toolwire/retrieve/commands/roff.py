@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from .mdoc import MDOC_MACROS, mdoc_text
 from .roff_text import ITALIC_END, ITALIC_START, plain_text, split_arguments
 
-__all__ = ["Entry", "Section", "read_sections"]
+__all__ = ["PageEntry", "PageSection", "read_sections"]
 
 MAX_LINES = 30_000
 _MAX_LINE = 4_000
@@ -24,7 +24,7 @@ _PARAGRAPHS = {"PP", "P", "LP", "sp", "Pp", "HP", "br"}
 _INDENTED = re.compile(r"(?:\t| {2,})\S")
 
 
-class Entry(Struct):
+class PageEntry(Struct):
     """A paragraph, or an entry of a list with its tag, such as `-a, --all`. `lines`: lines of text without filling."""
 
     tag: str = ""
@@ -37,14 +37,14 @@ class Entry(Struct):
             self.text = f"{self.text} {text}".strip()
 
 
-class Section(Struct):
+class PageSection(Struct):
     """A section with its entries; subsections are part of it."""
 
     title: str
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[PageEntry] = field(default_factory=list)
 
 
-def read_sections(source: str, *, name: str = "") -> list[Section]:
+def read_sections(source: str, *, name: str = "") -> list[PageSection]:
     """Return the sections of a page. Lines beyond a limit are not read."""
     reader = _PageReader(name)
     for line in _significant_lines(source):
@@ -77,8 +77,8 @@ class _PageReader:
     """The state while a page is read: the section, the entry, and the meaning of the next line."""
 
     def __init__(self, name: str) -> None:
-        self.sections: list[Section] = []
-        self._entry: Entry | None = None
+        self.sections: list[PageSection] = []
+        self._entry: PageEntry | None = None
         self._name = name
         self._wants_tag = 0  # lines that belong to the tag
         self._is_literal = False
@@ -150,11 +150,11 @@ class _PageReader:
         if self._is_synopsis or not self._is_literal:
             entry.add(text)
 
-    def _open_entry(self) -> Entry:
+    def _open_entry(self) -> PageEntry:
         """Return the entry that gets a tag: the last one if it has no text yet, else a new one."""
         entry = self._entry
         if entry is None or entry.text:
-            entry = self._entry = Entry()
+            entry = self._entry = PageEntry()
             self._count += 1
             if self.sections and self._count < _MAX_ENTRIES:
                 self.sections[-1].entries.append(entry)
@@ -173,7 +173,7 @@ class _PageReader:
 
     def start_section(self, rest: str) -> None:
         title = plain_text(" ".join(split_arguments(rest))).upper()[:80]
-        self.sections.append(Section(title, []))
+        self.sections.append(PageSection(title, []))
         self._entry, self._wants_tag, self._is_literal = None, 0, False
 
     def start_subsection(self, _: str) -> None:

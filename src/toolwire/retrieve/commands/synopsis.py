@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from .command import Operand, property_name
 from .roff_text import ITALIC_END, ITALIC_START
 
-__all__ = ["Usage", "mark_variables", "read_usage", "usage_lines"]
+__all__ = ["SynopsisLine", "mark_variables", "read_usage", "usage_lines"]
 
 _TOKEN = re.compile(r"\.\.\.|…|<[^<>]{1,80}>|[\[\]{}()|]|[^\s\[\]{}()|<>]+")
 _OPTIONS = re.compile(r"(?:general |global |log |common )?-*(?:options?|flags?|opts?|args-for-\w+)", re.IGNORECASE)
@@ -34,7 +34,7 @@ _MAX_OPERANDS = 6
 _MAX_LINES = 40
 
 
-class Usage:
+class SynopsisLine:
     """One line of a synopsis: literal words after the command, and operands."""
 
     def __init__(self, literals: tuple[str, ...], operands: tuple[Operand, ...]) -> None:
@@ -70,7 +70,7 @@ def mark_variables(line: str, starts: Sequence[str]) -> str:
     return _ITALIC.sub(write, line).strip()
 
 
-def read_usage(text: str) -> Usage:
+def read_usage(text: str) -> SynopsisLine:
     """Return the literals and operands of one usage."""
     for pattern, replacement in _SIMPLIFIED:
         text = pattern.sub(replacement, text)
@@ -78,7 +78,7 @@ def read_usage(text: str) -> Usage:
     reader = _UsageReader(has_variables=any(map(_is_variable, pieces)), choices=_choice_groups(pieces))
     for position, piece in enumerate(pieces):
         reader.read(position, piece)
-    return Usage(tuple(reader.literals), tuple(reader.operands[:_MAX_OPERANDS]))
+    return SynopsisLine(tuple(reader.literals), tuple(reader.operands[:_MAX_OPERANDS]))
 
 
 def _choice_groups(pieces: Sequence[str]) -> frozenset[int]:

@@ -12,7 +12,7 @@ from ...ir.errors import ToolwireError
 from ...ir.terminal import reveal_line
 from ...ir.value import Value
 from ...schema.validate import validator
-from .command import Command, CommandOption, Operand
+from .command import CommandOption, Operand, SystemCommand
 from .command_tool import command_properties, declare_command
 from .effect_table import refusal_reason
 from .effects import CommandEffect, judge_effect
@@ -43,12 +43,12 @@ class RefusedCall(ToolwireError):
 class CommandLine(Value, frozen=True):
     """A command line that may be shown and run: the vector and its effect."""
 
-    command: Command
+    command: SystemCommand
     vector: tuple[str, ...]
     effect: CommandEffect
 
 
-def make_command_line(command: Command, arguments: Mapping[str, Any], *, home: str | None = None) -> CommandLine:
+def make_command_line(command: SystemCommand, arguments: Mapping[str, Any], *, home: str | None = None) -> CommandLine:
     """Return the command line of a call. Raise RefusedCall for arguments that do not fit or are not safe.
 
     `home`: the folder for a `~` at the start of a path, which no shell expands.
@@ -112,7 +112,7 @@ def _check_value(value: str, name: str) -> str:
     return value
 
 
-def _join(command: Command, options: list[str], operands: list[tuple[Operand, str]]) -> tuple[str, ...]:
+def _join(command: SystemCommand, options: list[str], operands: list[tuple[Operand, str]]) -> tuple[str, ...]:
     program = command.words[0]
     values: list[str] = []
     needs_end = any(value.startswith("-") for _, value in operands)

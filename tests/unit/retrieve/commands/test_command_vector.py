@@ -3,14 +3,14 @@
 import pytest
 
 from do_fixtures import load_fixture_commands
-from toolwire.retrieve.commands.command import Command, CommandOption, Operand
+from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand
 from toolwire.retrieve.commands.command_tool import declare_command, select_options
 from toolwire.retrieve.commands.effect_table import EFFECTS, READ_ONLY, refusal_reason
 from toolwire.retrieve.commands.effects import judge_effect
 from toolwire.retrieve.commands.vector import RefusedCall, make_command_line
 
 COMMANDS = {command.name: command for command in load_fixture_commands()}
-PROGRAM = Command(
+PROGRAM = SystemCommand(
     ("frob",),
     options=(
         CommandOption(("-a", "--all")),
@@ -126,7 +126,7 @@ def test_effect_of_a_command_line(words, options, operands, kinds, is_read_only)
 def test_command_with_many_options_offers_those_of_the_request():
     options = [CommandOption((f"--option-{number}",), description=f"number {number}") for number in range(200)]
     wanted = CommandOption(("--pretty",), description="write the colours of the rainbow")
-    command = Command(("frob",), options=(*options, wanted), operands=(Operand("file"),))
+    command = SystemCommand(("frob",), options=(*options, wanted), operands=(Operand("file"),))
     names = select_options(command, "write it in the colours of a rainbow", 5)
     assert len(names) == 6
     assert {"pretty", "file"} <= set(names)

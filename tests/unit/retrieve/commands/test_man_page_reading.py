@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from do_fixtures import VECTORS, load_fixture_commands
-from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_program, find_roots
+from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_program, find_roots, read_text
 from toolwire.retrieve.commands.command_index import CommandIndex, search_text
 from toolwire.retrieve.commands.completions import read_bash_completion, read_zsh_completion
 from toolwire.retrieve.commands.help_text import read_help
@@ -225,9 +225,7 @@ def test_real_pages_of_this_machine_are_read():
     if not all(any(page.name == f"{name}.1.gz" and page.is_file() for page in pages) for name in ("ls", "cp", "grep")):
         pytest.skip("no man pages on this machine")
     found = {
-        page.name: read_man_page(gzip.open(page, "rt", errors="replace").read(), [page.name.split(".")[0]])[0]
-        for page in pages
-        if page.is_file()
+        page.name: read_man_page(read_text(page), [page.name.split(".")[0]])[0] for page in pages if page.is_file()
     }
     assert {"-a", "-l", "-R"} <= {name for option in found["ls.1.gz"].options for name in option.names}
     assert found["cp.1.gz"].operands[0].name == "source"
