@@ -13,16 +13,33 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .encoder import Encoder
-    from .index import IndexChange, IndexedTool, SearchHit, ToolIndex
+    from .entry_table import IndexedTool
+    from .index import IndexChange, SearchHit, ToolIndex
+    from .index_file import read_index_info
     from .minilm import MiniLm, open_minilm
+    from .section_file import IndexFileError, IndexInfo
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "encoder": ("Encoder",),
-            "index": ("IndexChange", "IndexedTool", "SearchHit", "ToolIndex"),
+            "entry_table": ("IndexedTool",),
+            "index": ("IndexChange", "SearchHit", "ToolIndex"),
+            "index_file": ("read_index_info",),
             "minilm": ("MiniLm", "open_minilm"),
+            "section_file": ("IndexFileError", "IndexInfo"),
         },
     )
 
-__all__ = ["Encoder", "IndexChange", "IndexedTool", "MiniLm", "SearchHit", "ToolIndex", "open_minilm"]
+__all__ = [
+    "Encoder",
+    "IndexChange",
+    "IndexFileError",
+    "IndexInfo",
+    "IndexedTool",
+    "MiniLm",
+    "SearchHit",
+    "ToolIndex",
+    "open_minilm",
+    "read_index_info",
+]

@@ -20,7 +20,7 @@ from ..run.words import split_words
 from .documents import FIELDS, ToolDocument
 from .growing_array import GrowingArray
 
-__all__ = ["Segment", "WordIndex"]
+__all__ = ["Segment", "WordIndex", "join_segments"]
 
 Floats: TypeAlias = NDArray[np.float32]
 FieldCounts: TypeAlias = Sequence[int]
@@ -126,7 +126,7 @@ class WordIndex:
         """Merge the last segments while they are of similar size: each entry is moved a logarithmic number of times."""
         while len(self.segments) > 1 and len(self.segments[-1].documents) * 2 > len(self.segments[-2].documents):
             last, previous = self.segments.pop(), self.segments.pop()
-            self.segments.append(_join_segments((previous, last), self.is_present.values, len(self.words)))
+            self.segments.append(join_segments((previous, last), self.is_present.values, len(self.words)))
 
 
 def _count_words(document: ToolDocument) -> dict[str, FieldCounts]:
@@ -155,8 +155,10 @@ def _sort_entries(
     return Segment(offsets, documents[order], counts[order])
 
 
-def _join_segments(segments: Sequence[Segment], is_present: NDArray[np.bool_], words: int) -> Segment:
+def join_segments(segments: Sequence[Segment], is_present: NDArray[np.bool_], words: int) -> Segment:
     """Return one segment with the entries of several, without those of removed documents."""
+    if not segments:
+        return _build_segment((), words)
     numbers = [np.repeat(np.arange(len(part.offsets) - 1), np.diff(part.offsets)) for part in segments]
     documents = np.concatenate([part.documents for part in segments])
     kept = is_present[documents]
