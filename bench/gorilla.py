@@ -95,7 +95,9 @@ def _card_text(card: dict) -> str:
 def make_messages(hub: str, query: str, cards: list[dict]) -> list[dict]:
     """Return the prompt in the seed's form: signatures with the beginning of their descriptions, and the request."""
     specs = "\n\n".join(f"{card['api_call']}\n    {' '.join(card['description'].split())[:120]}" for card in cards)
-    rule = f"Answer with one line of Python that loads a model for the request from {PROGRAMS[hub]}. Write nothing else."
+    rule = (
+        f"Answer with one line of Python that loads a model for the request from {PROGRAMS[hub]}. Write nothing else."
+    )
     if cards:
         rule += " Copy the best of the listed calls."
     begin = f"### API specs:\n{specs}\n\n" if cards else ""
