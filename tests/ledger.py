@@ -408,6 +408,7 @@ FINDINGS = {
     "G22": Entry(
         "thinking is left off where the model requires the thinking of its last calls and the history lacks it"
     ),
+    "G23": Entry("more tools than the target accepts are kept by name or chosen by words, never by position"),
     "G5": Entry("references to stored conversations are resolved from the gateway's store, or refused across wires"),
     "S1": Entry("a schema conforms to a dialect exactly if lowering it changes nothing; the audit agrees"),
     "S2": Entry("an integer with one bound can be any number of digits on the open side, and lifts back as an integer"),

@@ -34,6 +34,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/streams.md",
         "docs/losses.md",
         "docs/openapi.md",
+        "docs/retrieval.md",
         "docs/mcp.md",
         "docs/mcp-client.md",
         "docs/neighbours.md",

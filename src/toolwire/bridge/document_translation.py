@@ -26,6 +26,7 @@ from ..wire.protocol import Wire
 from .answer_converter import convert_response
 from .exchange import Exchange
 from .foreign import report_extra
+from .limit_tools import ToolChooser, keep_all
 from .loss_pointers import SourceDocument, TargetDocument, WrittenRequest, locate
 from .preparation import Prepared, prepare
 from .stored import drop_stored
@@ -50,32 +51,39 @@ def translate(
     request: JSON | bytes | str | None = None,
     model: str | None = None,
     strict: bool = False,
+    choose: ToolChooser | None = None,
 ) -> Translation[JSON]:
     """Translate a document of any kind, with the function for its kind."""
     if kind not in ("request", "response", "tools", "error"):
         raise ConfigError(f"unknown kind {kind!r}", hint="use one of request, response, tools, error")
     if kind == "request":
-        return translate_request(body, source=source, target=target, model=model, strict=strict)
+        return translate_request(body, source=source, target=target, model=model, strict=strict, choose=choose)
     if kind == "response":
         return translate_response(body, source=source, target=target, request=request, strict=strict)
     if kind == "tools":
-        return translate_tools(body, source=source, target=target, strict=strict)
+        return translate_tools(body, source=source, target=target, strict=strict, choose=choose)
     return translate_error(body, source=source, target=target, request=request, strict=strict)
 
 
 def translate_request(
-    body: JSON | bytes | str, *, source: str, target: str, model: str | None = None, strict: bool = False
+    body: JSON | bytes | str,
+    *,
+    source: str,
+    target: str,
+    model: str | None = None,
+    strict: bool = False,
+    choose: ToolChooser | None = None,
 ) -> Translation[Object]:
     """Translate a request, and list the losses.
 
     `model` is the model to use, if it is another one or, as on Gemini, not in the body. If that changes the model, the
     history is of another model, whose signatures are dropped. `strict` raises LossError if a loss is more severe than
-    `info`.
+    `info`. `choose` selects tools if the request has more than the target accepts (see `prepare`).
     """
     if source == target and model is None:
         return pass_through(body, source, is_object=True)
     with typed_errors(body):
-        translation = _translate_request(parse_body(body), source, target, model)
+        translation = _translate_request(parse_body(body), source, target, model, choose)
     return accept(translation, strict=strict)
 
 
@@ -119,7 +127,9 @@ def translate_error(
     return accept(translation, strict=strict)
 
 
-def _translate_request(document: Object, source: str, target: str, model: str | None) -> Translation[Object]:
+def _translate_request(
+    document: Object, source: str, target: str, model: str | None, choose: ToolChooser | None
+) -> Translation[Object]:
     reader, writer = get(source), get(target)
     canonical = reader.decode_request(document)
     history_model = None
@@ -131,7 +141,7 @@ def _translate_request(document: Object, source: str, target: str, model: str | 
     if canonical.stream and writer.capabilities.counts_on_request and not reader.capabilities.counts_on_request:
         canonical = replace(canonical, params=replace(canonical.params, include_usage=True))
     try:
-        prepared = prepare(canonical, writer, history_model=history_model or None)
+        prepared = prepare(canonical, writer, history_model=history_model or None, choose=choose)
     except EncodeError as error:
         error.pointer = nearest_existing(document, reader.locator(canonical)(error.pointer))
         raise
@@ -195,7 +205,9 @@ def _decode_client_request(request: JSON, client: Wire) -> Request | None:
 
 
 def _make_exchange(request: Request | None, upstream: Wire) -> Exchange:
-    return Exchange() if request is None else prepare(drop_stored(request, upstream.name), upstream).exchange
+    if request is None:
+        return Exchange()
+    return prepare(drop_stored(request, upstream.name), upstream, choose=keep_all).exchange
 
 
 def _write_fault(fault: Fault, writer: Wire, document: JSON, before: tuple[Loss, ...] = ()) -> Translation[Object]:

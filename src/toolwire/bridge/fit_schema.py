@@ -20,17 +20,17 @@ from .budget import ParameterCounts, select_affordable
 
 __all__ = ["fit_schemas"]
 
-IndexedTool = tuple[Tool, int]
+PlacedTool = tuple[Tool, int]
 
 
 def fit_schemas(
-    tools: list[IndexedTool], wire: Wire, losses: Losses, reserved: ParameterCounts = (0, 0)
-) -> tuple[list[IndexedTool], dict[str, Lowered]]:
+    tools: list[PlacedTool], wire: Wire, losses: Losses, reserved: ParameterCounts = (0, 0)
+) -> tuple[list[PlacedTool], dict[str, Lowered]]:
     """Return the tools with fitted schemas, and, by name, the encoding of arguments that change shape."""
     default_dialect = DIALECTS[wire.dialect]
     strict = DIALECTS.get(f"{wire.dialect}_strict") if wire.capabilities.strict else None
     relaxed = frozenset[int]() if strict is None else _select_relaxed(tools, strict, reserved, losses)
-    fitted: list[IndexedTool] = []
+    fitted: list[PlacedTool] = []
     lifts: dict[str, Lowered] = {}
     for tool, index in tools:
         if index in relaxed:
@@ -56,7 +56,7 @@ def _refusal_reason(lowered: Lowered | None) -> str:
 
 
 def _select_relaxed(
-    tools: list[IndexedTool], strict: Dialect, reserved: ParameterCounts, losses: Losses
+    tools: list[PlacedTool], strict: Dialect, reserved: ParameterCounts, losses: Losses
 ) -> frozenset[int]:
     """Return the tools that lose strictness: those that do not qualify, and as few others as the budget requires."""
     strict_tools = [(tool, index) for tool, index in tools if tool.strict and tool.kind == "function" and index >= 0]

@@ -17,6 +17,7 @@ from .budget import ParameterCounts
 from .cache import fit_mark
 from .fit_schema import fit_schemas
 from .foreign import report_extra
+from .limit_tools import ToolChooser, limit_tools
 from .names import NameMap
 
 __all__ = ["WRAPPED_INPUT", "fit_tools", "wrap_freeform"]
@@ -26,11 +27,17 @@ WRAPPED_INPUT = "input"
 
 
 def fit_tools(
-    request: Request, wire: Wire, names: NameMap, losses: Losses, reserved: ParameterCounts = (0, 0)
+    request: Request,
+    wire: Wire,
+    names: NameMap,
+    losses: Losses,
+    reserved: ParameterCounts = (0, 0),
+    choose: ToolChooser | None = None,
 ) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
     """Return the fitted tools with their indices in the request, and the tools whose arguments change shape.
 
-    `reserved` is the part of the budget of strict schemas that the schema of the answer uses.
+    `reserved` is the part of the budget of strict schemas that the schema of the answer uses. `choose` selects tools if
+    the target accepts fewer than the request has.
     """
     can = wire.capabilities
     fitted: list[tuple[Tool, int]] = []
@@ -49,7 +56,7 @@ def fit_tools(
             hint = f"the first one is at /tools/{first}; rename or remove one of them"
             raise EncodeError(f"two tools have the name {tool.name!r}", pointer=join("tools", index, "name"), hint=hint)
         fitted.append((_fit_tool(tool, f"/tools/{index}", wire, names, losses), index))
-    fitted = _limit_count(fitted, wire.limits.tools, request, losses)
+    fitted = limit_tools(fitted, wire.limits.tools, request, losses, choose)
     if can.declared_history and not fitted:
         return _declare_history(request, names, losses), {}
     if not any(tool.kind == "builtin" for tool, _ in fitted):
@@ -133,25 +140,6 @@ def _keep_allowed(request: Request, can: Capabilities, losses: Losses) -> list[t
         if tool.name not in allowed:
             losses.add(join("tools", index), "tool", "dropped", "it is not an allowed tool", "info")
     return [(tool, index) for tool, index in tools if tool.name in allowed]
-
-
-def _limit_count(
-    tools: list[tuple[Tool, int]], max_tools: int | None, request: Request, losses: Losses
-) -> list[tuple[Tool, int]]:
-    """Keep to the target's maximum: tools that are chosen or have been called first, then the others in order."""
-    if max_tools is None or len(tools) <= max_tools:
-        return tools
-    needed_names = {part.name for message in request.messages for part in message.parts if isinstance(part, ToolCall)}
-    if request.choice is not None:
-        needed_names.update(request.choice.names)
-    ranked = sorted(tools, key=lambda placed: request.tools[placed[1]].name not in needed_names)
-    kept = {index for _, index in ranked[:max_tools]}
-    for _, index in tools:
-        if index not in kept:
-            losses.add(
-                join("tools", index), "tool", "dropped", f"the target accepts at most {max_tools} tools", "error"
-            )
-    return [(tool, index) for tool, index in tools if index in kept]
 
 
 def _declare_history(request: Request, names: NameMap, losses: Losses) -> list[tuple[Tool, int]]:

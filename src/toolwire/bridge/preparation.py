@@ -31,6 +31,7 @@ from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
 from .foreign import report_extra
 from .history import DraftMessage
+from .limit_tools import ToolChooser
 from .locations import location_pointer, message_index, message_locations
 from .names import NameMap
 from .stored import find_stored
@@ -100,12 +101,14 @@ def prepare(
     *,
     history_model: str | None = None,
     capabilities: ModelCapabilities | None = None,
+    choose: ToolChooser | None = None,
 ) -> Prepared:
     """Fit the request to `wire` and its model; raise EncodeError if that is impossible.
 
     A reference to a conversation that the provider of another wire stores raises StoredStateError. `history_model` is
     the model that produced the history, if it differs from the requested model: signatures of one model are of no use
-    to another. `capabilities` describe the model; by default, those of the built-in rows.
+    to another. `capabilities` describe the model; by default, those of the built-in rows. `choose` selects tools if the
+    request has more than the target accepts; without it, only tools that the conversation names are kept.
     """
     wire = get(wire) if isinstance(wire, str) else wire
     model = match_capabilities(wire, request.model).capabilities if capabilities is None else capabilities
@@ -123,7 +126,7 @@ def prepare(
     request = drop_rejected_fields(request, can.rejected_fields, losses)
     names = NameMap(wire.limits, can.namespaces)
     answer = fit_output(request, wire, losses)
-    indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs)
+    indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs, choose)
     tools = [tool for tool, _ in indexed_tools]
     choice = fit_choice(request, indexed_tools, can, names, losses)
     if choice is not None and choice.mode == "validated" and not can.strict:

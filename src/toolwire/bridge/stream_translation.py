@@ -18,6 +18,7 @@ from ..ir.response import Fault, UpstreamError
 from ..wire import get
 from .answer_converter import DELTAS, AnswerConverter
 from .exchange import Exchange
+from .limit_tools import keep_all
 from .preparation import prepare
 from .stored import drop_stored
 from .translation import parse_body
@@ -50,7 +51,9 @@ class StreamTranslation:
             return
         reader, writer = get(source), get(target)
         canonical = None if request is None else writer.decode_request(parse_body(request))
-        exchange = Exchange() if canonical is None else prepare(drop_stored(canonical, reader.name), reader).exchange
+        exchange = Exchange()
+        if canonical is not None:
+            exchange = prepare(drop_stored(canonical, reader.name), reader, choose=keep_all).exchange
         self._decoder = reader.stream_decoder()
         self._encoder = writer.stream_encoder(canonical)
         self._converter = AnswerConverter(exchange, writer, self.losses)

@@ -14,6 +14,7 @@ from ..ir.tools import Tool
 from ..stream.strict import parse, type_label
 from ..wire import get, mcp
 from .fit_tools import fit_tools
+from .limit_tools import ToolChooser
 from .loss_pointers import SourceDocument, TargetDocument, locate
 from .names import NameMap
 from .readable import decode_readable_tools
@@ -23,27 +24,30 @@ __all__ = ["encode_tools", "translate_tools"]
 
 
 def translate_tools(
-    body: JSON | bytes | str, *, source: str, target: str, strict: bool = False
+    body: JSON | bytes | str, *, source: str, target: str, strict: bool = False, choose: ToolChooser | None = None
 ) -> Translation[list[Object] | Object]:
     """Translate tool declarations: an array, a single declaration, an MCP result, or an object with the key `tools`.
 
     The result is an object with the key `tools` if the source is one, else an array. `strict` raises LossError if a
-    loss is more severe than `info`.
+    loss is more severe than `info`. More tools than a request of the target accepts raise EncodeError, or `choose`
+    selects among them.
     """
     if source == target:
         if not isinstance(body, (bytes, str, dict, list)):
             raise ProtocolError(f"expected an array of tools, got {type_label(body)}")
         return pass_through(body, source, is_object=False)
     with typed_errors(body):
-        translation = _translate(parse(body) if isinstance(body, (bytes, str)) else body, source, target)
+        translation = _translate(parse(body) if isinstance(body, (bytes, str)) else body, source, target, choose)
     return accept(translation, strict=strict)
 
 
-def _translate(document: JSON, source: str, target: str) -> Translation[list[Object] | Object]:
+def _translate(
+    document: JSON, source: str, target: str, choose: ToolChooser | None
+) -> Translation[list[Object] | Object]:
     declared, place = _declarations(document, source)
     unreadable, losses = Losses(), Losses()
     tools, indices = decode_readable_tools(declared, source, unreadable)
-    fitted, encoded, encode_losses = _fit_and_encode(tools, target, losses)
+    fitted, encoded, encode_losses = _fit_and_encode(tools, target, losses, choose)
     is_wrapped = type(document) is dict and "tools" in document
     origin = SourceDocument(document, _source_locator(tools, indices, source, place))
     written: JSON = {"tools": encoded} if is_wrapped else encoded
@@ -62,7 +66,7 @@ def encode_tools(tools: Sequence[Tool], target: str) -> Translation[list[Object]
 
 
 def _fit_and_encode(
-    tools: tuple[Tool, ...], target: str, losses: Losses
+    tools: tuple[Tool, ...], target: str, losses: Losses, choose: ToolChooser | None = None
 ) -> tuple[list[tuple[int, Tool]], list[Object], Losses]:
     """Return the fitted tools with their original indices, their declarations, and the losses of the encoder."""
     if target == mcp.NAME:
@@ -70,7 +74,7 @@ def _fit_and_encode(
         return list(enumerate(tools)), encoded, encode_losses
     writer = get(target)
     names = NameMap(writer.limits, writer.capabilities.namespaces)
-    pairs, _ = fit_tools(Request(tools=tools), writer, names, losses)
+    pairs, _ = fit_tools(Request(tools=tools), writer, names, losses, choose=choose)
     encoded, encode_losses = writer.encode_tools(tuple(tool for tool, _ in pairs))
     return [(index, tool) for tool, index in pairs], encoded, encode_losses
 

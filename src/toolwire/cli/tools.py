@@ -1,4 +1,4 @@
-"""`toolwire tools`: list the tools of any source, or show one of them."""
+"""`toolwire tools`: list the tools of any source, index and search them, and measure their cost."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from ..ir.terminal import neutralise_text
 from .parameter_text import list_parameters
 from .show import count_of, json_text, paint, table
 from .tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
+from .tools_cost import add_cost
+from .tools_eval import add_eval
+from .tools_index import add_index
+from .tools_search import add_search
 
 if TYPE_CHECKING:
     from ..ir.tools import Tool
@@ -30,6 +34,9 @@ examples:
   toolwire tools list requests.jsonl              the tools that recorded requests declare
   toolwire tools show tools.py get_weather        its parameters and its result
   toolwire tools list tools.py --json > tools.json        declarations in MCP's form, which every command reads
+  toolwire tools index tools.py pets.yaml -o tools.index  an index for thousands of tools
+  toolwire tools search tools.index "find a pet"          the tools that fit a request
+  toolwire tools cost mcp.json                            tokens of each declaration
 
 effects: pure and read have no side effects; idempotent and write have. tokens: an estimate for the declaration.
 exit codes: 0 done   2 wrong usage, unreadable source or unknown tool
@@ -39,8 +46,8 @@ exit codes: 0 done   2 wrong usage, unreadable source or unknown tool
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "tools",
-        help="list the tools of a file, an MCP server, an API or a recording",
-        description="List the tools of any source, or show one of them.",
+        help="list, index and search the tools of a file, an MCP server, an API or a recording",
+        description="List the tools of any source, index and search them, and measure their cost.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -57,6 +64,10 @@ def add_to(commands: Any) -> None:
     for action in (listing, showing):
         action.add_argument("--json", action="store_true", help="print the declarations as JSON, in MCP's form")
         add_source_options(action)
+    add_index(actions)
+    add_search(actions)
+    add_eval(actions)
+    add_cost(actions)
 
 
 def _read_sources(arguments: argparse.Namespace) -> list[Tool]:

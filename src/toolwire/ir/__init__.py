@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .pointer import JSON, Object
     from .request import Message, OutputFormat, Params, ReasoningConfig, Request
     from .response import Alternative, Breach, Fault, Response, Stop, UpstreamError, Usage
+    from .tool_search import SEARCH_TOOLS, found_in_history, search_tool
     from .tools import Grammar, Tool, ToolChoice
 else:
     __getattr__, __dir__ = lazy_exports(
@@ -102,6 +103,7 @@ else:
             "pointer": ("JSON", "Object"),
             "request": ("Message", "OutputFormat", "Params", "ReasoningConfig", "Request"),
             "response": ("Alternative", "Breach", "Fault", "Response", "Stop", "UpstreamError", "Usage"),
+            "tool_search": ("SEARCH_TOOLS", "found_in_history", "search_tool"),
             "tools": ("Grammar", "Tool", "ToolChoice"),
         },
     )
@@ -148,6 +150,7 @@ __all__ = [
     "Response",
     "ResponseEnd",
     "ResponseStart",
+    "SEARCH_TOOLS",
     "SchemaError",
     "Stop",
     "StoreError",
@@ -167,6 +170,8 @@ __all__ = [
     "UsageUpdate",
     "WholePart",
     "fold",
+    "found_in_history",
     "require_lossless",
+    "search_tool",
     "unfold",
 ]

@@ -60,6 +60,7 @@ PHRASES: dict[str, PhraseTranslation] = {
     "pass a shorter description=…": _everywhere(
         "add --description, or shorten the first line of the file's docstring", ""
     ),
+    ", or pass choose=choose_by_words to prepare()": _everywhere("", ", or set retrieve = true for the model"),
     "check deps=…": _everywhere("check --deps", ""),
     "check files=…": _everywhere("check --files", ""),
     "leave out repository=…": _everywhere("leave out --repository", ""),

@@ -43,7 +43,7 @@ __all__ = [
 
 Extra: TypeAlias = dict[str, Object]
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
-CallKind: TypeAlias = Literal["function", "freeform"]
+CallKind: TypeAlias = Literal["function", "freeform", "search"]
 CallState: TypeAlias = Literal["complete", "truncated", "invalid"]
 
 
@@ -158,7 +158,10 @@ class ToolCall(Value, frozen=True, tag_field="part", tag="call"):
 
 
 class ToolResult(Value, frozen=True, tag_field="part", tag="result"):
-    """The result of a tool: text and media in `parts`, or a JSON value in `structured`."""
+    """The result of a tool: text and media in `parts`, or a JSON value in `structured`.
+
+    `found` are the names of the deferred tools that the result of a search loads (see `ir.tool_search`).
+    """
 
     call_id: str
     name: str | None = None
@@ -169,6 +172,7 @@ class ToolResult(Value, frozen=True, tag_field="part", tag="result"):
     namespace: str | None = None
     cache: str | None = None
     extra: Extra = {}
+    found: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

@@ -10,7 +10,7 @@ from .value import Value
 
 __all__ = ["ChoiceMode", "Effect", "Grammar", "Tool", "ToolChoice", "ToolKind"]
 
-ToolKind: TypeAlias = Literal["function", "freeform", "builtin"]
+ToolKind: TypeAlias = Literal["function", "freeform", "builtin", "search"]
 Effect: TypeAlias = Literal["pure", "read", "idempotent", "write"]
 ChoiceMode: TypeAlias = Literal["auto", "required", "none", "tool", "allowed", "validated"]
 
@@ -27,7 +27,8 @@ class Tool(Value, frozen=True):
 
     `strict` and `deferred` have three values; unset differs from false. `input_schema` None means that none was
     declared, which is equivalent to a tool without parameters. A `builtin` is the provider's own tool; its declaration
-    is in `extra` under the wire that supports it.
+    is in `extra` under the wire that supports it. A `search` is a function of the caller that finds deferred tools (see
+    `ir.tool_search`).
     """
 
     name: str

@@ -28,6 +28,7 @@ from ..ir.pointer import JSON
 from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
+from ..run.word_choice import choose_by_words
 from ..stream.strict import parse, parse_object
 from ..text.engine.format import Format
 from ..wire.capability_rows import ModelCapabilities
@@ -85,6 +86,7 @@ class EndpointRequest:
             endpoint.wire,
             history_model=history_model,
             capabilities=endpoint.capabilities if capabilities is None else capabilities,
+            choose=choose_by_words,
         )
         self._exchange = prepared.exchange
         wire = endpoint.wire

@@ -21,7 +21,7 @@ from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
-from .encoder import Encoder, Progress
+from .encoder import Encoder, Progress, Vectors
 from .entry_table import EntryTable, IndexedTool
 from .ranking import rank_numbers
 from .vector_table import VectorTable
@@ -70,6 +70,7 @@ class ToolIndex:
         self._entries = EntryTable()
         self._words = WordIndex()
         self._vectors = None if encoder is None else VectorTable(encoder.dimensions)
+        self._unused_encoder: str | None = None  # of a saved index that was opened for words only
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -165,6 +166,14 @@ class ToolIndex:
             ranked = rank_numbers(words, meanings, k)
             return [self._make_hit(number, score, query, meanings) for number, score in ranked]
 
+    def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
+        """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
+        with self._lock:
+            if self._vectors is None:
+                return None
+            numbers = self._entries.numbers()
+            return [self._entries.indexed(int(number)) for number in numbers], self._vectors.take(numbers)
+
     def retriever(self, k: int = 5, always: Iterable[str] = ()) -> IndexRetriever:
         """Return a retriever for an agent: it offers the `k` best tools for the request, and those named in `always`."""
         from .retriever import IndexRetriever
@@ -175,6 +184,11 @@ class ToolIndex:
         """Write the index. A reader sees the old or the new index, never a part of one."""
         from .index_file import IndexParts, IndexSnapshot
 
+        if self._unused_encoder is not None:
+            raise ConfigError(
+                f"the index was opened without its encoder {self._unused_encoder!r}, so that saving it loses the vectors",
+                hint="open it with the encoder, or make a new index",
+            )
         encoder = None if self.encoder is None else self.encoder.name
         with self._lock:
             snapshot = IndexSnapshot(IndexParts(self._entries, self._words, self._vectors), encoder)
@@ -184,15 +198,23 @@ class ToolIndex:
     def load(cls, path: str | Path, encoder: Encoder | None = None) -> ToolIndex:
         """Open a saved index in a memory map. Raise IndexFileError for a file that is not usable with this encoder.
 
-        Without an encoder, or if the index was saved without one, it is searched by words only. Saving such an index
-        leaves out the vectors.
+        Without an encoder, or if the index was saved without one, it is searched by words only. An index with vectors
+        that was opened without an encoder cannot be saved.
         """
         from .index_file import load_parts
 
-        entries, words, vectors = load_parts(path, encoder)
-        index = cls(None if vectors is None else encoder)
-        index._entries, index._words, index._vectors = entries, words, vectors
+        parts, unused_encoder = load_parts(path, encoder)
+        index = cls(None if parts.vectors is None else encoder)
+        index._entries, index._words, index._vectors = parts
+        index._unused_encoder = unused_encoder
         return index
+
+    def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
+        """Return all tools and a copy of their vectors in the same order; None for an index of words only."""
+        with self._lock:
+            if self._vectors is None:
+                return None
+            return list(self), self._vectors.take(self._entries.numbers())
 
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:
         """Return True if the entry has this document. Fields that are not searched are updated at once."""

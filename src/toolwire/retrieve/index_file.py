@@ -124,8 +124,11 @@ def read_index_info(path: str | Path) -> IndexInfo:
     return open_index_file(Path(path)).manifest.info
 
 
-def load_parts(path: str | Path, encoder: Encoder | None) -> IndexParts:
-    """Open a saved index. Without an encoder, or if the index has no vectors, it is searched by words only."""
+def load_parts(path: str | Path, encoder: Encoder | None) -> tuple[IndexParts, str | None]:
+    """Open a saved index. Without an encoder, or if the index has no vectors, it is searched by words only.
+
+    The second value is the name of the encoder of an index with vectors that is opened without them.
+    """
     opened = open_index_file(Path(path))
     manifest = opened.manifest
     if manifest.analysis != analysis_key():
@@ -134,8 +137,9 @@ def load_parts(path: str | Path, encoder: Encoder | None) -> IndexParts:
         )
     if encoder is not None and manifest.info.encoder is not None:
         _check_encoder(opened, encoder)
-    entries = EntryTable(_FileEntries(opened))
-    return IndexParts(entries, _load_words(opened), None if encoder is None else _load_vectors(opened))
+    vectors = None if encoder is None else _load_vectors(opened)
+    parts = IndexParts(EntryTable(_FileEntries(opened)), _load_words(opened), vectors)
+    return parts, manifest.info.encoder if vectors is None else None
 
 
 def _check_encoder(opened: IndexFile, encoder: Encoder) -> None:

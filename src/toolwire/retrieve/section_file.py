@@ -29,7 +29,16 @@ from ..ir.value import Value
 from .atomic_file import replace_file
 from .documents import FIELDS
 
-__all__ = ["IndexFile", "IndexFileError", "IndexInfo", "Manifest", "Section", "open_index_file", "write_index_file"]
+__all__ = [
+    "IndexFile",
+    "IndexFileError",
+    "IndexInfo",
+    "Manifest",
+    "Section",
+    "is_index_file",
+    "open_index_file",
+    "write_index_file",
+]
 
 VERSION = 1
 REBUILD = "make the index again with `toolwire tools index` or ToolIndex.save"
@@ -168,6 +177,15 @@ def _write_section(file: BinaryIO, dtype: str, parts: Section) -> _Place:
 
 def _pad(file: BinaryIO) -> None:
     file.write(b"\0" * (-file.tell() % _ALIGNMENT))
+
+
+def is_index_file(path: str | Path) -> bool:
+    """Return True for a file that begins like an index. It may still be damaged."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 def open_index_file(path: Path) -> IndexFile:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         ObservedOperation,
         Observer,
         OperationOutcome,
+        Retriever,
         ToolOperation,
+        ToolSearcher,
     )
     from .options import Options, OptionValues
     from .output_plan import OutputPlan
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from .toolbox import Entry, LiveSource, Source, Toolbox
     from .values import received
     from .waiting import ApprovalExpired, Suspend, Suspended, WaitingCall
+    from .word_choice import choose_by_words
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -68,13 +71,16 @@ else:
                 "Observer",
                 "ObservedOperation",
                 "OperationOutcome",
+                "Retriever",
                 "ToolOperation",
+                "ToolSearcher",
             ),
             "output_plan": ("OutputPlan",),
             "output_type": ("StructuredOutput",),
             "partial_output": ("PartialOutput",),
             "values": ("received",),
             "waiting": ("ApprovalExpired", "Suspend", "Suspended", "WaitingCall"),
+            "word_choice": ("choose_by_words",),
         },
     )
 
@@ -111,6 +117,7 @@ __all__ = [
     "Pending",
     "Policy",
     "Record",
+    "Retriever",
     "RunConflict",
     "RunStore",
     "Session",
@@ -122,12 +129,14 @@ __all__ = [
     "Suspended",
     "ToolError",
     "ToolOperation",
+    "ToolSearcher",
     "Toolbox",
     "Transient",
     "WEEK",
     "WaitingCall",
     "allow",
     "at_most",
+    "choose_by_words",
     "current_call",
     "deny",
     "dump_messages",

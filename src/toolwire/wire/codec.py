@@ -25,6 +25,7 @@ from ..ir.tools import Tool
 from ..ir.value import Value
 from .fields import decode_list
 from .protocol import Capabilities, Encoded, EncodedFault, Kind, Limits, StreamDecoder, StreamEncoder
+from .search_codec import SearchCodec
 from .signatures import Signature
 
 __all__ = ["CompletionEndpoint", "WireCodec", "fixed_path", "tools_decoder", "tools_encoder"]
@@ -89,6 +90,7 @@ class WireCodec(Value, frozen=True, kw_only=True, eq=False):
     headers: Mapping[str, str] = {}
     older: tuple[WireCodec, ...] = ()  # earlier versions of this wire
     completions: Callable[[], CompletionEndpoint] | None = None  # None: the wire has no raw completion endpoint
+    search: SearchCodec | None = None  # None: the provider has no tool search
 
     @property
     def versions(self) -> dict[str, WireCodec]:

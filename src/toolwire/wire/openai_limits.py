@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .signatures import Signature
+from .signatures import FEWER_TOOLS, Signature
 
 __all__ = ["SAMPLING_RANGES", "SIGNATURES"]
 
@@ -23,10 +23,8 @@ _LOWER = "use toolwire.schema.lower(schema, 'openai_strict'), or declare the too
 _SMALLER = "declare the tool without strict (prepare() does this), or split it"
 
 SIGNATURES = (
-    Signature("tools", "TW010", r"Invalid 'tools': array too long", "send fewer tools, or let prepare() choose"),
-    Signature(
-        "tools", "TW010", r"may not include more than \d{1,6} tools", "send fewer tools, or let prepare() choose"
-    ),
+    Signature("tools", "TW010", r"Invalid 'tools': array too long", FEWER_TOOLS),
+    Signature("tools", "TW010", r"may not include more than \d{1,6} tools", FEWER_TOOLS),
     Signature(
         "name",
         "TW002",

@@ -24,7 +24,10 @@ from msgspec.structs import replace
 from ..ir.pointer import join
 from ..ir.response import Breach, Fault
 
-__all__ = ["Signature", "add_breach", "find_breach", "parse_limit_path"]
+__all__ = ["FEWER_TOOLS", "Signature", "add_breach", "find_breach", "parse_limit_path"]
+
+FEWER_TOOLS = "send fewer tools, retrieve the tools that matter, or pass choose=choose_by_words to prepare()"
+"""The remedy for more tools than a provider accepts."""
 
 _MAX_MESSAGE = 4000  # characters of a message that are searched: an error names its limit early
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")

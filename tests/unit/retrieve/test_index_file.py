@@ -6,8 +6,9 @@ import pytest
 
 from hash_encoder import HashEncoder
 from toolwire import Tool
-from toolwire.ir.errors import EncodeError
-from toolwire.retrieve import IndexFileError, ToolIndex, read_index_info
+from toolwire.ir.errors import ConfigError, EncodeError
+from toolwire.retrieve import IndexFileError, ToolIndex, is_index_file, read_index_info
+from toolwire.retrieve.documents import make_document
 
 QUERIES = ("open a ticket for the customer", "weather tomorrow", "delete files", "東京の天気", "city", "")
 
@@ -119,6 +120,8 @@ def test_index_without_vectors_opens_with_words_only(tmp_path):
         assert index.encoder is None
         assert results(index) == results(make_index())
     assert encoder.texts == []
+    with pytest.raises(ConfigError, match="opened without its encoder 'hash'"):
+        index.save(tmp_path / "vectors")
     assert read_index_info(tmp_path / "words").encoder is None
     info = read_index_info(tmp_path / "vectors")
     assert (info.tools, info.encoder, info.dimensions, info.servers) == (5, "hash", 16, ("main", "disk"))
@@ -138,6 +141,25 @@ def test_index_of_another_word_splitter_is_refused(tmp_path, monkeypatch):
         make_index().save(path)
     with pytest.raises(IndexFileError, match="splits words differently"):
         ToolIndex.load(path)
+
+
+def test_index_is_recognised_by_its_first_bytes(tmp_path):
+    make_index().save(tmp_path / "tools.index")
+    (tmp_path / "other").write_bytes(b"{}")
+    assert is_index_file(tmp_path / "tools.index")
+    assert not any(map(is_index_file, (tmp_path / "other", tmp_path / "missing", tmp_path)))
+
+
+def test_vectors_are_returned_in_the_order_of_the_tools(tmp_path):
+    encoder = HashEncoder()
+    index = make_index(encoder)
+    index.remove(["getWeather"], server="main")
+    index.save(tmp_path / "tools.index")
+    for each in (index, ToolIndex.load(tmp_path / "tools.index", encoder)):
+        tools, vectors = each.vectors()
+        assert [entry.tool.name for entry in tools] == ["create_ticket", "delete_file", "天気", "list_files"]
+        assert (vectors[3] == encoder.encode([make_document(tools[3].tool, server="disk").text])).all()
+    assert make_index().vectors() is None
 
 
 def use_everything(path):

@@ -20,6 +20,7 @@ from .limits import SIGNATURES
 from .locations import DETECTION, locator
 from .request import DEFAULT_MAX_TOKENS, decode_request, encode_request
 from .response import decode_response, encode_response
+from .tool_search import SEARCH
 from .tools import read_discovered_tools, read_tool, write_tool
 
 __all__ = ["CODEC"]
@@ -78,6 +79,8 @@ _OLD = WireCodec(
         cache=frozenset({"part", "tool", "call", "result"}),
         cache_ttls=("5m", "1h"),
         object_arguments=True,
+        deferred=True,
+        search_wire=NAME,
         system_anywhere=False,
         declared_history=True,
         developer=False,
@@ -106,6 +109,7 @@ _OLD = WireCodec(
     encode_tools=tools_encoder(write_tool),
     locator=locator,
     read_discovery=read_discovered_tools,
+    search=SEARCH,
     version=_OLD_VERSION,
     headers={"anthropic-version": _OLD_VERSION},
 )

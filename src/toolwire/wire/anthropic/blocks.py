@@ -139,8 +139,24 @@ def _read_any_result(raw: Object) -> ToolResult:
     cache = read_cache(raw, extra)
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
-    call_id, content = read_string(raw, "tool_use_id"), tuple(part for part in parts if isinstance(part, _CONTENT))
-    return ToolResult(call_id, None, content, None, bool(is_error), cache=cache, extra=extra)
+    found = _read_references(parts, extra)
+    content = tuple(part for part in parts if isinstance(part, _CONTENT) and not _is_reference(part))
+    return ToolResult(
+        read_string(raw, "tool_use_id"), None, content, None, bool(is_error), cache=cache, extra=extra, found=found
+    )
+
+
+def _is_reference(part: Part) -> bool:
+    return isinstance(part, Opaque) and part.type == "tool_reference" and type(part.value.get("tool_name")) is str
+
+
+def _read_references(parts: Sequence[Part], extra: Extra) -> tuple[str, ...]:
+    """Return the names of referenced tools; unusual positions and fields of the references are kept as form."""
+    references = [(index, part.value) for index, part in enumerate(parts) if _is_reference(part)]  # type: ignore[union-attr]
+    first = len(parts) - len(references)
+    if any(index < first for index, _ in references) or any(len(value) != 2 for _, value in references):
+        extra[_FORM] = {**extra.get(_FORM, {}), ":references": references}
+    return tuple([value["tool_name"] for _, value in references])
 
 
 def _read_result_block(raw: JSON) -> Text | Media | Opaque:
@@ -274,7 +290,7 @@ def call_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
 def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     """Write a `tool_result` block. This is the fast path: one plain text."""
     parts = result.parts
-    if len(parts) == 1 and not result.extra and result.cache is None and result.structured is None:
+    if len(parts) == 1 and not (result.extra or result.found) and result.cache is None and result.structured is None:
         only = parts[0]
         if type(only) is Text and only.cache is None and not only.extra:
             out: Object = {"type": "tool_result", "tool_use_id": result.call_id, "content": only.text}
@@ -289,7 +305,9 @@ def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
     out: Object = {"type": "tool_result", "tool_use_id": result.call_id}
     form = result.extra.get(_FORM, {})
     content = write_blocks(structured_as_text(result, path, losses), form, losses, path)
-    if content is not None:
+    if result.found:
+        out["content"] = _add_references(content, result.found, form)
+    elif content is not None:
         out["content"] = content
     elif form.get(":content") == "null":
         out["content"] = None
@@ -297,6 +315,17 @@ def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
         out["is_error"] = True
     write_cache(result.cache, result.extra, out)
     return write_extra(out, result.extra, NAME)
+
+
+def _add_references(content: JSON, names: Sequence[str], form: Object) -> list[Object]:
+    """Return the content of a result with references to the tools that it loads, after the text or where they were."""
+    blocks = [{"type": "text", "text": content}] if type(content) is str and content else list(content or ())
+    places = form.get(":references") or ()
+    if len(places) != len(names):
+        return [*blocks, *({"type": "tool_reference", "tool_name": name} for name in names)]
+    for name, (index, reference) in zip(names, places, strict=True):
+        blocks.insert(index, {**reference, "tool_name": name})
+    return blocks
 
 
 def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:

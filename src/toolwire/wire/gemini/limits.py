@@ -5,7 +5,7 @@ Gemini identifies a property by its name, or by its position among its siblings.
 
 from __future__ import annotations
 
-from ..signatures import Signature
+from ..signatures import FEWER_TOOLS, Signature
 
 __all__ = ["SIGNATURES"]
 
@@ -19,7 +19,7 @@ SIGNATURES = (
         "tools",
         "TW010",
         r"At most \d{1,6} function declarations can be specified",
-        "send fewer tools, or let prepare() select them",
+        FEWER_TOOLS,
     ),
     Signature(
         "name",

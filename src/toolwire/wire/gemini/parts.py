@@ -29,6 +29,7 @@ from ...ir.parts import (
 from ...ir.pointer import JSON, Object
 from ..fields import decode_list, read_boolean, read_optional_string, read_string, require_object, type_error
 from ..media import guess_media_type
+from ..structured_results import found_as_text
 from .field_names import NAME, read_fields, to_camel_case, write_fields
 
 __all__ = ["PROVIDER", "read_part", "read_signature", "report_foreign", "write_part", "write_result"]
@@ -322,6 +323,7 @@ def _placeholder_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
 
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     """Write a function response. This is the fast path: one text under `output` or `error`."""
+    result = found_as_text(result, path, losses)
     parts = result.parts
     if len(parts) == 1 and not result.extra and result.call_id and result.structured is None and result.cache is None:
         only = parts[0]

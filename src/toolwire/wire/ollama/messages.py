@@ -18,7 +18,7 @@ from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Text, ToolCall, T
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message, Role
 from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
-from ..structured_results import structured_as_text
+from ..structured_results import result_parts
 from .content import FORM, NAME, LocatedPart, read_content, reasoning_text, report_order, write_content
 
 __all__ = [
@@ -132,7 +132,7 @@ def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Ollama results have no error flag", "error")
     if result.cache is not None:
         losses.add(f"{path}/cache", "cache", "dropped", "Ollama has no cache marks", "info")
-    said: Sequence[Text | Media | Opaque] = structured_as_text(result, path, losses)
+    said: Sequence[Text | Media | Opaque] = result_parts(result, path, losses)
     parts: list[LocatedPart] = [(f"{path}/parts/{number}", part) for number, part in enumerate(said)]
     report_order(parts, losses)
     out: Object = {"role": form.get(":role", "tool"), **write_content(parts, form, losses, "\n\n")}

@@ -16,7 +16,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
 from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
-from ..structured_results import structured_as_text
+from ..structured_results import result_parts
 from .cache_control import MARKED, take_cache_control
 from .content import NAME, is_in_content, read_answer_part, read_content, write_content
 
@@ -299,7 +299,7 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Chat results have no error flag", "error")
-    content = write_content(structured_as_text(result, path, losses), form, losses, path)
+    content = write_content(result_parts(result, path, losses), form, losses, path)
     out: Object = {"role": "tool", "tool_call_id": result.call_id, **_content_field(content, form)}
     if ":result" in form:
         out = {"role": "function", **_content_field(content, form)}

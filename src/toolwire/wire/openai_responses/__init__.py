@@ -20,6 +20,7 @@ from .content import NAME
 from .locations import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
+from .tool_search import SEARCH
 from .tools import read_discovered_tools, read_tools, write_tools
 
 __all__ = ["CODEC"]
@@ -69,6 +70,9 @@ CODEC = WireCodec(
         media=frozenset({"image", "file"}),
         result_media=frozenset({"image", "file"}),
         freeform=True,
+        deferred=True,
+        search_calls=True,
+        search_wire=NAME,
         refusals=True,
         namespaces=True,
         strict=True,
@@ -92,4 +96,5 @@ CODEC = WireCodec(
     encode_tools=_encode_tools,
     locator=locator,
     read_discovery=read_discovered_tools,
+    search=SEARCH,
 )

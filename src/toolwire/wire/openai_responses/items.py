@@ -8,7 +8,7 @@ one, the item's `id` stays in `extra`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -31,13 +31,22 @@ from ...ir.parts import (
 )
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
+from ...ir.tools import Tool
 from ...stream.strict import parse_arguments
 from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
-from ..structured_results import structured_as_text
+from ..structured_results import result_parts
 from .content import NAME, is_content, read_content, read_part, write_content
 from .reasoning import PROVIDER, is_own, read_reasoning, write_reasoning
+from .tool_search import (
+    is_client_search,
+    read_search_call,
+    read_search_output,
+    write_search_call,
+    write_search_output,
+)
 
 __all__ = [
+    "ITEM_PREFIXES",
     "PROVIDER",
     "read_items",
     "read_output",
@@ -122,10 +131,23 @@ def read_item(raw: JSON) -> Message | list[Part]:
         ]
     if kind == "custom_tool_call_output":
         return Message("user", (_read_result(raw, "freeform"),))
+    if kind == "tool_search_call" or kind == "tool_search_output":
+        return _read_search_item(raw, kind)
     opaque = Opaque(NAME, kind, raw)
     if kind.endswith(("_output", "_response")) or kind in ("additional_tools", "item_reference"):
         return Message("user", (opaque,))
     return [opaque]
+
+
+def _read_search_item(raw: Object, kind: str) -> Message | list[Part]:
+    """Read an item of a tool search; the items of a search that the provider ran are parts of its answer."""
+    if kind == "tool_search_call":
+        return [read_search_call(raw) or Opaque(NAME, kind, raw)]
+    result = read_search_output(raw)
+    if result is not None:
+        return Message("user", (result,))
+    opaque = Opaque(NAME, kind, raw)
+    return Message("user", (opaque,)) if is_client_search(raw) else [opaque]
 
 
 def _read_message(raw: Object) -> Message | list[Part]:
@@ -220,8 +242,8 @@ def _as_opaque(part: Part) -> Opaque:
     return Opaque(NAME, "refusal", {"type": "refusal", "refusal": part.text})
 
 
-def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]:
-    """Yield the items of one message."""
+def write_items(message: Message, path: str, losses: Losses, tools: Mapping[str, Tool]) -> Iterator[Object]:
+    """Yield the items of one message. Results of searches hold declarations of `tools`, which are by name."""
     if message.role == "assistant":
         yield from write_assistant_items(message.parts, path, losses)
         return
@@ -234,7 +256,7 @@ def write_items(message: Message, path: str, losses: Losses) -> Iterator[Object]
             yield _write_message(message, words, path, losses)
             words = []
         if isinstance(part, ToolResult):
-            yield write_result(part, losses, f"{path}/parts/{number}")
+            yield write_result(part, losses, f"{path}/parts/{number}", tools)
         elif isinstance(part, Opaque) and part.wire == NAME:
             yield part.value
         else:
@@ -315,6 +337,8 @@ def _write_assistant_part(part: Part, losses: Losses, path: str) -> Object | Non
 
 def write_call(call: ToolCall) -> Object:
     """Write a call as an item without id and status, unless its `extra` has them."""
+    if call.kind == "search":
+        return write_search_call(call)
     if call.kind == "freeform":
         out: Object = {"type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": call.raw or ""}
     else:
@@ -324,12 +348,14 @@ def write_call(call: ToolCall) -> Object:
     return write_extra(out, call.extra, NAME)
 
 
-def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
+def write_result(result: ToolResult, losses: Losses, path: str, tools: Mapping[str, Tool]) -> Object:
     """Write the output of a call; the error flag has no field here and is reported."""
+    if result.kind == "search":
+        return write_search_output(result, tools, losses, path)
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Responses outputs have no error flag", "error")
-    output = write_content(list(structured_as_text(result, path, losses)), form, losses, path)
+    output = write_content(list(result_parts(result, path, losses)), form, losses, path)
     kind = "custom_tool_call_output" if result.kind == "freeform" else "function_call_output"
     out: Object = {"type": kind, "call_id": result.call_id, **_content_field("output", output, form)}
     if ":call_id" in form and not result.call_id:
@@ -352,7 +378,7 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
                 items.append(make_message_item(part.extra, f"msg_{prefix}_{number}"))
             items[-1]["content"].append(write_output_part(part))
         elif isinstance(part, ToolCall):
-            items.append(make_call_item(part, f"fc_{part.id}"))
+            items.append(make_call_item(part, f"{ITEM_PREFIXES[part.kind]}_{part.id}"))
         elif isinstance(part, Reasoning):
             report_foreign(part.artefacts, losses, f"/parts/{number}")
             new = {} if NAME in part.extra or _FORM in part.extra else {"id": f"rs_{prefix}_{number}"}
@@ -368,6 +394,7 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
     return items
 
 
+ITEM_PREFIXES: dict[CallKind, str] = {"function": "fc", "freeform": "ctc", "search": "tsc"}
 _STATUS = {"complete": "completed", "truncated": "incomplete", "invalid": "completed"}
 
 

@@ -12,6 +12,7 @@ from ...ir.response import Response
 from ..detection import blocks, declared_tools, scorer
 from ..protocol import Kind
 from .content import is_content
+from .tools import is_loaded_later
 
 __all__ = ["DETECTION", "locator"]
 
@@ -37,6 +38,9 @@ def _tool_pointers(request: Request) -> Iterator[str]:
     entry, inside = -1, -1
     space: str | None = None
     for tool in request.tools:
+        if tool.deferred and is_loaded_later(tool, request.tools):
+            yield join("input")
+            continue
         if tool.namespace is None or tool.namespace != space:
             entry, inside = entry + 1, 0
         else:

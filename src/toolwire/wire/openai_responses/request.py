@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Extra, Text
+from ...ir.parts import Extra, Opaque, Text, ToolResult
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
+from ...ir.tools import Tool
 from ..fields import read_boolean, read_extra, read_optional_string, require_object, write_extra
 from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
 from .content import NAME
 from .items import read_items, write_items
-from .tools import read_choice, read_tools, write_choice, write_tools
+from .tool_search import read_output_tools
+from .tools import read_choice, read_tools, write_choice, write_declared_tools
 
 __all__ = ["decode_request", "encode_request"]
 
@@ -63,10 +67,11 @@ def decode_request(body: Object) -> Request:
         extra[_FORM] = {**extra.get(_FORM, {}), ":store": "absent"}
     _read_logprobs(body, params, extra)
     output = _read_text(body.get("text"), params, extra)
+    messages = _read_input(body, extra)
     return Request(
         read_optional_string(body, "model") or "",
-        _read_input(body, extra),
-        read_tools(body),
+        messages,
+        _add_loaded_tools(read_tools(body), messages),
         read_choice(body.get("tool_choice")),
         read_boolean(body, "parallel_tool_calls"),
         Params(**params) if params else NO_PARAMS,
@@ -75,6 +80,29 @@ def decode_request(body: Object) -> Request:
         read_boolean(body, "stream"),
         extra,
     )
+
+
+def _add_loaded_tools(tools: tuple[Tool, ...], messages: tuple[Message, ...]) -> tuple[Tool, ...]:
+    """Return the tools of a request and those that only results of searches declare, as deferred tools.
+
+    Form `:place` states where a deferred tool is declared.
+    """
+    if any(tool.kind == "search" for tool in tools):
+        tools = tuple([_with_place(tool, "tools") if tool.deferred else tool for tool in tools])
+    names = {(tool.namespace, tool.name) for tool in tools}
+    loaded: list[Tool] = []
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, Opaque) or (isinstance(part, ToolResult) and part.found):
+                for tool in read_output_tools(part):
+                    if (tool.namespace, tool.name) not in names:
+                        names.add((tool.namespace, tool.name))
+                        loaded.append(replace(_with_place(tool, "output"), deferred=True))
+    return (*tools, *loaded) if loaded else tools
+
+
+def _with_place(tool: Tool, place: str) -> Tool:
+    return replace(tool, extra={**tool.extra, _FORM: {**tool.extra.get(_FORM, {}), ":place": place}})
 
 
 def _read_logprobs(body: Object, params: dict[str, Any], extra: Extra) -> None:
@@ -176,7 +204,7 @@ def encode_request(request: Request) -> Encoded:
     losses = Losses()
     out: Object = {"model": request.model} if request.model else {}
     _write_input(request, out, losses)
-    tools = write_tools(request.tools, losses)
+    tools = write_declared_tools(request.tools, losses)
     if tools:
         out["tools"] = tools
     if request.choice is not None:
@@ -230,9 +258,10 @@ def _write_input(request: Request, out: Object, losses: Losses) -> None:
     ):
         out["input"] = rest[0].parts[0].text
         return
+    tools = {tool.name: tool for tool in reversed(request.tools)}
     items: list[Object] = []
     for index, message in enumerate(rest):
-        items.extend(write_items(message, f"/messages/{start + index}", losses))
+        items.extend(write_items(message, f"/messages/{start + index}", losses, tools))
     if items or form.get(":input") != "absent":
         out["input"] = items
 

@@ -33,6 +33,7 @@ from ...ir.events import (
 from ...ir.parts import CallKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
+from ...ir.tool_search import SEARCH_TOOLS
 from ...stream.strict import parse_arguments
 from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
 from ..fields import read_optional_string, read_string, read_timestamp, read_unknown, require_object
@@ -41,6 +42,7 @@ from .content import NAME
 from .items import read_output_item
 from .response import ECHO, read_response_fault, read_stop, read_usage
 from .stream_state import GrowingItem, own_fields, read_index, strip_form
+from .tool_search import is_client_search
 
 __all__ = ["ResponsesStreamDecoder"]
 
@@ -155,6 +157,13 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             call_id, name = read_string(raw, "call_id"), read_string(raw, "name")
             events.append(CallStart(item.key, call_id, name, call_kind, namespace, 0, own_fields(NAME, item.id)))
             self._append_arguments(item, raw.get("arguments" if call_kind == "function" else "input"), events)
+        elif kind == "tool_search_call" and is_client_search(raw):
+            self._has_calls = item.is_search = True
+            item.key = self._new_key()
+            item.texts[None] = []
+            events.append(
+                CallStart(item.key, raw["call_id"], SEARCH_TOOLS, "search", None, 0, own_fields(NAME, item.id))
+            )
         elif kind == "reasoning":
             item.key = self._new_key()
             events.append(ReasoningStart(item.key, 0, own_fields(NAME, item.id)))
@@ -267,6 +276,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         parts = read_output_item(raw)
         if item.kind == "message":
             self._close_message(item, parts, events)
+        elif item.is_search:
+            self._close_search(item, parts[0], events)
         elif item.kind in ("function_call", "custom_tool_call"):
             self._close_call(item, parts[0], events)
         elif item.kind == "reasoning":
@@ -302,6 +313,17 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             # an empty text means no arguments, or a call that was truncated before them: its status decides
             arguments, state = parse_arguments(raw) if raw else (call.arguments, call.state)
             events.append(CallEnd(item.key, arguments, raw, state, (), extra))
+
+    def _close_search(self, item: GrowingItem, call: Part, events: list[Event]) -> None:
+        """End a call of a search, whose arguments arrive in one piece and as an object."""
+        if not isinstance(call, ToolCall):
+            events.append(CallEnd(item.key, None, "", "invalid"))
+            return
+        if call.state != "complete":
+            events.append(CallEnd(item.key, None, "", call.state, (), strip_form(call.extra)))
+            return
+        events.append(CallDelta.of(item.key, call.text))
+        events.append(CallEnd(item.key, call.arguments, None, "complete", (), strip_form(call.extra)))
 
     def _close_reasoning(self, item: GrowingItem, reasoning: Part, events: list[Event]) -> None:
         assert isinstance(reasoning, Reasoning)

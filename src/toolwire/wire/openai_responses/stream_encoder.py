@@ -34,10 +34,11 @@ from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Fault, Stop, Usage
 from ...ir.text import to_bytes, unescape
+from ...stream.strict import parse_arguments
 from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
 from .content import NAME
-from .items import make_call_item, make_message_item, report_foreign, write_output_part
+from .items import ITEM_PREFIXES, make_call_item, make_message_item, report_foreign, write_output_part
 from .reasoning import write_reasoning
 from .response import ONE_CHOICE, make_envelope, write_status, write_usage
 
@@ -87,7 +88,10 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         if kind is CallDelta or kind is TextDelta:
             item = self._items.get(event.key)  # type: ignore[union-attr]
             if item is not None:
-                return self._fragment(item, event.escaped)  # type: ignore[union-attr]
+                if item.before:
+                    return self._fragment(item, event.escaped)  # type: ignore[union-attr]
+                item.pieces.append(event.escaped)  # type: ignore[union-attr]  # a search has no delta events
+                return b""
         if getattr(event, "choice", 0):
             self._dropped.add(event.key)  # type: ignore[union-attr]
             self._report_alternatives(ONE_CHOICE)
@@ -171,8 +175,9 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
 
     def _call_start(self, event: CallStart) -> bytes:
         """Open a call item with empty arguments."""
-        item = self._open(event, f"{'ctc' if event.kind == 'freeform' else 'fc'}_{event.id}")
-        item.template(f"response.{_CALL_EVENTS[event.kind]}.delta")
+        item = self._open(event, f"{ITEM_PREFIXES[event.kind]}_{event.id}")
+        if event.kind != "search":
+            item.template(f"response.{_CALL_EVENTS[event.kind]}.delta")
         begun = self._write_call(item, "", "complete", event.extra)
         if "status" in begun:
             begun["status"] = "in_progress"
@@ -188,13 +193,16 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
 
     def _write_call(self, item: _WrittenItem, raw: str, state: CallState, extra: Extra) -> Object:
         start: CallStart = item.start
-        call = ToolCall(start.id, start.name, None, raw, state, start.kind, start.namespace)
+        arguments = parse_arguments(raw)[0] if start.kind == "search" else None
+        call = ToolCall(start.id, start.name, arguments, raw, state, start.kind, start.namespace)
         return write_extra({**make_call_item(call, item.id), "id": item.id}, extra, NAME)
 
     def _call_end(self, event: CallEnd) -> bytes:
         """Write the end events of a call; one without any arguments gets `{}` as its only fragment."""
         item = self._items[event.key]
         report_foreign(event.artefacts, self.losses, self._part_path(event.key))
+        if item.start.kind == "search":
+            return self._search_end(item, event)
         opening = b""
         if not item.pieces and event.raw is None:
             opening = self._fragment(item, b"{}")
@@ -205,6 +213,11 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         )
         extra = merge_extra(item.start.extra, event.extra)
         return opening + done + self._item_done(item, self._write_call(item, raw, event.state, extra))
+
+    def _search_end(self, item: _WrittenItem, event: CallEnd) -> bytes:
+        extra = merge_extra(item.start.extra, event.extra)
+        raw = unescape(b"".join(item.pieces))
+        return self._item_done(item, self._write_call(item, raw, event.state, extra))
 
     # reasoning: the parts of a summary, then the text
 

@@ -14,10 +14,11 @@ __all__ = ["GrowingItem", "own_fields", "read_index", "strip_form"]
 class GrowingItem:
     """An output item that is still growing. A message has a key for each of its contents, others have one."""
 
-    __slots__ = ("ended", "id", "key", "keys", "kind", "texts")
+    __slots__ = ("ended", "id", "is_search", "key", "keys", "kind", "texts")
 
     def __init__(self, kind: str, item_id: JSON) -> None:
         self.kind = kind
+        self.is_search = False  # a call of a search that the client runs
         self.id: Object = {"id": item_id} if item_id else {}
         self.key = -1  # none yet; a message never has one
         self.keys: dict[int, int] = {}  # of a message: by content index

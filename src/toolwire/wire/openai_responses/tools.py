@@ -3,6 +3,7 @@
     {"type": "function", "name", "description", "parameters", "strict", "output_schema", "defer_loading", …}
     {"type": "custom", "name", "description", "format": {"type": "grammar", "syntax", "definition"}}
     {"type": "namespace", "name", "description", "tools": […]}        each tool in it becomes a Tool with that namespace
+    {"type": "tool_search", "execution": "client", "description", "parameters"}        a Tool of the kind "search"
 
 An absent `strict` means "strict where the schema allows it" on this wire and only here. Its absence is therefore kept
 as a field that other wires do not have, and a tool from another wire without `strict` is sent with `false`.
@@ -10,12 +11,13 @@ as a field that other wires do not have, and a tool from another wire without `s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
+from ...ir.tool_search import SEARCH_TOOLS
 from ...ir.tools import ChoiceMode, Grammar, Tool, ToolChoice
 from ..fields import (
     decode_list,
@@ -29,7 +31,15 @@ from ..fields import (
 )
 from .content import NAME
 
-__all__ = ["read_choice", "read_discovered_tools", "read_tools", "write_choice", "write_tools"]
+__all__ = [
+    "is_loaded_later",
+    "read_choice",
+    "read_discovered_tools",
+    "read_tools",
+    "write_choice",
+    "write_declared_tools",
+    "write_tools",
+]
 
 _FORM = "openai_responses~"
 _NAMESPACE = "openai_responses/namespace"
@@ -38,6 +48,9 @@ _CHOICE = "openai_responses/choice"
 _NAMESPACE_FORM = "openai_responses/namespace~"
 _FUNCTION = frozenset({"type", "name", "description", "parameters", "strict", "output_schema", "defer_loading"})
 _CUSTOM = frozenset({"type", "name", "description", "format", "defer_loading"})
+_SEARCH = frozenset({"type", "execution", "description", "parameters"})
+# "rejects client-executed tool_search without a description": pydantic-ai 2.14, models/openai.py
+_SEARCH_DESCRIPTION = "Search for more tools by a description of the task."
 
 
 def read_tools(raw: Object, key: str = "tools") -> tuple[Tool, ...]:
@@ -95,6 +108,8 @@ def _read_tool(raw: JSON) -> Tool:
             return Tool(name, description_text, schema, strict=strict)
     if kind == "custom":
         return _read_custom(raw)
+    if kind == "tool_search" and raw.get("execution") == "client":
+        return _read_search(raw)
     if kind != "function":
         return Tool(read_string(raw, "type"), kind="builtin", extra={NAME: raw})
     parameters = raw.get("parameters")
@@ -135,6 +150,18 @@ def _read_custom(raw: Object) -> Tool:
     return Tool(read_string(raw, "name"), description, kind="freeform", grammar=grammar, deferred=deferred, extra=extra)
 
 
+def _read_search(raw: Object) -> Tool:
+    """Read the declaration of a search that the client runs; it has no name on this wire."""
+    extra = read_extra(raw, _SEARCH, NAME)
+    parameters = raw.get("parameters")
+    if parameters and type(parameters) is not dict:
+        extra.setdefault(NAME, {})["parameters"] = parameters
+    if "description" not in raw:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":description": "absent"}
+    schema = parameters if type(parameters) is dict and parameters else None
+    return Tool(SEARCH_TOOLS, read_optional_string(raw, "description"), schema, kind="search", extra=extra)
+
+
 def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
     """Return the tools that a tool search or an MCP listing found: in a response, a list of items, or one item."""
     items = body.get("output", [body]) if type(body) is dict else body
@@ -161,11 +188,27 @@ def _read_mcp_tool(raw: JSON) -> Tool:
     )
 
 
-def write_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object]:
+def is_loaded_later(tool: Tool, tools: Sequence[Tool]) -> bool:
+    """Return whether a tool is declared in the result of a search, not in `tools`: the client loads it itself."""
+    place = tool.extra.get(_FORM, {}).get(":place")
+    if not tool.deferred or place == "tools":
+        return False
+    return place == "output" or any(other.kind == "search" for other in tools)
+
+
+def write_declared_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object]:
+    """Write the declarations of a request, without the tools that results of searches declare."""
+    later = {index for index, tool in enumerate(tools) if tool.deferred and is_loaded_later(tool, tools)}
+    return write_tools(tools, losses, later)
+
+
+def write_tools(tools: tuple[Tool, ...], losses: Losses, skipped: Collection[int] = ()) -> list[Object]:
     """Write the declarations; consecutive tools of one namespace share an entry."""
     out: list[Object] = []
     space: Object | None = None  # the namespace that is open
     for index, tool in enumerate(tools):
+        if index in skipped:
+            continue
         written = _write_tool(tool, losses, f"/tools/{index}")
         if written is None:
             continue
@@ -190,6 +233,8 @@ def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
             return tool.extra[NAME]
         losses.add(path, "built-in tool", "dropped", f"Responses has no built-in tool {tool.name!r}", "error")
         return None
+    if tool.kind == "search":
+        return _write_search(tool, losses, path)
     if tool.examples:
         losses.add(f"{path}/examples", "examples", "dropped", "Responses declarations have no field for them")
     if tool.cache is not None:
@@ -207,6 +252,20 @@ def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
         _write_function(tool, out)
     if tool.deferred is not None:
         out["defer_loading"] = tool.deferred
+    return write_extra(out, tool.extra, NAME)
+
+
+def _write_search(tool: Tool, losses: Losses, path: str) -> Object:
+    """Write the declaration of a search that the client runs."""
+    if tool.name != SEARCH_TOOLS:
+        losses.add(f"{path}/name", "tool name", "dropped", "a search has no name on Responses", "info")
+    out: Object = {"type": "tool_search", "execution": "client"}
+    if tool.description is not None:
+        out["description"] = tool.description
+    elif not {"description", ":description"} & tool.extra.get(_FORM, {}).keys():
+        out["description"] = _SEARCH_DESCRIPTION
+    if tool.input_schema is not None:
+        out["parameters"] = tool.input_schema
     return write_extra(out, tool.extra, NAME)
 
 
@@ -280,6 +339,10 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) ->
     kinds = {tool.name: tool.kind for tool in tools}
     if form.get(":choice") == "custom":
         kinds.update(dict.fromkeys(choice.names, "freeform"))
+    if choice.mode == "tool" and kinds.get(choice.names[0]) == "search":
+        detail = "Responses cannot force a search that the client runs; sent as 'required'"
+        losses.add(join("choice"), "tool choice", "weakened", detail)
+        return "required"
     if choice.mode == "tool":
         return write_extra(_named_choice(choice.names[0], kinds), choice.extra, NAME)
     if choice.mode == "allowed":
@@ -294,4 +357,6 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) ->
 def _named_choice(name: str, kinds: Mapping[str, str]) -> Object:
     if kinds.get(name) == "builtin":
         return {"type": name}
+    if kinds.get(name) == "search":
+        return {"type": "tool_search"}
     return {"type": "custom" if kinds.get(name) == "freeform" else "function", "name": name}

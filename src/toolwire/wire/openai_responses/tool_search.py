@@ -1,0 +1,174 @@
+"""Tool search on Responses, run by the provider ("server") or by the client.
+
+    {"type": "tool_search", "execution": "server" | "client", "description", "parameters"}
+    {"type": "tool_search_call", "execution", "call_id", "arguments": {…}, "status"}
+    {"type": "tool_search_output", "execution", "call_id", "tools": [declarations], "status"}
+
+A search that the client runs is a tool, a call and a result of the kind "search", without a name on this wire. Items of a
+search that the provider ran are opaque. Source: openai 3.5.0, ToolSearchToolParam, ResponseToolSearchCall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses
+from ...ir.parts import Opaque, Text, ToolCall, ToolResult
+from ...ir.pointer import JSON, Object
+from ...ir.tool_search import SEARCH_TOOLS, HostedSearchCall, HostedSearchResult
+from ...ir.tools import Tool
+from ..fields import read_extra, write_extra
+from ..search_codec import HostedSearchPart, SearchCodec
+from .content import NAME
+from .tools import read_tools, write_tools
+
+__all__ = [
+    "SEARCH",
+    "is_client_search",
+    "read_output_tools",
+    "read_search_call",
+    "read_search_output",
+    "write_search_call",
+    "write_search_output",
+]
+
+_FORM = "openai_responses~"
+_CALL = frozenset({"type", "execution", "call_id", "arguments"})
+_OUTPUT = frozenset({"type", "execution", "call_id", "tools"})
+
+
+def is_client_search(item: Object) -> bool:
+    """Return whether an item belongs to a search that the client runs; only such items need a call id."""
+    call_id, execution = item.get("call_id"), item.get("execution")
+    return type(call_id) is str and bool(call_id) and execution in ("client", None)
+
+
+def read_search_call(raw: Object) -> ToolCall | None:
+    """Read a call that the client has to run; None for any other item."""
+    arguments = raw.get("arguments")
+    if not is_client_search(raw) or type(arguments) is not dict:
+        return None
+    extra = read_extra(raw, _CALL, NAME)
+    if "execution" not in raw:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":execution": "absent"}
+    if raw.get("status") == "incomplete":
+        extra[_FORM] = {**extra.get(_FORM, {}), ":arguments": arguments}
+        return ToolCall(raw["call_id"], SEARCH_TOOLS, None, "", "truncated", "search", extra=extra)
+    return ToolCall(raw["call_id"], SEARCH_TOOLS, arguments, kind="search", extra=extra)
+
+
+def read_search_output(raw: Object) -> ToolResult | None:
+    """Read the result of a search that the client ran; None for any other item. The declarations are kept as form."""
+    if not is_client_search(raw):
+        return None
+    try:
+        found = _names(read_tools(raw))
+    except ProtocolError:
+        return None
+    extra = read_extra(raw, _OUTPUT, NAME)
+    form: Object = {":tools": raw.get("tools")}
+    if "execution" not in raw:
+        form[":execution"] = "absent"
+    extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    return ToolResult(raw["call_id"], None, kind="search", extra=extra, found=found)
+
+
+def read_output_tools(part: ToolResult | Opaque) -> tuple[Tool, ...]:
+    """Return the functions that an item of a search declares."""
+    if isinstance(part, ToolResult):
+        declared: JSON = part.extra.get(_FORM, {}).get(":tools")
+    else:
+        declared = part.value.get("tools") if part.type == "tool_search_output" else None
+    try:
+        tools = read_tools({"tools": declared}) if type(declared) is list else ()
+    except ProtocolError:
+        return ()
+    return tuple([tool for tool in tools if tool.kind != "builtin"])
+
+
+def _names(tools: tuple[Tool, ...]) -> tuple[str, ...]:
+    return tuple([tool.name for tool in tools if tool.kind != "builtin"])
+
+
+def write_search_call(call: ToolCall) -> Object:
+    """Write a call of a search; its arguments are an object, also if they were text."""
+    out: Object = {"type": "tool_search_call", "execution": "client", "call_id": call.id}
+    form = call.extra.get(_FORM, {})
+    out["arguments"] = form.get(":arguments", {}) if call.arguments is None else call.arguments
+    if ":execution" in form:
+        del out["execution"]
+    return write_extra(out, call.extra, NAME)
+
+
+def write_search_output(result: ToolResult, declared: Mapping[str, Tool], losses: Losses, path: str) -> Object:
+    """Write the result of a search with the declarations of the tools that it found."""
+    form = result.extra.get(_FORM, {})
+    if result.is_error:
+        losses.add(f"{path}/is_error", "is_error", "dropped", "Responses outputs have no error flag", "error")
+    if any(isinstance(part, Text) for part in result.parts) or result.structured is not None:
+        detail = "the result of a search holds only the declarations of the found tools"
+        losses.add(path, "text of a search result", "dropped", detail, "info")
+    out: Object = {"type": "tool_search_output", "execution": "client", "call_id": result.call_id}
+    if ":tools" not in form:
+        out["status"] = "completed"
+    out["tools"] = form.get(":tools")
+    if ":tools" not in form or _names(read_output_tools(result)) != result.found:
+        out["tools"] = write_tools(tuple(_found_tools(result, declared, losses, path)), losses)
+    if ":execution" in form:
+        del out["execution"]
+    return write_extra(out, result.extra, NAME)
+
+
+def _found_tools(result: ToolResult, declared: Mapping[str, Tool], losses: Losses, path: str) -> list[Tool]:
+    for name in result.found:
+        if name not in declared:
+            detail = f"{name!r} is not declared; sent without parameters"
+            losses.add(f"{path}/found", "found tool", "weakened", detail)
+    return [declared.get(name) or Tool(name, deferred=True) for name in result.found]
+
+
+def _method_of(declaration: Object) -> str | None:
+    is_search = declaration.get("type") == "tool_search" and declaration.get("execution") != "client"
+    return "" if is_search else None
+
+
+def _declare(method: str) -> Tool:
+    del method  # the provider has one
+    return Tool("tool_search", kind="builtin", extra={NAME: {"type": "tool_search"}})
+
+
+def _read(part: Opaque) -> HostedSearchPart | None:
+    item = part.value
+    if part.type == "tool_search_call":
+        arguments = item.get("arguments")
+        arguments = arguments if type(arguments) is dict else {}
+        is_complete = item.get("status") != "in_progress"
+        return HostedSearchCall(str(item.get("call_id") or item.get("id") or ""), arguments, "", is_complete)
+    if part.type == "tool_search_output":
+        return HostedSearchResult(str(item.get("call_id") or ""), _names(read_output_tools(part)))
+    return None
+
+
+def _write_call(call: HostedSearchCall, *, is_output: bool) -> Opaque:
+    item = {"type": "tool_search_call", **_identify("tsc", call.id, is_output=is_output), "arguments": call.arguments}
+    item["status"] = "completed" if call.is_complete else "in_progress"
+    return Opaque(NAME, "tool_search_call", item)
+
+
+def _write_result(result: HostedSearchResult, tools: Sequence[Tool], *, is_output: bool) -> Opaque:
+    item = {"type": "tool_search_output", **_identify("tso", result.call_id, is_output=is_output)}
+    item["status"] = "completed" if result.error is None else "incomplete"
+    item["tools"] = write_tools(tuple(tools), Losses())
+    return Opaque(NAME, "tool_search_output", item)
+
+
+def _identify(prefix: str, call_id: str, *, is_output: bool) -> Object:
+    """Return the ids of an item. In a request it has none: the provider would look up an item with an id."""
+    own_id: Object = {"id": f"{prefix}_{call_id}"} if is_output else {}
+    return {**own_id, "execution": "server", "call_id": None}
+
+
+SEARCH = SearchCodec(
+    method_of=_method_of, declare=_declare, read=_read, write_call=_write_call, write_result=_write_result
+)

@@ -1,0 +1,44 @@
+"""The form of a provider's own tool search on one wire.
+
+Separate because both wires that have one implement it, and the bridge converts between them through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from ..ir.parts import Opaque
+from ..ir.pointer import Object
+from ..ir.tool_search import HostedSearchCall, HostedSearchResult
+from ..ir.tools import Tool
+from ..ir.value import Value
+
+__all__ = ["HostedSearchPart", "SearchCodec"]
+
+HostedSearchPart: TypeAlias = HostedSearchCall | HostedSearchResult
+
+
+class _WriteCall(Protocol):
+    def __call__(self, call: HostedSearchCall, *, is_output: bool) -> Opaque: ...
+
+
+class _WriteResult(Protocol):
+    def __call__(self, result: HostedSearchResult, tools: Sequence[Tool], *, is_output: bool) -> Opaque:
+        """Write a result with the declarations of the tools that it found."""
+        ...
+
+
+class SearchCodec(Value, frozen=True, kw_only=True, eq=False):
+    """Functions that read and write the declaration, the calls and the results of a provider's tool search.
+
+    `is_output`: the part is written into an answer, not into the history of a request.
+    """
+
+    method_of: Callable[[Object], str | None]
+    """Return the method of a declaration, empty if it names none; None for any other built-in tool."""
+    declare: Callable[[str], Tool]
+    """Return the declaration that is nearest to a method."""
+    read: Callable[[Opaque], HostedSearchPart | None]
+    write_call: _WriteCall
+    write_result: _WriteResult
