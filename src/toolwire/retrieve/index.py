@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
@@ -25,7 +24,7 @@ from .encoder import Encoder, Progress, Vectors
 from .entry_table import EntryTable, IndexedTool
 from .ranking import rank_numbers
 from .vector_table import VectorTable
-from .word_index import WordIndex
+from .word_index import Floats, WordIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,10 +154,7 @@ class ToolIndex:
         vector = None if encoder is None else encoder.encode([query])
         with self._lock:
             words = self._words.score(query)
-            meanings = None
-            if vector is not None and self._vectors is not None and len(self._vectors):
-                meanings = np.maximum(self._vectors.score(vector)[0], 0)
-                meanings[~self._words.is_present.values] = 0
+            meanings = None if vector is None else self._score_meanings(vector)
             excluded = self._entries.find_excluded(effects, servers, tags, allow)
             words[excluded] = 0
             if meanings is not None:
@@ -209,12 +205,13 @@ class ToolIndex:
         index._unused_encoder = unused_encoder
         return index
 
-    def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
-        """Return all tools and a copy of their vectors in the same order; None for an index of words only."""
-        with self._lock:
-            if self._vectors is None:
-                return None
-            return list(self), self._vectors.take(self._entries.numbers())
+    def _score_meanings(self, vector: Vectors) -> Floats | None:
+        """Return the similarity of the vectors of all numbers with that of a query; 0 for removed tools."""
+        if self._vectors is None or not len(self._vectors):
+            return None
+        meanings = np.maximum(self._vectors.score(vector)[0], 0)
+        meanings[~self._words.is_present.values] = 0
+        return meanings
 
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:
         """Return True if the entry has this document. Fields that are not searched are updated at once."""
@@ -228,7 +225,7 @@ class ToolIndex:
         self._entries.replace(number, indexed)
         return True
 
-    def _make_hit(self, number: int, score: float, query: str, meanings: NDArray[np.float32] | None) -> SearchHit:
+    def _make_hit(self, number: int, score: float, query: str, meanings: Floats | None) -> SearchHit:
         from .reasons import describe_match
 
         indexed, document = self._entries.indexed(number), self._entries.document(number)

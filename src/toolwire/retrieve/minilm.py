@@ -61,7 +61,9 @@ class MiniLm:
         try:
             config = json.loads((folder / "config.json").read_text("utf-8"))
             weights = load_file(folder / "model.safetensors")
-            self.name = "all-MiniLM-L6-v2" if adapter is None else f"all-MiniLM-L6-v2 {_apply_adapter(weights, adapter)}"
+            self.name = (
+                "all-MiniLM-L6-v2" if adapter is None else f"all-MiniLM-L6-v2 {_apply_adapter(weights, adapter)}"
+            )
             self._tokenizer: Tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         except (OSError, ValueError) as error:
             raise ConfigError(f"cannot read the encoder in {folder}: {error}", hint=_INSTALL) from None
