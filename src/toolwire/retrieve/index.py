@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
@@ -25,7 +24,7 @@ from .encoder import Encoder, ProgressCallback, Vectors
 from .entry_table import EntryTable, IndexedTool
 from .ranking import combine_meanings, rank_numbers, split_query
 from .vector_table import VectorTable
-from .word_index import WordIndex
+from .word_index import Floats, WordIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,10 +164,7 @@ class ToolIndex:
         vectors = None if encoder is None else encoder.encode(split_query(query))
         with self._lock:
             words = self._words.score(query)
-            meanings = None
-            if vectors is not None and self._vectors is not None and len(self._vectors):
-                meanings = combine_meanings(self._vectors.score(vectors))
-                meanings[~self._words.is_present.values] = 0
+            meanings = None if vectors is None else self._score_meanings(vectors)
             excluded = self._entries.find_excluded(effects, servers, tags, allow)
             words[excluded] = 0
             if meanings is not None:
@@ -211,6 +207,14 @@ class ToolIndex:
         index._unused_encoder = unused_encoder
         return index
 
+    def _score_meanings(self, vectors: Vectors) -> Floats | None:
+        """Return the similarity of every number with a query, given as its vectors; 0 for removed tools."""
+        if self._vectors is None or not len(self._vectors):
+            return None
+        meanings = combine_meanings(self._vectors.score(vectors))
+        meanings[~self._words.is_present.values] = 0
+        return meanings
+
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:
         """Return True if the entry has this document. Fields that are not searched are updated at once."""
         number = self._entries.find(indexed.server, indexed.tool.name)
@@ -223,7 +227,7 @@ class ToolIndex:
         self._entries.replace(number, indexed)
         return True
 
-    def _make_hit(self, number: int, score: float, query: str, meanings: NDArray[np.float32] | None) -> SearchHit:
+    def _make_hit(self, number: int, score: float, query: str, meanings: Floats | None) -> SearchHit:
         from .reasons import describe_match
 
         indexed, document = self._entries.indexed(number), self._entries.document(number)
