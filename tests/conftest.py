@@ -61,14 +61,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if numbers[function] % marker.args[0]:
                 item.add_marker(pytest.mark.full)
             numbers[function] += 1
-
-
-@pytest.fixture(autouse=True)
-def _close_left_event_loop() -> Iterator[None]:
-    """Close an event loop that a synchronous function of another library left in this thread, as PydanticAI's do."""
-    yield
-    local = getattr(asyncio.get_event_loop_policy(), "_local", None)
-    loop = getattr(local, "_loop", None)
-    if loop is not None and not loop.is_running() and not loop.is_closed():
-        loop.close()
-        asyncio.set_event_loop(None)

@@ -12,6 +12,7 @@ from ..ir.parts import Media, MediaKind, Text
 from ..ir.text import dumps
 from ..ir.tools import Effect, Tool
 from ..run.options import ApprovalRule, Options
+from ..run.suggestions import NameIndex, suggest_names
 from ..run.toolbox import Entry, Toolbox
 
 __all__ = [
@@ -94,7 +95,10 @@ def require_known_names(effects: Effects | None, names: Iterable[str]) -> None:
     known = list(names)
     for name in effects or ():
         if name not in known:
-            raise ConfigError(f"effects names the unknown tool {name!r}", hint=f"use one of {', '.join(known)}")
+            similar = suggest_names(NameIndex(known).similar(name)).strip()
+            raise ConfigError(
+                f"effects names the unknown tool {name!r}", hint=similar or "use the name of a given tool"
+            )
 
 
 def text_part(value: Any) -> Text:

@@ -121,7 +121,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
             listener,
             reload=reload,
             apply=lambda fresh: _apply(fresh, gateway, tools),
-            ready=lambda: _print_banner(listener, settings, gateway.upstreams),
+            ready=lambda: _print_banner(listener, settings, gateway),
             app=telemetry.wrap(gateway),
         )
     finally:
@@ -191,12 +191,14 @@ def _load_file(path: Path, arguments: argparse.Namespace) -> Settings:
     return imported.settings
 
 
-def _print_banner(listener: socket, settings: Settings, upstreams: list[str]) -> None:
-    """Print the address, and a command for each client that can use the configured models."""
+def _print_banner(listener: socket, settings: Settings, gateway: Gateway) -> None:
+    """Print the address, how tools are selected, and a command for each client that can use the configured models."""
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     url = f"{'http' if settings.server.certificate is None else 'https'}://{host}:{port}"
     print(f"{paint('toolwire', 'bold')} listens on {paint(url, 'green')}   (Ctrl-C stops it)\n")
+    if gateway.retrieval:
+        print(f"{gateway.retrieval}\n")
     key = "$YOUR_KEY" if settings.keys else ANY_KEY
-    lines = client_commands(url, list_models(settings, tuple(upstreams)), key)
+    lines = client_commands(url, list_models(settings, tuple(gateway.upstreams)), key)
     print("\n".join(lines), end="\n\n", flush=True)

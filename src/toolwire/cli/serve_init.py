@@ -49,6 +49,7 @@ _EXAMPLE = """\
 # [models.fast]                # a name for clients; several targets and fallbacks: docs/gateway.md
 # upstream = "openai"
 # model = "MODEL"
+# retrieve = true              # of a client's many tools, offer the 8 best and `search_tools`; or {k = 8, always = ["NAME"]}
 """
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "add_source_options",
     "open_source",
     "read_declared",
+    "read_served",
     "source_kind",
 ]
 
@@ -135,8 +136,6 @@ async def open_source(source: str, arguments: argparse.Namespace) -> AsyncIterat
 
 def read_declared(source: str, arguments: argparse.Namespace) -> tuple[Tool, ...]:
     """Return the declared tools of any source. A Python file is imported; an MCP server is started and asked."""
-    import asyncio
-
     from ..run.toolbox import Toolbox
 
     kind = source_kind(source)
@@ -145,7 +144,7 @@ def read_declared(source: str, arguments: argparse.Namespace) -> tuple[Tool, ...
     if kind == "openapi":
         return list_operations(source, arguments)
     if kind == "mcp":
-        return asyncio.run(_list_served(source, arguments))
+        return tuple(tool for _, tool in read_served(source, arguments))
     documents = ToolDocuments()
     documents.add_file(source, read_bytes(source))
     for note in documents.notes:
@@ -153,10 +152,19 @@ def read_declared(source: str, arguments: argparse.Namespace) -> tuple[Tool, ...
     return documents.tools()
 
 
-async def _list_served(source: str, arguments: argparse.Namespace) -> tuple[Tool, ...]:
+def read_served(source: str, arguments: argparse.Namespace) -> list[tuple[str, Tool]]:
+    """Return (server, tool) of each tool of MCP servers. The server is empty if the source is a single one."""
+    import asyncio
+
+    served = asyncio.run(_list_served(source, arguments))
+    return served if Path(source).is_file() else [("", tool) for _, tool in served]
+
+
+async def _list_served(source: str, arguments: argparse.Namespace) -> list[tuple[str, Tool]]:
     async with connect_servers(source, arguments) as servers:
         _report_problems(servers)
-        return servers.toolbox().tools
+        owners = {name: server for server, _, name in servers.named_tools()}
+        return [(owners.get(tool.name, ""), tool) for tool in servers.toolbox().tools]
 
 
 def _report_problems(servers: McpServers) -> None:

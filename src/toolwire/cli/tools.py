@@ -1,4 +1,4 @@
-"""`toolwire tools`: list the tools of any source, or show one of them."""
+"""`toolwire tools`: list the tools of any source, index and search them, and measure their cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_text
 from .parameter_text import list_parameters
 from .show import count_of, json_text, paint, table
-from .tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
+from .tool_source import add_source_options, source_kind
+from .tools_cost import add_cost
+from .tools_eval import add_eval
+from .tools_groups import GROUP_SOURCE_HELP, is_folder, read_source, split_name
+from .tools_index import add_index
+from .tools_search import add_search
 
 if TYPE_CHECKING:
     from ..ir.tools import Tool
@@ -30,6 +35,9 @@ examples:
   toolwire tools list requests.jsonl              the tools that recorded requests declare
   toolwire tools show tools.py get_weather        its parameters and its result
   toolwire tools list tools.py --json > tools.json        declarations in MCP's form, which every command reads
+  toolwire tools index tools.py pets.yaml -o tools.index  an index for thousands of tools
+  toolwire tools search tools.index "find a pet"          the tools that fit a request
+  toolwire tools cost mcp.json                            tokens of each declaration
 
 effects: pure and read have no side effects; idempotent and write have. tokens: an estimate for the declaration.
 exit codes: 0 done   2 wrong usage, unreadable source or unknown tool
@@ -39,8 +47,8 @@ exit codes: 0 done   2 wrong usage, unreadable source or unknown tool
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "tools",
-        help="list the tools of a file, an MCP server, an API or a recording",
-        description="List the tools of any source, or show one of them.",
+        help="list, index and search the tools of a file, an MCP server, an API or a recording",
+        description="List the tools of any source, index and search them, and measure their cost.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -48,19 +56,23 @@ def add_to(commands: Any) -> None:
     listing = actions.add_parser(
         "list", help="list the tools", epilog=_EXAMPLES, formatter_class=parser.formatter_class
     )
-    listing.add_argument("source", nargs="+", metavar="SOURCE", help=SOURCE_HELP)
+    listing.add_argument("source", nargs="+", metavar="SOURCE", help=GROUP_SOURCE_HELP)
     listing.set_defaults(run=_list)
     showing = actions.add_parser("show", help="show one tool", epilog=_EXAMPLES, formatter_class=parser.formatter_class)
-    showing.add_argument("source", nargs=1, metavar="SOURCE", help=SOURCE_HELP)
+    showing.add_argument("source", nargs=1, metavar="SOURCE", help=GROUP_SOURCE_HELP)
     showing.add_argument("name", metavar="NAME", help="the name of the tool")
     showing.set_defaults(run=_show)
     for action in (listing, showing):
         action.add_argument("--json", action="store_true", help="print the declarations as JSON, in MCP's form")
         add_source_options(action)
+    add_index(actions)
+    add_search(actions)
+    add_eval(actions)
+    add_cost(actions)
 
 
 def _read_sources(arguments: argparse.Namespace) -> list[Tool]:
-    return [tool for source in arguments.source for tool in read_declared(source, arguments)]
+    return [tool for source in arguments.source for _, tool in read_source(source, arguments)]
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -75,10 +87,15 @@ def _list(arguments: argparse.Namespace) -> int:
     if rows:
         head, *rest = table(rows, ("tool", "effect", "tokens", "description"))
         print("\n".join([paint(head, "bold"), *rest]))
-    if any(source_kind(source) == "mcp" for source in arguments.source):
+    if any(_is_mcp(source) for source in arguments.source):
         print("effects of MCP servers are write, unless the server is trusted in an mcpServers file", file=sys.stderr)
     print(f"{count_of(len(tools), 'tool')}, about {count_of(sum(tokens), 'token')}", file=sys.stderr)
     return 0
+
+
+def _is_mcp(given: str) -> bool:
+    source = split_name(given)[1]
+    return not is_folder(source) and source_kind(source) == "mcp"
 
 
 def _show(arguments: argparse.Namespace) -> int:

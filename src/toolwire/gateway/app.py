@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from logging import getLogger
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,7 +29,6 @@ from ..net.capability_file import load_capability_rows
 from ..net.http import Transport
 from ..net.runner import Runner
 from ..net.transports import open_transport
-from ..run.observe import Retriever
 from ..stream.strict import parse_object
 from ..wire import get
 from ..wire.model_lists import model_entry, model_list
@@ -43,6 +42,8 @@ from .answer.response_state import ResponseState
 from .answer.responses_api import ResponsesApi, StateRequest
 from .answer.routing import Router, UnknownModel
 from .observe.request_log import BeginSink, RequestLog, Sink, choose_request_id
+from .retrieval.installed_encoder import find_encoder
+from .retrieval.tool_ranker import ToolRanker
 from .routes import (
     INGRESSES,
     VERSION,
@@ -63,6 +64,7 @@ from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
 if TYPE_CHECKING:
     from ..mcp.server.server import Server
+    from ..retrieve.encoder import Encoder
     from .mcp_mount import McpMount
 
 __all__ = ["Gateway", "ToolBindings"]
@@ -88,7 +90,8 @@ class Gateway:
 
     `transports` replaces the transport of an upstream, by name, for example with a model in this process. `runners` are
     tools run by the gateway, by model pattern. `responses` stores conversations of OpenAI Responses; without it, the
-    store of the settings is opened. `retriever` chooses among a client's tools for a model with `retrieve`.
+    store of the settings is opened. `encoder` compares the meanings of tools and requests for models with `retrieve`;
+    None compares words only.
     `publish` is the server for MCP clients at `/mcp`. `publish_for` is the model pattern that a key must allow to use
     it. `on_key` is called with every key that a key command prints, for redaction.
     """
@@ -105,7 +108,7 @@ class Gateway:
         responses: ResponseStore | None = None,
         metrics: Callable[[], bytes] | None = None,
         runners: Mapping[str, Runner] | None = None,
-        retriever: Retriever | None = None,
+        encoder: Encoder | Literal["installed"] | None = "installed",
         publish: Server | None = None,
         publish_for: str = "*",
         on_key: Callable[[str], None] | None = None,
@@ -123,7 +126,9 @@ class Gateway:
         self._owns_responses = responses is None
         self._responses_row = settings.responses  # not reloaded, like the store itself
         self._runners = runners or {}
-        self._retriever = retriever
+        self._encoder = encoder
+        self._ranker: ToolRanker | None = None
+        self.retrieval = ""  # a description of the selection of tools, once the settings need it
         self._publish_for = publish_for
         self._mcp_mount = None if publish is None else self._make_mcp_mount(publish)
         self._retired: list[McpMount] = []  # replaced servers, not yet closed
@@ -173,10 +178,20 @@ class Gateway:
             state,
             self._offload,
             KnownTools(),
+            self._open_ranker(settings),
             self._runners,
-            self._retriever,
         )
         self._responses_api = ResponsesApi(state, router, self._http, settings.limits.answer)
+
+    def _open_ranker(self, settings: Settings) -> ToolRanker:
+        """Return the selection of tools. The encoder is loaded only for settings with `retrieve`."""
+        has_retrieval = any(row.retrieval is not None for row in settings.models.values())
+        if has_retrieval and self._encoder == "installed":
+            self._encoder, self.retrieval = find_encoder()
+            self._ranker = None
+        if self._ranker is None:
+            self._ranker = ToolRanker(None if self._encoder == "installed" else self._encoder, self._offload)
+        return self._ranker
 
     def _replace_mcp_mount(self, server: Server | None) -> None:
         """Replace the MCP server.
@@ -244,6 +259,8 @@ class Gateway:
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self._wait_until_idle()
+                if self._ranker is not None:
+                    await self._ranker.aclose()
                 if self._mcp_mount is not None:
                     await self._mcp_mount.aclose()
                 await self._http.aclose()

@@ -24,6 +24,7 @@ __all__ = [
     "ModelRow",
     "OpenApiRow",
     "ResponsesRow",
+    "RetrieveRow",
     "Row",
     "ServerRow",
     "Settings",
@@ -92,6 +93,13 @@ class EmulateRow(Row, frozen=True):
     reasoning: Literal["open", "closed"] | None = None  # for completions: the prompt opens or excludes reasoning
 
 
+class RetrieveRow(Row, frozen=True):
+    """The selection of tools for a model: the `k` best for a conversation, and those in `always`."""
+
+    k: int = 8
+    always: tuple[str, ...] = ()  # names; a client need not have all of them
+
+
 class ModelRow(Row, frozen=True):
     """A model for clients: one upstream (`upstream`, `model`) or several (`targets`). `fallbacks` are other models."""
 
@@ -103,7 +111,7 @@ class ModelRow(Row, frozen=True):
     tools: bool = True  # whether the model accepts tools
     repair: Literal["strict", "safe", "aggressive"] | None = None
     repair_model: str | None = None  # another model, with native calls, that repairs emulated calls of this one
-    retrieve: bool = False  # choose among the client's tools, if the gateway has a retriever
+    retrieve: bool | RetrieveRow = False  # offer only the best of many tools, and `search_tools` for the others
     cache: float = 0.0  # seconds that a whole answer is cached for an identical request
     capabilities: ModelCapabilities = UNKNOWN_MODEL  # facts about the model; the built-in ones are the default
 
@@ -113,6 +121,13 @@ class ModelRow(Row, frozen=True):
         if row is None or isinstance(row, str):
             return None if row is None else EmulationSettings(row)
         return EmulationSettings(row.format, row.via, row.template, row.reasoning)
+
+    @property
+    def retrieval(self) -> RetrieveRow | None:
+        """How tools are selected; None if all are offered."""
+        if isinstance(self.retrieve, RetrieveRow):
+            return self.retrieve
+        return RetrieveRow() if self.retrieve else None
 
 
 class KeyRow(Row, frozen=True):

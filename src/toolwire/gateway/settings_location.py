@@ -13,7 +13,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 _is_bare_key = re.compile(r"[A-Za-z0-9_-]+").fullmatch
 _NAMED_TABLES = ("upstreams", "models", "keys", "tools")  # tables with one table per name
-_SUBTABLES = ("capabilities", "emulate", "headers", "extra_body", "defaults")
+_SUBTABLES = ("capabilities", "emulate", "retrieve", "headers", "extra_body", "defaults")
 _MAX_LINES = 100_000
 _MAX_LINE = 2_000  # characters that are searched for a key
 

@@ -13,7 +13,10 @@ from .settings import KeyRow, ModelRow, Row, Settings, TargetRow
 from .settings_location import Path, toml_location
 from .settings_shape import SettingsProblem, suggest_name
 
-__all__ = ["find_rule_problems"]
+__all__ = ["MAX_OFFERED", "find_rule_problems"]
+
+MAX_OFFERED = 1_000
+"""The maximum of `retrieve.k`."""
 
 # settings that must be positive, and settings that may be 0
 _POSITIVE_FIELDS = (
@@ -86,6 +89,7 @@ def _check_model(name: str, model: ModelRow, settings: Settings) -> Iterator[Set
     for number, fallback in enumerate(model.fallbacks):
         yield from _check_known(fallback, settings.models, (*path, "fallbacks", number), "model")
     yield from _check_emulation(name, model)
+    yield from _check_retrieval(model, path)
     yield from _check_repair_model(name, model, settings.models)
 
 
@@ -108,6 +112,21 @@ def _check_emulation(name: str, model: ModelRow) -> Iterator[SettingsProblem]:
             emulation.prompt_options(target.model or name)
     except ConfigError as error:
         yield SettingsProblem(("models", name, "emulate"), error.message, translate_hint(error.hint, "setting"))
+
+
+def _check_retrieval(model: ModelRow, path: Path) -> Iterator[SettingsProblem]:
+    """Check the number of tools to offer, and that the model accepts tools."""
+    retrieval = model.retrieval
+    if retrieval is None:
+        return
+    if not model.tools:
+        yield SettingsProblem((*path, "retrieve"), "the model accepts no tools", "remove retrieve, or tools = false")
+    if not 1 <= retrieval.k <= MAX_OFFERED:
+        message = f"must be from 1 to {MAX_OFFERED}, got {retrieval.k}"
+        yield SettingsProblem((*path, "retrieve", "k"), message, "8 is the default; the model searches for others")
+    for number, tool in enumerate(retrieval.always):
+        if not tool.strip():
+            yield SettingsProblem((*path, "retrieve", "always", number), "is empty", "write the name of a tool")
 
 
 def _check_repair_model(name: str, model: ModelRow, models: Mapping[str, ModelRow]) -> Iterator[SettingsProblem]:

@@ -30,6 +30,7 @@ _TYPES = {
     "datetime": "a time",
 }
 _KEY_COMMAND_HINT = 'write key_command = ["gcloud", "auth", "print-access-token"]: a list, without a shell'
+_RETRIEVE_HINT = 'write retrieve = true, or retrieve = {k = 8, always = ["NAME"]}'
 _is_type_list = re.compile(r"`([^`]*)`").sub
 
 
@@ -113,7 +114,8 @@ def _check_type(value: JSON, kind: Any, path: Path) -> Iterator[SettingsProblem]
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         message = _is_type_list(_name_types, str(error).partition(" - at ")[0])
-        yield SettingsProblem(path, message[:1].lower() + message[1:])
+        hint = _RETRIEVE_HINT if path[:1] == ("models",) and path[2:3] == ("retrieve",) else ""
+        yield SettingsProblem(path, message[:1].lower() + message[1:], hint)
 
 
 def _name_types(match: re.Match[str]) -> str:

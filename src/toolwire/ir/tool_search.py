@@ -20,7 +20,7 @@ from .request import Message
 from .tools import Tool
 from .value import Value
 
-__all__ = ["SEARCH_TOOLS", "HostedSearchCall", "HostedSearchResult", "found_in_history", "search_tool"]
+__all__ = ["MAX_FOUND", "SEARCH_TOOLS", "HostedSearchCall", "HostedSearchResult", "found_in_history", "search_tool"]
 
 SEARCH_TOOLS = "search_tools"
 """The name of toolwire's search tool, and of a search on a wire where it has no name."""

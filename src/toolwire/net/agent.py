@@ -51,8 +51,9 @@ from .conversation import AgentConversation
 from .model_protocol import Model
 from .output_mode import plan_output
 from .prompts import UserPrompt, prompt_message
+from .retrieval import first_tools, prepare_retriever
 from .runner import Approver, Runner
-from .skills import load_skills, skill_tool
+from .skills import SKILL_TOOL, load_skills, skill_tool
 from .subagents import continue_subagents, subagent_tool
 from .transfers import active_agent, check_transfers, transfer_result
 
@@ -74,7 +75,8 @@ class Agent(Generic[Deps, Output]):
     - `settings`: settings of the model requests.
     - `budget`: the limits of a run.
     - `policy`, `store` and `approve` as for `Runner`. Without a policy, writes run without a question.
-    - `retriever` selects the tools that a request offers.
+    - `retriever` selects the tools that a conversation offers, among those of the agent; the model finds others with
+      the tool `search_tools`. A `Request` with tools of its own offers exactly these.
     - `auxiliary`: another, cheaper model that summarises long results and repairs malformed calls.
     - `compaction` limits the conversation that is sent to the model.
     - `skills`: a folder of instructions that the model loads on demand.
@@ -132,6 +134,7 @@ class Agent(Generic[Deps, Output]):
         self._budget = budget
         self._price = price
         self.retriever = retriever
+        self.always_offered: Sequence[str] = () if skills is None else (SKILL_TOOL,)
         self.compaction = compaction
         self.auxiliary = None if auxiliary is None else AuxiliaryModel(auxiliary, make_client)
         if compaction is not None and compaction.summarise and auxiliary is None:
@@ -158,6 +161,8 @@ class Agent(Generic[Deps, Output]):
                 max_parallel=max_parallel,
             )
         check_context_types(deps_type, self.runner.box)
+        if retriever is not None:
+            prepare_retriever(retriever, self.runner)
 
     @property
     def model(self) -> Model:
@@ -348,6 +353,10 @@ class Agent(Generic[Deps, Output]):
         if not has_fixed_tools:
             request = replace(request, tools=self.runner.tools_for_run(""))
         check_choice(request.choice, request.tools)
+        output = self._plan(request)
+        if not has_fixed_tools:
+            offered = history.offered if isinstance(history, Answer) else ()
+            request = replace(request, tools=first_tools(self, request.tools, offered))
         session = Session(
             request,
             now=time.time,
@@ -357,7 +366,8 @@ class Agent(Generic[Deps, Output]):
             price=self._price,
             first_message=max(0, len(request.messages) - 1),
             has_fixed_tools=has_fixed_tools,
-            output=self._plan(request),
+            has_toolbox_tools=not has_fixed_tools,
+            output=output,
             tenant=self.runner.tenant,
             compacted=reusable_prefix(history, request.messages),
             tainted=isinstance(history, Answer) and history.tainted,
@@ -375,8 +385,12 @@ class Agent(Generic[Deps, Output]):
         if agent is not self:
             check_deps(agent.deps_type, agent.select_deps(deps))
         session.adopt({*self.runner.untrusted, *agent.runner.untrusted}, self._budget, agent._price)
+        session.restore_tools(agent.runner.tools_for_run(session.state.run_id))
         if session.output is None and not self._output.is_text:
-            session.output = self.plan_output(session.state.request, agent.model)
+            request = session.state.request
+            if not session.state.has_fixed_tools:
+                request = replace(request, tools=agent.runner.box.tools)
+            session.output = self.plan_output(request, agent.model)
         session.belong_to(current_call())
         return session
 
@@ -431,7 +445,8 @@ class Agent(Generic[Deps, Output]):
         check_deps(self.deps_type, own_deps)
         system = await self._system_text(own_deps)
         messages = session.state.request.messages
-        request = Request(self._model_name, messages, self.runner.tools_for_run(session.state.run_id))
+        tools = first_tools(self, self.runner.tools_for_run(session.state.run_id))
+        request = Request(self._model_name, messages, tools)
         session.continue_with(
             apply_settings(request, self._settings),
             system,

@@ -15,16 +15,15 @@ from ..ir.events import Event
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.response import Response, Usage
-from ..ir.tools import Tool
 from ..run.compaction import Compaction
 from ..run.context import current_call
 from ..run.keys import list_calls
 from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever, active_observers
-from ..run.output import READ_OUTPUT, SEARCH_OUTPUT
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import PartialOutput, PartialReader
 from ..run.results import result_note
 from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTools, Session
+from ..run.tool_selection import defer_found_tools, select_tools
 from .answers import Answer
 from .auxiliary import AuxiliaryModel, AuxiliaryWork
 from .call_size import is_large
@@ -33,6 +32,7 @@ from .dispatch import Dispatch
 from .model_protocol import Model
 from .model_requests import ask_model, stream_model
 from .own_context import in_own_context
+from .retrieval import make_tool_search
 from .runner import Runner
 from .stream_calls import StreamCollector
 from .transfers import active_agent, take_successor
@@ -56,6 +56,7 @@ class LoopAgent(Protocol):
     cache: Literal["auto"] | None
     auxiliary: AuxiliaryModel | None
     observers: Sequence[Observer]
+    always_offered: Sequence[str]
 
     @property
     def model(self) -> Model: ...
@@ -91,6 +92,7 @@ class AgentLoop:
         self._partial = PartialReader()
         self._has_asked = False
         self._is_out_of_time = False
+        session.tool_search = make_tool_search(self.agent, session)
         if session.state.phase == "wait":
             self._check_waiting_tools()
 
@@ -214,8 +216,10 @@ class AgentLoop:
         if successor is not None:
             await successor.take_over(session, self._deps)
             self.agent = successor
+            session.tool_search = make_tool_search(successor, session)
             session.set_agent(None if successor is self._origin and self._is_started_here else successor.name)
-            session.output = self._origin.plan_output(session.state.request, successor.model)
+            request = replace(session.state.request, tools=successor.runner.box.tools)
+            session.output = self._origin.plan_output(request, successor.model)
 
     async def _save(self) -> None:
         if self._checkpoints is not None:
@@ -231,14 +235,22 @@ class AgentLoop:
         step = self.session.next()
         if not isinstance(step, AskModel):
             return step
-        runner = self.agent.runner
-        self.session.offer_tools(runner.tools_for_run(self.session.state.run_id), untrusted=runner.untrusted)
+        await self._offer_tools()
         compaction = self.agent.compaction
         plan = None if compaction is None else self.session.plan_compaction(compaction)
         if plan is not None and compaction is not None:
             work = self._auxiliary_work() if compaction.summarise else None
             self.session.compact(plan, () if work is None else await work.summarise_spans(plan, compaction))
         return self.session.next()
+
+    async def _offer_tools(self) -> None:
+        """Offer the tools of the next turn. The retriever works in a thread: its index may have to encode new tools."""
+        runner, session = self.agent.runner, self.session
+        tools = runner.tools_for_run(session.state.run_id, can_search=session.tool_search is not None)
+        retriever = self.agent.retriever
+        if retriever is not None and not session.state.has_fixed_tools:
+            tools = await asyncio.to_thread(select_tools, retriever, session, tools, self.agent.always_offered)
+        session.offer_tools(tools, untrusted=runner.untrusted)
 
     def _auxiliary_work(self) -> AuxiliaryWork | None:
         agent = self.agent
@@ -287,14 +299,12 @@ class AgentLoop:
         self.session.add_response(response)
 
     def _prepare_request(self, request: Request) -> Request:
-        """Remove withdrawn tools, let the retriever choose among the rest, and mark the stable prefix."""
+        """Remove withdrawn tools, defer the loading of those that a search found, and mark the stable prefix."""
         available = self.agent.runner.box.filter_available(request.tools)
         if len(available) != len(request.tools):
             request = replace(request, tools=available)
-        retriever = self.agent.retriever
-        if retriever is not None:
-            request = replace(request, tools=_choose_tools(retriever, request))
-            request = request if self.session.output is None else self.session.output.keep_tool(request)
+        if self.session.tool_search is not None:
+            request = defer_found_tools(request)
         endpoint = getattr(self.agent.model, "endpoint", None) if self.agent.cache == "auto" else None
         return request if endpoint is None else mark_stable_prefix(request, endpoint.wire)
 
@@ -364,6 +374,7 @@ class AgentLoop:
             pending=pending,
             state=self.session.dump() if pending else "",
             tainted=state.tainted,
+            offered=self.session.offered_names if self.agent is self._origin else (),
         )
 
 
@@ -387,11 +398,3 @@ def _run_outcome(answer: Answer[Any]) -> OperationOutcome:
         usage=answer.usage,
         cost=answer.cost or None,
     )
-
-
-def _choose_tools(retriever: Retriever, request: Request) -> tuple[Tool, ...]:
-    """Let the retriever choose. The tools that read stored outputs are always offered: a result refers to them."""
-    always = (READ_OUTPUT, SEARCH_OUTPUT)
-    candidates = [tool for tool in request.tools if tool.name not in always]
-    chosen = tuple(retriever.choose(request, candidates))
-    return (*chosen, *(tool for tool in request.tools if tool.name in always))

@@ -43,7 +43,8 @@ class Answer(Value, Generic[Output], frozen=True):
     calls are part of the messages, but not of `calls` and `results`. `compacted`: the form of the first messages that
     was sent to the model.
     `auxiliary_usage`: the part of `usage` that an auxiliary model used. `tainted`: the conversation contains untrusted
-    tool output; a run that continues it is tainted, too.
+    tool output; a run that continues it is tainted, too. `offered`: the names of the offered tools, in their order; a
+    run that continues the conversation with a retriever offers them again.
     `pending`: the calls that wait for approval or for a result; `state`: the run that waits (`Session.dump`).
     """
 
@@ -62,6 +63,7 @@ class Answer(Value, Generic[Output], frozen=True):
     pending: tuple[WaitingCall, ...] = ()
     state: str = ""
     tainted: bool = False
+    offered: tuple[str, ...] = ()
 
     @property
     def finished(self) -> bool:

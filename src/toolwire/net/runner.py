@@ -44,6 +44,7 @@ from ..run.output_tools import output_entries
 from ..run.policy import Policy
 from ..run.records import DAY, Store
 from ..run.schedule import Schedule
+from ..run.search_tools import add_search_tool
 from ..run.session import Session
 from ..run.settings import RunSettings
 from ..run.steps import (
@@ -183,15 +184,17 @@ class Runner:
         """The names of the tools whose output may contain third-party instructions."""
         return self._untrusted
 
-    def tools_for_run(self, run_id: str) -> tuple[Tool, ...]:
+    def tools_for_run(self, run_id: str, *, can_search: bool = False) -> tuple[Tool, ...]:
         """Return the tools to offer in the next turn of a run: those that are available now.
 
         Call it once before each turn: changes of live sources take effect here. If a result of the run was shortened,
-        the last tools are `read_output` and `search_output`.
+        `read_output` and `search_output` are added, and with `can_search` the tool `search_tools`.
         """
         if self.box.refresh():
             self._classify_tools()
         available = self.box.filter_available(self.box.tools)
+        if can_search:
+            available = (*available, add_search_tool(self.box))
         return (*available, *self._output_tools) if self._outputs.has_any(run_id) else available
 
     def store_output(self, run_id: str, text: str) -> str | None:

@@ -16,8 +16,9 @@ from ..ir.value import Value
 from ..run.failures import ToolError
 from ..run.function_tool import FunctionTool, tool
 
-__all__ = ["Skill", "load_skills", "skill_tool"]
+__all__ = ["SKILL_TOOL", "Skill", "load_skills", "skill_tool"]
 
+SKILL_TOOL = "load_skill"
 _MAX_SKILLS = 200
 _MAX_SIZE = 256 * 1024  # bytes of a file
 _MAX_DESCRIPTION = 1024  # characters that are offered
@@ -51,7 +52,7 @@ def skill_tool(skills: tuple[Skill, ...]) -> FunctionTool[..., str]:
     """Make the tool that loads a skill. Its description lists the skills."""
     by_name = {skill.name: skill for skill in skills}
 
-    @tool(name="load_skill", description=_describe(skills), effect="read")
+    @tool(name=SKILL_TOOL, description=_describe(skills), effect="read")
     def load_skill(name: str, file: str = "") -> str:
         skill = by_name.get(name)
         if skill is None:

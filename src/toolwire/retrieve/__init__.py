@@ -12,17 +12,48 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .api_call import call, call_async
+    from .api_specs import ApiSpecError, ApiSpecs, SpecFile, load_api_specs
     from .encoder import Encoder
-    from .index import IndexChange, IndexedTool, SearchHit, ToolIndex
+    from .entry_table import IndexedTool
+    from .index import IndexChange, SearchHit, ToolIndex
+    from .index_file import read_index_info
     from .minilm import MiniLm, open_minilm
+    from .retriever import IndexRetriever
+    from .section_file import IndexFileError, IndexInfo, is_index_file
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "api_call": ("call", "call_async"),
+            "api_specs": ("ApiSpecError", "ApiSpecs", "SpecFile", "load_api_specs"),
             "encoder": ("Encoder",),
-            "index": ("IndexChange", "IndexedTool", "SearchHit", "ToolIndex"),
+            "entry_table": ("IndexedTool",),
+            "index": ("IndexChange", "SearchHit", "ToolIndex"),
+            "index_file": ("read_index_info",),
             "minilm": ("MiniLm", "open_minilm"),
+            "retriever": ("IndexRetriever",),
+            "section_file": ("IndexFileError", "IndexInfo", "is_index_file"),
         },
     )
 
-__all__ = ["Encoder", "IndexChange", "IndexedTool", "MiniLm", "SearchHit", "ToolIndex", "open_minilm"]
+__all__ = [
+    "ApiSpecError",
+    "ApiSpecs",
+    "Encoder",
+    "IndexChange",
+    "IndexFileError",
+    "IndexInfo",
+    "IndexRetriever",
+    "IndexedTool",
+    "MiniLm",
+    "SearchHit",
+    "SpecFile",
+    "ToolIndex",
+    "call",
+    "call_async",
+    "is_index_file",
+    "load_api_specs",
+    "open_minilm",
+    "read_index_info",
+]

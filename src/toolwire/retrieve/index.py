@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
-from .encoder import Encoder, Progress
-from .ranking import rank_numbers
+from .encoder import Encoder, ProgressCallback, Vectors
+from .entry_table import EntryTable, IndexedTool
+from .ranking import combine_meanings, rank_numbers, split_query
 from .vector_table import VectorTable
-from .word_index import WordIndex
+from .word_index import Floats, WordIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,14 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["IndexChange", "IndexedTool", "SearchHit", "ToolIndex"]
 
 _MAX_QUERY = 8_000  # characters
-
-
-class IndexedTool(Value, frozen=True):
-    """A tool in an index, with the server that offers it and its tags."""
-
-    tool: Tool
-    server: str = ""
-    tags: tuple[str, ...] = ()
 
 
 class SearchHit(Value, frozen=True):
@@ -65,11 +55,6 @@ class IndexChange(Value, frozen=True):
     unchanged: int = 0
 
 
-class _Entry(NamedTuple):
-    indexed: IndexedTool
-    document: ToolDocument
-
-
 class ToolIndex:
     """Tools that can be searched. An entry is identified by its server and name.
 
@@ -79,76 +64,80 @@ class ToolIndex:
     def __init__(self, encoder: Encoder | None = None) -> None:
         self.encoder = encoder
         self._lock = threading.RLock()
-        self._numbers: dict[tuple[str, str], int] = {}
-        self._entries: dict[int, _Entry] = {}
-        self._next_number = 0
+        self._entries = EntryTable()
         self._words = WordIndex()
         self._vectors = None if encoder is None else VectorTable(encoder.dimensions)
+        self._unused_encoder: str | None = None  # of a saved index that was opened for words only
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._entries)
 
     def __iter__(self) -> Iterator[IndexedTool]:
         """Iterate over the tools in the order in which they were added."""
         with self._lock:
-            return iter([entry.indexed for entry in self._entries.values()])
+            return iter([self._entries.indexed(number) for number in self._entries.numbers().tolist()])
 
     def find(self, name: str, server: str | None = None) -> Tool | None:
         """Return the tool with this name, of any server by default."""
         with self._lock:
-            if server is not None:
-                number = self._numbers.get((server, name))
-                return None if number is None else self._entries[number].indexed.tool
-            return next(
-                (entry.indexed.tool for entry in self._entries.values() if entry.indexed.tool.name == name), None
-            )
+            entries = self._entries
+            number = entries.find_name(name) if server is None else entries.find(server, name)
+            return None if number is None else entries.indexed(number).tool
 
     def add(
-        self, tools: Iterable[Tool], *, server: str = "", tags: Sequence[str] = (), progress: Progress | None = None
+        self,
+        tools: Iterable[Tool],
+        *,
+        server: str = "",
+        tags: Sequence[str] = (),
+        progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Add tools, and replace those whose declaration or tags changed. Only these are encoded."""
         given = {tool.name: IndexedTool(strip_function(tool), server, tuple(tags)) for tool in tools}
-        entries = {
-            name: _Entry(indexed, make_document(indexed.tool, server=server, tags=indexed.tags))
-            for name, indexed in given.items()
+        changed = {
+            name: make_document(indexed.tool, server=server, tags=indexed.tags) for name, indexed in given.items()
         }
         with self._lock:
-            changed = {name: entry for name, entry in entries.items() if not self._has_document(server, name, entry)}
+            unchanged = [name for name, document in changed.items() if self._has_document(given[name], document)]
+        for name in unchanged:
+            del changed[name]
         vectors = None
         if self.encoder is not None and changed:
-            vectors = self.encoder.encode([entry.document.text for entry in changed.values()], progress)
+            vectors = self.encoder.encode([document.text for document in changed.values()], progress)
         with self._lock:
-            updated = tuple(name for name in changed if (server, name) in self._numbers)
+            updated = tuple(name for name in changed if self._entries.find(server, name) is not None)
             for name in updated:
-                self._remove_entry((server, name))
-            first = self._next_number
-            self._words.add(first, [entry.document for entry in changed.values()])
+                self._words.remove(*self._entries.remove(server, name))
+            self._words.add(self._entries.end, tuple(changed.values()))
             if self._vectors is not None and vectors is not None:
                 self._vectors.extend(vectors)
-            for number, (name, entry) in enumerate(changed.items(), first):
-                self._numbers[server, name] = number
-                self._entries[number] = entry
-            self._next_number += len(changed)
+            for name, document in changed.items():
+                self._entries.add(given[name], document)
         added = tuple(name for name in changed if name not in frozenset(updated))
-        return IndexChange(added, updated, unchanged=len(entries) - len(changed))
+        return IndexChange(added, updated, unchanged=len(unchanged))
 
     def remove(self, names: Iterable[str], *, server: str = "") -> IndexChange:
         """Remove tools. Names that are not in the index are ignored."""
         with self._lock:
-            removed = tuple(name for name in dict.fromkeys(names) if (server, name) in self._numbers)
+            removed = tuple(name for name in dict.fromkeys(names) if self._entries.find(server, name) is not None)
             for name in removed:
-                self._remove_entry((server, name))
+                self._words.remove(*self._entries.remove(server, name))
         return IndexChange(removed=removed)
 
     def replace_server(
-        self, tools: Iterable[Tool], *, server: str = "", tags: Sequence[str] = (), progress: Progress | None = None
+        self,
+        tools: Iterable[Tool],
+        *,
+        server: str = "",
+        tags: Sequence[str] = (),
+        progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Make the tools of a server equal to the given ones: add, update and remove."""
         tools = tuple(tools)
         change = self.add(tools, server=server, tags=tags, progress=progress)
         kept = {tool.name for tool in tools}
         with self._lock:
-            stale = [name for owner, name in self._numbers if owner == server and name not in kept]
+            stale = [name for name in self._entries.names_of_server(server) if name not in kept]
         return IndexChange(change.added, change.updated, self.remove(stale, server=server).removed, change.unchanged)
 
     def search(
@@ -170,19 +159,23 @@ class ToolIndex:
             raise ConfigError(f"k must be at least 1, not {k}")
         query = query[:_MAX_QUERY]
         encoder = self.encoder
-        vector = None if encoder is None else encoder.encode([query])
+        vectors = None if encoder is None else encoder.encode(split_query(query))
         with self._lock:
             words = self._words.score(query)
-            meanings = None
-            if vector is not None and self._vectors is not None and len(self._vectors):
-                meanings = np.maximum(self._vectors.score(vector)[0], 0)
-                meanings[~self._words.is_present.values] = 0
-            excluded = self._find_excluded(effects, servers, tags, allow)
+            meanings = None if vectors is None else self._score_meanings(vectors)
+            excluded = self._entries.find_excluded(effects, servers, tags, allow)
             words[excluded] = 0
             if meanings is not None:
                 meanings[excluded] = 0
             ranked = rank_numbers(words, meanings, k)
             return [self._make_hit(number, score, query, meanings) for number, score in ranked]
+
+    def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
+        """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
+        with self._lock:
+            if self._vectors is None:
+                return None
+            return list(self), self._vectors.take(self._entries.numbers())
 
     def retriever(self, k: int = 5, always: Iterable[str] = ()) -> IndexRetriever:
         """Return a retriever for an agent: it offers the `k` best tools for the request, and those named in `always`."""
@@ -192,48 +185,56 @@ class ToolIndex:
 
     def save(self, path: str | Path) -> None:
         """Write the index. A reader sees the old or the new index, never a part of one."""
-        from .index_file import save_index
+        from .index_file import IndexParts, IndexSnapshot
 
-        save_index(self, path)
+        if self._unused_encoder is not None:
+            raise ConfigError(
+                f"the index was opened without its encoder {self._unused_encoder!r}, so that saving it loses the vectors",
+                hint="open it with the encoder, or make a new index",
+            )
+        encoder = None if self.encoder is None else self.encoder.name
+        with self._lock:
+            snapshot = IndexSnapshot(IndexParts(self._entries, self._words, self._vectors), encoder)
+        snapshot.write(path)
 
     @classmethod
     def load(cls, path: str | Path, encoder: Encoder | None = None) -> ToolIndex:
-        """Read an index into a memory map."""
-        from .index_file import load_index
+        """Open a saved index in a memory map. Raise IndexFileError for a file that is not usable with this encoder.
 
-        return load_index(path, encoder)
+        Without an encoder, or if the index was saved without one, it is searched by words only. An index with vectors
+        that was opened without an encoder cannot be saved.
+        """
+        from .index_file import load_parts
 
-    def _has_document(self, server: str, name: str, entry: _Entry) -> bool:
-        number = self._numbers.get((server, name))
-        return number is not None and self._entries[number].document == entry.document
+        parts, unused_encoder = load_parts(path, encoder)
+        index = cls(None if parts.vectors is None else encoder)
+        index._entries, index._words, index._vectors = parts
+        index._unused_encoder = unused_encoder
+        return index
 
-    def _remove_entry(self, key: tuple[str, str]) -> None:
-        number = self._numbers.pop(key)
-        self._words.remove(number, self._entries.pop(number).document)
+    def _score_meanings(self, vectors: Vectors) -> Floats | None:
+        """Return the similarity of every number with a query, given as its vectors; 0 for removed tools."""
+        if self._vectors is None or not len(self._vectors):
+            return None
+        meanings = combine_meanings(self._vectors.score(vectors))
+        meanings[~self._words.is_present.values] = 0
+        return meanings
 
-    def _find_excluded(
-        self,
-        effects: Collection[Effect] | None,
-        servers: Collection[str] | None,
-        tags: Collection[str] | None,
-        allow: Callable[[IndexedTool], bool] | None,
-    ) -> NDArray[np.int64]:
-        """Return the numbers that a filter excludes."""
-        if effects is None and servers is None and tags is None and allow is None:
-            return np.zeros(0, np.int64)
-        excluded = [
-            number
-            for number, (indexed, _) in self._entries.items()
-            if (effects is not None and indexed.tool.effect not in effects)
-            or (servers is not None and indexed.server not in servers)
-            or (tags is not None and not any(tag in indexed.tags for tag in tags))
-            or (allow is not None and not allow(indexed))
-        ]
-        return np.array(excluded, np.int64)
+    def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:
+        """Return True if the entry has this document. Fields that are not searched are updated at once."""
+        number = self._entries.find(indexed.server, indexed.tool.name)
+        if number is None:
+            return False
+        if self._entries.indexed(number) == indexed:
+            return True
+        if self._entries.document(number) != document:
+            return False
+        self._entries.replace(number, indexed)
+        return True
 
-    def _make_hit(self, number: int, score: float, query: str, meanings: NDArray[np.float32] | None) -> SearchHit:
+    def _make_hit(self, number: int, score: float, query: str, meanings: Floats | None) -> SearchHit:
         from .reasons import describe_match
 
-        indexed, document = self._entries[number]
+        indexed, document = self._entries.indexed(number), self._entries.document(number)
         similarity = None if meanings is None else float(meanings[number])
         return SearchHit(indexed.tool, score, describe_match(query, document, similarity), indexed.server)

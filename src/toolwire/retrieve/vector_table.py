@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,10 +14,14 @@ __all__ = ["VectorTable"]
 
 
 class VectorTable:
-    """Rows of float32 vectors. Rows are only appended; the block that was loaded is never copied."""
+    """Rows of float32 vectors. Rows are only appended; the block that was loaded is never copied.
 
-    def __init__(self, dimensions: int, loaded: Vectors | None = None) -> None:
+    `check` is called before the loaded block is first used, and may raise.
+    """
+
+    def __init__(self, dimensions: int, loaded: Vectors | None = None, check: Callable[[], None] | None = None) -> None:
         self.dimensions = dimensions
+        self._check = check
         self._loaded = np.zeros((0, dimensions), np.float32) if loaded is None else loaded
         self._added = GrowingArray(np.float32, dimensions)
 
@@ -28,14 +34,18 @@ class VectorTable:
 
     def blocks(self) -> tuple[Vectors, Vectors]:
         """Return the loaded and the added rows."""
+        if self._check is not None:
+            self._check()
+            self._check = None
         return self._loaded, self._added.values
 
     def take(self, numbers: NDArray[np.int64]) -> Vectors:
         """Return a copy of some rows."""
+        loaded, added = self.blocks()
         rows: Vectors = np.empty((len(numbers), self.dimensions), np.float32)
-        is_loaded = numbers < len(self._loaded)
-        rows[is_loaded] = self._loaded[numbers[is_loaded]]
-        rows[~is_loaded] = self._added.values[numbers[~is_loaded] - len(self._loaded)]
+        is_loaded = numbers < len(loaded)
+        rows[is_loaded] = loaded[numbers[is_loaded]]
+        rows[~is_loaded] = added[numbers[~is_loaded] - len(loaded)]
         return rows
 
     def score(self, queries: Vectors) -> Vectors:

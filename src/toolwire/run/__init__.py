@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         ObservedOperation,
         Observer,
         OperationOutcome,
+        Retriever,
         ToolOperation,
+        ToolSearcher,
     )
     from .options import Options, OptionValues
     from .output_plan import OutputPlan
@@ -69,7 +71,9 @@ else:
                 "Observer",
                 "ObservedOperation",
                 "OperationOutcome",
+                "Retriever",
                 "ToolOperation",
+                "ToolSearcher",
             ),
             "output_plan": ("OutputPlan",),
             "output_type": ("StructuredOutput",),
@@ -113,6 +117,7 @@ __all__ = [
     "Pending",
     "Policy",
     "Record",
+    "Retriever",
     "RunConflict",
     "RunStore",
     "Session",
@@ -124,6 +129,7 @@ __all__ = [
     "Suspended",
     "ToolError",
     "ToolOperation",
+    "ToolSearcher",
     "Toolbox",
     "Transient",
     "WEEK",

@@ -8,7 +8,7 @@ is always the last gate, so that no other gate changes a call that has been chec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from .policy import Policy
 from .repaired_calls import refuse_repaired_call
 from .results import error_text, refusal
 from .signature import function_signature
+from .suggestions import NameIndex, suggest_names
 from .toolbox import Entry, Toolbox
 from .verdicts import Ask, Deny
 from .waiting import Suspended, suspend_call
@@ -37,6 +38,7 @@ __all__ = [
     "find",
     "fuse_gates",
     "lift",
+    "make_unoffered_gate",
     "pass_gates",
     "policy",
     "refuse_changed",
@@ -59,19 +61,33 @@ def find(pending: Pending) -> Pending | ToolResult:
         if reason is not None:
             return refusal(pending.call, "withdrawn", f"The tool {name} is withdrawn and was not run: {reason}")
         return pending if pending.entry is entry else replace(pending, entry=entry)
-    close_names = pending.box.similar_names(name)
-    suggestion = f" Did you mean {' or '.join(close_names)}?" if close_names else ""
+    suggestion = suggest_names(pending.box.similar_names(name))
     return refusal(pending.call, "unknown_tool", f"There is no tool called {name!r}.{suggestion}")
 
 
 def refuse_changed(pending: Pending) -> ToolResult:
-    """Refuse a call of a tool that its run has not offered in its present form: it appeared or changed since the offer."""
+    """Refuse a call of a tool that has changed since its run offered it."""
     name = pending.call.name
     message = (
-        f"The tool {name} was not run: it was not offered, or it has changed since it was offered. "
+        f"The tool {name} was not run: it has changed since it was offered. "
         "The next turn offers its present definition."
     )
     return refusal(pending.call, "withdrawn", message)
+
+
+def make_unoffered_gate(offered: Iterable[str], instruction: str) -> Gate:
+    """Return a gate that refuses the call of a tool that its run does not offer.
+
+    The result names similar tools that are offered, and contains the `instruction` how to get the tool.
+    """
+
+    def refuse_unoffered(pending: Pending) -> ToolResult:
+        name = pending.call.name
+        suggestion = suggest_names(NameIndex(offered).similar(name))
+        message = f"The tool {name} was not run: it was not offered in this conversation.{suggestion} {instruction}"
+        return refusal(pending.call, "not_offered", message.rstrip())
+
+    return refuse_unoffered
 
 
 def refuse_truncated(pending: Pending) -> Pending | ToolResult:

@@ -43,6 +43,7 @@ __all__ = [
     "ProgressObserver",
     "Retriever",
     "ToolOperation",
+    "ToolSearcher",
     "active_observers",
     "combine_sinks",
     "observed_losses",
@@ -137,9 +138,24 @@ class ProgressObserver(Protocol):
 
 
 class Retriever(Protocol):
-    """Selects the tools that a request offers."""
+    """Selects the tools that a conversation offers. `choose` may be called in any thread."""
 
-    def choose(self, request: Request, tools: Sequence[Tool]) -> Sequence[Tool]: ...
+    def choose(self, request: Request, tools: Sequence[Tool], offered: Sequence[str]) -> Sequence[Tool]:
+        """Return the tools to offer: those in `offered` first, in this order, then new ones.
+
+        `offered`: the names of the tools that the conversation offered before. The set of an agent only grows: a tool
+        that is left out here stays offered, because the prompt cache of the provider depends on an unchanged beginning.
+        """
+        ...
+
+
+@runtime_checkable
+class ToolSearcher(Protocol):
+    """A retriever that also finds tools for a query of the model. With it, an agent offers the tool `search_tools`."""
+
+    def search(self, query: str, tools: Sequence[Tool], k: int) -> Sequence[Tool]:
+        """Return up to `k` of these tools, the best first."""
+        ...
 
 
 _run_observers: ContextVar[tuple[Observer, ...]] = ContextVar("toolwire_run_observers", default=())

@@ -76,12 +76,6 @@ class OutputPlan:
             return replace(request, messages=_add_instructions(request.messages, self.output))
         return replace(request, output=OutputFormat("json_schema", self.output.schema, self.output.name, strict=True))
 
-    def keep_tool(self, request: Request) -> Request:
-        """Return the request with the final-answer tool, if a selection of tools removed it."""
-        if self.tool is None or any(tool.name == self.tool.name for tool in request.tools):
-            return request
-        return replace(request, tools=(*request.tools, self.tool))
-
     def is_final_call(self, name: str) -> bool:
         """Return True for the name of the final-answer tool."""
         return self.tool is not None and name == self.tool.name

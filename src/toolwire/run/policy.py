@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 from math import isfinite
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -56,11 +56,15 @@ class Policy(Value, frozen=True):
     """A call runs only if no check denies it. `approve`: effects that need the approval of a person.
 
     `taint`: after a result of an untrusted tool, writes need approval (`enforce`) or are reported (`warn`).
+    `unoffered`: a call of a tool that its conversation does not offer, such as one that a retriever left out or that a
+    `Request` with tools of its own does not name, is refused by default. A tool that changed after it was offered is
+    always refused.
     """
 
     checks: tuple[PolicyCheck, ...] = ()
     approve: tuple[Effect, ...] = ()
     taint: Taint = "off"
+    unoffered: Literal["refuse", "allow"] = "refuse"
 
     def __post_init__(self) -> None:
         for effect in self.approve:
@@ -68,6 +72,8 @@ class Policy(Value, frozen=True):
                 raise ConfigError(f"unknown effect {effect!r}", hint=f"use one of {', '.join(get_args(Effect))}")
         if self.taint not in get_args(Taint):
             raise ConfigError(f"taint must be off, warn or enforce, got {self.taint!r}")
+        if self.unoffered not in ("refuse", "allow"):
+            raise ConfigError(f"unoffered must be refuse or allow, got {self.unoffered!r}")
 
     def verdict(self, pending: Pending) -> Deny | Ask | None:
         """Rewrite and check the call in one step."""

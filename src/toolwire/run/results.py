@@ -10,6 +10,7 @@ from ..ir.errors import EncodeError
 from ..ir.parts import Media, Opaque, Text, ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.text import dumps, to_bytes
+from ..ir.tool_search import SEARCH_TOOLS
 
 __all__ = [
     "NOTES_KEY",
@@ -37,6 +38,7 @@ NOTES_KEY = "toolwire~"
 Code: TypeAlias = Literal[
     "ok",
     "unknown_tool",
+    "not_offered",
     "withdrawn",
     "truncated",
     "invalid_arguments",
@@ -135,7 +137,7 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     elif (build := getattr(type(value), RESULT_METHOD, None)) is not None:
         return build(value, call), None
     elif isinstance(value, ToolResult):
-        value = _without_runtime_notes(value)
+        value = _without_runtime_notes(value, call)
         return msgspec.structs.replace(value, call_id=call.id, name=call.name, kind=call.kind), None
     elif (parts := _as_parts(value)) is not None:
         return msgspec.structs.replace(call.result(), parts=parts), None
@@ -151,8 +153,13 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
 _RUNTIME_NOTES = frozenset({"waiting", "deferred", "transfer", "agent", "edited"})
 
 
-def _without_runtime_notes(result: ToolResult) -> ToolResult:
-    """Remove the marks of suspended, transferred and edited calls from a result of a tool: only the runtime sets them."""
+def _without_runtime_notes(result: ToolResult, call: ToolCall) -> ToolResult:
+    """Remove the marks of suspended, transferred and edited calls from a result of a tool: only the runtime sets them.
+
+    Only `search_tools` loads tools.
+    """
+    if result.found and call.name != SEARCH_TOOLS:
+        result = msgspec.structs.replace(result, found=())
     notes = result.extra.get(NOTES_KEY)
     if not isinstance(notes, dict) or _RUNTIME_NOTES.isdisjoint(notes):
         return result

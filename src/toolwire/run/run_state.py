@@ -16,6 +16,7 @@ from ..ir.response import Response, Usage
 from ..ir.tools import Effect
 from ..ir.value import Value
 from .compaction import CompactedPrefix
+from .tool_offer import ToolReference
 from .waiting import Approval, Turn, WaitingCall
 
 __all__ = ["AskModel", "AwaitApproval", "Budget", "Done", "GiveUp", "NextStep", "RunState", "RunTools"]
@@ -109,6 +110,8 @@ class RunState(Value, frozen=True):
     `agent`: the name of the agent to which the run was transferred; None for the agent that started it.
     `tenant`: the tenant of the runner that started the run; others cannot continue it.
     `budget`: the limits of the run; None for the defaults.
+    `has_toolbox_tools`: the tools come from the toolbox of an agent, which has their declarations. A dump of such a run
+    has `offered`, the names and hashes of the offered tools, and the declarations of tools whose calls wait.
     """
 
     version: int
@@ -139,9 +142,11 @@ class RunState(Value, frozen=True):
     budget: Budget | None = None
     agent: str | None = None
     tenant: str = ""
+    has_toolbox_tools: bool = False
+    offered: tuple[ToolReference, ...] = ()
 
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 _decode = msgspec.json.Decoder(RunState).decode
 

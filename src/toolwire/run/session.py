@@ -25,6 +25,7 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage, add_usage
+from ..ir.tool_search import SEARCH_TOOLS
 from ..ir.tools import Effect, Tool
 from .call_ids import CallIds
 from .call_limits import CallLimits
@@ -46,7 +47,7 @@ from .run_state import (
     encode_state,
 )
 from .taint import has_untrusted_output, is_untrusted, mark_untrusted
-from .tool_offer import ToolOffer, strip_function
+from .tool_offer import OfferState, ToolFinder, ToolOffer, resolve_references, strip_function
 from .waiting import Turn, WaitingCall
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class Session:
     """One run. `untrusted`: tools whose output may contain third-party instructions. `price`: cost of a response.
 
     `output`: the plan for a structured output; by default, the output is the text of the last response. `tainted`: the
-    run starts with untrusted output, in addition to that of the untrusted tools in its messages.
+    run starts with untrusted output, in addition to that of the untrusted tools in its messages. `has_toolbox_tools`: a
+    dump refers to the tools by name and hash, because the agent that continues the run has their declarations.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Session:
         tainted: bool = False,
         max_effect: Effect | None = None,
         tenant: str = "",
+        has_toolbox_tools: bool = False,
     ) -> None:
         declared_request = replace(request, tools=tuple(map(strip_function, request.tools)))
         state = RunState(
@@ -103,6 +106,7 @@ class Session:
             max_effect=max_effect,
             budget=budget,
             tenant=tenant,
+            has_toolbox_tools=has_toolbox_tools,
         )
         self._initialise(state, now, budget, untrusted, price, output)
 
@@ -122,6 +126,8 @@ class Session:
         self._price = price
         self.output = output
         self._offer = ToolOffer()
+        self._needs_tools = bool(state.offered)  # they are known by reference only
+        self.tool_search: ToolFinder | None = None  # set by an agent whose model can search for tools
         self._parent: Session | None = None
         self._call: StartingCall | None = None  # the tool call that this run belongs to
         self._used_by_others: deque[tuple[Usage | None, float]] = deque()  # appended by other threads
@@ -138,14 +144,32 @@ class Session:
         untrusted: Iterable[str] = (),
         price: Callable[[Response], float] | None = None,
         output: OutputPlan | None = None,
+        tools: Sequence[Tool] = (),
     ) -> Session:
-        """Load a session that another process dumped.
+        """Load a session that another process dumped. `tools`: the present tools of a run of an agent; it sets them itself.
 
         Only a store makes sure that a run is continued once (`Agent.resume`); load a dumped text once.
         """
         session = cls.__new__(cls)
         session._initialise(decode_state(dumped), now, budget, untrusted, price, output)
+        if tools:
+            session.restore_tools(tools)
         return session
+
+    def restore_tools(self, tools: Sequence[Tool]) -> None:
+        """Replace the references of a loaded run by the present declarations of these tools.
+
+        A tool that changed or disappeared meanwhile is not restored: the next turn offers its present definition, and
+        a call that waits for it is refused.
+        """
+        state = self.state
+        if not self._needs_tools:
+            return
+        self._needs_tools = False
+        restored = resolve_references(state.offered, tools)
+        names = {tool.name for tool in restored}
+        declared = tuple(tool for tool in state.request.tools if tool.name not in names)
+        self.state = replace(state, request=replace(state.request, tools=(*restored, *declared)))
 
     @property
     def budget(self) -> Budget:
@@ -174,7 +198,15 @@ class Session:
         request = replace(
             request, messages=(*earlier, *messages[first:]), tools=tuple(map(strip_function, request.tools))
         )
-        self.state = replace(state, request=request, first_message=len(earlier), has_fixed_tools=False)
+        self._needs_tools = False
+        self.state = replace(
+            state,
+            request=request,
+            first_message=len(earlier),
+            has_fixed_tools=False,
+            has_toolbox_tools=True,
+            offered=(),
+        )
         self._distrust(untrusted)
         self._price = price or self._price
 
@@ -237,7 +269,14 @@ class Session:
         A copy of the text is a copy of the run: without a store, each copy of an approved run runs its calls.
         """
         self._count_usage()
-        return encode_state(self.state)
+        state = self.state
+        if not state.has_toolbox_tools:
+            return encode_state(state)
+        tools = state.request.tools
+        waiting = {call.tool for call in state.turn.waiting if call is not None}  # a person may edit their arguments
+        declared = tuple(tool for tool in tools if tool.name in waiting)
+        references = state.offered or self._offer.make_references(tools)
+        return encode_state(replace(state, request=replace(state.request, tools=declared), offered=references))
 
     def next(self) -> NextStep:
         """Return the next step. Calling it twice returns the same step."""
@@ -253,6 +292,11 @@ class Session:
         reason = state.reason if state.phase == "gave_up" else self._exhausted_limit()
         if reason:
             return GiveUp(reason, state.response)
+        if self._needs_tools:
+            raise ConfigError(
+                f"the tools of run {state.run_id!r} are known by name only",
+                hint="continue it with its agent, or pass tools=… to Session.load",
+            )
         request = self.sent_request
         return AskModel(request if self.output is None else self.output.fit(request))
 
@@ -428,14 +472,34 @@ class Session:
             return
         reserved = None if self.output is None or self.output.tool is None else self.output.tool.name
         offered = state.request.tools
-        merged = self._offer.merge(offered, tools, reserved=reserved, max_effect=state.max_effect)
-        if merged is not offered:
-            self.state = replace(state, request=replace(state.request, tools=merged))
+        order = [reference.name for reference in state.offered] if state.offered else None
+        merged = self._offer.merge(offered, tools, order=order, reserved=reserved, max_effect=state.max_effect)
+        self._needs_tools = False
+        if merged is not offered or state.offered:
+            self.state = replace(state, request=replace(state.request, tools=merged), offered=())
 
-    def is_offered(self, tool: Tool) -> bool:
-        """Return True if this run offers the tool with this definition, or if the user chose the tools of the run."""
+    @property
+    def offered_names(self) -> tuple[str, ...]:
+        """The names of the offered tools, in their order."""
         state = self.state
-        return state.has_fixed_tools or self._offer.has_definition(state.request.tools, tool)
+        return tuple([one.name for one in state.offered or state.request.tools])
+
+    @property
+    def how_to_get_tools(self) -> str:
+        """The instruction for a model that calls a tool that is not offered."""
+        if self.tool_search is not None:
+            return f"Find it with {SEARCH_TOOLS} first."
+        return "" if self.state.has_fixed_tools else "The next turn offers it."
+
+    def offer_state(self, tool: Tool) -> OfferState:
+        """Return whether this run offers the tool with this definition. Tools that the user chose may be declared otherwise."""
+        state = self.state
+        if state.has_fixed_tools:
+            return "offered" if any(tool.name == known.name for known in state.request.tools) else "absent"
+        if state.offered:
+            reference = next((one for one in state.offered if one.name == tool.name), None)
+            return "absent" if reference is None else "offered" if reference.matches(tool) else "changed"
+        return self._offer.state_of(state.request.tools, tool)
 
     def _next_waiting_step(self) -> RunTools | AwaitApproval:
         """Run approved calls, and calls whose question expired, which ask again.

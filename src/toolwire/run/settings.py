@@ -12,7 +12,7 @@ from ..ir.pointer import Object
 from ..ir.value import Value
 from .cache import ResultCache
 from .context import ProgressSink
-from .gates import GATES, Gate, build_gates, find, fuse_gates, refuse_changed
+from .gates import GATES, Gate, build_gates, find, fuse_gates, make_unoffered_gate, refuse_changed
 from .output import LIMIT, StoredOutputs
 from .policy import Policy
 from .records import DAY
@@ -81,9 +81,19 @@ class RunSettings(Value, frozen=True):
         if known.gates is not self.gates or known.policy is not self.policy or known.dry_run != self.dry_run:
             force_setattr(self, "gates_by_tool", _GatesByTool(self.gates, self.policy, self.dry_run))
 
-    def _is_offered(self, entry: Entry, session: Session) -> bool:
-        """Return True if the run of the agent offers the tool as it is now. Unlisted tools are offered when needed."""
-        return not self.box.is_listed(entry) or session.is_offered(entry.tool)
+    def _refusal_gate(self, entry: Entry, session: Session) -> Gate | None:
+        """Return the gate that refuses a tool that the run does not offer as it is now; None if it may be called.
+
+        Unlisted tools are offered when they are needed.
+        """
+        if not self.box.is_listed(entry):
+            return None
+        state = session.offer_state(entry.tool)
+        if state == "changed":
+            return refuse_changed
+        if state == "offered" or (self.policy is not None and self.policy.unoffered == "allow"):
+            return None
+        return make_unoffered_gate([tool.name for tool in session.state.request.tools], session.how_to_get_tools)
 
     def gates_for(self, name: str) -> ToolGates:
         """Return the gates for the calls of a tool. They are built once per tool.
@@ -91,8 +101,9 @@ class RunSettings(Value, frozen=True):
         The gates of an unknown tool are not kept: a model can invent any number of names.
         """
         entry = self.box.find(name)
-        if entry is not None and self.session is not None and not self._is_offered(entry, self.session):
-            return ToolGates(entry, replace(self, gates=(find, refuse_changed), policy=None, session=None))
+        refuse = None if entry is None or self.session is None else self._refusal_gate(entry, self.session)
+        if refuse is not None:
+            return ToolGates(entry, replace(self, gates=(find, refuse), policy=None, session=None))
         found = self.gates_by_tool.get(name)
         if found is None or found.entry is not entry:
             found = ToolGates(entry, self)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-__all__ = ["NameIndex"]
+__all__ = ["NameIndex", "suggest_names"]
 
 _MAX_LENGTH = 64  # characters of a name that are compared; a model's name may have any length
 _MAX_POSTINGS = 4_000  # entries of the index that a query reads
@@ -55,6 +55,11 @@ class NameIndex:
             if budget <= 0:
                 break
         return [self._names[number] for number, _ in scores.most_common(_MAX_CANDIDATES)]
+
+
+def suggest_names(names: Sequence[str]) -> str:
+    """Return the sentence that suggests similar names, with a space before it; an empty text without names."""
+    return f" Did you mean {' or '.join(names)}?" if names else ""
 
 
 def _trigrams(name: str) -> set[str]:

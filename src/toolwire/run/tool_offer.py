@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import is_
+from typing import Literal, Protocol, TypeAlias
 
 from ..ir.tools import Effect, Tool
-from .definitions import has_same_definition
+from ..ir.value import Value
+from .definitions import definition_hash, has_same_definition
 from .effect_limit import is_stronger
 
-__all__ = ["ToolOffer", "strip_function"]
+__all__ = ["OfferState", "ToolFinder", "ToolOffer", "ToolReference", "resolve_references", "strip_function"]
+
+_HASH_LENGTH = 32  # hexadecimal digits: 128 bits
+
+OfferState: TypeAlias = Literal["offered", "changed", "absent"]
+"""A tool that the run offers as it is now, offers with another definition, or does not offer."""
+
+
+class ToolFinder(Protocol):
+    """The search of a run for tools that it does not offer yet."""
+
+    def find(self, query: str, k: int, max_effect: Effect | None) -> Sequence[Tool]: ...
+
+
+class ToolReference(Value, frozen=True, array_like=True):
+    """A tool by its name and the hash of its definition. Its declaration is in the toolbox of the agent."""
+
+    name: str
+    hash: str
+
+    def matches(self, tool: Tool) -> bool:
+        """Return True if the tool has the definition that was offered."""
+        return tool.name == self.name and definition_hash(tool)[:_HASH_LENGTH] == self.hash
 
 
 class ToolOffer:
@@ -21,31 +45,64 @@ class ToolOffer:
         self._prepared: tuple[Tool, ...] | None = None
         self._indexed: tuple[Tool, ...] = ()
         self._by_name: dict[str, Tool] = {}
+        self._referenced: tuple[Tool, ...] = ()
+        self._references: tuple[ToolReference, ...] = ()
 
     def merge(
-        self, offered: tuple[Tool, ...], tools: Sequence[Tool], *, reserved: str | None, max_effect: Effect | None
+        self,
+        offered: tuple[Tool, ...],
+        tools: Sequence[Tool],
+        *,
+        order: Sequence[str] | None = None,
+        reserved: str | None,
+        max_effect: Effect | None,
     ) -> tuple[Tool, ...]:
         """Return the tools for the next turn. Tools that were offered before keep their position; new ones are last.
 
-        Left out are the tool with the `reserved` name, and tools with a stronger effect than `max_effect`.
+        `order`: the names of the tools that were offered before; by default those of `offered`. Left out are the tool
+        with the `reserved` name, and tools with a stronger effect than `max_effect`.
         """
         limits = (reserved, max_effect)
-        if offered is self._prepared and limits == self._limits and _are_identical(tools, self._given):
+        if (
+            order is None
+            and offered is self._prepared
+            and limits == self._limits
+            and _are_identical(tools, self._given)
+        ):
             return offered
         allowed = [tool for tool in tools if tool.name != reserved and not is_stronger(tool.effect, max_effect)]
         current = {tool.name: strip_function(tool) for tool in allowed}
-        kept = [current.pop(tool.name) for tool in offered if tool.name in current]
+        names = [tool.name for tool in offered] if order is None else order
+        kept = [current.pop(name) for name in names if name in current]
         merged = (*kept, *current.values())
         self._given, self._limits = tuple(tools), limits
         self._prepared = offered if merged == offered else merged
         return self._prepared
 
-    def has_definition(self, offered: tuple[Tool, ...], tool: Tool) -> bool:
-        """Return True if `offered` contains the tool with this definition."""
+    def state_of(self, offered: tuple[Tool, ...], tool: Tool) -> OfferState:
+        """Compare a tool with the offered tool of the same name."""
         if offered is not self._indexed:
             self._indexed, self._by_name = offered, {known.name: known for known in offered}
         known = self._by_name.get(tool.name)
-        return known is not None and has_same_definition(known, tool)
+        if known is None:
+            return "absent"
+        return "offered" if has_same_definition(known, tool) else "changed"
+
+    def make_references(self, offered: tuple[Tool, ...]) -> tuple[ToolReference, ...]:
+        """Return a reference to each offered tool."""
+        if offered is not self._referenced:
+            self._references = tuple(
+                [ToolReference(tool.name, definition_hash(tool)[:_HASH_LENGTH]) for tool in offered]
+            )
+            self._referenced = offered
+        return self._references
+
+
+def resolve_references(references: Iterable[ToolReference], tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    """Return the present declarations of referenced tools, without those that changed or are gone."""
+    known = {tool.name: tool for tool in tools}
+    found = [(reference, known.get(reference.name)) for reference in references]
+    return tuple([strip_function(tool) for reference, tool in found if tool is not None and reference.matches(tool)])
 
 
 def strip_function(tool: Tool) -> Tool:

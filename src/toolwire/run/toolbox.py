@@ -24,7 +24,7 @@ from ..ir.value import Value
 from .function_tool import FunctionTool, tool
 from .options import Options, OptionValues, require_option_names
 from .parameters import Parameters
-from .suggestions import NameIndex
+from .suggestions import NameIndex, suggest_names
 
 __all__ = ["Entry", "LiveSource", "Source", "Toolbox"]
 
@@ -140,6 +140,11 @@ class Toolbox:
     def version(self) -> int:
         """A number that grows when a live source has changed; 0 for a toolbox without one."""
         return sum(source.version for source in self._live)
+
+    @property
+    def is_live(self) -> bool:
+        """True if the tools may change."""
+        return bool(self._live)
 
     def refresh(self) -> bool:
         """Apply the changes of live sources. Return True if there were any. New tools are last.
@@ -257,7 +262,8 @@ class Toolbox:
         """Return the tools with new names, given by their old ones. The other tools keep theirs."""
         for name in names:
             if name not in self._entries:
-                raise ConfigError(f"no tool has the name {name!r}", hint=f"use one of {', '.join(self._entries)}")
+                similar = suggest_names(self.similar_names(name)).strip()
+                raise ConfigError(f"no tool has the name {name!r}", hint=similar or "list(toolbox) has all tools")
         return self._derive(lambda entry: _rename_entry(entry, names.get(entry.name, entry.name)))
 
     def wrap(self, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Toolbox:

@@ -20,7 +20,7 @@ from ..ir.request import Request
 from ..ir.tools import Tool
 from .words import split_words
 
-__all__ = ["choose_by_words"]
+__all__ = ["choose_by_words", "rank_by_words"]
 
 _MAX_CHARACTERS = 1_200  # of a declaration
 _ALL_CHARACTERS = 800_000  # of all declarations of a request
@@ -30,6 +30,7 @@ _MAX_QUERY_WORDS = 200
 _MAX_TEXTS = 3  # user texts that are read, the last one first
 _CACHED_TOOLS = 20_000
 _NAME_WEIGHT = 3
+_MAX_COUNT = 4  # occurrences of a word that count: repetition does not help
 _SATURATION = 1.2  # k1 of BM25
 _LENGTH_WEIGHT = 0.5  # b of BM25
 
@@ -46,11 +47,24 @@ def choose_by_words(request: Request, tools: Sequence[Tool], count: int) -> Sequ
         return ()
     if len(tools) <= count:
         return tools
-    query = _query_weights(request)
-    budget = min(_MAX_CHARACTERS, max(_MIN_CHARACTERS, _ALL_CHARACTERS // len(tools)))
-    scores = _scores([_declaration_words(tool, budget) for tool in tools], query)
+    scores = _score_tools(tools, _query_weights(request))
     best = nsmallest(count, range(len(tools)), key=lambda index: (-scores[index], tools[index].name, index))
     return [tools[index] for index in sorted(best)]
+
+
+def rank_by_words(query: str, tools: Sequence[Tool], count: int) -> list[Tool]:
+    """Return up to `count` tools that share words with a text, the best first."""
+    weights = dict.fromkeys(split_words(query)[:_MAX_QUERY_WORDS], 1.0)
+    if not weights or not tools:
+        return []
+    scores = _score_tools(tools, weights)
+    best = nsmallest(count, range(len(tools)), key=lambda index: (-scores[index], tools[index].name, index))
+    return [tools[index] for index in best if scores[index] > 0]
+
+
+def _score_tools(tools: Sequence[Tool], query: dict[str, float]) -> list[float]:
+    budget = min(_MAX_CHARACTERS, max(_MIN_CHARACTERS, _ALL_CHARACTERS // len(tools)))
+    return _scores([_declaration_words(tool, budget) for tool in tools], query)
 
 
 def _query_weights(request: Request) -> dict[str, float]:
@@ -128,7 +142,7 @@ def _scores(documents: list[tuple[str, ...]], query: dict[str, float]) -> list[f
         norm = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * len(document) / mean_length)
         score = 0.0
         for word in dict.fromkeys(words):
-            count = words.count(word)
+            count = min(words.count(word), _MAX_COUNT)
             score += significance[word] * count * (_SATURATION + 1) / (count + norm)
         scores.append(score)
     return scores

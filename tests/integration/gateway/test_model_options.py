@@ -1,14 +1,13 @@
-"""What a model's row can ask for: kept answers, chosen tools, repaired calls."""
+"""What a model's row can ask for: kept answers, repaired calls."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import openai
 from serving import serving, upstream_rows
 
-from toolwire import Request, Response, Text, Tool
+from toolwire import Response, Text
 from toolwire.ir.response import Stop, Usage
 from toolwire.testing import RawReply, Upstream
 
@@ -38,27 +37,6 @@ def test_repeated_request_is_answered_from_the_cache() -> None:
             assert second.text == first.text
             assert "x-toolwire-cache" not in other.headers
             assert len(upstream.requests) == 2
-
-    asyncio.run(check())
-
-
-class OnlyWeather:
-    def choose(self, request: Request, tools: Sequence[Tool]) -> Sequence[Tool]:
-        return [tool for tool in tools if tool.name == "get_weather"]
-
-
-def test_retriever_is_used_only_for_models_that_enable_it() -> None:
-    async def check() -> None:
-        async with Upstream(HELLO, HELLO) as upstream:
-            rows = {"chat": upstream_rows(upstream.url)["openai_chat"]}
-            models = {"chosen": {"upstream": "chat", "retrieve": True}, "all": {"upstream": "chat"}}
-            async with serving({"upstreams": rows, "models": models}, retriever=OnlyWeather()) as gateway:
-                client = openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="-")
-                await client.chat.completions.create(model="chosen", messages=MESSAGES, tools=TOOLS)
-                await client.chat.completions.create(model="all", messages=MESSAGES, tools=TOOLS)
-                await client.close()
-            offered = [[tool.name for tool in heard.request.tools] for heard in upstream.requests]
-            assert offered == [["get_weather"], ["get_weather", "get_time"]]
 
     asyncio.run(check())
 

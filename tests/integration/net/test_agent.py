@@ -137,7 +137,7 @@ else:
 
 def test_retriever_chooses_the_offered_tools():
     class OnlyWeather:
-        def choose(self, request, tools):
+        def choose(self, request, tools, offered):
             return [one for one in tools if one.name == "weather"]
 
     model = ScriptedModel([says("Hi.")])

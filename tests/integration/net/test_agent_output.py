@@ -128,7 +128,7 @@ async def test_conversation_continues_after_a_final_answer():
 @in_a_loop
 async def test_retriever_cannot_remove_the_final_answer_tool():
     class Nothing:
-        def choose(self, request, tools):
+        def choose(self, request, tools, offered):
             return ()
 
     model = ScriptedModel([final(ARGUMENTS)])

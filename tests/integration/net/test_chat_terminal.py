@@ -264,8 +264,9 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(tmp_path):
         await terminal.expect("stopped")
         await upstream.disconnected()
         await terminal.expect("> ")
-        terminal.type(f"half a line{CTRL_C}")
-        await terminal.expect("> ")
+        terminal.type("half a line")
+        await terminal.expect("half a line")
+        await terminal.press_until(CTRL_C, "> ")
         terminal.type("two\n")
         await terminal.expect("All done.")
         assert prompts(upstream.requests[-1]) == ["two"]

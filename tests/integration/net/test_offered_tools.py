@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 import toolwire
 from toolwire import Agent, Policy, Request, Toolbox, ToolCall, open_store
+from toolwire.ir.errors import ConfigError
 from toolwire.net import approve_call
 from toolwire.run.results import result_code
 from toolwire.testing import ScriptedModel, says
@@ -98,7 +99,8 @@ def test_a_tool_that_the_run_has_not_been_offered_is_refused_until_the_next_turn
         return "o"
 
     answer, _ = change_during_the_first_turn([other], other, make_move("Move", calls))
-    assert [result_code(result) for result in answer.results] == ["withdrawn", "ok"]
+    assert [result_code(result) for result in answer.results] == ["not_offered", "ok"]
+    assert answer.results[0].text.endswith("The next turn offers it.")
     assert calls == ["Move"]
 
 
@@ -134,6 +136,29 @@ def test_a_request_with_its_own_tools_is_not_compared():
     agent = Agent(ScriptedModel([says(MOVE), says("done")]), [tool])
     request = Request("m", (toolwire.Message("user", (toolwire.Text("go"),)),), (declared,))
     assert agent.run_sync(request).results[0].text == "Move"
+
+
+@pytest.mark.parametrize(("policy", "code"), [(None, "not_offered"), (Policy(unoffered="allow"), "ok")])
+def test_a_request_with_its_own_tools_calls_no_others_unless_the_policy_allows_it(policy, code):
+    calls = []
+
+    @toolwire.tool(effect="read")
+    def mover(to: str) -> str:
+        return to
+
+    agent = Agent(ScriptedModel([says(MOVE), says("done")]), [make_move("Move", calls), mover], policy=policy)
+    request = Request("m", (toolwire.Message("user", (toolwire.Text("go"),)),), (mover,))
+    (result,) = agent.run_sync(request).results
+    assert result_code(result) == code
+    assert calls == ([] if code == "not_offered" else ["Move"])
+    if code == "not_offered":
+        expected = "The tool move was not run: it was not offered in this conversation. Did you mean mover?"
+        assert result.text == expected
+
+
+def test_a_policy_has_two_values_for_unoffered_tools():
+    with pytest.raises(ConfigError, match="unoffered must be refuse or allow, got 'ask'"):
+        Policy(unoffered="ask")
 
 
 def test_a_tool_that_appears_with_the_name_of_the_output_tool_is_left_out():

@@ -115,7 +115,7 @@ def test_a_policy_applies_to_the_tools():
 
 def test_the_tools_stay_offered_when_a_retriever_chooses():
     class OnlyFirst:
-        def choose(self, request, tools):
+        def choose(self, request, tools, offered):
             return tools[:1]
 
     model = ScriptedModel([says(call("report")), says("done")])

@@ -302,3 +302,22 @@ def test_equal_notes_are_one_row_with_a_bounded_number_of_locations():
 def test_converted_settings_survive_the_text_of_a_settings_file():
     settings = converted(EVERYTHING).settings
     assert parse_settings(tomllib.loads(format_settings(settings))) == settings
+
+
+def test_semantic_tool_filter_becomes_retrieve_of_every_model():
+    text = """
+model_list:
+  - {model_name: a, litellm_params: {model: openai/gpt-4o}}
+  - {model_name: b, litellm_params: {model: openai/gpt-4o}, model_info: {supports_function_calling: false}}
+litellm_settings:
+  mcp_semantic_tool_filter: {enabled: true, embedding_model: text-embedding-3-small, top_k: 5, similarity_threshold: 0.3}
+"""
+    imported = converted(text)
+    models = imported.settings.models
+    assert models["a"].retrieval.k == 5
+    assert models["b"].retrieval is None
+    assert "litellm_settings.mcp_semantic_tool_filter" in locations(imported, "changed")
+    assert locations(imported, "ignored") == {"litellm_settings.mcp_semantic_tool_filter.similarity_threshold"}
+    assert converted(text.replace("enabled: true", "enabled: false")).settings.models["a"].retrieval is None
+    assert converted(text.replace("top_k: 5", "top_k: many")).settings.models["a"].retrieval.k == 8
+    assert parse_settings(tomllib.loads(format_settings(imported.settings))) == imported.settings

@@ -1,9 +1,12 @@
 """`toolwire.toml` and LiteLLM's file: what is in them, and what is wrong with them."""
 
+import tomllib
+
 import pytest
 
 from toolwire.gateway.settings_file import load_settings
 from toolwire.gateway.settings_parse import parse_settings
+from toolwire.gateway.settings_text import format_settings
 from toolwire.ir.errors import ConfigError
 
 UPSTREAM = {"upstreams": {"a": {"base_url": "http://localhost"}}}
@@ -77,6 +80,27 @@ def test_unknown_setting_without_a_similar_name_lists_known_settings():
             "a weight must be positive and finite, got -1.0",
         ),
         ({**UPSTREAM, "models": {"m": {"upstream": "a", "repair": "some"}}}, "repair"),
+        (
+            {**UPSTREAM, "models": {"m": {"upstream": "a", "retrieve": 8}}},
+            "write retrieve = true, or retrieve = {k = 8,",
+        ),
+        (
+            {**UPSTREAM, "models": {"m": {"upstream": "a", "retrieve": {"always": "fetch"}}}},
+            "[models.m.retrieve] always: expected a list, got a string",
+        ),
+        (
+            {**UPSTREAM, "models": {"m": {"upstream": "a", "retrieve": {"k": 0}}}},
+            "[models.m.retrieve] k: must be from 1 to 1000, got 0",
+        ),
+        ({**UPSTREAM, "models": {"m": {"upstream": "a", "retrieve": {"n": 4}}}}, "[models.m.retrieve] n: unknown"),
+        (
+            {**UPSTREAM, "models": {"m": {"upstream": "a", "retrieve": {"always": [" "]}}}},
+            "[models.m.retrieve] always[0]: is empty",
+        ),
+        (
+            {**UPSTREAM, "models": {"m": {"upstream": "a", "tools": False, "retrieve": True}}},
+            "[models.m] retrieve: the model accepts no tools",
+        ),
         ({**UPSTREAM, "models": {"m": {"upstream": "a", "model": "*"}}}, "[models.m] model: '*' needs exactly one `*`"),
         ({"keys": {"me": {"hash": "secret"}}}, "[keys.me] hash: is not a SHA-256 hash"),
         ({"keys": {"me": {}}}, "[keys.me]: hash is missing"),
@@ -185,3 +209,18 @@ def test_settings_file_may_be_named_by_a_string(tmp_path):
     assert "local" in load_settings(str(tmp_path / "toolwire.toml")).upstreams
     with pytest.raises(ConfigError, match="cannot read"):
         load_settings(str(tmp_path / "none.toml"))
+
+
+def test_retrieve_is_a_switch_or_a_table():
+    models = {
+        "off": {"upstream": "a"},
+        "on": {"upstream": "a", "retrieve": True},
+        "own": {"upstream": "a", "retrieve": {"k": 3, "always": ["now"]}},
+        "empty": {"upstream": "a", "retrieve": {}},
+    }
+    rows = parse_settings({**UPSTREAM, "models": models}).models
+    assert rows["off"].retrieval is None
+    assert rows["on"].retrieval == rows["empty"].retrieval
+    assert rows["on"].retrieval.k == 8
+    assert (rows["own"].retrieval.k, rows["own"].retrieval.always) == (3, ("now",))
+    assert parse_settings(tomllib.loads(format_settings(parse_settings({**UPSTREAM, "models": models})))).models == rows

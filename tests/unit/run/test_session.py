@@ -69,8 +69,8 @@ def test_invalid_state_is_rejected(junk):
 
 
 def test_state_of_another_version_is_rejected():
-    with pytest.raises(ConfigError, match="version 2"):
-        Session.load(session().dump().replace('"version":1', '"version":2'), now=lambda: 0.0)
+    with pytest.raises(ConfigError, match="version 1, expected 2"):
+        Session.load(session().dump().replace('"version":2', '"version":1'), now=lambda: 0.0)
 
 
 def test_iteration_budget_ends_the_session():

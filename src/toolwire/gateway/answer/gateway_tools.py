@@ -1,5 +1,7 @@
 """Tools run by the gateway. The model is offered them beside the client's tools; the client never sees their calls.
 
+With `retrieve`, the model is offered a selection of all these tools, and its searches for others are answered here.
+
 A turn that calls only these tools is answered here, and the model is asked again. A turn that also calls the client's
 tools goes to the client with the client's calls. The gateway's calls and results of that turn are stored by call id,
 and put back into the history when the client returns.
@@ -15,8 +17,10 @@ from ...ir.folding import Folder
 from ...ir.parts import Part, ToolCall, ToolResult
 from ...ir.request import Message, Request
 from ...ir.response import Fault, Response, Stop, UpstreamError, Usage, add_usage
+from ...ir.tools import Tool
 from ...net.runner import Runner
 from ...net.stored_approvals import owned_by
+from ..retrieval.offered_client_tools import OfferedClientTools
 
 __all__ = ["GatewayTools", "TurnEvents", "with_gateway_tools"]
 
@@ -35,8 +39,16 @@ def with_gateway_tools(request: Request, runner: Runner) -> Request:
 class GatewayTools:
     """The turns of one request. `request` is the next request to the model. `owner`: the client, for approvals."""
 
-    def __init__(self, runner: Runner, client: Request, run_id: str, owner: str = "") -> None:
-        self.request = with_gateway_tools(client, runner)
+    def __init__(
+        self,
+        runner: Runner | None,
+        client: Request,
+        run_id: str,
+        owner: str = "",
+        offer: OfferedClientTools | None = None,
+    ) -> None:
+        """Create the turns. `offer`: the selected tools, among the client's and ours, and the search for others."""
+        self.request = client if runner is None else with_gateway_tools(client, runner)
         self.turn: StoredTurn | None = None  # the last turn, which the client gets without our calls
         self.earlier_parts: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
         self.usage: Usage | None = None  # of the earlier turns
@@ -44,6 +56,9 @@ class GatewayTools:
         self._runner = runner
         self._client_length = len(client.messages)
         self._names = {tool.name for tool in self.request.tools[len(client.tools) :]}  # of our tools
+        self.offer = offer
+        if offer is not None:
+            self.request = replace(self.request, tools=offer.tools)
         self._run_id = run_id
         self._owner = owner
         self._earlier: list[ToolCall] = []  # our calls so far
@@ -53,8 +68,16 @@ class GatewayTools:
         """True if tools have run: starting over could run them twice."""
         return bool(self._earlier)
 
+    @property
+    def callable_tools(self) -> tuple[Tool, ...]:
+        """The tools whose calls are passed on: also those of the client that are not offered."""
+        return self.request.tools if self.offer is None else (*self.offer.all_tools, *self.request.tools)
+
     def is_gateway_tool(self, name: str) -> bool:
-        return name in self._names
+        """Return True for a call that is answered here: of our tools, a search, or of a tool that does not exist."""
+        if name in self._names:
+            return True
+        return self.offer is not None and (self.offer.is_search(name) or self.offer.is_unknown(name))
 
     def gateway_calls(self, response: Response) -> list[ToolCall]:
         return [call for call in response.calls if self.is_gateway_tool(call.name)]
@@ -69,10 +92,7 @@ class GatewayTools:
         self.turn = StoredTurn(response.parts, self.request.messages[self._client_length :])
         if not calls:
             return False
-        earlier = tuple(self._earlier)
-        self._earlier += calls
-        with owned_by(self._owner):
-            results = await self._runner.run(calls, run_id=self._run_id, earlier=earlier)
+        results, found = await self._run_calls(calls)
         if self.is_client_visible(response):
             self.turn = replace(self.turn, hidden=tuple([call.id for call in calls]), results=tuple(results))
             return False
@@ -80,19 +100,53 @@ class GatewayTools:
         if self.turns >= _MAX_TURNS:
             message = f"the model called the gateway's tools {_MAX_TURNS} times without finishing"
             raise UpstreamError(Fault("server", message, 502, "no_end", retryable=False))
-        self._append_turn(response, results)
+        self._append_turn(response, results, found)
         return True
 
-    def _append_turn(self, response: Response, results: list[ToolResult]) -> None:
+    async def _run_calls(self, calls: list[ToolCall]) -> tuple[list[ToolResult], list[Tool]]:
+        """Answer calls in their order. Return the results, and the tools that searches found."""
+        results: dict[int, ToolResult] = {}
+        found: list[Tool] = []
+        own: dict[int, ToolCall] = {}
+        for number, call in enumerate(calls):
+            if self.offer is not None and self.offer.is_search(call.name):
+                results[number], new_tools = await self.offer.search(call)
+                found += new_tools
+            elif self._is_runnable(call.name):
+                own[number] = call
+            elif self.offer is not None:
+                results[number] = await self.offer.refuse(call)
+        if own and self._runner is not None:
+            earlier = tuple(self._earlier)
+            self._earlier += own.values()
+            with owned_by(self._owner):
+                own_results = await self._runner.run(list(own.values()), run_id=self._run_id, earlier=earlier)
+            results.update(zip(own, own_results, strict=True))
+        return [results[number] for number in sorted(results)], found
+
+    def _is_runnable(self, name: str) -> bool:
+        """Return True for our own tool, if it is offered."""
+        return name in self._names and (self.offer is None or self.offer.is_offered(name))
+
+    def _append_turn(self, response: Response, results: list[ToolResult], found: list[Tool]) -> None:
         """Add a turn to the next request, which also offers the tools that became available in it."""
         assistant_message, result_message = Message("assistant", response.parts), Message("user", tuple(results))
-        tools, offered = self.request.tools, {tool.name for tool in self.request.tools}
-        new_tools = tuple(tool for tool in self._runner.tools_for_run(self._run_id) if tool.name not in offered)
-        self._names |= {tool.name for tool in new_tools}
         messages = (*self.request.messages, assistant_message, result_message)
-        self.request = replace(self.request, messages=messages, tools=(*tools, *new_tools))
+        tools = (*self.request.tools, *found, *self._list_new_tools())
+        self.request = replace(self.request, messages=messages, tools=tools)
         self.earlier_parts = (*self.earlier_parts, *self.client_view(response).parts)
         self.usage = add_usage(self.usage, response.usage)
+
+    def _list_new_tools(self) -> list[Tool]:
+        """Return our tools that became available in the last turn."""
+        if self._runner is None:
+            return []
+        known = self._names | {tool.name for tool in self.callable_tools}
+        new_tools = [tool for tool in self._runner.tools_for_run(self._run_id) if tool.name not in known]
+        self._names |= {tool.name for tool in new_tools}
+        if self.offer is not None:
+            self.offer.add(new_tools)
+        return new_tools
 
     def total_usage(self, response: Response) -> Usage | None:
         """Add up the usage of all turns so far, including this one."""

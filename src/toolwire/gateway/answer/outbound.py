@@ -109,7 +109,7 @@ def make_outbound(
     if modified is None and client_request.is_rebuilt:
         modified = client_request.request_for(endpoint)
     keeps_body = _keeps_body(client_request, target, endpoint)
-    if gateway_tools is None and not target.row.retrieve and keeps_body:
+    if gateway_tools is None and keeps_body:
         body = _same_wire_body(client_request, modified, endpoint)
         if target.row.repair is None and not client_request.records_at(target.upstream):
             return PassThroughRequest(client_request, endpoint, body)  # which need not be decodable
@@ -247,6 +247,8 @@ class TranslatedRequest:
         self._request = request
         self._target = target
         self._gateway_tools = gateway_tools
+        if gateway_tools is not None and gateway_tools.offer is not None and previous is None:
+            gateway_tools.offer.report(self.losses)
         self._events = None if gateway_tools is None else TurnEvents(gateway_tools)  # removes our calls from a stream
         self._endpoint_request = EndpointRequest(
             request,
@@ -276,7 +278,8 @@ class TranslatedRequest:
     def _make_repairer(self) -> CallRepairer | None:
         if self._target.row.repair is None:
             return None
-        repairer = CallRepairer(self._request.tools, policy=self._target.row.repair)
+        tools = self._request.tools if self._gateway_tools is None else self._gateway_tools.callable_tools
+        repairer = CallRepairer(tools, policy=self._target.row.repair)
         repairer.repairs = self.repairs
         return repairer
 

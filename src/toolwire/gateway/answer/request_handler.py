@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from logging import getLogger
-from secrets import token_hex
 from time import perf_counter
 
 from msgspec import Struct
@@ -30,9 +29,9 @@ from ...net.key_command import KeyCommandError
 from ...net.replies import drain, is_document, read_reply_body, transport_losses
 from ...net.retry import RetryPolicy, resolve_retry_after
 from ...net.runner import Runner
-from ...run.observe import Retriever
 from ..faults import as_gateway_fault, is_gateway_fault, key_fault_of, network_fault_of
 from ..observe.request_log import RequestLog
+from ..retrieval.tool_ranker import ToolRanker
 from ..settings import LimitsRow
 from ..shared.memory_bound import MemoryReservation
 from .cache import AnswerCache
@@ -41,7 +40,8 @@ from .document_limits import admit_document
 from .downstream import ArrayFrames, Downstream
 from .gateway_tools import GatewayTools
 from .known_tools import KnownTools
-from .outbound import OutboundRequest, PassThroughRequest, make_outbound
+from .outbound import OutboundRequest, PassThroughRequest
+from .request_preparation import RequestPreparation
 from .response_records import WIRE
 from .response_state import ResponseState
 from .routing import Router, Target, select_capable_targets
@@ -74,8 +74,8 @@ class Dependencies(Struct, frozen=True):
     responses: ResponseState
     offload: Offload
     known_tools: KnownTools
+    ranker: ToolRanker
     runners: Mapping[str, Runner] = {}  # tools run by the gateway, by model pattern
-    retriever: Retriever | None = None
 
     def runner_for(self, model: str) -> Runner | None:
         return next((runner for pattern, runner in self.runners.items() if fnmatchcase(model, pattern)), None)
@@ -103,7 +103,15 @@ class RequestHandler:
         self._turns = TurnMemory(dependencies.memory, client_request, request_log.caller, self._offload)
         self._stream: Stream | None = None  # the stream being relayed
         self._streamed_bytes = 0  # received in streams
-        self._gateway_tools: GatewayTools | None = None
+        self._preparation = RequestPreparation(
+            client_request,
+            request_log.caller,
+            self._turns,
+            self._offload,
+            dependencies.known_tools,
+            dependencies.ranker,
+            dependencies.runner_for,
+        )
         self._pending_end = b""  # the end of a stream, held back until the work before it is done
         self._is_fully_sent = False  # the client has received everything up to the last event
         self._cache_key: bytes | None = None
@@ -144,6 +152,10 @@ class RequestHandler:
             if self._down is not None:
                 self._down.close()
                 self._request_log.first_chunk_seconds = self._down.time_to_first_chunk
+
+    @property
+    def _gateway_tools(self) -> GatewayTools | None:
+        return self._preparation.gateway_tools
 
     def _choose_targets(self) -> None:
         """List the targets, and hash the request if its answer may be cached."""
@@ -249,11 +261,7 @@ class RequestHandler:
     async def _attempt(self, target: Target) -> Fault | None:
         """Try one target. Return None if the answer was written, else the fault that occurred before any output."""
         started_at = perf_counter()
-        known_tools = self._dependencies.known_tools
-        tools_key = known_tools.key(self._client_request, target.label)
-        work_size = self._client_request.work_size if known_tools.has(tools_key) else LARGE + 1
-        out = await self._offload.run(work_size, self._make_outbound_request, target)
-        known_tools.add(tools_key, self._client_request)
+        out = await self._preparation.prepare(target)
         request_log = self._request_log
         request_log.upstream, request_log.upstream_model = target.upstream.name, target.model
         request_log.provider = target.upstream.row.provider or out.endpoint.wire.provider
@@ -287,25 +295,6 @@ class RequestHandler:
         finally:
             await self._record_stats(out)
 
-    def _make_outbound_request(self, target: Target) -> OutboundRequest:
-        """Prepare the request for a target.
-
-        If the gateway has nothing to add, None leaves the client's bytes untouched, so that they can be passed through.
-        """
-        runner = self._dependencies.runner_for(self._client_request.model) if target.row.tools else None
-        if runner is None and not self._turns.found_any and not target.row.retrieve:
-            return make_outbound(self._client_request, None, target)
-        endpoint = target.endpoint
-        client_copy = self._client_request.request_for(endpoint)
-        request = self._turns.restore(client_copy, endpoint)
-        if target.row.retrieve and self._dependencies.retriever is not None:
-            request = replace(request, tools=tuple(self._dependencies.retriever.choose(request, request.tools)))
-        if runner is None:
-            return make_outbound(self._client_request, None if request is client_copy else request, target)
-        run_id = token_hex(16)  # not the request id, which a client may choose
-        self._gateway_tools = GatewayTools(runner, request, run_id, self._request_log.caller)
-        return make_outbound(self._client_request, self._gateway_tools.request, target, self._gateway_tools)
-
     async def _record_stats(self, out: OutboundRequest) -> None:
         """Copy the statistics to the request log. Without reported usage, estimate it from the sizes."""
         request_log, stats = self._request_log, out.stats
@@ -315,6 +304,10 @@ class RequestHandler:
             request_log.usage = await self._offload.run(len(out.body), stats.estimate, out.body)
             request_log.is_estimated = request_log.usage is not None
         request_log.losses, request_log.repairs = tuple(out.losses), tuple(out.repairs)
+        offer = self._preparation.offer
+        if offer is not None:
+            request_log.declared_tools, request_log.offered_tools = offer.declared, offer.offered
+            request_log.tool_searches = offer.searches
         request_log.loss_counts = None
         await self._offload.run(len(out.losses) * _WORK_PER_LOSS, request_log.count_losses)
 
@@ -437,12 +430,16 @@ class RequestHandler:
         await self._store_response(target, out, written)
         if self._cache_key is not None:
             self._dependencies.cache.put(self._cache_key, written, self._plan[0].row.cache)
-        await self._http_exchange.respond(
-            200, {**self._response_headers(), "x-toolwire-losses": str(len(out.losses))}, written
-        )
+        headers = {**self._response_headers(), **self._report_headers(out)}
+        await self._http_exchange.respond(200, headers, written)
 
     def _response_headers(self) -> dict[str, str]:
         return {"content-type": "application/json", "x-request-id": self._request_log.id}
+
+    def _report_headers(self, out: OutboundRequest) -> dict[str, str]:
+        """Return the headers about the translation: the number of losses, and of offered and declared tools."""
+        headers, offer = {"x-toolwire-losses": str(len(out.losses))}, self._preparation.offer
+        return headers if offer is None else {**headers, "x-toolwire-tools": f"{offer.offered}/{offer.declared}"}
 
     async def _store_turn(self, out: OutboundRequest, answer_size: int) -> None:
         """Store the turn of an answer once, with the rounds of the gateway's own tools."""
@@ -473,7 +470,7 @@ class RequestHandler:
         self, reply: Reply, stream: Stream, down: Downstream, target: Target, out: OutboundRequest
     ) -> Fault | None:
         """Relay the upstream's stream except its end. Return a fault if it failed before the first output."""
-        down.headers["x-toolwire-losses"] = str(len(out.losses))
+        down.headers.update(self._report_headers(out))
         remaining = self._dependencies.limits.answer
         repeats_answer = self._client_request.wire.name == WIRE and not isinstance(out, PassThroughRequest)
         relay = StreamRelay(

@@ -112,7 +112,6 @@ KNOWN_SETTINGS: dict[str, SettingNote] = {
     "default_internal_user_params": SettingNote("users of LiteLLM's console", _DATABASE),
     "include_cost_in_streaming_usage": _PRICES,
     "disable_end_user_cost_tracking_prometheus_only": _PRICES,
-    "mcp_semantic_tool_filter": SettingNote("chooses among many tools", "retrieve = true in [models.NAME]"),
     "require_auth_for_metrics_endpoint": SettingNote(
         "a key for /metrics", "/metrics needs a key whenever there are keys"
     ),

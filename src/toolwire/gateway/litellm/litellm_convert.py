@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
-from ..settings import KeyRow, LimitsRow, ModelRow, Settings, TargetRow, UpstreamRow
-from ..settings_rules import find_rule_problems
+from ..settings import KeyRow, LimitsRow, ModelRow, RetrieveRow, Settings, TargetRow, UpstreamRow
+from ..settings_rules import MAX_OFFERED, find_rule_problems
 from .import_report import ImportNote, ImportReport
 from .known_settings import SILENT_SETTINGS, find_note
 from .litellm_models import ENVIRONMENT, ConvertedEntry, EntryConverter, UnusableEntry, UpstreamDefaults, read_number
@@ -23,7 +23,8 @@ _SECTIONS = ("litellm_settings", "router_settings", "general_settings")
 _READ = {
     "router_settings": {"num_retries", "timeout", "stream_timeout", "fallbacks", "default_fallbacks", "cooldown_time"}
     | {"model_group_alias"},
-    "litellm_settings": {"num_retries", "request_timeout", "fallbacks", "default_fallbacks", "cooldown_time"},
+    "litellm_settings": {"num_retries", "request_timeout", "fallbacks", "default_fallbacks", "cooldown_time"}
+    | {"mcp_semantic_tool_filter"},
     "general_settings": {"master_key"},
 }
 _WEIGHTED = "simple-shuffle"  # LiteLLM's default strategy, which is ours
@@ -60,6 +61,7 @@ def convert_litellm(document: JSON, environment: Mapping[str, str]) -> LitellmIm
     upstreams, models = _convert_models(document.get("model_list"), converter, report)
     models = _skip_invalid(upstreams, _add_aliases(models, sections, report), report)
     models = _add_fallbacks(models, sections, report)
+    models = _add_retrieval(models, sections["litellm_settings"], report)
     keys, missing_key = _read_master_key(sections["general_settings"], known, report)
     limits = _read_limits(sections, report)
     settings = Settings(upstreams=upstreams, models=models, keys=keys, limits=limits)
@@ -211,6 +213,27 @@ def _add_fallbacks(
         name: replace(row, fallbacks=tuple(dict.fromkeys(fallbacks[name]))) if fallbacks[name] else row
         for name, row in models.items()
     }
+
+
+def _add_retrieval(models: dict[str, ModelRow], settings: Object, report: ImportReport) -> dict[str, ModelRow]:
+    """Convert `mcp_semantic_tool_filter` to `retrieve` of every model that accepts tools."""
+    location = "litellm_settings.mcp_semantic_tool_filter"
+    row = settings.get("mcp_semantic_tool_filter")
+    if row is not None and not isinstance(row, dict):
+        report.ignore(location, "the setting is not a table", "set retrieve = true in [models.NAME]")
+    if not isinstance(row, dict) or row.get("enabled") is False:
+        return models
+    count = RetrieveRow().k
+    try:
+        count = max(1, min(int(read_number(row, ("top_k",), count)), MAX_OFFERED))
+    except UnusableEntry as error:
+        report.ignore(f"{location}.top_k", error.reason, f"{count} tools are offered")
+    meaning = "chooses among the tools of MCP servers with an embedding model"
+    report.change(location, meaning, f"retrieve = {{k = {count}}}: among all tools, by words and a local encoder")
+    if "similarity_threshold" in row:
+        report.ignore(f"{location}.similarity_threshold", "a minimum score", "the best tools are offered")
+    retrieve = RetrieveRow(count)
+    return {name: replace(model, retrieve=retrieve) if model.tools else model for name, model in models.items()}
 
 
 def _iterate_fallbacks(value: JSON, location: str) -> Iterator[tuple[str, list[str], str]]:

@@ -74,6 +74,8 @@ class AccessLogLine(Struct, frozen=True, omit_defaults=True):
     tokens: Tokens | None = None
     stop: str | None = None
     calls: int = 0
+    tools: str = ""  # "9/500": offered and declared, if they were selected
+    searches: int = 0  # of the model, for other tools
     losses: int = 0
     lost: tuple[str, ...] = ()  # the concepts of the losses
     repairs: int = 0
@@ -123,6 +125,8 @@ class AccessLog:
             None if usage is None else Tokens(usage.input, usage.output),
             request_log.stop,
             len(request_log.calls),
+            f"{request_log.offered_tools}/{request_log.declared_tools}" if request_log.declared_tools else "",
+            request_log.tool_searches,
             len(request_log.losses),
             _lost_concepts(request_log, clean) if request_log.losses else (),
             len(request_log.repairs),

@@ -56,11 +56,12 @@ class _Histogram:
 class _SeriesCounts:
     """The figures for one client protocol, upstream and model."""
 
-    __slots__ = ("duration", "first_chunk", "overhead", "statuses", "tokens")
+    __slots__ = ("duration", "first_chunk", "overhead", "selected_tools", "statuses", "tokens")
 
     def __init__(self) -> None:
         self.statuses: dict[int, int] = {}
         self.tokens = {"input": 0, "output": 0, "cached": 0, "reasoning": 0}
+        self.selected_tools = {"declared": 0, "offered": 0, "searches": 0}
         self.duration = _Histogram(_DURATION_BOUNDS)
         self.first_chunk = _Histogram(_DURATION_BOUNDS)
         self.overhead = _Histogram(_OVERHEAD_BOUNDS)
@@ -75,6 +76,10 @@ class _SeriesCounts:
             self.first_chunk.observe(request_log.first_chunk_seconds)
         if request_log.attempts:
             self.overhead.observe(request_log.overhead)
+        if request_log.declared_tools:
+            self.selected_tools["declared"] += request_log.declared_tools
+            self.selected_tools["offered"] += request_log.offered_tools
+            self.selected_tools["searches"] += request_log.tool_searches
         usage, tokens = request_log.usage, self.tokens
         if usage is not None:
             tokens["input"] += usage.input or 0
@@ -218,6 +223,7 @@ class Metrics:
         gauge.add_metric((), self._in_flight)
         yield gauge
         yield self._tokens_family()
+        yield from self._tools_families()
         yield _counter_family("upstream_attempts", "requests to upstreams", ("upstream", "outcome"), self._attempts)
         yield _counter_family("tool_calls", "tool calls by models", ("tool", "outcome"), self._calls)
         yield _counter_family("losses", "losses in translation", ("kind", "ingress", "upstream"), self._losses)
@@ -246,6 +252,23 @@ class Metrics:
                 if count:
                     family.add_metric((*labels, kind), count)
         return family
+
+    def _tools_families(self) -> Iterator[CounterMetricFamily]:
+        """Return the numbers of declared and offered tools, and of searches, of requests whose tools were selected."""
+        from prometheus_client.core import CounterMetricFamily
+
+        descriptions = {
+            "declared_tools": "tools of requests from which a selection was offered",
+            "offered_tools": "tools that were offered of them",
+            "tool_searches": "searches of models for other tools",
+        }
+        for name, description in descriptions.items():
+            family = CounterMetricFamily(f"toolwire_{name}", description, labels=_SERIES_LABELS)
+            kind = name.removesuffix("_tools").removeprefix("tool_")
+            for labels, series in self._series_by_labels.items():
+                if series.selected_tools["declared"]:
+                    family.add_metric(labels, series.selected_tools[kind])
+            yield family
 
     def _histogram_family(
         self, name: str, description: str, pick: Callable[[_SeriesCounts], _Histogram]

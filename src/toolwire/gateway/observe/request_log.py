@@ -60,6 +60,9 @@ class RequestLog(Struct):
     losses: tuple[Loss, ...] = ()
     loss_counts: Mapping[str, int] | None = None  # see `count_losses`
     repairs: tuple[CallRepair, ...] = ()
+    declared_tools: int = 0  # of a request whose tools were selected; 0 if all were offered
+    offered_tools: int = 0
+    tool_searches: int = 0  # calls of `search_tools`
     has_begun: bool = False  # sinks were notified of its start
     forward_headers: Mapping[str, str] = {}  # additional headers for the upstream
     span: object = None  # the tracer's

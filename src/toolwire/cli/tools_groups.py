@@ -1,0 +1,148 @@
+"""Read the tools of several sources, each with the server that it belongs to in an index.
+
+github=https://api.githubcopilot.com/mcp/     the name before = is the server
+pets.yaml                                     otherwise the name of the file, the host or the command
+mcp.json                                      an mcpServers file: the names of its servers
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from ..ir.errors import ConfigError, ProtocolError
+from ..ir.terminal import neutralise_line
+from .show import count_of, paint
+from .tool_source import SOURCE_HELP, read_declared, read_served, source_kind
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ..ir.tools import Tool
+
+__all__ = ["GROUP_SOURCE_HELP", "ToolGroup", "is_folder", "print_note", "read_groups", "read_source", "split_name"]
+
+GROUP_SOURCE_HELP = f"{SOURCE_HELP}, or a folder of JSON specifications"
+_MAX_PROBLEMS = 5  # files of a folder that are reported one by one
+_NAMED = re.compile(r"(?P<name>[\w.-]+)=(?P<source>.+)", re.DOTALL)
+
+
+class ToolGroup(NamedTuple):
+    """The tools of one server. Their names are unique."""
+
+    server: str
+    tools: tuple[Tool, ...]
+
+
+def read_groups(sources: Sequence[str], arguments: argparse.Namespace) -> list[ToolGroup]:
+    """Read all sources, and join those with the same server. Of several tools with one name the last is used.
+
+    A source without tools is an error: more likely a mistake than the intention to remove all tools of a server.
+    """
+    found: dict[str, dict[str, Tool]] = {}
+    replaced: list[str] = []
+    for given in sources:
+        read = list(read_source(given, arguments))
+        if not read:
+            raise ConfigError(f"{given} has no tools", hint=f"give {GROUP_SOURCE_HELP}")
+        for server, tool in read:
+            tools = found.setdefault(server, {})
+            if tool.name in tools and tools[tool.name] != tool:
+                replaced.append(tool.name)
+            tools[tool.name] = tool
+    if replaced:
+        some = ", ".join(replaced[:3]) + (", …" if len(replaced) > 3 else "")
+        print_note(f"{count_of(len(replaced), 'tool')} replaced by a later one with the same server and name: {some}")
+    return [ToolGroup(server, tuple(tools.values())) for server, tools in found.items()]
+
+
+def split_name(given: str) -> tuple[str, str]:
+    """Split NAME=SOURCE. The name is empty if there is none; a file whose name contains = is a source."""
+    match = None if Path(given).exists() else _NAMED.fullmatch(given)
+    return ("", given) if match is None else (match["name"], match["source"])
+
+
+def read_source(given: str, arguments: argparse.Namespace) -> Iterator[tuple[str, Tool]]:
+    """Return (server, tool) of each tool of a source."""
+    name, source = split_name(given)
+    if is_folder(source):
+        yield from _read_folder(source, name)
+        return
+    default = name or _default_name(source)
+    if source_kind(source) == "mcp":
+        for server, tool in read_served(source, arguments):
+            yield name or server or default, tool
+        return
+    for tool in _read_file(source, arguments):
+        yield name or tool.namespace or default, tool
+
+
+def _read_file(source: str, arguments: argparse.Namespace) -> Sequence[Tool]:
+    """Return the tools that a file declares, also as API specifications."""
+    try:
+        return read_declared(source, arguments)
+    except ConfigError:
+        if source_kind(source) not in ("declarations", "recording") or not Path(source).is_file():
+            raise
+        from ..retrieve.api_specs import load_api_specs
+
+        tools = load_api_specs(source).tools
+        if not tools:
+            raise
+        return tools
+
+
+def is_folder(source: str) -> bool:
+    """Return True for an existing folder. The empty text is none, although `Path` reads it as the current one."""
+    return bool(source.strip()) and Path(source).is_dir()
+
+
+def _read_folder(folder: str, name: str) -> Iterator[tuple[str, Tool]]:
+    """Return the tools of a folder: API specifications, tool lists and OpenAPI documents. Files that fail are reported."""
+    from ..retrieve.api_specs import load_api_specs
+
+    specs = load_api_specs(folder, readers=[_read_openapi])
+    for problem in specs.problems[:_MAX_PROBLEMS]:
+        print_note(f"skipped: {problem}")
+    if len(specs.problems) > _MAX_PROBLEMS:
+        print_note(f"skipped: {len(specs.problems) - _MAX_PROBLEMS} more")
+    for file in specs.files:
+        for tool in file.tools:
+            yield f"{name}/{file.name}" if name else file.name, tool
+
+
+def _read_openapi(path: Path, data: bytes) -> Iterable[Tool] | None:
+    """Return the tools of an OpenAPI document; None for any other file."""
+    from ..openapi import read_operations
+    from ..openapi.document import looks_like_openapi, parse_document
+
+    if path.suffix.lower() != ".json" or b'"openapi"' not in data:
+        return None
+    try:
+        document = parse_document(data)
+    except ProtocolError:
+        return None
+    return read_operations(document).tools if looks_like_openapi(document) else None
+
+
+def _default_name(source: str) -> str:
+    """Return the name of a file, the host of a URL, or the name of the program or package in a command."""
+    if source == "-":
+        return "stdin"
+    if re.match(r"https?://", source):
+        return urlsplit(source).hostname or source
+    if Path(source).exists():
+        return PurePath(source).stem
+    from ..mcp.client.config import split_command
+
+    words = [word for word in split_command(source) if not word.startswith("-")]
+    return PurePath(words[-1].rpartition("/")[2] or words[-1]).stem
+
+
+def print_note(text: str) -> None:
+    """Print a note about input on standard error."""
+    print(paint(neutralise_line(text), "yellow", sys.stderr), file=sys.stderr)

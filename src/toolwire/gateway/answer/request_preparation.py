@@ -1,0 +1,91 @@
+"""Prepare a client's request for a target: restored turns, selected tools, and the gateway's own tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from secrets import token_hex
+
+from ...asgi.offload import LARGE, ClientOffload
+from ...ir.request import Request
+from ...net.runner import Runner
+from ..retrieval.offered_client_tools import OfferedClientTools
+from ..retrieval.tool_ranker import ToolRanker
+from .client_request import ClientRequest
+from .gateway_tools import GatewayTools, with_gateway_tools
+from .known_tools import KnownTools
+from .outbound import OutboundRequest, make_outbound
+from .routing import Target
+from .turn_memory import TurnMemory
+
+__all__ = ["RequestPreparation"]
+
+
+class RequestPreparation:
+    """The preparation of one client's request. `gateway_tools` runs the tools of the last prepared one."""
+
+    def __init__(
+        self,
+        client_request: ClientRequest,
+        caller: str,
+        turns: TurnMemory,
+        offload: ClientOffload,
+        known_tools: KnownTools,
+        ranker: ToolRanker,
+        find_runner: Callable[[str], Runner | None],
+    ) -> None:
+        self.gateway_tools: GatewayTools | None = None
+        self._client_request = client_request
+        self._caller = caller
+        self._turns = turns
+        self._offload = offload
+        self._known_tools = known_tools
+        self._ranker = ranker
+        self._find_runner = find_runner
+
+    @property
+    def offer(self) -> OfferedClientTools | None:
+        """The tools that were selected for the last prepared request; None if all are offered."""
+        return None if self.gateway_tools is None else self.gateway_tools.offer
+
+    async def prepare(self, target: Target) -> OutboundRequest:
+        """Return the request for a target, prepared in a thread if it is large or its tools are new."""
+        tools_key = self._known_tools.key(self._client_request, target.label)
+        work_size = self._client_request.work_size if self._known_tools.has(tools_key) else LARGE + 1
+        offer = await self._select_tools(target, work_size)
+        outbound = await self._offload.run(work_size, self._make_outbound, target, offer)
+        self._known_tools.add(tools_key, self._client_request)
+        return outbound
+
+    async def _select_tools(self, target: Target, work_size: int) -> OfferedClientTools | None:
+        """Select among the tools of the client and of the gateway; None if the target's model offers all of them."""
+        retrieval, runner = target.row.retrieval, self._runner_for(target)
+        if retrieval is None or not (self._client_request.has_tools or runner is not None):
+            return None
+        request = await self._offload.run(work_size, self._restore, target)
+        if runner is not None:
+            request = with_gateway_tools(request, runner)
+        return await self._ranker.open_offer(request, retrieval, self._caller, self._offload, work_size)
+
+    def _runner_for(self, target: Target) -> Runner | None:
+        return self._find_runner(self._client_request.model) if target.row.tools else None
+
+    def _restore(self, target: Target) -> Request:
+        """Return the client's request for a target, with its stored turns."""
+        return self._turns.restore(self._client_request.request_for(target.endpoint), target.endpoint)
+
+    def _make_outbound(self, target: Target, offer: OfferedClientTools | None) -> OutboundRequest:
+        """Prepare the request for a target.
+
+        If the gateway has nothing to add, None leaves the client's bytes untouched, so that they can be passed through.
+        """
+        client_request, runner = self._client_request, self._runner_for(target)
+        self.gateway_tools = None
+        if runner is None and offer is None:
+            if not self._turns.found_any:
+                return make_outbound(client_request, None, target)
+            client_copy = client_request.request_for(target.endpoint)
+            request = self._turns.restore(client_copy, target.endpoint)
+            return make_outbound(client_request, None if request is client_copy else request, target)
+        run_id = token_hex(16)  # not the request id, which a client may choose
+        self.gateway_tools = GatewayTools(runner, self._restore(target), run_id, self._caller, offer)
+        return make_outbound(client_request, self.gateway_tools.request, target, self.gateway_tools)

@@ -1,0 +1,1 @@
+"""Selection among many tools for models with `retrieve`."""

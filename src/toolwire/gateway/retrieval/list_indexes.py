@@ -1,0 +1,141 @@
+"""Indexes of clients' tool lists with vectors, built in the background (needs numpy).
+
+Encoding a tool takes about 30 ms, so a new list is encoded in small batches, while requests select by words. One thread
+encodes at a time, and clients take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from logging import getLogger
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from ...asgi.offload import LARGE, Offload
+from ...ir.tools import Tool
+from ...retrieve.documents import make_document
+from ...retrieve.encoder import Encoder
+from ...retrieve.index import ToolIndex
+from .vector_cache import VectorCache
+
+__all__ = ["ToolListIndexes"]
+
+_log = getLogger("toolwire.gateway")
+_MAX_TOOLS = 10_000  # of a list; a longer one is searched by words only
+_MAX_PENDING = 4  # lists of one client that wait for their vectors
+_MAX_PENDING_TOOLS = 20_000  # of all clients; fewer than the cache of vectors holds
+_MAX_BYTES = 128 * 1024 * 1024
+_BYTES_PER_TOOL = 4_000  # of an index, besides the texts: vector, words and objects
+_TEXT_COPIES = 3
+_BATCH = 8  # tools
+_OFFLOAD_NAME = "(retrieval)"  # not a client's: clients keep their share of the threads
+
+WorkResult = TypeVar("WorkResult")
+ListKey: TypeAlias = tuple[str, bytes]
+"""The client, because an index has its texts; and the digest of the declarations."""
+
+
+class _SizedIndex(NamedTuple):
+    tool_index: ToolIndex
+    size: int  # bytes
+
+
+class _PendingList:
+    """A list whose tools are being encoded."""
+
+    __slots__ = ("_position", "_texts", "tools")
+
+    def __init__(self, tools: tuple[Tool, ...]) -> None:
+        self.tools = tools
+        self._texts: list[str] | None = None
+        self._position = 0
+
+    def encode_batch(self, encoder: VectorCache) -> bool:
+        """Encode the next tools. Return True after the last ones."""
+        if self._texts is None:
+            self._texts = encoder.list_missing([make_document(tool).text for tool in self.tools])
+        end = self._position + _BATCH
+        encoder.encode(self._texts[self._position : end])
+        self._position = end
+        return end >= len(self._texts)
+
+    def build_index(self, encoder: VectorCache) -> _SizedIndex:
+        index = ToolIndex(encoder)
+        index.add(self.tools)
+        texts = sum(len(make_document(tool).text) for tool in self.tools)
+        return _SizedIndex(index, len(self.tools) * _BYTES_PER_TOOL + _TEXT_COPIES * texts)
+
+
+class ToolListIndexes:
+    """The most recently used indexes, within `max_bytes`."""
+
+    def __init__(self, encoder: Encoder, offload: Offload, *, max_bytes: int = _MAX_BYTES) -> None:
+        self._encoder = VectorCache(encoder)
+        self._offload = offload
+        self._max_bytes = max_bytes
+        self._used_bytes = 0
+        self._indexes: OrderedDict[ListKey, _SizedIndex] = OrderedDict()
+        self._pending: OrderedDict[str, OrderedDict[bytes, _PendingList]] = OrderedDict()  # by client
+        self._task: asyncio.Task[None] | None = None
+
+    def find(self, client: str, digest: bytes) -> ToolIndex | None:
+        """Return the index of a list, if it is complete."""
+        found = self._indexes.get((client, digest))
+        if found is None:
+            return None
+        self._indexes.move_to_end((client, digest))
+        return found.tool_index
+
+    def request(self, client: str, digest: bytes, tools: tuple[Tool, ...]) -> None:
+        """Build the index of a list in the background. A client with too many new lists loses the oldest of them."""
+        waiting = self._pending.get(client, OrderedDict())
+        if len(tools) > _MAX_TOOLS or digest in waiting or (client, digest) in self._indexes:
+            return
+        if len(waiting) >= _MAX_PENDING:
+            waiting.popitem(last=False)
+        pending = sum(len(entry.tools) for entries in self._pending.values() for entry in entries.values())
+        if pending + len(tools) > _MAX_PENDING_TOOLS:
+            return  # a later request asks again
+        waiting[digest] = _PendingList(tools)
+        self._pending[client] = waiting
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._build_pending())
+
+    async def wait_until_built(self) -> None:
+        """Wait until no list is waiting for its vectors."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def aclose(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _build_pending(self) -> None:
+        """Encode one batch of the next client's list at a time, and move the client to the end of the queue."""
+        while self._pending:
+            client, waiting = self._pending.popitem(last=False)
+            if not waiting:
+                continue
+            self._pending[client] = waiting
+            digest, pending = next(iter(waiting.items()))
+            try:
+                is_complete = await self._run(pending.encode_batch)
+                if is_complete:
+                    self._keep((client, digest), await self._run(pending.build_index))
+            except Exception:  # noqa: BLE001  # the list stays without vectors; requests select by words
+                _log.exception("cannot encode a list of %d tools", len(pending.tools))
+                is_complete = True
+            if is_complete:
+                waiting.pop(digest, None)
+
+    async def _run(self, work: Callable[[VectorCache], WorkResult]) -> WorkResult:
+        return await self._offload.run(_OFFLOAD_NAME, LARGE + 1, work, self._encoder)
+
+    def _keep(self, key: ListKey, entry: _SizedIndex) -> None:
+        previous = self._indexes.pop(key, None)
+        self._indexes[key] = entry
+        self._used_bytes += entry.size - (0 if previous is None else previous.size)
+        while self._used_bytes > self._max_bytes and self._indexes:
+            self._used_bytes -= self._indexes.popitem(last=False)[1].size

@@ -1,0 +1,122 @@
+"""The tools that a conversation offers, as a function of the conversation alone.
+
+A gateway keeps no conversation between two requests, and the prompt cache of a provider needs an unchanged beginning.
+So the first tools are selected for the first user message, and later requests of the conversation select the same ones.
+Tools that were called or found by a search follow in the order of the history, so new tools are always last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...ir.parts import ToolCall, ToolResult
+from ...ir.request import Message, Request
+from ...ir.text import to_bytes
+from ...ir.tool_search import SEARCH_TOOLS, found_in_history, search_tool
+from ...ir.tools import Tool
+from ...run.words import split_words
+from ..settings import RetrieveRow
+
+__all__ = ["RetrievalPlan", "plan_retrieval"]
+
+_MAX_QUERY = 4_000  # characters of the first user message
+_MAX_SYSTEM = 1_000  # characters of the system prompt that are added to a short message
+_FEW_WORDS = 3
+
+
+class RetrievalPlan(Struct, frozen=True):
+    """A request with more tools than are offered, and everything that its selection depends on."""
+
+    tools: tuple[Tool, ...]  # all of them
+    k: int
+    pinned: frozenset[str]  # names that are offered in any case, from the first request on
+    later: tuple[str, ...]  # names that follow the selection: of the history, then of the tool choice
+    found: frozenset[str]  # names that a search in the history has loaded
+    query: str
+    opening: bytes  # a digest of the beginning of the conversation
+    digest: bytes  # of the declarations
+    is_continued: bool  # the model has answered before
+    can_search: bool  # the client has no tool with the name of ours
+
+    def offer(self, selected: Sequence[str]) -> tuple[Tool, ...]:
+        """Return the tools to offer: the search tool, those selected in the client's order, and later ones."""
+        first = self.pinned.union(selected)
+        tools = [search_tool()] if self.can_search else []
+        tools += [tool for tool in self.tools if tool.name in first]
+        by_name: dict[str, list[Tool]] = {}
+        for tool in self.tools:
+            by_name.setdefault(tool.name, []).append(tool)
+        for name in self.later:
+            if name not in first:
+                tools += [replace(tool, deferred=True) if name in self.found else tool for tool in by_name[name]]
+        return tuple(tools)
+
+
+def plan_retrieval(request: Request, retrieval: RetrieveRow) -> RetrievalPlan | None:
+    """Return the plan for a request; None if all of its tools are offered.
+
+    That is the case for a short list, and for a client that defers the loading of tools itself.
+    """
+    tools = request.tools
+    pinned = frozenset([*retrieval.always, *[tool.name for tool in tools if tool.kind == "builtin"]])
+    if sum(tool.name not in pinned for tool in tools) <= retrieval.k:
+        return None
+    if any(tool.deferred or tool.kind == "search" for tool in tools):
+        return None
+    names = {tool.name for tool in tools}
+    if SEARCH_TOOLS in names:
+        pinned |= {SEARCH_TOOLS}
+    chosen = () if request.choice is None else request.choice.names
+    later = dict.fromkeys([*_names_in_history(request.messages), *chosen])
+    system, user = _opening_texts(request.messages)
+    return RetrievalPlan(
+        tools,
+        retrieval.k,
+        pinned,
+        tuple(name for name in later if name in names),
+        frozenset(found_in_history(request.messages)),
+        _make_query(system, user),
+        _digest_texts([system, user]),
+        _digest_tools(tools),
+        any(message.role == "assistant" for message in request.messages),
+        SEARCH_TOOLS not in names,
+    )
+
+
+def _names_in_history(messages: Sequence[Message]) -> Iterator[str]:
+    """Return the names of called and found tools in the order of their occurrence."""
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                yield part.name
+            elif isinstance(part, ToolResult):
+                yield from part.found
+
+
+def _opening_texts(messages: Sequence[Message]) -> tuple[str, str]:
+    """Return the system prompt, and the first user message with a text."""
+    user = next((message.text for message in messages if message.role == "user" and message.text.strip()), "")
+    system = "\n".join(message.text for message in messages if message.role in ("system", "developer"))
+    return system, user
+
+
+def _make_query(system: str, user: str) -> str:
+    """Return the text to search for. A message such as "hello" has no meaning without the system prompt."""
+    query = user[:_MAX_QUERY]
+    if len(split_words(query)) < _FEW_WORDS:
+        query = f"{query}\n{system[:_MAX_SYSTEM]}".strip()
+    return query
+
+
+def _digest_tools(tools: Sequence[Tool]) -> bytes:
+    """Return a digest of the searched fields of all declarations."""
+    fields = [[tool.name, tool.namespace, tool.description, tool.input_schema] for tool in tools]
+    return blake2b(to_bytes(fields), digest_size=16).digest()
+
+
+def _digest_texts(texts: Sequence[str]) -> bytes:
+    return blake2b(to_bytes(list(texts)), digest_size=16).digest()

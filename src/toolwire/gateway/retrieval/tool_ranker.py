@@ -1,0 +1,81 @@
+"""Find the best of a client's tools for a text: by words at once, and by meaning once the list has been encoded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...asgi.offload import LARGE, ClientOffload, Offload
+from ...ir.tools import Tool
+from ...run.word_choice import rank_by_words
+from ..settings import RetrieveRow
+from .offered_client_tools import OfferedClientTools
+from .retrieval_plan import RetrievalPlan, plan_retrieval
+from .selections import ConversationSelections
+
+if TYPE_CHECKING:
+    from ...ir.request import Request
+    from ...retrieve.encoder import Encoder
+    from .list_indexes import ToolListIndexes
+
+__all__ = ["ToolRanker"]
+
+_MAX_SECONDS = 0.25  # that a request waits for the encoder
+_FEW_TOOLS = 64  # whose words are compared on the event loop
+
+
+class ToolRanker:
+    """Selects tools for all clients. Without an encoder, only words are compared."""
+
+    def __init__(self, encoder: Encoder | None, offload: Offload, *, max_seconds: float = _MAX_SECONDS) -> None:
+        self.indexes: ToolListIndexes | None = None
+        if encoder is not None:
+            from .list_indexes import ToolListIndexes
+
+            self.indexes = ToolListIndexes(encoder, offload)
+        self._selections = ConversationSelections()
+        self._max_seconds = max_seconds
+
+    async def open_offer(
+        self, request: Request, retrieval: RetrieveRow, client: str, offload: ClientOffload, work_size: int
+    ) -> OfferedClientTools | None:
+        """Select the tools that a request offers; None if these are all.
+
+        `work_size` is that of the request, for `offload`.
+        """
+        plan = await offload.run(work_size, plan_retrieval, request, retrieval)
+        if plan is None:
+            return None
+        key = (client, request.model, plan.k, plan.opening)
+        selected = self._selections.find(key, plan)
+        if selected is None:
+            ranked = await self.rank(plan, client, offload, plan.query, plan.k + len(plan.pinned))
+            selected = tuple([tool.name for tool in ranked if tool.name not in plan.pinned][: plan.k])
+            self._selections.add(key, plan, selected)
+        rank = partial(self.rank, plan, client, offload)
+        return OfferedClientTools(plan, plan.offer(selected), rank, offload)
+
+    async def rank(
+        self, plan: RetrievalPlan, client: str, offload: ClientOffload, query: str, k: int
+    ) -> Sequence[Tool]:
+        """Return the best tools for a text. A list without vectors, or a busy encoder, means: by words."""
+        index = None if self.indexes is None else self.indexes.find(client, plan.digest)
+        if index is not None and query.strip():
+            try:
+                async with asyncio.timeout(self._max_seconds):
+                    hits = await offload.run(LARGE + 1, index.search, query, k)
+            except TimeoutError:
+                pass
+            else:
+                by_name = {tool.name: tool for tool in plan.tools}  # of this client, not of the index
+                return [by_name[hit.tool.name] for hit in hits if hit.tool.name in by_name]
+        elif self.indexes is not None:
+            self.indexes.request(client, plan.digest, plan.tools)
+        size = LARGE + 1 if len(plan.tools) > _FEW_TOOLS else 0
+        return await offload.run(size, rank_by_words, query, plan.tools, k)
+
+    async def aclose(self) -> None:
+        if self.indexes is not None:
+            await self.indexes.aclose()

@@ -1,0 +1,180 @@
+"""The tools of an index by number, with their server, tags and effect in columns.
+
+Entries of a saved index are decoded when they are first needed: a search decodes the tools that it returns, and a filter
+by effect, server or tags decodes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.tools import Effect, Tool
+from ..ir.value import Value
+from .documents import ToolDocument, make_document
+from .growing_array import GrowingArray
+
+__all__ = ["EFFECTS", "EntryTable", "IndexedTool", "SavedEntries"]
+
+EFFECTS: tuple[Effect, ...] = get_args(Effect)
+_REMOVED = -1  # in the column of servers
+
+
+class IndexedTool(Value, frozen=True):
+    """A tool in an index, with the server that offers it and its tags."""
+
+    tool: Tool
+    server: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class SavedEntries(Protocol):
+    """The entries of a file, with numbers from 0."""
+
+    columns: NDArray[np.int32]
+    servers: Sequence[str]
+    tag_sets: Sequence[tuple[str, ...]]
+
+    def names(self) -> Sequence[str]: ...
+
+    def read(self, number: int) -> bytes: ...
+
+    def decode(self, number: int) -> IndexedTool: ...
+
+
+class EntryTable:
+    """Entries by number. An entry is identified by its server and name."""
+
+    def __init__(self, saved: SavedEntries | None = None) -> None:
+        self._saved = saved
+        self._tools: dict[int, IndexedTool] = {}
+        self._documents: dict[int, ToolDocument] = {}
+        self._numbers: dict[tuple[str, str], int] | None = {} if saved is None else None
+        self._servers = {name: number for number, name in enumerate(() if saved is None else saved.servers)}
+        self._tag_sets = {tags: number for number, tags in enumerate(() if saved is None else saved.tag_sets)}
+        # per number: the server, the set of tags, the effect
+        self._columns = GrowingArray(np.int32, 3, None if saved is None else saved.columns)
+        self._count = len(self._columns)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def end(self) -> int:
+        """The number of the next entry."""
+        return len(self._columns)
+
+    def add(self, indexed: IndexedTool, document: ToolDocument) -> None:
+        """Append an entry. An entry with the same server and name must have been removed."""
+        number = self.end
+        server = self._servers.setdefault(indexed.server, len(self._servers))
+        tags = self._tag_sets.setdefault(indexed.tags, len(self._tag_sets))
+        self._columns.set(number, (server, tags, EFFECTS.index(indexed.tool.effect)))
+        self._tools[number] = indexed
+        self._documents[number] = document
+        self._key_numbers()[indexed.server, indexed.tool.name] = number
+        self._count += 1
+
+    def remove(self, server: str, name: str) -> tuple[int, ToolDocument]:
+        """Remove an entry. Return its number and document."""
+        number = self._key_numbers().pop((server, name))
+        document = self.document(number)
+        self._columns.set(number, (_REMOVED, 0, 0))
+        self._tools.pop(number, None)
+        self._documents.pop(number, None)
+        self._count -= 1
+        return number, document
+
+    def replace(self, number: int, indexed: IndexedTool) -> None:
+        """Replace the tool of an entry with one of the same document."""
+        self._tools[number] = indexed
+
+    def find(self, server: str, name: str) -> int | None:
+        """Return the number of an entry."""
+        return self._key_numbers().get((server, name))
+
+    def find_name(self, name: str) -> int | None:
+        """Return the number of the first entry with this name, of any server."""
+        numbers = self._key_numbers()
+        return min((numbers[server, name] for server in self._servers if (server, name) in numbers), default=None)
+
+    def indexed(self, number: int) -> IndexedTool:
+        """Return the tool of an entry with its server and tags."""
+        known = self._tools.get(number)
+        if known is None:
+            if self._saved is None:
+                raise KeyError(number)
+            known = self._tools[number] = self._saved.decode(number)
+        return known
+
+    def document(self, number: int) -> ToolDocument:
+        """Return the document of an entry."""
+        known = self._documents.get(number)
+        if known is None:
+            indexed = self.indexed(number)
+            known = make_document(indexed.tool, server=indexed.server, tags=indexed.tags)
+        return known
+
+    def numbers(self) -> NDArray[np.int64]:
+        """Return the numbers of the entries, in the order in which they were added."""
+        return np.flatnonzero(self._columns.values[:, 0] != _REMOVED)
+
+    def names(self) -> list[str]:
+        """Return the names of the tools, in the order in which they were added."""
+        return [name for (_, name), _ in sorted(self._key_numbers().items(), key=itemgetter(1))]
+
+    def tools(self) -> list[IndexedTool | Callable[[], bytes]]:
+        """Return the tools in the order in which they were added. One that is not decoded yet is a reader of its bytes."""
+        saved = self._saved
+        return [
+            self._tools[number] if saved is None or number in self._tools else partial(saved.read, number)
+            for number in self.numbers().tolist()
+        ]
+
+    def names_of_server(self, server: str) -> Iterator[str]:
+        """Return the names of the tools of a server."""
+        return (name for owner, name in self._key_numbers() if owner == server)
+
+    def columns(self) -> tuple[list[str], list[tuple[str, ...]], NDArray[np.int32]]:
+        """Return the servers, the sets of tags, and per number the server, the set of tags and the effect."""
+        return list(self._servers), list(self._tag_sets), self._columns.values.copy()
+
+    def find_excluded(
+        self,
+        effects: Collection[Effect] | None,
+        servers: Collection[str] | None,
+        tags: Collection[str] | None,
+        allow: Callable[[IndexedTool], bool] | None,
+    ) -> NDArray[np.int64]:
+        """Return the numbers that a filter excludes. `allow` is called for tools that pass the other filters."""
+        if effects is None and servers is None and tags is None and allow is None:
+            return np.zeros(0, np.int64)
+        columns = self._columns.values
+        kept = columns[:, 0] != _REMOVED
+        if servers is not None:
+            kept &= np.isin(columns[:, 0], [self._servers[name] for name in servers if name in self._servers])
+        if tags is not None:
+            matching = [number for known, number in self._tag_sets.items() if any(tag in known for tag in tags)]
+            kept &= np.isin(columns[:, 1], matching)
+        if effects is not None:
+            kept &= np.isin(columns[:, 2], [number for number, effect in enumerate(EFFECTS) if effect in effects])
+        if allow is not None:
+            for number in np.flatnonzero(kept).tolist():
+                kept[number] = allow(self.indexed(number))
+        return np.flatnonzero(~kept)
+
+    def _key_numbers(self) -> dict[tuple[str, str], int]:
+        if self._numbers is None:
+            names = () if self._saved is None else self._saved.names()
+            servers, columns = list(self._servers), self._columns.values[:, 0].tolist()
+            self._numbers = {
+                (servers[server], name): number
+                for number, (server, name) in enumerate(zip(columns, names, strict=True))
+                if server != _REMOVED
+            }
+        return self._numbers

@@ -1,0 +1,159 @@
+"""Compare the search of an index with its parts, for queries whose tools are known.
+
+words      the word index alone (BM25)
+meaning    the vectors alone
+ranks      plain fusion of both by reciprocal ranks
+search     the order that `ToolIndex.search` returns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ..ir.errors import ConfigError
+from ..ir.tools import Tool
+from ..ir.value import Value
+from .encoder import ProgressCallback, Vectors
+from .evaluation import bootstrap_difference, ndcg, recall
+from .index import IndexedTool, ToolIndex
+
+__all__ = ["MEASURES", "LabelledQuery", "MethodComparison", "compare_methods", "missing_gold"]
+
+Method: TypeAlias = Literal["words", "meaning", "ranks", "search"]
+Key: TypeAlias = tuple[str, str, str]
+"""Server, name and id of a tool. The id is that of an API specification, or empty."""
+
+MEASURES = ("R@1", "R@5", "R@10", "NDCG@10")
+_FUSED = 100  # tools of each part that are fused
+_RANK_OFFSET = 60  # of reciprocal rank fusion
+_DEEPEST = 10
+
+
+class LabelledQuery(Value, frozen=True):
+    """A query and the tools that belong to it, each as `name`, `server/name`, or the `id` of its API specification."""
+
+    query: str
+    gold: tuple[str, ...]
+    group: str = ""
+
+
+class MethodComparison(NamedTuple):
+    """The value of every measure per query, by method."""
+
+    groups: tuple[str, ...]  # of the queries, in their order
+    values: dict[Method, dict[str, list[float]]]
+
+    def select(self, method: Method, measure: str, group: str | None = None) -> list[float]:
+        """Return the values of the queries of a group; of all queries without one."""
+        values = self.values[method][measure]
+        return [value for value, own in zip(values, self.groups, strict=True) if group is None or own == group]
+
+    def mean(self, method: Method, measure: str, group: str | None = None) -> float:
+        values = self.select(method, measure, group)
+        return sum(values) / len(values)
+
+    def difference(
+        self, baseline: Method, measure: str, group: str | None = None, *, seed: int = 0, rounds: int = 10_000
+    ) -> tuple[float, float, float]:
+        """Return the mean of search minus a baseline, and its 95 % interval."""
+        one, other = (self.select(method, measure, group) for method in ("search", baseline))
+        return bootstrap_difference(one, other, seed, rounds)
+
+
+def missing_gold(index: ToolIndex, queries: Iterable[LabelledQuery]) -> list[str]:
+    """Return the gold tools that are not in the index. A search cannot find them."""
+    known = {label for indexed in index for label in _list_labels(_make_key(indexed.server, indexed.tool))}
+    return list(dict.fromkeys(name for query in queries for name in query.gold if name not in known))
+
+
+def compare_methods(
+    index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None = None
+) -> MethodComparison:
+    """Run every query with every method. An index of words only has one method."""
+    if not queries:
+        raise ConfigError("there are no queries to evaluate")
+    parts = _RankingMethods(index)
+    values: dict[Method, dict[str, list[float]]] = {}
+    for number, labelled in enumerate(queries, 1):
+        for method, ranked in parts.rank(labelled.query).items():
+            names = _label(ranked, frozenset(labelled.gold))
+            measured = values.setdefault(method, {measure: [] for measure in MEASURES})
+            for k in (1, 5, 10):
+                measured[f"R@{k}"].append(recall(names, labelled.gold, k))
+            measured["NDCG@10"].append(ndcg(names, labelled.gold, _DEEPEST))
+        if progress is not None:
+            progress(number, len(queries))
+    return MethodComparison(tuple(query.group for query in queries), values)
+
+
+class _RankingMethods:
+    """The methods of an index."""
+
+    def __init__(self, index: ToolIndex) -> None:
+        self._index = index
+        self._words = _words_only(index)
+        self._tools: list[IndexedTool] = []
+        self._vectors: Vectors | None = None
+        if (found := index.vectors()) is not None:
+            self._tools, self._vectors = found
+
+    def rank(self, query: str) -> dict[Method, list[Key]]:
+        """Return the best tools for a query by method."""
+        words = _search(self._words, query, _FUSED)
+        if self._index.encoder is None or self._vectors is None:
+            return {"search": words[:_DEEPEST]}
+        similarity = self._vectors @ self._index.encoder.encode([query])[0]
+        best = np.argsort(-similarity, kind="stable")[:_FUSED]
+        meanings = [_make_key(self._tools[number].server, self._tools[number].tool) for number in best]
+        return {
+            "words": words[:_DEEPEST],
+            "meaning": meanings[:_DEEPEST],
+            "ranks": _fuse_ranks(words, meanings)[:_DEEPEST],
+            "search": _search(self._index, query, _DEEPEST),
+        }
+
+
+def _words_only(index: ToolIndex) -> ToolIndex:
+    """Return an index of the same tools without vectors."""
+    if index.encoder is None:
+        return index
+    found: dict[tuple[str, tuple[str, ...]], list[IndexedTool]] = {}
+    for indexed in index:
+        found.setdefault((indexed.server, indexed.tags), []).append(indexed)
+    words = ToolIndex()
+    for (server, tags), members in found.items():
+        words.add([indexed.tool for indexed in members], server=server, tags=tags)
+    return words
+
+
+def _search(index: ToolIndex, query: str, count: int) -> list[Key]:
+    return [_make_key(hit.server, hit.tool) for hit in index.search(query, count)]
+
+
+def _make_key(server: str, tool: Tool) -> Key:
+    spec = tool.extra.get("api_spec")
+    number = spec.get("id") if type(spec) is dict else None
+    return server, tool.name, number if type(number) is str else ""
+
+
+def _list_labels(key: Key) -> tuple[str, str, str]:
+    """Return the names of a tool in gold, the most exact first."""
+    server, name, spec_id = key
+    return spec_id or name, f"{server}/{name}", name
+
+
+def _fuse_ranks(*rankings: Sequence[Key]) -> list[Key]:
+    """Order by the sum of 1 / (60 + rank); equal sums by first occurrence."""
+    scores: dict[Key, float] = {}
+    for ranked in rankings:
+        for rank, key in enumerate(ranked, 1):
+            scores[key] = scores.get(key, 0.0) + 1 / (_RANK_OFFSET + rank)
+    return sorted(scores, key=lambda key: -scores[key])
+
+
+def _label(ranked: Iterable[Key], gold: frozenset[str]) -> list[str]:
+    """Return the tools in the form in which the gold names them, else by name."""
+    return [next((label for label in _list_labels(key) if label in gold), key[1]) for key in ranked]

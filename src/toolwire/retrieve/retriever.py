@@ -1,0 +1,183 @@
+"""Offer the tools that fit the user's request, found in an index.
+
+    agent = Agent("openai/gpt-5.6", toolbox, retriever=index.retriever(k=5, always=["current_user"]))
+
+The selection is made once per conversation, for its first user message. Later turns offer the same tools, so that the
+prompt cache of the provider stays valid; `search_tools` and calls in the history add others at the end. The same
+messages give the same selection, so it is stable for a caller without state, too.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ..ir.errors import ConfigError
+from ..ir.parts import ToolResult
+from ..ir.request import Message, Request
+from ..ir.tool_search import found_in_history
+from ..ir.tools import Tool
+from ..run.definitions import definition_hash, has_same_definition
+from ..run.keys import list_calls
+from ..run.suggestions import NameIndex, suggest_names
+
+__all__ = ["IndexRetriever", "SearchableTools", "ToolEntry", "ToolHit"]
+
+_MAX_QUERY = 8_000  # characters in which names are recognised
+_NAME = re.compile(r"[\w.:/-]*\w")
+_MAX_ADDED = 10_000  # tools that a retriever adds to its index; above it, the oldest that are not in use are removed
+
+
+class ToolHit(Protocol):
+    """A found tool, such as a `SearchHit`."""
+
+    @property
+    def tool(self) -> Tool: ...
+
+
+class ToolEntry(Protocol):
+    """A tool in an index, such as an `IndexedTool`."""
+
+    @property
+    def tool(self) -> Tool: ...
+    @property
+    def server(self) -> str: ...
+
+
+class SearchableTools(Protocol):
+    """The methods of `ToolIndex` that a retriever uses."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[ToolEntry]: ...
+    def find(self, name: str, server: str | None = None) -> Tool | None: ...
+    def add(self, tools: Iterable[Tool], *, server: str = "") -> Any: ...
+    def remove(self, names: Iterable[str], *, server: str = "") -> Any: ...
+    def search(self, query: str, k: int = 10, *, allow: Callable[[Any], bool] | None = None) -> Sequence[ToolHit]: ...
+
+
+class _KnownTool(NamedTuple):
+    """A tool of an agent, and its entry in the index."""
+
+    tool: Tool
+    server: str
+    indexed: Tool | None
+
+
+class IndexRetriever:
+    """Chooses the `k` best tools of an agent for a request, and those named in `always`.
+
+    Only tools that the agent has are offered: the index may have others, older ones, or those of other servers. A tool
+    that is not in the index, or has changed, is added to it.
+    """
+
+    def __init__(self, index: SearchableTools, k: int = 5, always: Iterable[str] = ()) -> None:
+        if type(k) is not int or k < 1:
+            raise ConfigError(f"k must be an integer of at least 1, got {k!r}")
+        if isinstance(always, str):
+            raise ConfigError(f"always must be a list of names, got the text {always!r}", hint=f"use [{always!r}]")
+        self.index = index
+        self.k = k
+        self.always = tuple(dict.fromkeys(always))
+        self._lock = threading.Lock()
+        self._entries: dict[str, _KnownTool] = {}  # by name
+        self._added: OrderedDict[str, str] = OrderedDict()  # by name: the server of a tool that this retriever added
+
+    def choose(self, request: Request, tools: Sequence[Tool], offered: Sequence[str]) -> tuple[Tool, ...]:
+        """Return the offered tools, then new ones: those that a search found, and those that the history has used.
+
+        A conversation that offers nothing yet gets the tools in `always`, then the best ones for its first user message.
+        """
+        known = {tool.name: tool for tool in tools}
+        names = dict.fromkeys(offered)
+        if not names:
+            best = {tool.name for tool in self.search(_first_text(request.messages), tools, self.k)}
+            names.update(dict.fromkeys([*self.always, *[name for name in known if name in best]]))
+        names.update(dict.fromkeys(found_in_history(request.messages)))
+        names.update(dict.fromkeys(_called_names(request.messages)))
+        return tuple([known[name] for name in names if name in known])
+
+    def search(self, query: str, tools: Sequence[Tool], k: int) -> tuple[Tool, ...]:
+        """Return the `k` best of these tools for a query. Tools that it names exactly come first."""
+        known = {tool.name: tool for tool in tools}
+        if not known or not query.strip():
+            return ()
+        allow = self._index_tools(known)
+        named = [name for name in _NAME.findall(query[:_MAX_QUERY]) if name in known and not name.isalpha()]
+        found = [hit.tool.name for hit in self.index.search(query, k, allow=allow)]
+        return tuple([known[name] for name in dict.fromkeys([*named, *found])][:k])
+
+    def check_tools(self, tools: Sequence[Tool]) -> None:
+        """Raise ConfigError if `always` names a tool that is not among these."""
+        names = [tool.name for tool in tools]
+        for name in self.always:
+            if name not in names:
+                similar = suggest_names(NameIndex(names).similar(name)).strip()
+                raise ConfigError(
+                    f"always names the unknown tool {name!r}", hint=similar or "use the name of a tool of the agent"
+                )
+
+    def _index_tools(self, known: dict[str, Tool]) -> Callable[[ToolEntry], bool] | None:
+        """Add the tools that the index does not have. Return the filter for these tools; None if it has no others."""
+        with self._lock:
+            new = {name: tool for name, tool in known.items() if not self._is_indexed(tool)}
+            if new:
+                self._find_in_index(new)
+                self._add_missing({name: tool for name, tool in new.items() if name not in self._entries})
+                self._remove_oldest(known)
+            servers = {name: self._entries[name].server for name in known}
+            if len(servers) == len(self.index):
+                return None
+        return lambda indexed: servers.get(indexed.tool.name) == indexed.server
+
+    def _is_indexed(self, tool: Tool) -> bool:
+        """Return True if the index has the tool, as far as is known. The index may have been changed by others."""
+        entry = self._entries.get(tool.name)
+        return entry is not None and entry.tool is tool and self.index.find(tool.name, entry.server) is entry.indexed
+
+    def _find_in_index(self, new: dict[str, Tool]) -> None:
+        """Find the tools that the index has with the same definition."""
+        for name in new:
+            self._entries.pop(name, None)
+        for indexed in self.index:
+            tool = new.get(indexed.tool.name)
+            if tool is not None and tool.name not in self._entries and has_same_definition(indexed.tool, tool):
+                self._entries[tool.name] = _KnownTool(tool, indexed.server, indexed.tool)
+
+    def _add_missing(self, missing: dict[str, Tool]) -> None:
+        """Add tools to the index. A tool with this name and another definition is kept: another agent may use it."""
+        if not missing:
+            return
+        taken = {indexed.tool.name for indexed in self.index if not indexed.server}
+        by_server: dict[str, list[Tool]] = {}
+        for name, tool in missing.items():
+            server = self._added.pop(name, definition_hash(tool)[:8] if name in taken else "")
+            self._added[name] = server
+            by_server.setdefault(server, []).append(tool)
+        for server, tools in by_server.items():
+            self.index.add(tools, server=server)
+            for tool in tools:
+                self._entries[tool.name] = _KnownTool(tool, server, self.index.find(tool.name, server))
+
+    def _remove_oldest(self, used: dict[str, Tool]) -> None:
+        """Remove tools that this retriever added long ago and that are not used now."""
+        surplus = max(0, len(self._added) - _MAX_ADDED)
+        for name in [name for name in self._added if name not in used][:surplus]:
+            self._entries.pop(name, None)
+            self.index.remove([name], server=self._added.pop(name))
+
+
+def _called_names(messages: Sequence[Message]) -> Iterator[str]:
+    """Return the names of calls that succeeded. A refused call must not cause its tool to be offered."""
+    names = {call.id: call.name for call in list_calls(messages)}
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolResult) and not part.is_error and part.call_id in names:
+                yield names[part.call_id]
+
+
+def _first_text(messages: Sequence[Message]) -> str:
+    """Return the text of the first user message that has one."""
+    return next((message.text for message in messages if message.role == "user" and message.text.strip()), "")

@@ -1,0 +1,256 @@
+"""The file of an index: sections of arrays and texts that are mapped into memory.
+
+    magic · version · position, length and checksum of the manifest · checksum of these
+    sections, each at a multiple of 64 bytes
+    manifest (JSON)
+
+The types and shapes of the sections are defined here, so that a file cannot choose them. Opening a file checks its
+size, the manifest, and all sections except two: the vectors are checked at the first search by meaning, and a tool when
+it is first decoded. A file that does not match is refused with `IndexFileError`; it is never repaired, because an index
+can be made again. Checksums find damage. They do not stop a forger, whose file can contain wrong tools but runs no code.
+"""
+
+from __future__ import annotations
+
+import mmap
+import stat
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, NamedTuple, TypeAlias
+from zlib import crc32
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.errors import ConfigError
+from ..ir.value import Value
+from .atomic_file import replace_file
+from .documents import FIELDS
+
+__all__ = [
+    "IndexFile",
+    "IndexFileError",
+    "IndexInfo",
+    "Manifest",
+    "Section",
+    "is_index_file",
+    "open_index_file",
+    "write_index_file",
+]
+
+VERSION = 1
+REBUILD = "make the index again with `toolwire tools index` or ToolIndex.save"
+_MAGIC = b"toolwire index\r\n"  # a transfer as text changes the line end
+_HEAD = struct.Struct("<16sIQQI")  # magic, version, position, length and checksum of the manifest
+_CHECK = struct.Struct("<I")
+_ALIGNMENT = 64
+_MAX_MANIFEST = 16 << 20
+_MAX_SIZE = 1 << 50
+_MAX_DIMENSIONS = 1 << 16
+
+Section: TypeAlias = Iterable[bytes | NDArray[Any]]
+"""The parts of a section in their order: a large section needs no second copy in memory."""
+
+Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MAX_SIZE)]
+
+
+class _SectionForm(NamedTuple):
+    dtype: str
+    columns: int = 0
+    is_checked_later: bool = False
+
+
+_FORMS = {
+    "columns": _SectionForm("<i4", 3),  # of EntryTable
+    "names": _SectionForm("|u1"),  # a JSON array
+    "tools": _SectionForm("|u1", is_checked_later=True),  # one JSON object after the other
+    "tool_offsets": _SectionForm("<i8"),
+    "tool_checks": _SectionForm("<u4"),  # checksums
+    "words": _SectionForm("|u1"),  # a JSON array
+    "word_offsets": _SectionForm("<i8"),
+    "documents": _SectionForm("<i4"),
+    "counts": _SectionForm("|u1", len(FIELDS)),
+    "lengths": _SectionForm("<f4", len(FIELDS)),
+    "vectors": _SectionForm("<f4", -1, is_checked_later=True),  # as many columns as the encoder has dimensions
+}
+
+
+class IndexFileError(ConfigError):
+    """A file is not a usable index: damaged, foreign, made by another version or with another encoder."""
+
+
+class IndexInfo(Value, frozen=True):
+    """The description of a saved index. `encoder` is None for an index of words only."""
+
+    tools: Size
+    encoder: str | None = None
+    dimensions: Annotated[int, msgspec.Meta(ge=0, le=_MAX_DIMENSIONS)] = 0
+    servers: tuple[str, ...] = ()
+
+
+class _Place(Value, frozen=True):
+    offset: Size
+    size: Size
+    check: Size
+
+
+class Manifest(Value, frozen=True):
+    """The description of a file. `analysis` identifies the conversion of a tool to words and to a text."""
+
+    info: IndexInfo
+    analysis: str
+    tag_sets: tuple[tuple[str, ...], ...]
+    sections: dict[str, _Place] = {}
+
+
+class IndexFile:
+    """An open file: its manifest, and its sections as read-only arrays."""
+
+    def __init__(self, path: Path, data: mmap.mmap, manifest: Manifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._data = data
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return a section as an array. Its memory is that of the file."""
+        form, place = _FORMS[name], self.manifest.sections[name]
+        columns = self.manifest.info.dimensions if form.columns < 0 else form.columns
+        try:
+            array = np.frombuffer(self._data, np.uint8, place.size, place.offset).view(form.dtype)
+            return array.reshape(-1, columns) if columns else array
+        except ValueError:
+            raise self.damaged(f"the section {name!r} has the wrong size") from None
+
+    def texts(self, name: str) -> list[str]:
+        """Return a section with a JSON array of texts."""
+        try:
+            return msgspec.json.decode(self._slice(name), type=list[str])
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise self.damaged(f"the section {name!r} is not a list of texts") from None
+
+    def check(self, name: str) -> None:
+        """Compare the checksum of a section."""
+        if crc32(self._slice(name)) != self.manifest.sections[name].check:
+            raise self.damaged(f"the checksum of the section {name!r} does not match")
+
+    def damaged(self, reason: str) -> IndexFileError:
+        """Return the error for a file that its writer cannot have written."""
+        return _damaged(self.path, reason)
+
+    def _slice(self, name: str) -> memoryview:
+        place = self.manifest.sections[name]
+        return memoryview(self._data)[place.offset : place.offset + place.size]
+
+
+def write_index_file(path: Path, manifest: Manifest, sections: Mapping[str, Section]) -> None:
+    """Replace the file at `path`. A reader sees the old or the new one, also after a kill at any time."""
+    try:
+        with replace_file(path) as file:
+            file.write(b"\0" * _ALIGNMENT)
+            places = {name: _write_section(file, _FORMS[name].dtype, parts) for name, parts in sections.items()}
+            text = msgspec.json.encode(msgspec.structs.replace(manifest, sections=places))
+            start = file.tell()
+            file.write(text)
+            head = _HEAD.pack(_MAGIC, VERSION, start, len(text), crc32(text))
+            file.seek(0)
+            file.write(head + _CHECK.pack(crc32(head)))
+    except OSError as error:
+        raise IndexFileError(
+            f"cannot write the index {path}: {error.strerror or error}",
+            hint="check that the folder exists, that it is writable, and that the disk has space",
+        ) from error
+
+
+def _write_section(file: BinaryIO, dtype: str, parts: Section) -> _Place:
+    _pad(file)
+    start, check = file.tell(), 0
+    for part in parts:
+        data = part if isinstance(part, bytes) else np.ascontiguousarray(part, dtype).reshape(-1).view(np.uint8).data
+        check = crc32(data, check)
+        file.write(data)
+    size = file.tell() - start
+    _pad(file)
+    return _Place(start, size, check)
+
+
+def _pad(file: BinaryIO) -> None:
+    file.write(b"\0" * (-file.tell() % _ALIGNMENT))
+
+
+def is_index_file(path: str | Path) -> bool:
+    """Return True for a file that begins like an index. It may still be damaged."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+def open_index_file(path: Path) -> IndexFile:
+    """Map a file into memory and check it."""
+    try:
+        with path.open("rb") as file:
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise IndexFileError(f"{path} is not a file", hint="give the path of a saved index")
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise IndexFileError(f"there is no index at {path}", hint=REBUILD.replace("again ", "")) from None
+    except (OSError, ValueError) as error:  # ValueError: an empty file
+        raise IndexFileError(f"cannot read the index {path}: {error}", hint=REBUILD) from None
+    opened = IndexFile(path, data, _read_manifest(path, data))
+    _check_places(opened, data)
+    return opened
+
+
+def _read_manifest(path: Path, data: mmap.mmap) -> Manifest:
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise IndexFileError(f"{path} is not an index of toolwire", hint="give the path of a saved index")
+    if len(data) < _ALIGNMENT:
+        raise _damaged(path, "it is truncated")
+    _, version, start, length, check = _HEAD.unpack_from(data)
+    if version != VERSION:
+        relation = "a newer" if version > VERSION else "an older"
+        advice = "upgrade toolwire, or " if version > VERSION else ""
+        raise IndexFileError(
+            f"the index {path} has the format {version} of {relation} version of toolwire; this one reads {VERSION}",
+            hint=advice + REBUILD,
+        )
+    if _CHECK.unpack_from(data, _HEAD.size)[0] != crc32(data[: _HEAD.size]):
+        raise _damaged(path, "the checksum of its head does not match")
+    if start + length != len(data) or length > _MAX_MANIFEST:
+        raise _damaged(path, f"it has {len(data)} bytes instead of {start + length}")
+    text = data[start:]
+    if crc32(text) != check:
+        raise _damaged(path, "the checksum of its manifest does not match")
+    try:
+        return msgspec.json.decode(text, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _damaged(path, f"its manifest cannot be read: {error}") from None
+
+
+def _check_places(opened: IndexFile, data: mmap.mmap) -> None:
+    """Check that the expected sections fill the file without gaps, and compare the checksums."""
+    manifest = opened.manifest
+    expected = [name for name in _FORMS if name != "vectors" or manifest.info.encoder is not None]
+    if sorted(manifest.sections) != sorted(expected):
+        raise opened.damaged("its sections are not those of an index")
+    end = _ALIGNMENT
+    head_size = _HEAD.size + _CHECK.size
+    gaps = [data[head_size:_ALIGNMENT]]
+    for name, place in sorted(manifest.sections.items(), key=lambda item: (item[1].offset, item[1].size)):
+        padded = place.offset + place.size + -place.size % _ALIGNMENT
+        if place.offset != end or padded > len(data):
+            raise opened.damaged(f"the section {name!r} is at the wrong position")
+        gaps.append(data[place.offset + place.size : padded])
+        end = padded
+    if any(map(any, gaps)) or end > len(data):
+        raise opened.damaged("there is data between its sections")
+    for name in expected:
+        if not _FORMS[name].is_checked_later:
+            opened.check(name)
+
+
+def _damaged(path: Path, reason: str) -> IndexFileError:
+    return IndexFileError(f"the index {path} is damaged: {reason}", hint=REBUILD)
