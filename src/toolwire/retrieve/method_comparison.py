@@ -16,7 +16,7 @@ import numpy as np
 from ..ir.errors import ConfigError
 from ..ir.tools import Tool
 from ..ir.value import Value
-from .encoder import Progress, Vectors
+from .encoder import Encoder, Progress, Vectors
 from .evaluation import bootstrap_difference, ndcg, recall
 from .index import IndexedTool, ToolIndex
 
@@ -72,9 +72,23 @@ def missing_gold(index: ToolIndex, queries: Iterable[LabelledQuery]) -> list[str
 def compare_methods(
     index: ToolIndex, queries: Sequence[LabelledQuery], progress: Progress | None = None
 ) -> MethodComparison:
-    """Run every query with every method. An index of words only has one method."""
+    """Run every query with every method. An index of words only has one method.
+
+    `progress` counts the queries twice: while they are encoded, and while they are searched.
+    """
     if not queries:
         raise ConfigError("there are no queries to evaluate")
+    encoder = index.encoder
+    if encoder is None:
+        return _measure(index, queries, progress)
+    index.encoder = _QueryEncoder(encoder, [labelled.query for labelled in queries], progress)
+    try:
+        return _measure(index, queries, progress)
+    finally:
+        index.encoder = encoder
+
+
+def _measure(index: ToolIndex, queries: Sequence[LabelledQuery], progress: Progress | None) -> MethodComparison:
     parts = _RankingMethods(index)
     values: dict[Method, dict[str, list[float]]] = {}
     for number, labelled in enumerate(queries, 1):
@@ -87,6 +101,28 @@ def compare_methods(
         if progress is not None:
             progress(number, len(queries))
     return MethodComparison(tuple(query.group for query in queries), values)
+
+
+class _QueryEncoder:
+    """An encoder with the vectors of known queries, so that each is encoded once for all methods, in large batches."""
+
+    def __init__(self, encoder: Encoder, queries: Sequence[str], progress: Progress | None) -> None:
+        self._encoder = encoder
+        self._rows = {query: row for row, query in enumerate(dict.fromkeys(queries))}
+        self._vectors = encoder.encode(list(self._rows), progress)
+
+    @property
+    def name(self) -> str:
+        return self._encoder.name
+
+    @property
+    def dimensions(self) -> int:
+        return self._encoder.dimensions
+
+    def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        rows = [self._rows.get(text) for text in texts]
+        known = [row for row in rows if row is not None]
+        return self._vectors[known] if len(known) == len(rows) else self._encoder.encode(texts, progress)
 
 
 class _RankingMethods:
