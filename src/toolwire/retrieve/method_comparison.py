@@ -16,7 +16,7 @@ import numpy as np
 from ..ir.errors import ConfigError
 from ..ir.tools import Tool
 from ..ir.value import Value
-from .encoder import Encoder, Progress, Vectors
+from .encoder import Encoder, ProgressCallback, Vectors
 from .evaluation import bootstrap_difference, ndcg, recall
 from .index import IndexedTool, ToolIndex
 
@@ -70,7 +70,7 @@ def missing_gold(index: ToolIndex, queries: Iterable[LabelledQuery]) -> list[str
 
 
 def compare_methods(
-    index: ToolIndex, queries: Sequence[LabelledQuery], progress: Progress | None = None
+    index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None = None
 ) -> MethodComparison:
     """Run every query with every method. An index of words only has one method.
 
@@ -88,7 +88,7 @@ def compare_methods(
         index.encoder = encoder
 
 
-def _measure(index: ToolIndex, queries: Sequence[LabelledQuery], progress: Progress | None) -> MethodComparison:
+def _measure(index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None) -> MethodComparison:
     parts = _RankingMethods(index)
     values: dict[Method, dict[str, list[float]]] = {}
     for number, labelled in enumerate(queries, 1):
@@ -106,7 +106,7 @@ def _measure(index: ToolIndex, queries: Sequence[LabelledQuery], progress: Progr
 class _QueryEncoder:
     """An encoder with the vectors of known queries, so that each is encoded once for all methods, in large batches."""
 
-    def __init__(self, encoder: Encoder, queries: Sequence[str], progress: Progress | None) -> None:
+    def __init__(self, encoder: Encoder, queries: Sequence[str], progress: ProgressCallback | None) -> None:
         self._encoder = encoder
         self._rows = {query: row for row, query in enumerate(dict.fromkeys(queries))}
         self._vectors = encoder.encode(list(self._rows), progress)
@@ -119,7 +119,7 @@ class _QueryEncoder:
     def dimensions(self) -> int:
         return self._encoder.dimensions
 
-    def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+    def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors:
         rows = [self._rows.get(text) for text in texts]
         known = [row for row in rows if row is not None]
         return self._vectors[known] if len(known) == len(rows) else self._encoder.encode(texts, progress)
