@@ -19,6 +19,7 @@ from ..ir.value import Value
 from .encoder import Encoder, ProgressCallback, Vectors
 from .evaluation import bootstrap_difference, ndcg, recall
 from .index import IndexedTool, ToolIndex
+from .ranking import split_query
 
 __all__ = ["MEASURES", "LabelledQuery", "MethodComparison", "compare_methods", "missing_gold"]
 
@@ -74,14 +75,15 @@ def compare_methods(
 ) -> MethodComparison:
     """Run every query with every method. An index of words only has one method.
 
-    `progress` counts the queries twice: while they are encoded, and while they are searched.
+    `progress` counts the texts that are encoded, then the queries that are searched.
     """
     if not queries:
         raise ConfigError("there are no queries to evaluate")
     encoder = index.encoder
     if encoder is None:
         return _measure(index, queries, progress)
-    index.encoder = _QueryEncoder(encoder, [labelled.query for labelled in queries], progress)
+    texts = [text for labelled in queries for text in split_query(labelled.query)]
+    index.encoder = _QueryEncoder(encoder, texts, progress)
     try:
         return _measure(index, queries, progress)
     finally:
@@ -104,11 +106,11 @@ def _measure(index: ToolIndex, queries: Sequence[LabelledQuery], progress: Progr
 
 
 class _QueryEncoder:
-    """An encoder with the vectors of known queries, so that each is encoded once for all methods, in large batches."""
+    """An encoder with the vectors of known texts, so that each is encoded once for all methods, in large batches."""
 
-    def __init__(self, encoder: Encoder, queries: Sequence[str], progress: ProgressCallback | None) -> None:
+    def __init__(self, encoder: Encoder, texts: Sequence[str], progress: ProgressCallback | None) -> None:
         self._encoder = encoder
-        self._rows = {query: row for row, query in enumerate(dict.fromkeys(queries))}
+        self._rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         self._vectors = encoder.encode(list(self._rows), progress)
 
     @property
