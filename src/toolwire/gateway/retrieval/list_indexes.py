@@ -1,6 +1,6 @@
 """Indexes of clients' tool lists with vectors, built in the background (needs numpy).
 
-Encoding a tool takes about 30 ms, so a new list is encoded in small batches, while requests select by words. One thread
+Encoding a tool takes about 30 ms, so a new list is encoded in small batches, while requests select by keyword. One thread
 encodes at a time, and clients take turns.
 """
 
@@ -22,16 +22,16 @@ from .vector_cache import VectorCache
 __all__ = ["ToolListIndexes"]
 
 _log = getLogger("toolwire.gateway")
-_MAX_TOOLS = 10_000  # of a list; a longer one is searched by words only
+_MAX_TOOLS = 10_000  # of a list; a longer one is searched by keyword only
 _MAX_PENDING = 4  # lists of one client that wait for their vectors
 _MAX_PENDING_TOOLS = 20_000  # of all clients; fewer than the cache of vectors holds
 _MAX_BYTES = 128 * 1024 * 1024
-_BYTES_PER_TOOL = 4_000  # of an index, besides the texts: vector, words and objects
+_BYTES_PER_TOOL = 4_000  # of an index, besides the texts: vector, keywords and objects
 _TEXT_COPIES = 3
 _BATCH = 8  # tools
 _OFFLOAD_NAME = "(retrieval)"  # not a client's: clients keep their share of the threads
 
-WorkResult = TypeVar("WorkResult")
+StepResult = TypeVar("StepResult")
 ListKey: TypeAlias = tuple[str, bytes]
 """The client, because an index has its texts; and the digest of the declarations."""
 
@@ -124,13 +124,13 @@ class ToolListIndexes:
                 is_complete = await self._run(pending.encode_batch)
                 if is_complete:
                     self._keep((client, digest), await self._run(pending.build_index))
-            except Exception:  # noqa: BLE001  # the list stays without vectors; requests select by words
+            except Exception:  # noqa: BLE001  # the list stays without vectors; requests select by keyword
                 _log.exception("cannot encode a list of %d tools", len(pending.tools))
                 is_complete = True
             if is_complete:
                 waiting.pop(digest, None)
 
-    async def _run(self, work: Callable[[VectorCache], WorkResult]) -> WorkResult:
+    async def _run(self, work: Callable[[VectorCache], StepResult]) -> StepResult:
         return await self._offload.run(_OFFLOAD_NAME, LARGE + 1, work, self._encoder)
 
     def _keep(self, key: ListKey, entry: _SizedIndex) -> None:

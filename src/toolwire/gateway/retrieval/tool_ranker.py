@@ -1,4 +1,4 @@
-"""Find the best of a client's tools for a text: by words at once, and by meaning once the list has been encoded."""
+"""Find the best of a client's tools for a text: by keyword at once, and by meaning once the list has been encoded."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["ToolRanker"]
 
 _MAX_SECONDS = 0.25  # that a request waits for the encoder
-_FEW_TOOLS = 64  # whose words are compared on the event loop
+_FEW_TOOLS = 64  # whose keywords are compared on the event loop
 
 
 class ToolRanker:
-    """Selects tools for all clients. Without an encoder, only words are compared."""
+    """Selects tools for all clients. Without an encoder, only keywords are compared."""
 
     def __init__(self, encoder: Encoder | None, offload: Offload, *, max_seconds: float = _MAX_SECONDS) -> None:
         self.indexes: ToolListIndexes | None = None
@@ -60,7 +60,7 @@ class ToolRanker:
     async def rank(
         self, plan: RetrievalPlan, client: str, offload: ClientOffload, query: str, k: int
     ) -> Sequence[Tool]:
-        """Return the best tools for a text. A list without vectors, or a busy encoder, means: by words."""
+        """Return the best tools for a text. A list without vectors, or a busy encoder, means: by keyword."""
         index = None if self.indexes is None else self.indexes.find(client, plan.digest)
         if index is not None and query.strip():
             try:
