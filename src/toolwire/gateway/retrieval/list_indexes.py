@@ -17,12 +17,15 @@ from ...ir.tools import Tool
 from ...retrieve.documents import make_document
 from ...retrieve.encoder import Encoder
 from ...retrieve.index import ToolIndex
+from .retrieval_plan import RetrievalPlan
 from .vector_cache import VectorCache
 
 __all__ = ["ToolListIndexes"]
 
 _log = getLogger("toolwire.gateway")
 _MAX_TOOLS = 10_000  # of a list; a longer one is searched by keyword only
+_MAX_LIST_BYTES = 8 * 1024 * 1024  # of its declarations; the same applies
+_MAX_PENDING_BYTES = 32 * 1024 * 1024  # of all clients
 _MAX_PENDING = 4  # lists of one client that wait for their vectors
 _MAX_PENDING_TOOLS = 20_000  # of all clients; fewer than the cache of vectors holds
 _MAX_BYTES = 128 * 1024 * 1024
@@ -44,10 +47,11 @@ class _SizedIndex(NamedTuple):
 class _PendingList:
     """A list whose tools are being encoded."""
 
-    __slots__ = ("_position", "_texts", "tools")
+    __slots__ = ("_position", "_texts", "size", "tools")
 
-    def __init__(self, tools: tuple[Tool, ...]) -> None:
+    def __init__(self, tools: tuple[Tool, ...], size: int) -> None:
         self.tools = tools
+        self.size = size  # bytes
         self._texts: list[str] | None = None
         self._position = 0
 
@@ -63,8 +67,7 @@ class _PendingList:
     def build_index(self, encoder: VectorCache) -> _SizedIndex:
         index = ToolIndex(encoder)
         index.add(self.tools)
-        texts = sum(len(make_document(tool).text) for tool in self.tools)
-        return _SizedIndex(index, len(self.tools) * _BYTES_PER_TOOL + _TEXT_COPIES * texts)
+        return _SizedIndex(index, len(self.tools) * _BYTES_PER_TOOL + _TEXT_COPIES * self.size)
 
 
 class ToolListIndexes:
@@ -87,17 +90,21 @@ class ToolListIndexes:
         self._indexes.move_to_end((client, digest))
         return found.tool_index
 
-    def request(self, client: str, digest: bytes, tools: tuple[Tool, ...]) -> None:
+    def request(self, client: str, plan: RetrievalPlan) -> None:
         """Build the index of a list in the background. A client with too many new lists loses the oldest of them."""
         waiting = self._pending.get(client, OrderedDict())
-        if len(tools) > _MAX_TOOLS or digest in waiting or (client, digest) in self._indexes:
+        if plan.digest in waiting or (client, plan.digest) in self._indexes:
+            return
+        if len(plan.tools) > _MAX_TOOLS or plan.size > _MAX_LIST_BYTES:
             return
         if len(waiting) >= _MAX_PENDING:
             waiting.popitem(last=False)
-        pending = sum(len(entry.tools) for entries in self._pending.values() for entry in entries.values())
-        if pending + len(tools) > _MAX_PENDING_TOOLS:
+        pending = [entry for entries in self._pending.values() for entry in entries.values()]
+        if sum(len(entry.tools) for entry in pending) + len(plan.tools) > _MAX_PENDING_TOOLS:
             return  # a later request asks again
-        waiting[digest] = _PendingList(tools)
+        if sum(entry.size for entry in pending) + plan.size > _MAX_PENDING_BYTES:
+            return
+        waiting[plan.digest] = _PendingList(plan.tools, plan.size)
         self._pending[client] = waiting
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._build_pending())

@@ -55,7 +55,7 @@ class ToolRanker:
             selected = tuple([tool.name for tool in ranked if tool.name not in plan.pinned][: plan.k])
             self._selections.add(key, plan, selected)
         rank = partial(self.rank, plan, client, offload)
-        return OfferedClientTools(plan, plan.offer(selected), rank, offload)
+        return await offload.run(work_size, OfferedClientTools, plan, selected, rank, offload)
 
     async def rank(
         self, plan: RetrievalPlan, client: str, offload: ClientOffload, query: str, k: int
@@ -72,7 +72,7 @@ class ToolRanker:
                 by_name = {tool.name: tool for tool in plan.tools}  # of this client, not of the index
                 return [by_name[hit.tool.name] for hit in hits if hit.tool.name in by_name]
         elif self.indexes is not None:
-            self.indexes.request(client, plan.digest, plan.tools)
+            self.indexes.request(client, plan)
         size = LARGE + 1 if len(plan.tools) > _FEW_TOOLS else 0
         return await offload.run(size, rank_by_words, query, plan.tools, k)
 
