@@ -13,8 +13,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
@@ -171,6 +169,13 @@ class ToolIndex:
                 meanings[excluded] = 0
             ranked = rank_numbers(words, meanings, k)
             return [self._make_hit(number, score, query, meanings) for number, score in ranked]
+
+    def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
+        """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
+        with self._lock:
+            if self._vectors is None:
+                return None
+            return list(self), self._vectors.take(self._entries.numbers())
 
     def retriever(self, k: int = 5, always: Iterable[str] = ()) -> IndexRetriever:
         """Return a retriever for an agent: it offers the `k` best tools for the request, and those named in `always`."""
