@@ -223,6 +223,11 @@ class Gateway:
         return self._router.upstreams
 
     @property
+    def ranker(self) -> ToolRanker:
+        """The selection among clients' tools."""
+        return self._dependencies.ranker
+
+    @property
     def limits(self) -> LimitsRow:
         """The current limits."""
         return self._settings.limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from hashlib import sha256
 
@@ -216,3 +217,32 @@ def test_short_message_is_searched_with_the_system_prompt() -> None:
     plan = plan_retrieval(request("Buy the red book now", tools=MANY, system="You rent cars."), RetrieveRow(k=2))
     assert plan is not None
     assert "cars" not in plan.query
+
+
+def test_busy_encoder_does_not_delay_a_request() -> None:
+    release = threading.Event()
+
+    class Slow(SynonymEncoder):
+        is_busy = False
+
+        def encode(self, texts: Sequence[str], progress: object = None) -> np.ndarray:
+            if self.is_busy:
+                release.wait(60)
+            return super().encode(texts)
+
+    async def check() -> None:
+        encoder = Slow()
+        ranker = ToolRanker(encoder, Offload(), max_seconds=0.01)
+        offload = ClientOffload(Offload(), "alice")
+        assert ranker.indexes is not None
+        ranker.indexes.request("alice", plan_of(MANY))
+        await ranker.indexes.wait_until_built()
+        encoder.is_busy = True
+        asked = request("watch a movie tonight", tools=MANY)
+        offer = await ranker.open_offer(asked, RetrieveRow(k=3), "alice", offload, 0)
+        release.set()
+        assert offer is not None
+        assert [tool.name for tool in offer.tools] == ["search_tools", "movie_watch"]
+        await ranker.aclose()
+
+    asyncio.run(check())

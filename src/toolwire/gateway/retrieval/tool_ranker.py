@@ -18,11 +18,12 @@ from .selections import ConversationSelections
 if TYPE_CHECKING:
     from ...ir.request import Request
     from ...retrieve.encoder import Encoder
+    from ...retrieve.index import SearchHit, ToolIndex
     from .list_indexes import ToolListIndexes
 
 __all__ = ["ToolRanker"]
 
-_MAX_SECONDS = 0.25  # that a request waits for the encoder
+_MAX_SECONDS = 0.5  # that a request waits for the encoder
 _FEW_TOOLS = 64  # whose keywords are compared on the event loop
 
 
@@ -36,7 +37,7 @@ class ToolRanker:
 
             self.indexes = ToolListIndexes(encoder, offload)
         self._selections = ConversationSelections()
-        self._max_seconds = max_seconds
+        self.max_seconds = max_seconds
 
     async def open_offer(
         self, request: Request, retrieval: RetrieveRow, client: str, offload: ClientOffload, work_size: int
@@ -63,18 +64,23 @@ class ToolRanker:
         """Return the best tools for a text. A list without vectors, or a busy encoder, means: by keyword."""
         index = None if self.indexes is None else self.indexes.find(client, plan.digest)
         if index is not None and query.strip():
-            try:
-                async with asyncio.timeout(self._max_seconds):
-                    hits = await offload.run(LARGE + 1, index.search, query, k)
-            except TimeoutError:
-                pass
-            else:
-                by_name = {tool.name: tool for tool in plan.tools}  # of this client, not of the index
+            hits = await self._search(index, offload, query, k)
+            if hits is not None:
+                by_name = {tool.name: tool for tool in plan.tools}  # of this request, not of the index
                 return [by_name[hit.tool.name] for hit in hits if hit.tool.name in by_name]
         elif self.indexes is not None:
             self.indexes.request(client, plan)
         size = LARGE + 1 if len(plan.tools) > _FEW_TOOLS else 0
         return await offload.run(size, rank_by_words, query, plan.tools, k)
+
+    async def _search(self, index: ToolIndex, offload: ClientOffload, query: str, k: int) -> list[SearchHit] | None:
+        """Search by meaning, too; return None if the encoder is too slow. A search that has begun ends in its thread."""
+        search = asyncio.ensure_future(offload.run(LARGE + 1, index.search, query, k))
+        try:
+            done, _ = await asyncio.wait({search}, timeout=self.max_seconds)
+        finally:
+            search.cancel()
+        return search.result() if done else None
 
     async def aclose(self) -> None:
         if self.indexes is not None:
