@@ -25,7 +25,7 @@ from ..wire.codec import WireCodec
 from ..wire.protocol import Capabilities, Wire
 from .hosted_search import hosted_method, read_hosted
 
-__all__ = ["NO_SEARCH", "SearchPlan", "fit_search_tool", "load_deferred", "plan_search"]
+__all__ = ["NO_SEARCH", "SearchPlan", "fit_search_tool", "load_deferred", "plan_search", "waiting_indices"]
 
 ToolLoading: TypeAlias = Literal["native", "results", "append", "at once"]
 _SEARCH_NAME = re.compile(r"(?i)(search|find|discover).*tool|tool.*(search|find|discover)").search
@@ -89,6 +89,15 @@ def _find_search(request: Request) -> Tool | None:
     loaders = [functions[name] for name in _loader_names(request) if name in functions]
     named = [tool for tool in functions.values() if _SEARCH_NAME(tool.name)]
     return loaders[0] if loaders else named[0] if len(named) == 1 else None
+
+
+def waiting_indices(request: Request) -> frozenset[int]:
+    """Return the indices of the deferred tools that a search of the caller has not found yet."""
+    tools = request.tools
+    if not any(tool.deferred for tool in tools) or _find_search(request) is None:
+        return frozenset()
+    found = frozenset(_found_names(request))
+    return frozenset([index for index, tool in enumerate(tools) if tool.deferred and tool.name not in found])
 
 
 def _loader_names(request: Request) -> Iterator[str]:

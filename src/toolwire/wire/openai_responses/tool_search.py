@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Opaque, Text, ToolCall, ToolResult
+from ...ir.parts import Opaque, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.tool_search import SEARCH_TOOLS, HostedSearchCall, HostedSearchResult
 from ...ir.tools import Tool
@@ -106,7 +108,7 @@ def write_search_output(result: ToolResult, declared: Mapping[str, Tool], losses
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Responses outputs have no error flag", "error")
-    if any(isinstance(part, Text) for part in result.parts) or result.structured is not None:
+    if replace(result, found=()).text:
         detail = "the result of a search holds only the declarations of the found tools"
         losses.add(path, "text of a search result", "dropped", detail, "info")
     out: Object = {"type": "tool_search_output", "execution": "client", "call_id": result.call_id}
