@@ -13,19 +13,16 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
-from .encoder import Encoder, Progress, Vectors
+from .encoder import Encoder, ProgressCallback, Vectors
 from .entry_table import EntryTable, IndexedTool
-from .ranking import rank_numbers
+from .ranking import combine_meanings, rank_numbers, split_query
 from .vector_table import VectorTable
-from .word_index import WordIndex
+from .word_index import Floats, WordIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +85,12 @@ class ToolIndex:
             return None if number is None else entries.indexed(number).tool
 
     def add(
-        self, tools: Iterable[Tool], *, server: str = "", tags: Sequence[str] = (), progress: Progress | None = None
+        self,
+        tools: Iterable[Tool],
+        *,
+        server: str = "",
+        tags: Sequence[str] = (),
+        progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Add tools, and replace those whose declaration or tags changed. Only these are encoded."""
         given = {tool.name: IndexedTool(strip_function(tool), server, tuple(tags)) for tool in tools}
@@ -123,7 +125,12 @@ class ToolIndex:
         return IndexChange(removed=removed)
 
     def replace_server(
-        self, tools: Iterable[Tool], *, server: str = "", tags: Sequence[str] = (), progress: Progress | None = None
+        self,
+        tools: Iterable[Tool],
+        *,
+        server: str = "",
+        tags: Sequence[str] = (),
+        progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Make the tools of a server equal to the given ones: add, update and remove."""
         tools = tuple(tools)
@@ -152,13 +159,10 @@ class ToolIndex:
             raise ConfigError(f"k must be at least 1, not {k}")
         query = query[:_MAX_QUERY]
         encoder = self.encoder
-        vector = None if encoder is None else encoder.encode([query])
+        vectors = None if encoder is None else encoder.encode(split_query(query))
         with self._lock:
             words = self._words.score(query)
-            meanings = None
-            if vector is not None and self._vectors is not None and len(self._vectors):
-                meanings = np.maximum(self._vectors.score(vector)[0], 0)
-                meanings[~self._words.is_present.values] = 0
+            meanings = None if vectors is None else self._score_meanings(vectors)
             excluded = self._entries.find_excluded(effects, servers, tags, allow)
             words[excluded] = 0
             if meanings is not None:
@@ -171,8 +175,7 @@ class ToolIndex:
         with self._lock:
             if self._vectors is None:
                 return None
-            numbers = self._entries.numbers()
-            return [self._entries.indexed(int(number)) for number in numbers], self._vectors.take(numbers)
+            return list(self), self._vectors.take(self._entries.numbers())
 
     def retriever(self, k: int = 5, always: Iterable[str] = ()) -> IndexRetriever:
         """Return a retriever for an agent: it offers the `k` best tools for the request, and those named in `always`."""
@@ -209,12 +212,13 @@ class ToolIndex:
         index._unused_encoder = unused_encoder
         return index
 
-    def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
-        """Return all tools and a copy of their vectors in the same order; None for an index of words only."""
-        with self._lock:
-            if self._vectors is None:
-                return None
-            return list(self), self._vectors.take(self._entries.numbers())
+    def _score_meanings(self, vectors: Vectors) -> Floats | None:
+        """Return the similarity of every number with a query, given as its vectors; 0 for removed tools."""
+        if self._vectors is None or not len(self._vectors):
+            return None
+        meanings = combine_meanings(self._vectors.score(vectors))
+        meanings[~self._words.is_present.values] = 0
+        return meanings
 
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:
         """Return True if the entry has this document. Fields that are not searched are updated at once."""
@@ -228,7 +232,7 @@ class ToolIndex:
         self._entries.replace(number, indexed)
         return True
 
-    def _make_hit(self, number: int, score: float, query: str, meanings: NDArray[np.float32] | None) -> SearchHit:
+    def _make_hit(self, number: int, score: float, query: str, meanings: Floats | None) -> SearchHit:
         from .reasons import describe_match
 
         indexed, document = self._entries.indexed(number), self._entries.document(number)
