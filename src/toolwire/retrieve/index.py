@@ -21,7 +21,7 @@ from ..ir.value import Value
 from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
 from .encoder import Encoder, Progress, Vectors
-from .entry_table import EntryTable, IndexedTool
+from .entry_table import EntryTable, IndexedTool, SearchFilter
 from .ranking import rank_numbers
 from .vector_table import VectorTable
 from .word_index import Floats, WordIndex
@@ -101,15 +101,7 @@ class ToolIndex:
         vectors = None
         if self.encoder is not None and changed:
             vectors = self.encoder.encode([document.text for document in changed.values()], progress)
-        with self._lock:
-            updated = tuple(name for name in changed if self._entries.find(server, name) is not None)
-            for name in updated:
-                self._words.remove(*self._entries.remove(server, name))
-            self._words.add(self._entries.end, tuple(changed.values()))
-            if self._vectors is not None and vectors is not None:
-                self._vectors.extend(vectors)
-            for name, document in changed.items():
-                self._entries.add(given[name], document)
+        updated = self._put_entries([(given[name], document) for name, document in changed.items()], vectors)
         added = tuple(name for name in changed if name not in frozenset(updated))
         return IndexChange(added, updated, unchanged=len(unchanged))
 
@@ -117,8 +109,7 @@ class ToolIndex:
         """Remove tools. Names that are not in the index are ignored."""
         with self._lock:
             removed = tuple(name for name in dict.fromkeys(names) if self._entries.find(server, name) is not None)
-            for name in removed:
-                self._words.remove(*self._entries.remove(server, name))
+            self._remove_entries((server, name) for name in removed)
         return IndexChange(removed=removed)
 
     def replace_server(
@@ -152,10 +143,12 @@ class ToolIndex:
         query = query[:_MAX_QUERY]
         encoder = self.encoder
         vector = None if encoder is None else encoder.encode([query])
+        given = SearchFilter(effects, servers, tags, allow)
+        nearest = None if vector is None else self._find_nearest(vector, given)
         with self._lock:
             words = self._words.score(query)
-            meanings = None if vector is None else self._score_meanings(vector)
-            excluded = self._entries.find_excluded(effects, servers, tags, allow)
+            meanings = None if vector is None else self._score_meanings(vector, nearest)
+            excluded = self._entries.find_excluded(given)
             words[excluded] = 0
             if meanings is not None:
                 meanings[excluded] = 0
@@ -205,12 +198,46 @@ class ToolIndex:
         index._unused_encoder = unused_encoder
         return index
 
-    def _score_meanings(self, vector: Vectors) -> Floats | None:
+    def _put_entries(
+        self, entries: Sequence[tuple[IndexedTool, ToolDocument]], vectors: Vectors | None
+    ) -> tuple[str, ...]:
+        """Add or replace entries. Return the names of those that were replaced."""
+        with self._lock:
+            keys = [(indexed.server, indexed.tool.name) for indexed, _ in entries]
+            replaced = [key for key in keys if self._entries.find(*key) is not None]
+            self._remove_entries(replaced)
+            self._words.add(self._entries.end, [document for _, document in entries])
+            if self._vectors is not None and vectors is not None:
+                self._vectors.extend(vectors)
+            for indexed, document in entries:
+                self._entries.add(indexed, document)
+        return tuple(name for _, name in replaced)
+
+    def _remove_entries(self, keys: Iterable[tuple[str, str]]) -> None:
+        for server, name in keys:
+            self._words.remove(*self._entries.remove(server, name))
+
+    def _find_nearest(self, vector: Vectors, given: SearchFilter) -> Sequence[tuple[str, str, float]] | None:
+        """Return server, name and similarity of tools near a query, if another place than this index has the vectors."""
+        return None
+
+    def _score_meanings(self, vector: Vectors, nearest: Sequence[tuple[str, str, float]] | None) -> Floats | None:
         """Return the similarity of the vectors of all numbers with that of a query; 0 for removed tools."""
+        if nearest is not None:
+            return self._fill_meanings(nearest)
         if self._vectors is None or not len(self._vectors):
             return None
-        meanings = np.maximum(self._vectors.score(vector)[0], 0)
+        meanings: Floats = np.maximum(self._vectors.score(vector)[0], 0)
         meanings[~self._words.is_present.values] = 0
+        return meanings
+
+    def _fill_meanings(self, nearest: Sequence[tuple[str, str, float]]) -> Floats:
+        """Return the similarities of some tools; 0 for all others."""
+        meanings = np.zeros(self._entries.end, np.float32)
+        for server, name, similarity in nearest:
+            number = self._entries.find(server, name)
+            if number is not None:
+                meanings[number] = max(similarity, 0.0)
         return meanings
 
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:
