@@ -170,6 +170,12 @@ class ToolIndex:
             ranked = rank_numbers(words, meanings, k)
             return [self._make_hit(number, score, query, meanings) for number, score in ranked]
 
+    def score_words(self, query: str) -> Floats:
+        """Return the BM25 score of every tool for a query, in the order of iteration."""
+        with self._lock:
+            scores: Floats = self._words.score(query)[self._entries.numbers()]
+            return scores
+
     def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
         """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
         with self._lock:
