@@ -143,6 +143,7 @@ ALLOWED = (
     Allowed("docs/rules/TW112.md", "must contain the word", "OpenAI's own error message"),
     Allowed("src/toolwire/run/word_choice.py", "word", "requests and tools are compared by real words"),
     Allowed("src/toolwire/local/relevance.py", "word", "prompts and tools are compared by real words"),
+    Allowed("docs/glossary.md", "searched by words", "an index contains real words"),
     Allowed("docs/retrieval.md", "word", "an index contains real words"),
     Allowed("src/toolwire/cli/tools_eval.py", "word", "an index contains real words"),
     Allowed("src/toolwire/cli/tools_index.py", "word", "an index contains real words"),

@@ -171,6 +171,12 @@ class ToolIndex:
             for (indexed, score), why in zip(found, reasons, strict=True)
         ]
 
+    def score_words(self, query: str) -> Floats:
+        """Return the BM25 score of every tool for a query, in the order of iteration."""
+        with self._lock:
+            scores: Floats = self._words.score(query)[self._entries.numbers()]
+            return scores
+
     def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
         """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
         with self._lock:
