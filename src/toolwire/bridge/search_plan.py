@@ -23,7 +23,7 @@ from ..ir.tools import Tool
 from ..ir.value import Value
 from ..wire.codec import WireCodec
 from ..wire.protocol import Capabilities, Wire
-from .hosted_search import hosted_method, read_hosted
+from .hosted_search import hosted_method, read_hosted, unread_fields
 
 __all__ = ["NO_SEARCH", "SearchPlan", "fit_search_tool", "load_deferred", "plan_search", "waiting_indices"]
 
@@ -116,6 +116,8 @@ def fit_search_tool(tool: Tool, index: int, wire: Wire, plan: SearchPlan, losses
     path = join("tools", index)
     method = hosted_method(tool)
     if method is not None and wire.name not in tool.extra:
+        for field in unread_fields(tool):
+            losses.add(path + join(field), field, "dropped", "specific to the provider of the search")
         return _fit_hosted(method, path, wire, plan, losses)
     if tool.name != plan.name or tool.kind not in ("function", "search"):
         return tool

@@ -21,6 +21,7 @@ from .documents import ToolDocument, make_document
 from .encoder import Encoder, ProgressCallback, Vectors
 from .entry_table import EntryTable, IndexedTool
 from .ranking import combine_meanings, rank_numbers, split_query
+from .reasons import describe_matches
 from .vector_table import VectorTable
 from .word_index import Floats, WordIndex
 
@@ -168,7 +169,12 @@ class ToolIndex:
             if meanings is not None:
                 meanings[excluded] = 0
             ranked = rank_numbers(words, meanings, k)
-            return [self._make_hit(number, score, query, meanings) for number, score in ranked]
+            reasons = describe_matches(query, self._words, [number for number, _ in ranked], meanings)
+            found = [(self._entries.indexed(number), score) for number, score in ranked]
+        return [
+            SearchHit(indexed.tool, score, why, indexed.server)
+            for (indexed, score), why in zip(found, reasons, strict=True)
+        ]
 
     def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
         """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
@@ -231,10 +237,3 @@ class ToolIndex:
             return False
         self._entries.replace(number, indexed)
         return True
-
-    def _make_hit(self, number: int, score: float, query: str, meanings: Floats | None) -> SearchHit:
-        from .reasons import describe_match
-
-        indexed, document = self._entries.indexed(number), self._entries.document(number)
-        similarity = None if meanings is None else float(meanings[number])
-        return SearchHit(indexed.tool, score, describe_match(query, document, similarity), indexed.server)

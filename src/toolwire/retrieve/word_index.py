@@ -92,6 +92,18 @@ class WordIndex:
         scores[~self.is_present.values] = 0
         return scores
 
+    def match_fields(self, words: Sequence[str], numbers: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return whether each field of each document contains each word: an array of numbers, words and fields."""
+        matches = np.zeros((len(numbers), len(words), len(FIELDS)), np.bool_)
+        for column, word in enumerate(words):
+            for segment in self.segments if word in self.words else ():
+                found, counts = segment.find(self.words[word])
+                if len(found):
+                    places = np.minimum(np.searchsorted(found, numbers), len(found) - 1)
+                    is_found = found[places] == numbers
+                    matches[is_found, column] = counts[places[is_found]] > 0
+        return matches
+
     def weigh_words(self, query: str) -> dict[int, float]:
         """Return the weight of each known word of a query: its rarity times its bounded count in the query."""
         counts = Counter(split_words(query)[:_MAX_QUERY_WORDS])
