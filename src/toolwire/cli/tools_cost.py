@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..ir.errors import ConfigError
 from .bar_chart import Bar, BarGroup, check_plot_path, draw_bar, write_plot
 from .recorded_calls import RecordedCalls
 from .show import count_of, json_text, paint, table
-from .tool_source import SOURCE_HELP, add_source_options
-from .tools_groups import read_groups
+from .tool_source import add_source_options
+from .tools_groups import GROUP_SOURCE_HELP, read_groups
 from .tools_open import parse_count
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ __all__ = ["add_cost"]
 _WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
 _BAR_WIDTH = 20
 _MAX_PLOTTED = 60
+_MAX_SERVERS = 20  # rows of the table of servers
 _EXAMPLES = """\
 examples:
   toolwire tools cost mcp.json                                  tokens of the tools of your MCP servers
@@ -54,7 +54,7 @@ def add_cost(actions: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("source", nargs="+", metavar="[NAME=]SOURCE", help=SOURCE_HELP)
+    parser.add_argument("source", nargs="+", metavar="[NAME=]SOURCE", help=GROUP_SOURCE_HELP)
     parser.add_argument(
         "--recordings", nargs="+", default=[], metavar="FILE", help="recordings whose calls are counted"
     )
@@ -72,8 +72,6 @@ def add_cost(actions: Any) -> None:
 def _cost(arguments: argparse.Namespace) -> int:
     check_plot_path(arguments.plot)
     tools = [(group.server, tool) for group in read_groups(arguments.source, arguments) for tool in group.tools]
-    if not tools:
-        raise ConfigError("the sources have no tools", hint=f"give {SOURCE_HELP}")
     recorded = None
     if arguments.recordings:
         recorded = RecordedCalls()
@@ -84,6 +82,7 @@ def _cost(arguments: argparse.Namespace) -> int:
         print(json_text(_document(costs, arguments, recorded)))
     else:
         _print_table(costs, arguments.top)
+        _print_servers(costs)
         _print_summary(costs, arguments.k, recorded)
     if arguments.plot:
         _plot(costs, arguments.plot)
@@ -127,6 +126,29 @@ def _print_table(costs: Sequence[ToolCost], top: int) -> None:
     print("\n".join([paint(head, "bold"), *rest]))
     if len(costs) > top:
         print(f"… {count_of(len(costs) - top, 'more tool')}; show them with --top {len(costs)}")
+
+
+def _print_servers(costs: Sequence[ToolCost]) -> None:
+    """Print the sum of each server, if there are several."""
+    servers: dict[str, list[ToolCost]] = {}
+    for cost in costs:
+        servers.setdefault(cost.server, []).append(cost)
+    if len(servers) < 2:
+        return
+    total = sum(cost.tokens for cost in costs)
+    sums = sorted(((sum(cost.tokens for cost in own), server) for server, own in servers.items()), reverse=True)
+    rows = []
+    for tokens, server in sums[:_MAX_SERVERS]:
+        own = servers[server]
+        calls = () if own[0].calls is None else (str(sum(cost.calls or 0 for cost in own)),)
+        bar = draw_bar(tokens, sums[0][0], _BAR_WIDTH)
+        rows.append((server, str(len(own)), str(tokens), _percent(tokens, total), *calls, bar))
+    head, *rest = table(
+        rows, ("server", "tools", "tokens", "share", *(("calls",) if costs[0].calls is not None else ()), "")
+    )
+    print("\n".join(["", paint(head, "bold"), *rest]))
+    if len(sums) > _MAX_SERVERS:
+        print(f"… {count_of(len(sums) - _MAX_SERVERS, 'more server')}")
 
 
 def _print_summary(costs: Sequence[ToolCost], k: int, recorded: RecordedCalls | None) -> None:

@@ -156,13 +156,10 @@ def _parse_document(data: bytes) -> JSON:
     """Parse JSON, also with errors that have only one correction, such as a comma after the last item."""
     try:
         return parse(data)
-    except ProtocolError as error:
+    except ProtocolError:
         if len(data) > _MAX_REPAIRED:
             raise
-        try:
-            return repair_json(data.decode()).value
-        except ProtocolError:
-            raise error from None
+        return repair_json(data.decode()).value
 
 
 def _parse_lines(data: bytes, name: str, problems: list[ApiSpecError]) -> Iterator[tuple[int, JSON]]:

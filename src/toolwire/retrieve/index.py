@@ -14,18 +14,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
-from .encoder import Encoder, Progress, Vectors
-from .entry_table import EntryTable, IndexedTool
-from .ranking import rank_numbers
+from .encoder import Encoder, ProgressCallback, Vectors
+from .entry_table import EntryTable, IndexedTool, SearchFilter
+from .ranking import SPREAD_COUNT, combine_meanings, rank_numbers, split_query, spread_similar
+from .reasons import describe_matches
 from .vector_table import VectorTable
-from .word_index import WordIndex
+from .word_index import Floats, WordIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,12 @@ class ToolIndex:
             return None if number is None else entries.indexed(number).tool
 
     def add(
-        self, tools: Iterable[Tool], *, server: str = "", tags: Sequence[str] = (), progress: Progress | None = None
+        self,
+        tools: Iterable[Tool],
+        *,
+        server: str = "",
+        tags: Sequence[str] = (),
+        progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Add tools, and replace those whose declaration or tags changed. Only these are encoded."""
         given = {tool.name: IndexedTool(strip_function(tool), server, tuple(tags)) for tool in tools}
@@ -102,15 +107,7 @@ class ToolIndex:
         vectors = None
         if self.encoder is not None and changed:
             vectors = self.encoder.encode([document.text for document in changed.values()], progress)
-        with self._lock:
-            updated = tuple(name for name in changed if self._entries.find(server, name) is not None)
-            for name in updated:
-                self._words.remove(*self._entries.remove(server, name))
-            self._words.add(self._entries.end, tuple(changed.values()))
-            if self._vectors is not None and vectors is not None:
-                self._vectors.extend(vectors)
-            for name, document in changed.items():
-                self._entries.add(given[name], document)
+        updated = self._put_entries([(given[name], document) for name, document in changed.items()], vectors)
         added = tuple(name for name in changed if name not in frozenset(updated))
         return IndexChange(added, updated, unchanged=len(unchanged))
 
@@ -118,12 +115,16 @@ class ToolIndex:
         """Remove tools. Names that are not in the index are ignored."""
         with self._lock:
             removed = tuple(name for name in dict.fromkeys(names) if self._entries.find(server, name) is not None)
-            for name in removed:
-                self._words.remove(*self._entries.remove(server, name))
+            self._remove_entries((server, name) for name in removed)
         return IndexChange(removed=removed)
 
     def replace_server(
-        self, tools: Iterable[Tool], *, server: str = "", tags: Sequence[str] = (), progress: Progress | None = None
+        self,
+        tools: Iterable[Tool],
+        *,
+        server: str = "",
+        tags: Sequence[str] = (),
+        progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Make the tools of a server equal to the given ones: add, update and remove."""
         tools = tuple(tools)
@@ -152,27 +153,30 @@ class ToolIndex:
             raise ConfigError(f"k must be at least 1, not {k}")
         query = query[:_MAX_QUERY]
         encoder = self.encoder
-        vector = None if encoder is None else encoder.encode([query])
+        vectors = None if encoder is None else encoder.encode(split_query(query))
+        given = SearchFilter(effects, servers, tags, allow)
+        nearest = None if vectors is None else self._find_nearest(vectors[:1], given)
         with self._lock:
             words = self._words.score(query)
-            meanings = None
-            if vector is not None and self._vectors is not None and len(self._vectors):
-                meanings = np.maximum(self._vectors.score(vector)[0], 0)
-                meanings[~self._words.is_present.values] = 0
-            excluded = self._entries.find_excluded(effects, servers, tags, allow)
+            meanings = None if vectors is None else self._score_meanings(vectors, nearest)
+            excluded = self._entries.find_excluded(given)
             words[excluded] = 0
             if meanings is not None:
                 meanings[excluded] = 0
-            ranked = rank_numbers(words, meanings, k)
-            return [self._make_hit(number, score, query, meanings) for number, score in ranked]
+            ranked = self._rank(words, meanings, k)
+            reasons = describe_matches(query, self._words, [number for number, _ in ranked], meanings)
+            found = [(self._entries.indexed(number), score) for number, score in ranked]
+        return [
+            SearchHit(indexed.tool, score, why, indexed.server)
+            for (indexed, score), why in zip(found, reasons, strict=True)
+        ]
 
     def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
         """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
         with self._lock:
             if self._vectors is None:
                 return None
-            numbers = self._entries.numbers()
-            return [self._entries.indexed(int(number)) for number in numbers], self._vectors.take(numbers)
+            return list(self), self._vectors.take(self._entries.numbers())
 
     def retriever(self, k: int = 5, always: Iterable[str] = ()) -> IndexRetriever:
         """Return a retriever for an agent: it offers the `k` best tools for the request, and those named in `always`."""
@@ -209,12 +213,56 @@ class ToolIndex:
         index._unused_encoder = unused_encoder
         return index
 
-    def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
-        """Return all tools and a copy of their vectors in the same order; None for an index of words only."""
+    def _put_entries(
+        self, entries: Sequence[tuple[IndexedTool, ToolDocument]], vectors: Vectors | None
+    ) -> tuple[str, ...]:
+        """Add or replace entries. Return the names of those that were replaced."""
         with self._lock:
-            if self._vectors is None:
-                return None
-            return list(self), self._vectors.take(self._entries.numbers())
+            keys = [(indexed.server, indexed.tool.name) for indexed, _ in entries]
+            replaced = [key for key in keys if self._entries.find(*key) is not None]
+            self._remove_entries(replaced)
+            self._words.add(self._entries.end, [document for _, document in entries])
+            if self._vectors is not None and vectors is not None:
+                self._vectors.extend(vectors)
+            for indexed, document in entries:
+                self._entries.add(indexed, document)
+        return tuple(name for _, name in replaced)
+
+    def _remove_entries(self, keys: Iterable[tuple[str, str]]) -> None:
+        for server, name in keys:
+            self._words.remove(*self._entries.remove(server, name))
+
+    def _find_nearest(self, vector: Vectors, given: SearchFilter) -> Sequence[tuple[str, str, float]] | None:
+        """Return server, name and similarity of tools near a query, if another place than this index has the vectors."""
+        return None
+
+    def _score_meanings(self, vectors: Vectors, nearest: Sequence[tuple[str, str, float]] | None) -> Floats | None:
+        """Return the similarity of every number with a query, given as its vectors; 0 for removed tools."""
+        if nearest is not None:
+            return self._fill_meanings(nearest)
+        if self._vectors is None or not len(self._vectors):
+            return None
+        meanings = combine_meanings(self._vectors.score(vectors))
+        meanings[~self._words.is_present.values] = 0
+        return meanings
+
+    def _rank(self, words: Floats, meanings: Floats | None, count: int) -> list[tuple[int, float]]:
+        """Return the best numbers with their scores. Similar tools are spread if this index has their vectors."""
+        ranked = rank_numbers(words, meanings, max(count, SPREAD_COUNT))
+        if meanings is not None and self._vectors is not None:
+            best, others = ranked[:SPREAD_COUNT], ranked[SPREAD_COUNT:]
+            ranked = spread_similar(best, self._vectors.take(np.array([number for number, _ in best], np.int64)))
+            ranked += others
+        return ranked[:count]
+
+    def _fill_meanings(self, nearest: Sequence[tuple[str, str, float]]) -> Floats:
+        """Return the similarities of some tools; 0 for all others."""
+        meanings = np.zeros(self._entries.end, np.float32)
+        for server, name, similarity in nearest:
+            number = self._entries.find(server, name)
+            if number is not None:
+                meanings[number] = max(similarity, 0.0)
+        return meanings
 
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:
         """Return True if the entry has this document. Fields that are not searched are updated at once."""
@@ -227,10 +275,3 @@ class ToolIndex:
             return False
         self._entries.replace(number, indexed)
         return True
-
-    def _make_hit(self, number: int, score: float, query: str, meanings: NDArray[np.float32] | None) -> SearchHit:
-        from .reasons import describe_match
-
-        indexed, document = self._entries.indexed(number), self._entries.document(number)
-        similarity = None if meanings is None else float(meanings[number])
-        return SearchHit(indexed.tool, score, describe_match(query, document, similarity), indexed.server)

@@ -14,16 +14,18 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from ..ir.errors import ConfigError
+from ..ir.tools import Tool
 from ..ir.value import Value
-from .encoder import Progress, Vectors
+from .encoder import Encoder, ProgressCallback, Vectors
 from .evaluation import bootstrap_difference, ndcg, recall
 from .index import IndexedTool, ToolIndex
+from .ranking import split_query
 
 __all__ = ["MEASURES", "LabelledQuery", "MethodComparison", "compare_methods", "missing_gold"]
 
 Method: TypeAlias = Literal["words", "meaning", "ranks", "search"]
-Key: TypeAlias = tuple[str, str]
-"""Server and name of a tool."""
+Key: TypeAlias = tuple[str, str, str]
+"""Server, name and id of a tool. The id is that of an API specification, or empty."""
 
 MEASURES = ("R@1", "R@5", "R@10", "NDCG@10")
 _FUSED = 100  # tools of each part that are fused
@@ -32,7 +34,7 @@ _DEEPEST = 10
 
 
 class LabelledQuery(Value, frozen=True):
-    """A query and the tools that belong to it, each as `name` or `server/name`."""
+    """A query and the tools that belong to it, each as `name`, `server/name`, or the `id` of its API specification."""
 
     query: str
     gold: tuple[str, ...]
@@ -64,16 +66,31 @@ class MethodComparison(NamedTuple):
 
 def missing_gold(index: ToolIndex, queries: Iterable[LabelledQuery]) -> list[str]:
     """Return the gold tools that are not in the index. A search cannot find them."""
-    known = {label for indexed in index for label in (indexed.tool.name, f"{indexed.server}/{indexed.tool.name}")}
+    known = {label for indexed in index for label in _list_labels(_make_key(indexed.server, indexed.tool))}
     return list(dict.fromkeys(name for query in queries for name in query.gold if name not in known))
 
 
 def compare_methods(
-    index: ToolIndex, queries: Sequence[LabelledQuery], progress: Progress | None = None
+    index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None = None
 ) -> MethodComparison:
-    """Run every query with every method. An index of words only has one method."""
+    """Run every query with every method. An index of words only has one method.
+
+    `progress` counts the texts that are encoded, then the queries that are searched.
+    """
     if not queries:
         raise ConfigError("there are no queries to evaluate")
+    encoder = index.encoder
+    if encoder is None:
+        return _measure(index, queries, progress)
+    texts = [text for labelled in queries for text in split_query(labelled.query)]
+    index.encoder = _QueryEncoder(encoder, texts, progress)
+    try:
+        return _measure(index, queries, progress)
+    finally:
+        index.encoder = encoder
+
+
+def _measure(index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None) -> MethodComparison:
     parts = _RankingMethods(index)
     values: dict[Method, dict[str, list[float]]] = {}
     for number, labelled in enumerate(queries, 1):
@@ -86,6 +103,28 @@ def compare_methods(
         if progress is not None:
             progress(number, len(queries))
     return MethodComparison(tuple(query.group for query in queries), values)
+
+
+class _QueryEncoder:
+    """An encoder with the vectors of known texts, so that each is encoded once for all methods, in large batches."""
+
+    def __init__(self, encoder: Encoder, texts: Sequence[str], progress: ProgressCallback | None) -> None:
+        self._encoder = encoder
+        self._rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        self._vectors = encoder.encode(list(self._rows), progress)
+
+    @property
+    def name(self) -> str:
+        return self._encoder.name
+
+    @property
+    def dimensions(self) -> int:
+        return self._encoder.dimensions
+
+    def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors:
+        rows = [self._rows.get(text) for text in texts]
+        known = [row for row in rows if row is not None]
+        return self._vectors[known] if len(known) == len(rows) else self._encoder.encode(texts, progress)
 
 
 class _RankingMethods:
@@ -106,7 +145,7 @@ class _RankingMethods:
             return {"search": words[:_DEEPEST]}
         similarity = self._vectors @ self._index.encoder.encode([query])[0]
         best = np.argsort(-similarity, kind="stable")[:_FUSED]
-        meanings = [(self._tools[number].server, self._tools[number].tool.name) for number in best]
+        meanings = [_make_key(self._tools[number].server, self._tools[number].tool) for number in best]
         return {
             "words": words[:_DEEPEST],
             "meaning": meanings[:_DEEPEST],
@@ -129,7 +168,19 @@ def _words_only(index: ToolIndex) -> ToolIndex:
 
 
 def _search(index: ToolIndex, query: str, count: int) -> list[Key]:
-    return [(hit.server, hit.tool.name) for hit in index.search(query, count)]
+    return [_make_key(hit.server, hit.tool) for hit in index.search(query, count)]
+
+
+def _make_key(server: str, tool: Tool) -> Key:
+    spec = tool.extra.get("api_spec")
+    number = spec.get("id") if type(spec) is dict else None
+    return server, tool.name, number if type(number) is str else ""
+
+
+def _list_labels(key: Key) -> tuple[str, str, str]:
+    """Return the names of a tool in gold, the most exact first."""
+    server, name, spec_id = key
+    return spec_id or name, f"{server}/{name}", name
 
 
 def _fuse_ranks(*rankings: Sequence[Key]) -> list[Key]:
@@ -142,5 +193,5 @@ def _fuse_ranks(*rankings: Sequence[Key]) -> list[Key]:
 
 
 def _label(ranked: Iterable[Key], gold: frozenset[str]) -> list[str]:
-    """Return the tools in the form of the gold: `server/name` where it is named so, else `name`."""
-    return [full if (full := f"{server}/{name}") in gold else name for server, name in ranked]
+    """Return the tools in the form in which the gold names them, else by name."""
+    return [next((label for label in _list_labels(key) if label in gold), key[1]) for key in ranked]

@@ -4,7 +4,7 @@
     {"api_name": "Zoom API - listUsers", "api_call": "GET /users", "api_arguments": {"page": "integer: The page"}, …}
 
 Types and required parameters are taken from the spec where it has them; a parameter without a recognised type accepts
-any value. The call as the spec writes it is in `extra["api_spec"]["call"]`.
+any value. The name, the call and the id as the spec writes them are in `extra["api_spec"]`.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _READ_REQUEST = re.compile(r"\s*(GET|HEAD)\s+/")
 
 def is_spec(value: JSON) -> bool:
     """Return True for an object with the fields of a spec."""
-    return type(value) is dict and (
-        "api_name" in value or ("name" in value and ("signature" in value or "doc" in value))
-    )
+    if type(value) is not dict or ("name" not in value and "api_name" not in value):
+        return False
+    return "api_name" in value or "signature" in value or "doc" in value or type(value.get("parameters")) is list
 
 
 def spec_tool(spec: Mapping[str, Any]) -> Tool:
@@ -68,7 +68,8 @@ def spec_tool(spec: Mapping[str, Any]) -> Tool:
         description = _read_text(spec, "doc") or _read_text(spec, "description")
         schema = _list_schema(spec["parameters"]) if "parameters" in spec else _signature_schema(call)
     effect: Effect = "read" if _READ_REQUEST.match(call) else "write"
-    original = {"name": title, "call": call} if call else {"name": title}
+    original = {"name": title, "call": call, "id": spec.get("id")}
+    original = {key: value for key, value in original.items() if type(value) is str and value}
     return Tool(spec_name(title), description or None, schema, effect=effect, extra={"api_spec": original})
 
 

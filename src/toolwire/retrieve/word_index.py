@@ -25,7 +25,7 @@ __all__ = ["Segment", "WordIndex", "join_segments"]
 Floats: TypeAlias = NDArray[np.float32]
 FieldCounts: TypeAlias = Sequence[int]
 
-FIELD_WEIGHTS = np.array([2.0, 1.0, 0.7], np.float32)
+FIELD_WEIGHTS = np.array([2.0, 1.0, 0.5], np.float32)
 LENGTH_WEIGHTS = np.array([0.4, 0.75, 0.6], np.float32)  # b of BM25 per field: the discount for a long text
 SATURATION = 1.5  # k1 of BM25: how soon further occurrences of a word stop to count
 _MAX_COUNT = 4  # occurrences of a word in a field that count
@@ -59,14 +59,16 @@ class WordIndex:
         self.totals = np.zeros(len(FIELDS), np.float64)  # the sum of the lengths of present documents
         self.count = 0
         self.segments: list[Segment] = []
+        self._norms: Floats | None = None  # computed by the first query after a change
 
     def add(self, first_number: int, documents: Sequence[ToolDocument]) -> None:
         """Add documents with successive numbers."""
         entries: list[tuple[int, int, FieldCounts]] = []
         for number, document in enumerate(documents, first_number):
-            counts = _count_words(document)
+            counts, lengths = _count_words(document)
             entries += [(self._word_number(word), number, fields) for word, fields in counts.items()]
-            self.lengths.set(number, self._change_counts(counts, 1))
+            self.lengths.set(number, lengths)
+            self._change_counts(counts, lengths, 1)
             self.is_present.set(number, value=True)
         if entries:
             self.segments.append(_build_segment(entries, len(self.words)))
@@ -74,7 +76,7 @@ class WordIndex:
 
     def remove(self, number: int, document: ToolDocument) -> None:
         """Remove a document that was added with this number."""
-        self._change_counts(_count_words(document), -1)
+        self._change_counts(*_count_words(document), -1)
         self.is_present.set(number, value=False)
 
     def score(self, query: str) -> Floats:
@@ -86,10 +88,22 @@ class WordIndex:
         for word, weight in self.weigh_words(query).items():
             for segment in self.segments:
                 found, counts = segment.find(word)
-                frequency = (counts / norms[found]) @ FIELD_WEIGHTS
+                frequency = np.einsum("ij,ij->i", counts, norms[found])
                 scores[found] += weight * frequency * (SATURATION + 1) / (frequency + SATURATION)
         scores[~self.is_present.values] = 0
         return scores
+
+    def match_fields(self, words: Sequence[str], numbers: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return whether each field of each document contains each word: an array of numbers, words and fields."""
+        matches = np.zeros((len(numbers), len(words), len(FIELDS)), np.bool_)
+        for column, word in enumerate(words):
+            for segment in self.segments if word in self.words else ():
+                found, counts = segment.find(self.words[word])
+                if len(found):
+                    places = np.minimum(np.searchsorted(found, numbers), len(found) - 1)
+                    is_found = found[places] == numbers
+                    matches[is_found, column] = counts[places[is_found]] > 0
+        return matches
 
     def weigh_words(self, query: str) -> dict[int, float]:
         """Return the weight of each known word of a query: its rarity times its bounded count in the query."""
@@ -102,10 +116,12 @@ class WordIndex:
         return math.log(1 + (self.count - count + 0.5) / (count + 0.5))
 
     def _length_norms(self) -> Floats:
-        """Return the discount per document and field."""
-        average = np.maximum(self.totals / self.count, 1e-9).astype(np.float32)
-        norms = 1 - LENGTH_WEIGHTS + LENGTH_WEIGHTS * (self.lengths.values / average)
-        return norms.astype(np.float32, copy=False)
+        """Return the weight of an occurrence per document and field: less in a long text."""
+        if self._norms is None:
+            average = np.maximum(self.totals / self.count, 1e-9).astype(np.float32)
+            discounts = 1 - LENGTH_WEIGHTS + LENGTH_WEIGHTS * (self.lengths.values / average)
+            self._norms = (FIELD_WEIGHTS / discounts).astype(np.float32)
+        return self._norms
 
     def _word_number(self, word: str) -> int:
         number = self.words.setdefault(word, len(self.words))
@@ -113,14 +129,13 @@ class WordIndex:
             self.document_counts.set(number, 0)
         return number
 
-    def _change_counts(self, counts: Mapping[str, FieldCounts], sign: int) -> NDArray[np.float64]:
-        """Add or subtract the words of a document. Return its length per field."""
+    def _change_counts(self, counts: Mapping[str, FieldCounts], lengths: FieldCounts, sign: int) -> None:
+        """Add or subtract the words of a document."""
         for word in counts:
             self.document_counts.values[self._word_number(word)] += sign
-        lengths: NDArray[np.float64] = np.array(list(counts.values()), np.float64).reshape(-1, len(FIELDS)).sum(axis=0)
-        self.totals += sign * lengths
+        self.totals += sign * np.array(lengths, np.float64)
+        self._norms = None
         self.count += sign
-        return lengths
 
     def _merge_segments(self) -> None:
         """Merge the last segments while they are of similar size: each entry is moved a logarithmic number of times."""
@@ -129,13 +144,19 @@ class WordIndex:
             self.segments.append(join_segments((previous, last), self.is_present.values, len(self.words)))
 
 
-def _count_words(document: ToolDocument) -> dict[str, FieldCounts]:
-    """Count the words of a document per field, each at most a few times: repetition does not help."""
+def _count_words(document: ToolDocument) -> tuple[dict[str, FieldCounts], FieldCounts]:
+    """Count the words of a document per field, each at most a few times, and the length of each field.
+
+    Repetition does not help: repeated words count towards the length, but not towards the match.
+    """
     counts: dict[str, list[int]] = {}
+    lengths: list[int] = []
     for number, field in enumerate(FIELDS):
-        for word, count in Counter(split_words(document.field_text(field))).items():
+        words = split_words(document.field_text(field))
+        lengths.append(len(words))
+        for word, count in Counter(words).items():
             counts.setdefault(word, [0] * len(FIELDS))[number] = min(count, _MAX_COUNT)
-    return dict(counts)
+    return dict(counts), lengths
 
 
 def _build_segment(entries: Sequence[tuple[int, int, FieldCounts]], words: int) -> Segment:

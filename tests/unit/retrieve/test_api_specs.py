@@ -9,7 +9,7 @@ from toolwire.ir.errors import ConfigError
 from toolwire.openapi import parse_document, read_operations
 from toolwire.retrieve import ToolIndex, load_api_specs
 from toolwire.retrieve import api_specs as module
-from toolwire.retrieve.spec_tools import spec_name, spec_tool
+from toolwire.retrieve.spec_tools import is_spec, spec_name, spec_tool
 
 SEED = {
     "name": "get_weather",
@@ -127,7 +127,10 @@ def test_entry_of_the_api_zoo_becomes_a_tool():
 
 def test_list_of_parameters_becomes_a_schema():
     parameters = [{"name": "city", "description": "The city", "required": True}, {"name": "days", "type": "integer"}, 3]
-    tool = spec_tool({"name": "w", "description": "Weather", "parameters": parameters})
+    spec = {"id": "x:1", "name": "w", "description": "Weather", "parameters": parameters}
+    assert is_spec(spec)
+    tool = spec_tool(spec)
+    assert tool.extra == {"api_spec": {"name": "w", "id": "x:1"}}
     assert tool.description == "Weather"
     assert tool.input_schema == {
         "type": "object",

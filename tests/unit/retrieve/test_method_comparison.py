@@ -16,7 +16,11 @@ class TopicEncoder:
     dimensions = 3
     topics = (("weather", "rain", "umbrella"), ("mail", "letter", "post"))
 
+    def __init__(self):
+        self.encoded = []
+
     def encode(self, texts, progress=None):
+        self.encoded += texts
         vectors = np.array(
             [[sum(word in text.lower() for word in topic) for topic in self.topics] + [0.1] for text in texts],
             np.float32,
@@ -47,6 +51,7 @@ def test_every_method_is_measured(index):
     seen = []
     compared = compare_methods(index, queries, lambda done, total: seen.append((done, total)))
     assert seen == [(1, 2), (2, 2)]
+    assert index.encoder.encoded.count("add two numbers") == 1  # once for all methods
     assert list(compared.values) == ["words", "meaning", "ranks", "search"]
     assert compared.mean("words", "R@10", "vague") == 0  # no word in common
     assert compared.mean("meaning", "R@1", "vague") == 1
@@ -64,6 +69,15 @@ def test_gold_may_be_a_name_of_any_server_or_of_one(index):
     wrong_server = compare_methods(index, [LabelledQuery(query, ("home/add",))])
     assert wrong_server.mean("words", "R@1") == 0
     assert wrong_server.mean("words", "R@5") == 1
+
+
+def test_gold_may_be_the_id_of_a_specification():
+    index = ToolIndex()
+    index.add([Tool("f", "Send mail.", extra={"api_spec": {"id": "bfcl:1"}}), Tool("g", "Send post.")])
+    queries = [LabelledQuery("send mail", ("bfcl:1",)), LabelledQuery("send mail", ("f",))]
+    compared = compare_methods(index, queries)
+    assert compared.select("search", "R@1") == [1, 1]
+    assert missing_gold(index, queries) == []
 
 
 def test_index_of_words_has_one_method():

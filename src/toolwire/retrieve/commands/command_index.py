@@ -20,7 +20,7 @@ from .command import SystemCommand
 from .common_tasks import COMMON_TASKS
 
 if TYPE_CHECKING:
-    from ..encoder import Encoder, Progress
+    from ..encoder import Encoder, ProgressCallback
 
 __all__ = ["CommandIndex", "search_text"]
 
@@ -58,7 +58,7 @@ class CommandIndex:
         *,
         encoder: Encoder | None = None,
         cache: Path | None = None,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
     ) -> None:
         """Index the commands. `cache`: the folder of a saved index, which is used if the commands are the same."""
         self._commands = {command.tool_name: command for command in commands}
@@ -92,7 +92,7 @@ class CommandIndex:
         counts = [len(words & text) for text in texts]
         return any(count >= _MIN_WORDS or count >= _MIN_SHARE * len(words) > 0 for count in counts)
 
-    def _load(self, encoder: Encoder | None, cache: Path | None, progress: Progress | None) -> ToolIndex:
+    def _load(self, encoder: Encoder | None, cache: Path | None, progress: ProgressCallback | None) -> ToolIndex:
         tools = [_searched_tool(command) for command in self._commands.values()]
         if cache is None:
             return _build(tools, encoder, progress)
@@ -110,7 +110,7 @@ class CommandIndex:
         return index
 
 
-def _build(tools: Sequence[Tool], encoder: Encoder | None, progress: Progress | None) -> ToolIndex:
+def _build(tools: Sequence[Tool], encoder: Encoder | None, progress: ProgressCallback | None) -> ToolIndex:
     index = ToolIndex(encoder)
     index.add(tools, progress=progress)
     return index
