@@ -13,6 +13,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
@@ -20,7 +23,7 @@ from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
 from .encoder import Encoder, ProgressCallback, Vectors
 from .entry_table import EntryTable, IndexedTool
-from .ranking import combine_meanings, rank_numbers, split_query
+from .ranking import add_sentences, choose_candidates, rank_numbers, split_query
 from .reasons import describe_matches
 from .vector_table import VectorTable
 from .word_index import Floats, WordIndex
@@ -162,12 +165,10 @@ class ToolIndex:
         encoder = self.encoder
         vectors = None if encoder is None else encoder.encode(split_query(query))
         with self._lock:
-            words = self._words.score(query)
-            meanings = None if vectors is None else self._score_meanings(vectors)
             excluded = self._entries.find_excluded(effects, servers, tags, allow)
+            words = self._words.score(query)
             words[excluded] = 0
-            if meanings is not None:
-                meanings[excluded] = 0
+            meanings = None if vectors is None else self._score_meanings(vectors, words, excluded)
             ranked = rank_numbers(words, meanings, k)
             reasons = describe_matches(query, self._words, [number for number, _ in ranked], meanings)
             found = [(self._entries.indexed(number), score) for number, score in ranked]
@@ -218,13 +219,18 @@ class ToolIndex:
         index._unused_encoder = unused_encoder
         return index
 
-    def _score_meanings(self, vectors: Vectors) -> Floats | None:
-        """Return the similarity of every number with a query, given as its vectors; 0 for removed tools."""
-        if self._vectors is None or not len(self._vectors):
+    def _score_meanings(self, vectors: Vectors, words: Floats, excluded: NDArray[np.int64]) -> Floats | None:
+        """Return the similarity of every number with a query, given as its vectors; 0 for removed and excluded tools."""
+        table = self._vectors
+        if table is None or not len(table):
             return None
-        meanings = combine_meanings(self._vectors.score(vectors))
+        meanings: Floats = np.maximum(table.score(vectors[:1])[0], 0)
         meanings[~self._words.is_present.values] = 0
-        return meanings
+        meanings[excluded] = 0
+        if len(vectors) == 1:
+            return meanings
+        candidates = choose_candidates(words, meanings)
+        return add_sentences(meanings, candidates, table.take(candidates) @ vectors[1:].T)
 
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:
         """Return True if the entry has this document. Fields that are not searched are updated at once."""
