@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
@@ -22,7 +23,14 @@ from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
 from .encoder import Encoder, ProgressCallback, Vectors
 from .entry_table import EntryTable, IndexedTool, SearchFilter
-from .ranking import SPREAD_COUNT, combine_meanings, rank_numbers, split_query, spread_similar
+from .ranking import (
+    SPREAD_COUNT,
+    add_sentences,
+    choose_candidates,
+    rank_numbers,
+    split_query,
+    spread_similar,
+)
 from .reasons import describe_matches
 from .vector_table import VectorTable
 from .word_index import Floats, WordIndex
@@ -157,12 +165,14 @@ class ToolIndex:
         given = SearchFilter(effects, servers, tags, allow)
         nearest = None if vectors is None else self._find_nearest(vectors[:1], given)
         with self._lock:
-            words = self._words.score(query)
-            meanings = None if vectors is None else self._score_meanings(vectors, nearest)
             excluded = self._entries.find_excluded(given)
+            words = self._words.score(query)
             words[excluded] = 0
-            if meanings is not None:
-                meanings[excluded] = 0
+            meanings = None
+            if nearest is not None:
+                meanings = self._fill_meanings(nearest, excluded)
+            elif vectors is not None:
+                meanings = self._score_meanings(vectors, words, excluded)
             ranked = self._rank(words, meanings, k)
             reasons = describe_matches(query, self._words, [number for number, _ in ranked], meanings)
             found = [(self._entries.indexed(number), score) for number, score in ranked]
@@ -170,6 +180,12 @@ class ToolIndex:
             SearchHit(indexed.tool, score, why, indexed.server)
             for (indexed, score), why in zip(found, reasons, strict=True)
         ]
+
+    def score_words(self, query: str) -> Floats:
+        """Return the BM25 score of every tool for a query, in the order of iteration."""
+        with self._lock:
+            scores: Floats = self._words.score(query)[self._entries.numbers()]
+            return scores
 
     def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
         """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
@@ -236,15 +252,18 @@ class ToolIndex:
         """Return server, name and similarity of tools near a query, if another place than this index has the vectors."""
         return None
 
-    def _score_meanings(self, vectors: Vectors, nearest: Sequence[tuple[str, str, float]] | None) -> Floats | None:
-        """Return the similarity of every number with a query, given as its vectors; 0 for removed tools."""
-        if nearest is not None:
-            return self._fill_meanings(nearest)
-        if self._vectors is None or not len(self._vectors):
+    def _score_meanings(self, vectors: Vectors, words: Floats, excluded: NDArray[np.int64]) -> Floats | None:
+        """Return the similarity of every number with a query, given as its vectors; 0 for removed and excluded tools."""
+        table = self._vectors
+        if table is None or not len(table):
             return None
-        meanings = combine_meanings(self._vectors.score(vectors))
+        meanings: Floats = np.maximum(table.score(vectors[:1])[0], 0)
         meanings[~self._words.is_present.values] = 0
-        return meanings
+        meanings[excluded] = 0
+        if len(vectors) == 1:
+            return meanings
+        candidates = choose_candidates(words, meanings)
+        return add_sentences(meanings, candidates, table.take(candidates) @ vectors[1:].T)
 
     def _rank(self, words: Floats, meanings: Floats | None, count: int) -> list[tuple[int, float]]:
         """Return the best numbers with their scores. Similar tools are spread if this index has their vectors."""
@@ -255,13 +274,14 @@ class ToolIndex:
             ranked += others
         return ranked[:count]
 
-    def _fill_meanings(self, nearest: Sequence[tuple[str, str, float]]) -> Floats:
-        """Return the similarities of some tools; 0 for all others."""
+    def _fill_meanings(self, nearest: Sequence[tuple[str, str, float]], excluded: NDArray[np.int64]) -> Floats:
+        """Return the similarities of some tools; 0 for all others and for excluded tools."""
         meanings = np.zeros(self._entries.end, np.float32)
         for server, name, similarity in nearest:
             number = self._entries.find(server, name)
             if number is not None:
                 meanings[number] = max(similarity, 0.0)
+        meanings[excluded] = 0
         return meanings
 
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:

@@ -122,7 +122,12 @@ class SharedIndex(ToolIndex):
         return super().find(name, server)
 
     def add(
-        self, tools: Iterable[Tool], *, server: str = "", tags: Sequence[str] = (), progress: ProgressCallback | None = None
+        self,
+        tools: Iterable[Tool],
+        *,
+        server: str = "",
+        tags: Sequence[str] = (),
+        progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Add tools, and replace those whose declaration or tags changed. Only these are encoded and sent."""
         given = {tool.name: _make_stored(strip_function(tool), server, tuple(tags)) for tool in tools}
