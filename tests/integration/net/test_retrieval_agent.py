@@ -415,3 +415,21 @@ def test_two_agents_share_a_runner():
         model = ScriptedModel([says(search(f"create a {thing}", k=5)), says("done")])
         answer = Agent(model, runner, retriever=ToolIndex().retriever(k=1)).run_sync("Update the playlist")
         assert f"create_{thing}" in answer.results[0].found
+
+
+def test_a_tool_that_was_removed_from_the_index_is_added_again():
+    index = ToolIndex()
+    retriever, tools = index.retriever(k=1), [entry.tool for entry in catalogue()]
+    assert [tool.name for tool in retriever.search("create flight", tools, 1)] == ["create_flight"]
+    index.remove(["create_flight"])
+    assert [tool.name for tool in retriever.search("create flight", tools, 1)] == ["create_flight"]
+
+
+def test_the_number_of_tools_that_a_retriever_adds_is_bounded(monkeypatch):
+    monkeypatch.setattr("toolwire.retrieve.retriever._MAX_ADDED", 20)
+    index = ToolIndex()
+    retriever = index.retriever(k=1)
+    for number in range(10):
+        tools = [Tool(f"tool_{number}_{other}", "Send a letter") for other in range(10)]
+        assert len(retriever.search("letter", tools, 5)) == 5
+    assert len(index) <= 20
