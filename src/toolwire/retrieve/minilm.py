@@ -69,7 +69,7 @@ class MiniLm:
                 "all-MiniLM-L6-v2" if adapter is None else f"all-MiniLM-L6-v2 {_apply_adapter(weights, adapter)}"
             )
             self._tokenizer: Tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except (OSError, ValueError) as error:
+        except Exception as error:  # tokenizers raises plain exceptions
             raise ConfigError(f"cannot read the encoder in {folder}: {error}", hint=_INSTALL) from None
         self._weights: WeightArrays = weights
         self._layers = int(config["num_hidden_layers"])
