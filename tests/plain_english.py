@@ -151,6 +151,14 @@ ALLOWED = (
     Allowed("src/toolwire/retrieve/method_comparison.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/index_file.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/section_file.py", "word", "an index contains real words"),
+    *(
+        Allowed(f"src/toolwire/retrieve/commands/{name}.py", "word", "the words of a command line, a text or a request")
+        for name in (
+            *("catalogue", "command", "command_index", "command_tool", "completions", "effect_table", "effects"),
+            *("man_pages", "mdoc", "option_text", "roff", "synopsis", "vector"),
+        )
+    ),
+    Allowed("src/toolwire/retrieve/commands/common_tasks.py", "w", "tasks as users describe them"),
     Allowed("src/toolwire/local/relevance.py", "said", "a list of frequent English words"),
     Allowed("src/toolwire/local/relevance.py", "say", "a list of frequent English words"),
     Allowed("src/toolwire/local/relevance.py", "tell", "a list of frequent English words"),

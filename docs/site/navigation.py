@@ -24,6 +24,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/agents.md",
         "docs/running.md",
         "docs/chat-and-run.md",
+        "docs/do.md",
         "docs/approvals.md",
         "docs/stores.md",
         "docs/clients.md",

@@ -22,6 +22,7 @@ from .names import NameMap
 from .repair import CallRepairer
 from .resolve_breach import resolve_breach
 from .restorer import Restorer
+from .search_plan import NO_SEARCH, SearchPlan
 
 __all__ = ["Exchange"]
 
@@ -29,7 +30,7 @@ __all__ = ["Exchange"]
 class Exchange:
     """The changes to undo in an answer; an empty exchange only ensures that every call has an id."""
 
-    __slots__ = ("_fitted", "_has_freeform", "_names", "_request", "_wire", "lifts", "output")
+    __slots__ = ("_fitted", "_has_freeform", "_names", "_request", "_wire", "lifts", "output", "search")
 
     def __init__(
         self,
@@ -40,11 +41,14 @@ class Exchange:
         wire: Wire | None = None,
         fitted: list[tuple[Tool, int]] | None = None,
         output: Lowered | None = None,
+        search: SearchPlan = NO_SEARCH,
     ) -> None:
         self.lifts = lifts or {}
         """The tools whose arguments have another shape on the target, by their names there."""
         self.output = output
         """The schema of the answer, if the answer has another shape on the target."""
+        self.search = search
+        """The form of a tool search on the target."""
         self._names = names
         self._request = request
         self._has_freeform = has_freeform  # of the target; otherwise freeform tools were sent as functions
@@ -93,6 +97,18 @@ class Exchange:
             if (tool.namespace, tool.name) == (namespace, name):
                 return tool.input_schema is None or _accepts(tool.input_schema, {})
         return False
+
+    def original_search(self) -> Tool | None:
+        """Return the search tool of the request that the caller runs."""
+        tools = () if self._request is None else self._request.tools
+        return next((tool for tool in tools if tool.name == self.search.name and tool.kind != "builtin"), None)
+
+    def find_tool(self, name: str) -> Tool | None:
+        """Return a tool of the request, given its name on the target."""
+        tools = () if self._request is None else self._request.tools
+        namespace, original = self.original_name(None, name)
+        same_name = [tool for tool in tools if tool.name == original]
+        return next((tool for tool in same_name if tool.namespace == namespace), same_name[0] if same_name else None)
 
     def original_name(self, namespace: str | None, name: str) -> tuple[str | None, str]:
         """Return the request's (namespace, name) of a tool, given its names on the target."""

@@ -10,14 +10,11 @@ from ..ir.pointer import join
 from ..ir.request import Request
 from ..ir.tools import Tool, ToolChoice
 from ..wire.protocol import Capabilities
-from .names import NameMap
 
 __all__ = ["fit_choice"]
 
 
-def fit_choice(
-    request: Request, tools: list[tuple[Tool, int]], can: Capabilities, names: NameMap, losses: Losses
-) -> ToolChoice | None:
+def fit_choice(request: Request, tools: list[tuple[Tool, int]], can: Capabilities, losses: Losses) -> ToolChoice | None:
     """Fit the choice to the target's `tools`, each with its index in the request.
 
     The index is -1 for a tool that only explains the history.
@@ -32,7 +29,7 @@ def fit_choice(
     if choice is None or choice.mode == "auto":
         return _validate_strict(choice, tools, can, losses)
     if choice.names:
-        choice = _restrict_to_declared(request, choice, tools, names, losses)
+        choice = _restrict_to_declared(request, choice, tools, losses)
     _refuse_forced_thinking(request, choice, can)
     if choice.mode == "allowed" and "allowed" not in can.choices:
         choice = ToolChoice("required" if choice.required else "auto")
@@ -67,20 +64,17 @@ def _validate_strict(
 
 
 def _restrict_to_declared(
-    request: Request, choice: ToolChoice, tools: list[tuple[Tool, int]], names: NameMap, losses: Losses
+    request: Request, choice: ToolChoice, tools: list[tuple[Tool, int]], losses: Losses
 ) -> ToolChoice:
     """Restrict the choice to declared tools, under their names on the target."""
-    declared = {request.tools[index].name: request.tools[index] for _, index in tools}
+    declared = {request.tools[index].name: tool.name for tool, index in tools}
     kept = [name for name in choice.names if name in declared]
     for name in choice.names:
         if name not in declared:
             losses.add(join("choice"), f"choice of {name}", "dropped", "no tool of this name is declared")
     if not kept:
         return ToolChoice("none" if choice.mode == "allowed" else "auto")
-    wire_names = [
-        name if declared[name].kind == "builtin" else names.to_wire(declared[name].namespace, name) for name in kept
-    ]
-    return replace(choice, names=tuple(wire_names))
+    return replace(choice, names=tuple([declared[name] for name in kept]))
 
 
 def _refuse_forced_thinking(request: Request, choice: ToolChoice, can: Capabilities) -> None:

@@ -15,6 +15,7 @@ from ..ir.parts import Artefact, Media, MediaKind, Opaque, Part, Reasoning, Refu
 from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
+from ..ir.tool_search import SEARCH_TOOLS
 from ..schema.lowering import Lowered
 from ..wire.media import guess_media_type, media_placeholder
 from ..wire.protocol import Wire
@@ -22,10 +23,12 @@ from ..wire.structured_results import structured_as_text
 from .cache import fit_mark
 from .fit_assistant import drop_unlinked, sign_first_call, without_id
 from .fit_ends import BLANK, fit_ends
+from .fit_found import HistorySearch
 from .fit_system import ensure_user_message, fit_system
 from .fit_tools import wrap_freeform
 from .foreign import own_artefacts, report_extra
 from .history import DraftMessage, gather, merge_drafts, merge_open_calls, normalise
+from .hosted_search import read_hosted
 from .ids import IdAllocator
 from .locations import PartLocation, location_pointer, message_index
 from .names import NameMap
@@ -47,10 +50,11 @@ def fit_history(
     losses: Losses,
     history_model: str | None = None,
     lifts: Mapping[str, Lowered] | None = None,
+    search: HistorySearch | None = None,
 ) -> tuple[list[DraftMessage], int]:
     """Return the conversation in a form that the target accepts, and the number of its cache marks."""
     _refuse_prefill(request, wire)
-    fitter = _Fitter(request, wire, names, losses, history_model, lifts or {})
+    fitter = _Fitter(request, wire, names, losses, history_model, lifts or {}, search or HistorySearch())
     can = wire.capabilities
     is_part = continues_stored(request, wire.name)
     turns = fitter.fit_all(gather(request.messages) if is_part else normalise(request.messages, losses))
@@ -66,7 +70,9 @@ def fit_history(
 
 def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, ...]:
     """Return results alone, as messages. Content that the target does not allow in a result follows separately."""
-    fitter = _Fitter(Request(), wire, NameMap(wire.limits, wire.capabilities.namespaces), Losses(), None, {})
+    fitter = _Fitter(
+        Request(), wire, NameMap(wire.limits, wire.capabilities.namespaces), Losses(), None, {}, HistorySearch()
+    )
     turns = fitter.fit_all([DraftMessage(Message("user", results), results, range(len(results)))])
     return tuple(turn.message for turn in turns)
 
@@ -121,7 +127,9 @@ class _Fitter:
         losses: Losses,
         history_model: str | None,
         lifts: Mapping[str, Lowered],
+        search: HistorySearch,
     ) -> None:
+        self._search = search
         self._lifts = lifts  # tools whose arguments have another shape on the target
         self._wire = wire
         self._history_model = history_model  # the model of the history, if it is not the requested one
@@ -262,6 +270,8 @@ class _Fitter:
         can = self._can
         if call.raw == "":
             call = call.with_explicit_arguments()
+        if self._search.concerns(call):
+            call = self._search.fit_call(call, can, location_pointer(location), self._losses)
         if call.extra or call.artefacts or call.cache is not None:
             call = self._strip_call(call, location)
         if call.kind == "freeform" and not can.freeform:
@@ -274,11 +284,12 @@ class _Fitter:
             self._losses.add(f"{location_pointer(location)}/arguments", "long numbers", "weakened", detail)
         old_id = call.id
         new_id = self._ids.assign(old_id, call.name)
-        name = self._names.to_wire(call.namespace, call.name)
+        namespace = self._search.call_namespace(call, can)
+        name = SEARCH_TOOLS if call.kind == "search" else self._names.to_wire(call.namespace, call.name)
         if name in self._lifts and call.arguments is not None:
             call = self._encode_arguments(call, self._lifts[name], location)
-        if new_id != old_id or name != call.name or (call.namespace is not None and not can.namespaces):
-            call = replace(call, id=new_id, name=name, namespace=call.namespace if can.namespaces else None)
+        if new_id != old_id or name != call.name or namespace != (call.namespace if can.namespaces else None):
+            call = replace(call, id=new_id, name=name, namespace=namespace if can.namespaces else None)
         pending_calls = self._pending_calls.get(old_id)
         if pending_calls is None:
             self._pending_calls[old_id] = deque((call,))
@@ -309,6 +320,10 @@ class _Fitter:
         can = self._can
         if result.extra:
             report_extra(result.extra, location_pointer(location), self._wire.name, self._losses)
+        if result.found or result.kind == "search":
+            calls = self._pending_calls.get(result.call_id)
+            kind = calls[0].kind if calls else result.kind
+            result = self._search.fit_result(result, kind, self._wire, location_pointer(location), self._losses)
         parts, structured = result.parts, result.structured
         if structured is not None and not can.result_structured:
             parts, structured = structured_as_text(result, location_pointer(location), self._losses), None
@@ -329,12 +344,21 @@ class _Fitter:
         if not pending_calls:  # only if results are fitted without their calls
             return replace(result, parts=parts, structured=structured, is_error=is_error, cache=cache)
         call = pending_calls.popleft()
-        if call.id == result.call_id and call.name == result.name and parts is result.parts:
+        if call.id == result.call_id and call.name == result.name and parts is result.parts and not result.found:
             if is_error is result.is_error and cache is result.cache and call.kind == result.kind:
                 return result
         # Name, kind and namespace come from the call, because some wires do not repeat them.
         return ToolResult(
-            call.id, call.name, parts, structured, is_error, call.kind, call.namespace, cache, result.extra
+            call.id,
+            call.name,
+            parts,
+            structured,
+            is_error,
+            call.kind,
+            call.namespace,
+            cache,
+            result.extra,
+            result.found,
         )
 
     def _fit_result_parts(self, result: ToolResult, location: PartLocation) -> tuple[Text | Media | Opaque, ...]:
@@ -408,6 +432,8 @@ class _Fitter:
             detail = f"the target's vendor does not support {part.type}"
             self._losses.add(location_pointer(location), part.type, "dropped", detail, "error")
             return None
+        if read_hosted(part) is not None:
+            return self._search.fit_hosted(part, self._wire, location_pointer(location), self._losses)
         summary = compaction_summary(part)
         if summary is not None:
             self._losses.add(location_pointer(location), part.type, "rewritten", "the summary is sent as text", "info")

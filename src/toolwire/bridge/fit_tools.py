@@ -19,6 +19,7 @@ from .fit_schema import fit_schemas
 from .foreign import report_extra
 from .limit_tools import ToolChooser, limit_tools
 from .names import NameMap
+from .search_plan import NO_SEARCH, SearchPlan, fit_search_tool, load_deferred
 
 __all__ = ["WRAPPED_INPUT", "fit_tools", "wrap_freeform"]
 
@@ -33,16 +34,20 @@ def fit_tools(
     losses: Losses,
     reserved: ParameterCounts = (0, 0),
     choose: ToolChooser | None = None,
+    plan: SearchPlan = NO_SEARCH,
 ) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
     """Return the fitted tools with their indices in the request, and the tools whose arguments change shape.
 
     `reserved` is the part of the budget of strict schemas that the schema of the answer uses. `choose` selects tools if
-    the target accepts fewer than the request has.
+    the target accepts fewer than the request has. `plan` decides about search tools and deferred tools.
     """
     can = wire.capabilities
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}
-    for tool, index in _keep_allowed(request, can, losses):
+    for original, index in _keep_allowed(request, can, losses):
+        tool = fit_search_tool(original, index, wire, plan, losses)
+        if tool is None:
+            continue
         if tool.kind == "builtin" and wire.name not in tool.extra:
             detail = f"{tool.name!r} belongs to another provider and runs there"
             losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
@@ -56,21 +61,11 @@ def fit_tools(
             hint = f"the first one is at /tools/{first}; rename or remove one of them"
             raise EncodeError(f"two tools have the name {tool.name!r}", pointer=join("tools", index, "name"), hint=hint)
         fitted.append((_fit_tool(tool, f"/tools/{index}", wire, names, losses), index))
+    fitted = load_deferred(fitted, request, plan, losses)
     fitted = limit_tools(fitted, wire.limits.tools, request, losses, choose)
     if can.declared_history and not fitted:
         return _declare_history(request, names, losses), {}
-    if not any(tool.kind == "builtin" for tool, _ in fitted):
-        fitted = [(_undefer(tool, index, losses), index) for tool, index in fitted]
     return fit_schemas(fitted, wire, losses, reserved)
-
-
-def _undefer(tool: Tool, index: int, losses: Losses) -> Tool:
-    """Load a deferred tool at once, because without its provider's search tool the model cannot find it."""
-    if not tool.deferred:
-        return tool
-    detail = "no search tool of the target is declared; the model sees the tool from the start"
-    losses.add(join("tools", index, "deferred"), "deferred loading", "dropped", detail, "info")
-    return replace(tool, deferred=None)
 
 
 def _fit_tool(tool: Tool, path: str, wire: Wire, names: NameMap, losses: Losses) -> Tool:
@@ -86,6 +81,8 @@ def _fit_tool(tool: Tool, path: str, wire: Wire, names: NameMap, losses: Losses)
         tool = _describe_examples(tool, path, losses)
     if tool.cache is not None:
         tool = replace(tool, cache=fit_mark(tool, "tool", wire, path, losses))
+    if tool.kind == "search":
+        return tool
     name = names.to_wire(tool.namespace, tool.name)
     namespace = tool.namespace if can.namespaces else None
     if name != tool.name or namespace != tool.namespace:

@@ -15,6 +15,7 @@ from ..ir.losses import Losses, Severity
 from ..ir.parts import ToolCall
 from ..ir.pointer import join
 from ..ir.request import Request
+from ..ir.tool_search import found_in_history
 from ..ir.tools import Tool
 from ..wire.signatures import FEWER_TOOLS
 
@@ -65,10 +66,11 @@ def limit_tools(
 
 def _named_indices(tools: list[tuple[Tool, int]], request: Request) -> set[int]:
     named = {part.name for message in request.messages for part in message.parts if isinstance(part, ToolCall)}
+    named.update(found_in_history(request.messages))
     if request.choice is not None:
         named.update(request.choice.names)
     originals = ((request.tools[index], index) for _, index in tools)
-    return {index for tool, index in originals if tool.kind == "builtin" or tool.name in named}
+    return {index for tool, index in originals if tool.kind in ("builtin", "search") or tool.name in named}
 
 
 def _chosen_indices(

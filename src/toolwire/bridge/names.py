@@ -33,8 +33,14 @@ class NameMap:
         return found if found is not None else self._add_mapping(namespace, name)
 
     def from_wire(self, namespace: str | None, name: str) -> tuple[str | None, str]:
-        """Return the original (namespace, name); an unmapped name is unchanged."""
-        return self._original_names.get((namespace if self._namespaces else None, name), (namespace, name))
+        """Return the original (namespace, name); an unmapped name is unchanged.
+
+        Responses calls a deferred function that is in no namespace with its name as the namespace.
+        """
+        found = self._original_names.get((namespace if self._namespaces else None, name))
+        if found is None and namespace == name:
+            found = self._original_names.get((None, name))
+        return (namespace, name) if found is None else found
 
     def _add_mapping(self, namespace: str | None, name: str) -> str:
         scope = namespace if self._namespaces else None

@@ -23,6 +23,7 @@ from ..wire.protocol import Wire
 from .cache import limit_marks
 from .exchange import Exchange
 from .fit_choice import fit_choice
+from .fit_found import HistorySearch
 from .fit_history import fit_history
 from .fit_output import add_instructions, fit_output
 from .fit_params import fit_params, limit_output
@@ -34,6 +35,7 @@ from .history import DraftMessage
 from .limit_tools import ToolChooser
 from .locations import location_pointer, message_index, message_locations
 from .names import NameMap
+from .search_plan import plan_search
 from .stored import find_stored
 
 __all__ = ["Prepared", "prepare"]
@@ -102,6 +104,7 @@ def prepare(
     history_model: str | None = None,
     capabilities: ModelCapabilities | None = None,
     choose: ToolChooser | None = None,
+    runs_search: bool = False,
 ) -> Prepared:
     """Fit the request to `wire` and its model; raise EncodeError if that is impossible.
 
@@ -109,6 +112,8 @@ def prepare(
     the model that produced the history, if it differs from the requested model: signatures of one model are of no use
     to another. `capabilities` describe the model; by default, those of the built-in rows. `choose` selects tools if the
     request has more than the target accepts; without it, only tools that the conversation names are kept.
+    `runs_search`: the caller runs calls of `search_tools`, which then replaces the search of a provider on a target
+    without one.
     """
     wire = get(wire) if isinstance(wire, str) else wire
     model = match_capabilities(wire, request.model).capabilities if capabilities is None else capabilities
@@ -126,13 +131,16 @@ def prepare(
     request = drop_rejected_fields(request, can.rejected_fields, losses)
     names = NameMap(wire.limits, can.namespaces)
     answer = fit_output(request, wire, losses)
-    indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs, choose)
+    plan = plan_search(request, wire, runs_search=runs_search)
+    indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs, choose, plan)
     tools = [tool for tool, _ in indexed_tools]
-    choice = fit_choice(request, indexed_tools, can, names, losses)
+    choice = fit_choice(request, indexed_tools, can, losses)
     if choice is not None and choice.mode == "validated" and not can.strict:
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
     reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools))
-    turns, marks = fit_history(request, wire, names, losses, history_model, lifts)
+    turns, marks = fit_history(
+        request, wire, names, losses, history_model, lifts, HistorySearch(request, plan, indexed_tools)
+    )
     tools = limit_marks(turns, tools, wire.limits.cache_marks, marks, losses)
     reasoning = require_thinking_before_calls(reasoning, turns, model, losses)
     reasoning = drop_thinking_for_prefill(reasoning, turns, wire, losses)
@@ -153,7 +161,7 @@ def prepare(
         request.stream,
         request.extra,
     )
-    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered)
+    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered, plan)
     return Prepared(fitted, exchange, losses, turns, indexed_tools)
 
 

@@ -40,14 +40,16 @@ from ..ir.events import (
 )
 from ..ir.folding import unfold_end
 from ..ir.losses import Losses
-from ..ir.parts import CallKind, Part, Refusal, Text, ToolCall
+from ..ir.parts import CallKind, Opaque, Part, Refusal, Text, ToolCall
 from ..ir.pointer import Object, join
 from ..ir.response import Fault, Response, Stop
 from ..ir.text import escape
+from ..ir.tools import Tool
 from ..schema.lowering import Lowered
 from ..wire.protocol import Capabilities
 from .fit_tools import WRAPPED_INPUT
 from .hold import HeldArguments, NullGuard, argument_events
+from .hosted_search import HostedSearchConverter
 from .ids import IdAllocator
 from .lift import ArgumentLifter
 from .lift_output import AnswerLifter
@@ -72,6 +74,8 @@ class RequestChanges(Protocol):
     def accepts_no_arguments(self, namespace: str | None, name: str) -> bool: ...
     def restore_fault(self, fault: Fault) -> Fault: ...
     def original_name(self, namespace: str | None, name: str) -> tuple[str | None, str]: ...
+    def original_search(self) -> Tool | None: ...
+    def find_tool(self, name: str) -> Tool | None: ...
 
 
 class _Converter(Protocol):
@@ -102,6 +106,7 @@ class Restorer:
         "_answer",
         "_calls",
         "_converting",
+        "_hosted",
         "_ids",
         "_last_key",
         "_lifts",
@@ -113,6 +118,7 @@ class Restorer:
         "_refused",
         "_repairer",
         "_restore_fault",
+        "_search",
         "_sizes",
         "_truncated",
         "_wrapped",
@@ -134,6 +140,9 @@ class Restorer:
         self._restore_fault = changes.restore_fault
         self._one_call = changes.is_single_call
         self._wrapped = changes.wrapped
+        self._search = changes.original_search()
+        search_wire = "" if client is None else client.search_wire
+        self._hosted = HostedSearchConverter(search_wire, changes.find_tool, is_output=True)
         self._lifts = changes.lifts
         self._answer = None if changes.output is None else AnswerLifter(changes.output, losses)
         self._repairer = repairer
@@ -144,7 +153,7 @@ class Restorer:
         self._ids.used.update(changes.call_ids)
         self._sizes: dict[int, int] = {}  # number of items by choice
         self._last_key: dict[int, int] = {}  # the last item by choice
-        self._announced: set[int] = set()  # parts that PartStart announced
+        self._announced: dict[int, str] = {}  # paths of the parts that PartStart announced
         self._calls: dict[int, int] = {}  # number of calls by choice
         self._open_calls: dict[int, _OpenCall] = {}
         self._converting: dict[int, _Converter] = {}  # calls whose deltas change
@@ -175,6 +184,10 @@ class Restorer:
                 restored.append(call)
                 continue
             path = self._add_item(key, choice)
+            if type(part) is Opaque:
+                converted = self._hosted.convert(part, path, self.losses)
+                restored += [] if converted is None else [converted]
+                continue
             if type(part) is Refusal:
                 self._refused.add(choice)
             elif type(part) is Text and self._answer is not None:
@@ -250,7 +263,7 @@ class Restorer:
     def _start_item(self, event: TextStart | ReasoningStart | PartStart) -> tuple[Event, ...]:
         path = self._add_item(event.key, event.choice)
         if type(event) is PartStart:
-            self._announced.add(event.key)
+            self._announced[event.key] = path
         elif type(event) is TextStart:
             if event.refusal:
                 self._refused.add(event.choice)
@@ -262,9 +275,13 @@ class Restorer:
         return (event,) if self._answer is None else self._answer.end(event)
 
     def _take_part(self, event: WholePart) -> tuple[Event, ...]:
-        if event.key not in self._announced:
-            self._add_item(event.key, event.choice)
-        return (event,)
+        path = self._announced.get(event.key) or self._add_item(event.key, event.choice)
+        if type(event.part) is not Opaque:
+            return (event,)
+        part = self._hosted.convert(event.part, path, self.losses)
+        if part is None:
+            return ()
+        return (event,) if part is event.part else (WholePart(event.key, part, event.choice),)
 
     def _add_item(self, key: int, choice: int) -> str:
         """Register an item, and return its path in the answer."""
@@ -279,6 +296,9 @@ class Restorer:
         self._count_call(event.choice, path)
         kind: CallKind = "freeform" if event.name in self._wrapped else event.kind
         namespace, name = self._original_name(event.namespace, event.name)
+        if self._search is not None and (event.kind == "search" or name == self._search.name):
+            namespace, name = self._search.namespace, self._search.name
+            kind = "search" if self._search.kind == "search" else "function"
         call_id = self._ids.assign(event.id, event.name)
         start = event
         if (call_id, name, namespace, kind) != (event.id, event.name, event.namespace, event.kind):
@@ -292,7 +312,7 @@ class Restorer:
     def _make_converter(self, event: CallStart) -> _Converter | None:
         if event.name in self._wrapped:
             return FreeformUnwrapper(event.key)
-        if event.kind != "function":
+        if event.kind == "freeform":
             return None
         lowered = self._lifts.get(event.name)
         lifter = None if lowered is None else ArgumentLifter(event.key, lowered)
@@ -342,7 +362,7 @@ class Restorer:
 
     def _repair_values(self, events: tuple[Event, ...], call: _OpenCall) -> tuple[Event, ...]:
         """Repair the arguments in the client's terms."""
-        if self._repairer is None or call.start.kind != "function":
+        if self._repairer is None or call.start.kind == "freeform":
             return events
         repaired = self._repairer.repair_call(call.start, events[-1], call.name)  # type: ignore[arg-type]
         return events if repaired is None else argument_events(repaired)

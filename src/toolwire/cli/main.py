@@ -25,7 +25,7 @@ __all__ = ["main"]
 
 # A command is the module of the same name. Only the module of the given command is imported.
 _COMMANDS = (
-    *("demo", "run", "chat", "runs"),
+    *("demo", "run", "chat", "do", "runs"),
     *("convert", "parse", "formats", "models"),
     *("tools", "audit", "test", "mcp"),
     *("serve", "trace"),

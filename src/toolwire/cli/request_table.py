@@ -68,12 +68,14 @@ class RequestTable:
 
 
 def _details(request_log: RequestLog) -> list[str]:
-    """List the error with its path, the calls, the failed attempts and the losses of a request."""
+    """List the error with its path, the calls, the offered tools, the failed attempts and the losses."""
     details = []
     if request_log.error:
         details.append(f"{request_log.error}: {request_log.method} {request_log.path}")
     if request_log.calls:
         details.append(_join_names(request_log.calls))
+    if request_log.declared_tools:
+        details.append(f"tools {request_log.offered_tools}/{request_log.declared_tools}")
     if request_log.failures:
         counts = request_log.count_failures().items()
         details.append("failed: " + _join_names(f"{name} {kind}{_times(count)}" for (name, kind), count in counts))

@@ -12,9 +12,10 @@ from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_text
 from .parameter_text import list_parameters
 from .show import count_of, json_text, paint, table
-from .tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
+from .tool_source import add_source_options, source_kind
 from .tools_cost import add_cost
 from .tools_eval import add_eval
+from .tools_groups import GROUP_SOURCE_HELP, is_folder, read_source, split_name
 from .tools_index import add_index
 from .tools_search import add_search
 
@@ -55,10 +56,10 @@ def add_to(commands: Any) -> None:
     listing = actions.add_parser(
         "list", help="list the tools", epilog=_EXAMPLES, formatter_class=parser.formatter_class
     )
-    listing.add_argument("source", nargs="+", metavar="SOURCE", help=SOURCE_HELP)
+    listing.add_argument("source", nargs="+", metavar="SOURCE", help=GROUP_SOURCE_HELP)
     listing.set_defaults(run=_list)
     showing = actions.add_parser("show", help="show one tool", epilog=_EXAMPLES, formatter_class=parser.formatter_class)
-    showing.add_argument("source", nargs=1, metavar="SOURCE", help=SOURCE_HELP)
+    showing.add_argument("source", nargs=1, metavar="SOURCE", help=GROUP_SOURCE_HELP)
     showing.add_argument("name", metavar="NAME", help="the name of the tool")
     showing.set_defaults(run=_show)
     for action in (listing, showing):
@@ -71,7 +72,7 @@ def add_to(commands: Any) -> None:
 
 
 def _read_sources(arguments: argparse.Namespace) -> list[Tool]:
-    return [tool for source in arguments.source for tool in read_declared(source, arguments)]
+    return [tool for source in arguments.source for _, tool in read_source(source, arguments)]
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -86,10 +87,15 @@ def _list(arguments: argparse.Namespace) -> int:
     if rows:
         head, *rest = table(rows, ("tool", "effect", "tokens", "description"))
         print("\n".join([paint(head, "bold"), *rest]))
-    if any(source_kind(source) == "mcp" for source in arguments.source):
+    if any(_is_mcp(source) for source in arguments.source):
         print("effects of MCP servers are write, unless the server is trusted in an mcpServers file", file=sys.stderr)
     print(f"{count_of(len(tools), 'tool')}, about {count_of(sum(tokens), 'token')}", file=sys.stderr)
     return 0
+
+
+def _is_mcp(given: str) -> bool:
+    source = split_name(given)[1]
+    return not is_folder(source) and source_kind(source) == "mcp"
 
 
 def _show(arguments: argparse.Namespace) -> int:

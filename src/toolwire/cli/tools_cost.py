@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..ir.errors import ConfigError
 from .bar_chart import Bar, BarGroup, check_plot_path, draw_bar, write_plot
 from .recorded_calls import RecordedCalls
 from .show import count_of, json_text, paint, table
-from .tool_source import SOURCE_HELP, add_source_options
-from .tools_groups import read_groups
+from .tool_source import add_source_options
+from .tools_groups import GROUP_SOURCE_HELP, read_groups
 from .tools_open import parse_count
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def add_cost(actions: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("source", nargs="+", metavar="[NAME=]SOURCE", help=SOURCE_HELP)
+    parser.add_argument("source", nargs="+", metavar="[NAME=]SOURCE", help=GROUP_SOURCE_HELP)
     parser.add_argument(
         "--recordings", nargs="+", default=[], metavar="FILE", help="recordings whose calls are counted"
     )
@@ -72,8 +71,6 @@ def add_cost(actions: Any) -> None:
 def _cost(arguments: argparse.Namespace) -> int:
     check_plot_path(arguments.plot)
     tools = [(group.server, tool) for group in read_groups(arguments.source, arguments) for tool in group.tools]
-    if not tools:
-        raise ConfigError("the sources have no tools", hint=f"give {SOURCE_HELP}")
     recorded = None
     if arguments.recordings:
         recorded = RecordedCalls()

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from ..ir.errors import ConfigError, ProtocolError
 from ..ir.terminal import neutralise_line
 from .show import count_of, paint
-from .tool_source import read_declared, read_served, source_kind
+from .tool_source import SOURCE_HELP, read_declared, read_served, source_kind
 
 if TYPE_CHECKING:
     import argparse
 
     from ..ir.tools import Tool
 
-__all__ = ["NAMED_SOURCE_HELP", "ToolGroup", "print_note", "read_groups", "split_name"]
+__all__ = ["GROUP_SOURCE_HELP", "ToolGroup", "is_folder", "print_note", "read_groups", "read_source", "split_name"]
 
-NAMED_SOURCE_HELP = "a source of tools, or NAME=SOURCE for the name of its server"
+GROUP_SOURCE_HELP = f"{SOURCE_HELP}, or a folder of JSON specifications"
+_MAX_PROBLEMS = 5  # files of a folder that are reported one by one
 _NAMED = re.compile(r"(?P<name>[\w.-]+)=(?P<source>.+)", re.DOTALL)
 
 
@@ -37,11 +39,17 @@ class ToolGroup(NamedTuple):
 
 
 def read_groups(sources: Sequence[str], arguments: argparse.Namespace) -> list[ToolGroup]:
-    """Read all sources, and join those with the same server. Of several tools with one name the last is used."""
+    """Read all sources, and join those with the same server. Of several tools with one name the last is used.
+
+    A source without tools is an error: more likely a mistake than the intention to remove all tools of a server.
+    """
     found: dict[str, dict[str, Tool]] = {}
     replaced: list[str] = []
     for given in sources:
-        for server, tool in _read_source(given, arguments):
+        read = list(read_source(given, arguments))
+        if not read:
+            raise ConfigError(f"{given} has no tools", hint=f"give {GROUP_SOURCE_HELP}")
+        for server, tool in read:
             tools = found.setdefault(server, {})
             if tool.name in tools and tools[tool.name] != tool:
                 replaced.append(tool.name)
@@ -58,15 +66,67 @@ def split_name(given: str) -> tuple[str, str]:
     return ("", given) if match is None else (match["name"], match["source"])
 
 
-def _read_source(given: str, arguments: argparse.Namespace) -> Iterator[tuple[str, Tool]]:
+def read_source(given: str, arguments: argparse.Namespace) -> Iterator[tuple[str, Tool]]:
+    """Return (server, tool) of each tool of a source."""
     name, source = split_name(given)
+    if is_folder(source):
+        yield from _read_folder(source, name)
+        return
     default = name or _default_name(source)
     if source_kind(source) == "mcp":
         for server, tool in read_served(source, arguments):
             yield name or server or default, tool
         return
-    for tool in read_declared(source, arguments):
+    for tool in _read_file(source, arguments):
         yield name or tool.namespace or default, tool
+
+
+def _read_file(source: str, arguments: argparse.Namespace) -> Sequence[Tool]:
+    """Return the tools that a file declares, also as API specifications."""
+    try:
+        return read_declared(source, arguments)
+    except ConfigError:
+        if source_kind(source) not in ("declarations", "recording") or not Path(source).is_file():
+            raise
+        from ..retrieve.api_specs import load_api_specs
+
+        tools = load_api_specs(source).tools
+        if not tools:
+            raise
+        return tools
+
+
+def is_folder(source: str) -> bool:
+    """Return True for an existing folder. The empty text is none, although `Path` reads it as the current one."""
+    return bool(source.strip()) and Path(source).is_dir()
+
+
+def _read_folder(folder: str, name: str) -> Iterator[tuple[str, Tool]]:
+    """Return the tools of a folder: API specifications, tool lists and OpenAPI documents. Files that fail are reported."""
+    from ..retrieve.api_specs import load_api_specs
+
+    specs = load_api_specs(folder, readers=[_read_openapi])
+    for problem in specs.problems[:_MAX_PROBLEMS]:
+        print_note(f"skipped: {problem}")
+    if len(specs.problems) > _MAX_PROBLEMS:
+        print_note(f"skipped: {len(specs.problems) - _MAX_PROBLEMS} more")
+    for file in specs.files:
+        for tool in file.tools:
+            yield f"{name}/{file.name}" if name else file.name, tool
+
+
+def _read_openapi(path: Path, data: bytes) -> Iterable[Tool] | None:
+    """Return the tools of an OpenAPI document; None for any other file."""
+    from ..openapi import read_operations
+    from ..openapi.document import looks_like_openapi, parse_document
+
+    if path.suffix.lower() != ".json" or b'"openapi"' not in data:
+        return None
+    try:
+        document = parse_document(data)
+    except ProtocolError:
+        return None
+    return read_operations(document).tools if looks_like_openapi(document) else None
 
 
 def _default_name(source: str) -> str:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from .progress_bar import ProgressBar
 from .show import count_of, json_text, paint, table
-from .tool_source import SOURCE_HELP
-from .tools_groups import ToolGroup, read_groups
+from .tools_groups import GROUP_SOURCE_HELP, ToolGroup, read_groups
 from .tools_open import add_index_options, choose_encoder, load_file, require_numpy
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def add_index(actions: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("source", nargs="*", metavar="[NAME=]SOURCE", help=SOURCE_HELP)
+    parser.add_argument("source", nargs="*", metavar="[NAME=]SOURCE", help=GROUP_SOURCE_HELP)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="the index file; an existing one is updated"
     )
@@ -57,7 +56,7 @@ def add_index(actions: Any) -> None:
 
 def _index(arguments: argparse.Namespace) -> int:
     if not arguments.source and not arguments.remove:
-        raise ConfigError("no source of tools is given", hint=f"give {SOURCE_HELP}, or --remove SERVER")
+        raise ConfigError("no source of tools is given", hint=f"give {GROUP_SOURCE_HELP}, or --remove SERVER")
     require_numpy()
     start = time.monotonic()
     path = Path(arguments.output)

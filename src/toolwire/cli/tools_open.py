@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import ConfigError, MissingExtra
+from ..ir.errors import MissingExtra
 from .progress_bar import ProgressBar
-from .tool_source import SOURCE_HELP, add_source_options
-from .tools_groups import read_groups
+from .tool_source import add_source_options
+from .tools_groups import GROUP_SOURCE_HELP, read_groups
 
 if TYPE_CHECKING:
     import argparse
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["INDEX_HELP", "add_index_options", "choose_encoder", "load_file", "open_index", "require_numpy"]
 
-INDEX_HELP = f"an index file (toolwire tools index), or {SOURCE_HELP}"
+INDEX_HELP = f"an index file (toolwire tools index), or {GROUP_SOURCE_HELP}"
 _WORDS_ONLY = "or use --words-only"
 
 
@@ -64,8 +64,6 @@ def open_index(source: str, arguments: argparse.Namespace) -> ToolIndex:
     with ProgressBar("encoding") as bar:
         for group in read_groups([source], arguments):
             index.add(group.tools, server=group.server, progress=bar)
-    if not len(index):
-        raise ConfigError(f"{source} has no tools", hint=f"give {INDEX_HELP}")
     return index
 
 

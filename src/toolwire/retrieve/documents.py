@@ -11,6 +11,7 @@ from ..ir.pointer import Object
 from ..ir.tools import Tool
 from ..ir.value import Value
 from ..run.definitions import definition_hash
+from ..run.words import split_identifier
 
 __all__ = ["FIELDS", "ToolDocument", "clean_text", "make_document"]
 
@@ -22,6 +23,7 @@ MAX_PARAMETERS = 64
 _MAX_DEPTH = 4
 _MAX_PARAMETER_TEXT = 300
 _SPACES = re.compile(r"\s+")
+_SEPARATORS = re.compile(r"[_./\-]+")
 
 
 class ToolDocument(Value, frozen=True):
@@ -45,9 +47,9 @@ class ToolDocument(Value, frozen=True):
     @property
     def text(self) -> str:
         """The text for the encoder: the name as words, the description, and the names of the parameters."""
+        name = _SEPARATORS.sub(" ", split_identifier(self.name))
         names = ", ".join(name for name, _ in self.parameters)
-        parts = (self.server, self.name.replace("_", " ").replace(".", " "), self.description, names)
-        return ". ".join(part for part in parts if part)
+        return ". ".join(part for part in (self.server, name, self.description, names) if part)
 
 
 def make_document(tool: Tool, *, server: str = "", tags: tuple[str, ...] = ()) -> ToolDocument:

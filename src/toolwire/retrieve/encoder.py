@@ -8,10 +8,10 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Encoder", "Progress", "Vectors"]
+__all__ = ["Encoder", "ProgressCallback", "Vectors"]
 
 Vectors: TypeAlias = NDArray[np.float32]
-Progress: TypeAlias = Callable[[int, int], None]
+ProgressCallback: TypeAlias = Callable[[int, int], None]
 """Called with the number of finished texts and of all texts."""
 
 
@@ -27,4 +27,4 @@ class Encoder(Protocol):
     @property
     def dimensions(self) -> int: ...
 
-    def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors: ...
+    def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors: ...

@@ -112,6 +112,11 @@ class EntryTable:
         numbers = self._key_numbers()
         return min((numbers[server, name] for server in self._servers if (server, name) in numbers), default=None)
 
+    def key(self, number: int) -> tuple[str, str]:
+        """Return the server and the name of an entry."""
+        indexed = self.indexed(number)
+        return indexed.server, indexed.tool.name
+
     def indexed(self, number: int) -> IndexedTool:
         """Return the tool of an entry with its server and tags."""
         known = self._tools.get(number)

@@ -14,15 +14,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
-from .encoder import Encoder, Progress, Vectors
+from .encoder import Encoder, ProgressCallback, Vectors
 from .entry_table import EntryTable, IndexedTool, SearchFilter
-from .ranking import rank_numbers
+from .nearest import EXACT_LIMIT, NearestVectors, find_best, score_rows
+from .ranking import combine_meanings, rank_numbers, split_query
 from .vector_table import VectorTable
 from .word_index import Floats, WordIndex
 
@@ -60,15 +62,18 @@ class IndexChange(Value, frozen=True):
 class ToolIndex:
     """Tools that can be searched. An entry is identified by its server and name.
 
-    Searches may run in several threads while another one changes the index.
+    Searches may run in several threads while another one changes the index. Vectors of up to `exact_limit` tools are
+    compared one by one; more are searched approximately, which needs the extra `usearch`.
     """
 
-    def __init__(self, encoder: Encoder | None = None) -> None:
+    def __init__(self, encoder: Encoder | None = None, *, exact_limit: int = EXACT_LIMIT) -> None:
         self.encoder = encoder
         self._lock = threading.RLock()
         self._entries = EntryTable()
         self._words = WordIndex()
         self._vectors = None if encoder is None else VectorTable(encoder.dimensions)
+        self._nearest: NearestVectors | None = None
+        self._exact_limit = exact_limit
         self._unused_encoder: str | None = None  # of a saved index that was opened for words only
 
     def __len__(self) -> int:
@@ -87,7 +92,12 @@ class ToolIndex:
             return None if number is None else entries.indexed(number).tool
 
     def add(
-        self, tools: Iterable[Tool], *, server: str = "", tags: Sequence[str] = (), progress: Progress | None = None
+        self,
+        tools: Iterable[Tool],
+        *,
+        server: str = "",
+        tags: Sequence[str] = (),
+        progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Add tools, and replace those whose declaration or tags changed. Only these are encoded."""
         given = {tool.name: IndexedTool(strip_function(tool), server, tuple(tags)) for tool in tools}
@@ -113,7 +123,12 @@ class ToolIndex:
         return IndexChange(removed=removed)
 
     def replace_server(
-        self, tools: Iterable[Tool], *, server: str = "", tags: Sequence[str] = (), progress: Progress | None = None
+        self,
+        tools: Iterable[Tool],
+        *,
+        server: str = "",
+        tags: Sequence[str] = (),
+        progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Make the tools of a server equal to the given ones: add, update and remove."""
         tools = tuple(tools)
@@ -142,14 +157,14 @@ class ToolIndex:
             raise ConfigError(f"k must be at least 1, not {k}")
         query = query[:_MAX_QUERY]
         encoder = self.encoder
-        vector = None if encoder is None else encoder.encode([query])
+        vectors = None if encoder is None else encoder.encode(split_query(query))
         given = SearchFilter(effects, servers, tags, allow)
-        nearest = None if vector is None else self._find_nearest(vector, given)
+        nearest = None if vectors is None else self._find_nearest(query, vectors, given)
         with self._lock:
             words = self._words.score(query)
-            meanings = None if vector is None else self._score_meanings(vector, nearest)
             excluded = self._entries.find_excluded(given)
             words[excluded] = 0
+            meanings = None if vectors is None else self._score_meanings(vectors, nearest, words, excluded)
             if meanings is not None:
                 meanings[excluded] = 0
             ranked = rank_numbers(words, meanings, k)
@@ -160,8 +175,7 @@ class ToolIndex:
         with self._lock:
             if self._vectors is None:
                 return None
-            numbers = self._entries.numbers()
-            return [self._entries.indexed(int(number)) for number in numbers], self._vectors.take(numbers)
+            return list(self), self._vectors.take(self._entries.numbers())
 
     def retriever(self, k: int = 5, always: Iterable[str] = ()) -> IndexRetriever:
         """Return a retriever for an agent: it offers the `k` best tools for the request, and those named in `always`."""
@@ -184,7 +198,7 @@ class ToolIndex:
         snapshot.write(path)
 
     @classmethod
-    def load(cls, path: str | Path, encoder: Encoder | None = None) -> ToolIndex:
+    def load(cls, path: str | Path, encoder: Encoder | None = None, *, exact_limit: int = EXACT_LIMIT) -> ToolIndex:
         """Open a saved index in a memory map. Raise IndexFileError for a file that is not usable with this encoder.
 
         Without an encoder, or if the index was saved without one, it is searched by words only. An index with vectors
@@ -193,7 +207,7 @@ class ToolIndex:
         from .index_file import load_parts
 
         parts, unused_encoder = load_parts(path, encoder)
-        index = cls(None if parts.vectors is None else encoder)
+        index = cls(None if parts.vectors is None else encoder, exact_limit=exact_limit)
         index._entries, index._words, index._vectors = parts
         index._unused_encoder = unused_encoder
         return index
@@ -209,6 +223,8 @@ class ToolIndex:
             self._words.add(self._entries.end, [document for _, document in entries])
             if self._vectors is not None and vectors is not None:
                 self._vectors.extend(vectors)
+                if len(self._vectors) > self._exact_limit:
+                    self._open_nearest(self._vectors).grow()
             for indexed, document in entries:
                 self._entries.add(indexed, document)
         return tuple(name for _, name in replaced)
@@ -217,27 +233,47 @@ class ToolIndex:
         for server, name in keys:
             self._words.remove(*self._entries.remove(server, name))
 
-    def _find_nearest(self, vector: Vectors, given: SearchFilter) -> Sequence[tuple[str, str, float]] | None:
-        """Return server, name and similarity of tools near a query, if another place than this index has the vectors."""
+    def _find_nearest(
+        self, query: str, vectors: Vectors, given: SearchFilter
+    ) -> Sequence[tuple[str, str, Sequence[float]]] | None:
+        """Return server, name and similarities of tools near a query, if another place than this index has the vectors."""
         return None
 
-    def _score_meanings(self, vector: Vectors, nearest: Sequence[tuple[str, str, float]] | None) -> Floats | None:
-        """Return the similarity of the vectors of all numbers with that of a query; 0 for removed tools."""
+    def _score_meanings(
+        self,
+        vectors: Vectors,
+        nearest: Sequence[tuple[str, str, Sequence[float]]] | None,
+        words: Floats,
+        excluded: NDArray[np.int64],
+    ) -> Floats | None:
+        """Return the similarity of every number with a query, given as its vectors; 0 for removed tools."""
         if nearest is not None:
             return self._fill_meanings(nearest)
         if self._vectors is None or not len(self._vectors):
             return None
-        meanings: Floats = np.maximum(self._vectors.score(vector)[0], 0)
-        meanings[~self._words.is_present.values] = 0
-        return meanings
+        is_present = self._words.is_present.values
+        if len(self._vectors) <= self._exact_limit:
+            meanings = combine_meanings(self._vectors.score(vectors))
+            meanings[~is_present] = 0
+            return meanings
+        is_present = is_present.copy()
+        is_present[excluded] = False
+        if np.count_nonzero(is_present) <= self._exact_limit:
+            return score_rows(self._vectors, vectors, np.flatnonzero(is_present))
+        return self._open_nearest(self._vectors).score(vectors, is_present, find_best(words))
 
-    def _fill_meanings(self, nearest: Sequence[tuple[str, str, float]]) -> Floats:
+    def _open_nearest(self, vectors: VectorTable) -> NearestVectors:
+        if self._nearest is None:
+            self._nearest = NearestVectors(vectors)
+        return self._nearest
+
+    def _fill_meanings(self, nearest: Sequence[tuple[str, str, Sequence[float]]]) -> Floats:
         """Return the similarities of some tools; 0 for all others."""
-        meanings = np.zeros(self._entries.end, np.float32)
-        for server, name, similarity in nearest:
-            number = self._entries.find(server, name)
-            if number is not None:
-                meanings[number] = max(similarity, 0.0)
+        meanings: Floats = np.zeros(self._entries.end, np.float32)
+        found = [(self._entries.find(server, name), similarities) for server, name, similarities in nearest]
+        known = {number: similarities for number, similarities in found if number is not None}
+        if known:
+            meanings[list(known)] = combine_meanings(np.array(list(known.values()), np.float32).T)
         return meanings
 
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:

@@ -14,16 +14,17 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from ..ir.errors import ConfigError
+from ..ir.tools import Tool
 from ..ir.value import Value
-from .encoder import Progress, Vectors
+from .encoder import ProgressCallback, Vectors
 from .evaluation import bootstrap_difference, ndcg, recall
 from .index import IndexedTool, ToolIndex
 
 __all__ = ["MEASURES", "LabelledQuery", "MethodComparison", "compare_methods", "missing_gold"]
 
 Method: TypeAlias = Literal["words", "meaning", "ranks", "search"]
-Key: TypeAlias = tuple[str, str]
-"""Server and name of a tool."""
+Key: TypeAlias = tuple[str, str, str]
+"""Server, name and id of a tool. The id is that of an API specification, or empty."""
 
 MEASURES = ("R@1", "R@5", "R@10", "NDCG@10")
 _FUSED = 100  # tools of each part that are fused
@@ -32,7 +33,7 @@ _DEEPEST = 10
 
 
 class LabelledQuery(Value, frozen=True):
-    """A query and the tools that belong to it, each as `name` or `server/name`."""
+    """A query and the tools that belong to it, each as `name`, `server/name`, or the `id` of its API specification."""
 
     query: str
     gold: tuple[str, ...]
@@ -64,12 +65,12 @@ class MethodComparison(NamedTuple):
 
 def missing_gold(index: ToolIndex, queries: Iterable[LabelledQuery]) -> list[str]:
     """Return the gold tools that are not in the index. A search cannot find them."""
-    known = {label for indexed in index for label in (indexed.tool.name, f"{indexed.server}/{indexed.tool.name}")}
+    known = {label for indexed in index for label in _list_labels(_make_key(indexed.server, indexed.tool))}
     return list(dict.fromkeys(name for query in queries for name in query.gold if name not in known))
 
 
 def compare_methods(
-    index: ToolIndex, queries: Sequence[LabelledQuery], progress: Progress | None = None
+    index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None = None
 ) -> MethodComparison:
     """Run every query with every method. An index of words only has one method."""
     if not queries:
@@ -106,7 +107,7 @@ class _RankingMethods:
             return {"search": words[:_DEEPEST]}
         similarity = self._vectors @ self._index.encoder.encode([query])[0]
         best = np.argsort(-similarity, kind="stable")[:_FUSED]
-        meanings = [(self._tools[number].server, self._tools[number].tool.name) for number in best]
+        meanings = [_make_key(self._tools[number].server, self._tools[number].tool) for number in best]
         return {
             "words": words[:_DEEPEST],
             "meaning": meanings[:_DEEPEST],
@@ -129,7 +130,19 @@ def _words_only(index: ToolIndex) -> ToolIndex:
 
 
 def _search(index: ToolIndex, query: str, count: int) -> list[Key]:
-    return [(hit.server, hit.tool.name) for hit in index.search(query, count)]
+    return [_make_key(hit.server, hit.tool) for hit in index.search(query, count)]
+
+
+def _make_key(server: str, tool: Tool) -> Key:
+    spec = tool.extra.get("api_spec")
+    number = spec.get("id") if type(spec) is dict else None
+    return server, tool.name, number if type(number) is str else ""
+
+
+def _list_labels(key: Key) -> tuple[str, str, str]:
+    """Return the names of a tool in gold, the most exact first."""
+    server, name, spec_id = key
+    return spec_id or name, f"{server}/{name}", name
 
 
 def _fuse_ranks(*rankings: Sequence[Key]) -> list[Key]:
@@ -142,5 +155,5 @@ def _fuse_ranks(*rankings: Sequence[Key]) -> list[Key]:
 
 
 def _label(ranked: Iterable[Key], gold: frozenset[str]) -> list[str]:
-    """Return the tools in the form of the gold: `server/name` where it is named so, else `name`."""
-    return [full if (full := f"{server}/{name}") in gold else name for server, name in ranked]
+    """Return the tools in the form in which the gold names them, else by name."""
+    return [next((label for label in _list_labels(key) if label in gold), key[1]) for key in ranked]

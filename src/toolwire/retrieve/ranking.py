@@ -1,28 +1,52 @@
-"""Combine the scores of words and of meanings for one query."""
+"""Combine the scores of words and of meanings for one query. Separate because it has the numbers that were chosen.
+
+The similarity of meanings is the base: that of the whole query and, for a query of several sentences, of its best
+sentence, since a request often needs several tools. To it, the square of the BM25 score is added: words count little
+where they match weakly, as in vague requests, and decide where they match strongly, as in requests with names. So
+the weight of words is chosen per query and tool. All numbers were chosen on the development queries
+(bench/retrieval_quality.py).
+"""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .encoder import Vectors
 from .word_index import Floats
 
-__all__ = ["rank_numbers"]
+__all__ = ["combine_meanings", "rank_numbers", "split_query"]
 
-_RANK_OFFSET = 60
+_WORDS_FACTOR = np.float32(1.5e-4)
+_SENTENCE_WEIGHT = np.float32(0.3)
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
+_MIN_SENTENCE = 13  # characters; "Thank you." is no request
+_MAX_SENTENCES = 8
+_MAX_TEXT = 2_000  # characters that are split
+
+
+def split_query(query: str) -> list[str]:
+    """Return the texts to encode: the query, and its sentences if there are several."""
+    parts = (part.strip() for part in _SENTENCE_END.split(query[:_MAX_TEXT]))
+    sentences = [part for part in parts if len(part) >= _MIN_SENTENCE][:_MAX_SENTENCES]
+    return [query, *sentences] if len(sentences) > 1 else [query]
+
+
+def combine_meanings(similarities: Vectors) -> Floats:
+    """Return one similarity per number from those of the query (the first row) and of its sentences."""
+    whole = similarities[0]
+    if len(similarities) > 1:
+        whole = (1 - _SENTENCE_WEIGHT) * whole + _SENTENCE_WEIGHT * similarities[1:].max(axis=0)
+    combined: Floats = np.maximum(whole, 0)
+    return combined
 
 
 def rank_numbers(words: Floats, meanings: Floats | None, count: int) -> list[tuple[int, float]]:
     """Return the best numbers with their scores, the best first. Equal scores are ordered by number."""
-    scores = words if meanings is None else _rank_scores(words) + _rank_scores(meanings)
+    scores = words if meanings is None else meanings + _WORDS_FACTOR * words * words
     count = min(count, len(scores))
     best: NDArray[np.int64] = np.argpartition(-scores, count - 1)[:count] if count else np.zeros(0, np.int64)
     best = best[np.lexsort((best, -scores[best]))]
     return [(int(number), float(scores[number])) for number in best if scores[number] > 0]
-
-
-def _rank_scores(scores: Floats) -> Floats:
-    ranks = np.empty(len(scores), np.float32)
-    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1, dtype=np.float32)
-    result: Floats = np.where(scores > 0, 1 / (_RANK_OFFSET + ranks), 0).astype(np.float32)
-    return result

@@ -8,15 +8,19 @@ from .documents import FIELDS, ToolDocument
 __all__ = ["describe_match"]
 
 _MAX_WORDS = 6
+_PUNCTUATION = ".,;:!?\"'()[]{}<>"
 
 
 def describe_match(query: str, document: ToolDocument, similarity: float | None) -> tuple[str, ...]:
     """Return the words of the query in each field, and the similarity of meanings."""
-    wanted = dict.fromkeys(split_words(query))
+    wanted: dict[str, str] = {}  # each stem, with its first spelling in the query
+    for spelling in query.split():
+        for stem in split_words(spelling):
+            wanted.setdefault(stem, spelling.strip(_PUNCTUATION).lower())
     reasons: list[str] = []
     for field in FIELDS:
         present = frozenset(split_words(document.field_text(field)))
-        common = [word for word in wanted if word in present]
+        common = [spelling for stem, spelling in wanted.items() if stem in present]
         if common:
             reasons.append(f"{field}: {', '.join(common[:_MAX_WORDS])}")
     if similarity is not None:

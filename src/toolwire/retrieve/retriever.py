@@ -9,6 +9,7 @@ messages give the same selection, so it is stable for a caller without state, to
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +26,8 @@ from ..run.suggestions import NameIndex, suggest_names
 
 __all__ = ["IndexRetriever", "SearchableTools", "ToolEntry", "ToolHit"]
 
+_MAX_QUERY = 8_000  # characters in which names are recognised
+_NAME = re.compile(r"[\w.:/-]*\w")
 _MAX_ADDED = 10_000  # tools that a retriever adds to its index; above it, the oldest that are not in use are removed
 
 
@@ -97,12 +100,14 @@ class IndexRetriever:
         return tuple([known[name] for name in names if name in known])
 
     def search(self, query: str, tools: Sequence[Tool], k: int) -> tuple[Tool, ...]:
-        """Return the `k` best of these tools for a query."""
+        """Return the `k` best of these tools for a query. Tools that it names exactly come first."""
         known = {tool.name: tool for tool in tools}
         if not known or not query.strip():
             return ()
         allow = self._index_tools(known)
-        return tuple([known[hit.tool.name] for hit in self.index.search(query, k, allow=allow)])
+        named = [name for name in _NAME.findall(query[:_MAX_QUERY]) if name in known and not name.isalpha()]
+        found = [hit.tool.name for hit in self.index.search(query, k, allow=allow)]
+        return tuple([known[name] for name in dict.fromkeys([*named, *found])][:k])
 
     def check_tools(self, tools: Sequence[Tool]) -> None:
         """Raise ConfigError if `always` names a tool that is not among these."""

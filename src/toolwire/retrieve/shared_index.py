@@ -4,8 +4,8 @@ The server has the declarations and the vectors, and finds the nearest vectors. 
 declarations and an index of their words, which follows the changes of others. So scores of words are those of a
 `ToolIndex`, and the ranking is the same code. These points differ:
 
-- Similarity is known for the `candidates` nearest tools (1,000), not for all. Up to this number of tools, the results
-  are equal to those of a `ToolIndex`.
+- Similarity is known for the `candidates` nearest tools (1,000) and for as many with the best words, not for all. Up to
+  this number of tools, the results are equal to those of a `ToolIndex`.
 - The order of tools with equal scores depends on the order in which a process learned of them.
 - `allow` is applied to the nearest tools after the server has found them.
 - A change of another process is visible after `refresh_seconds`, or after `refresh`.
@@ -29,9 +29,10 @@ from ..ir.text import to_bytes
 from ..ir.tools import Effect, Tool
 from ..run.tool_offer import strip_function
 from .documents import make_document
-from .encoder import Encoder, Progress, Vectors
+from .encoder import Encoder, ProgressCallback, Vectors
 from .entry_table import IndexedTool, SearchFilter
 from .index import IndexChange, SearchHit, ToolIndex
+from .nearest import find_best
 
 __all__ = ["SharedIndex", "SharedTools", "StoredTool"]
 
@@ -60,8 +61,13 @@ class SharedTools(Protocol):
         """Return the changes after a position in batches, each with the position after it. Some may be repeated."""
         ...
 
-    def nearest(self, vector: Sequence[float], count: int, given: SearchFilter) -> list[tuple[str, str, float]]:
-        """Return server, name and similarity of the nearest tools. `allow` is not applied."""
+    def nearest(
+        self, vectors: Vectors, count: int, given: SearchFilter, also: Sequence[tuple[str, str]]
+    ) -> list[tuple[str, str, Sequence[float]]]:
+        """Return server and name of tools, and their similarity with each vector.
+
+        These are the `count` nearest of each vector, and `also`. `allow` is not applied.
+        """
         ...
 
     def close(self) -> None: ...
@@ -122,7 +128,12 @@ class SharedIndex(ToolIndex):
         return super().find(name, server)
 
     def add(
-        self, tools: Iterable[Tool], *, server: str = "", tags: Sequence[str] = (), progress: Progress | None = None
+        self,
+        tools: Iterable[Tool],
+        *,
+        server: str = "",
+        tags: Sequence[str] = (),
+        progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Add tools, and replace those whose declaration or tags changed. Only these are encoded and sent."""
         given = {tool.name: _make_stored(strip_function(tool), server, tuple(tags)) for tool in tools}
@@ -171,18 +182,24 @@ class SharedIndex(ToolIndex):
         raise ConfigError("a shared index has no file", hint="use a ToolIndex to write one")
 
     @classmethod
-    def load(cls, path: str | Path, encoder: Encoder | None = None) -> NoReturn:  # noqa: ARG003 - as in ToolIndex
+    def load(cls, *_: object, **__: object) -> NoReturn:
         """Raise ConfigError: the server stores the index."""
         raise ConfigError("a shared index has no file", hint="use ToolIndex.load")
 
-    def _find_nearest(self, vector: Vectors, given: SearchFilter) -> list[tuple[str, str, float]]:
-        return self._shared.nearest(vector[0].tolist(), self._candidates, given)
+    def _find_nearest(
+        self, query: str, vectors: Vectors, given: SearchFilter
+    ) -> list[tuple[str, str, Sequence[float]]]:
+        with self._lock:
+            words = self._words.score(query)
+            words[self._entries.find_excluded(given)] = 0
+            also = [self._entries.key(number) for number in find_best(words, self._candidates).tolist()]
+        return self._shared.nearest(vectors, self._candidates, given, also)
 
     def _refresh_if_due(self) -> None:
         if time.monotonic() - self._refreshed_at >= self._refresh_seconds:
             self.refresh()
 
-    def _encode(self, tools: Sequence[StoredTool], progress: Progress | None) -> list[StoredTool]:
+    def _encode(self, tools: Sequence[StoredTool], progress: ProgressCallback | None) -> list[StoredTool]:
         """Return the tools with their vectors."""
         if self.encoder is None or not tools:
             return list(tools)

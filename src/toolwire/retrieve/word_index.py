@@ -25,7 +25,7 @@ __all__ = ["Segment", "WordIndex", "join_segments"]
 Floats: TypeAlias = NDArray[np.float32]
 FieldCounts: TypeAlias = Sequence[int]
 
-FIELD_WEIGHTS = np.array([2.0, 1.0, 0.7], np.float32)
+FIELD_WEIGHTS = np.array([2.0, 1.0, 0.5], np.float32)
 LENGTH_WEIGHTS = np.array([0.4, 0.75, 0.6], np.float32)  # b of BM25 per field: the discount for a long text
 SATURATION = 1.5  # k1 of BM25: how soon further occurrences of a word stop to count
 _MAX_COUNT = 4  # occurrences of a word in a field that count
@@ -59,6 +59,7 @@ class WordIndex:
         self.totals = np.zeros(len(FIELDS), np.float64)  # the sum of the lengths of present documents
         self.count = 0
         self.segments: list[Segment] = []
+        self._norms: Floats | None = None  # computed by the first query after a change
 
     def add(self, first_number: int, documents: Sequence[ToolDocument]) -> None:
         """Add documents with successive numbers."""
@@ -86,7 +87,7 @@ class WordIndex:
         for word, weight in self.weigh_words(query).items():
             for segment in self.segments:
                 found, counts = segment.find(word)
-                frequency = (counts / norms[found]) @ FIELD_WEIGHTS
+                frequency = np.einsum("ij,ij->i", counts, norms[found])
                 scores[found] += weight * frequency * (SATURATION + 1) / (frequency + SATURATION)
         scores[~self.is_present.values] = 0
         return scores
@@ -102,10 +103,12 @@ class WordIndex:
         return math.log(1 + (self.count - count + 0.5) / (count + 0.5))
 
     def _length_norms(self) -> Floats:
-        """Return the discount per document and field."""
-        average = np.maximum(self.totals / self.count, 1e-9).astype(np.float32)
-        norms = 1 - LENGTH_WEIGHTS + LENGTH_WEIGHTS * (self.lengths.values / average)
-        return norms.astype(np.float32, copy=False)
+        """Return the weight of an occurrence per document and field: less in a long text."""
+        if self._norms is None:
+            average = np.maximum(self.totals / self.count, 1e-9).astype(np.float32)
+            discounts = 1 - LENGTH_WEIGHTS + LENGTH_WEIGHTS * (self.lengths.values / average)
+            self._norms = (FIELD_WEIGHTS / discounts).astype(np.float32)
+        return self._norms
 
     def _word_number(self, word: str) -> int:
         number = self.words.setdefault(word, len(self.words))
@@ -119,6 +122,7 @@ class WordIndex:
             self.document_counts.values[self._word_number(word)] += sign
         lengths: NDArray[np.float64] = np.array(list(counts.values()), np.float64).reshape(-1, len(FIELDS)).sum(axis=0)
         self.totals += sign * lengths
+        self._norms = None
         self.count += sign
         return lengths
 

@@ -30,6 +30,7 @@ _MAX_QUERY_WORDS = 200
 _MAX_TEXTS = 3  # user texts that are read, the last one first
 _CACHED_TOOLS = 20_000
 _NAME_WEIGHT = 3
+_MAX_COUNT = 4  # occurrences of a word that count: repetition does not help
 _SATURATION = 1.2  # k1 of BM25
 _LENGTH_WEIGHT = 0.5  # b of BM25
 
@@ -141,7 +142,7 @@ def _scores(documents: list[tuple[str, ...]], query: dict[str, float]) -> list[f
         norm = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * len(document) / mean_length)
         score = 0.0
         for word in dict.fromkeys(words):
-            count = words.count(word)
+            count = min(words.count(word), _MAX_COUNT)
             score += significance[word] * count * (_SATURATION + 1) / (count + norm)
         scores.append(score)
     return scores

@@ -14,15 +14,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from unicodedata import normalize
 
-__all__ = ["MAX_TEXT", "split_words", "stem_word"]
+__all__ = ["MAX_TEXT", "split_identifier", "split_words", "stem_word"]
 
 MAX_TEXT = 8_000
 """Characters of a text that are read; a description may have any length."""
 
 _MAX_WORD = 40
-_IDENTIFIER = re.compile(
-    r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])"
-)
+_CASE_CHANGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_DIGITS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _STOP_WORDS = frozenset(
@@ -38,9 +37,14 @@ def split_words(text: str) -> list[str]:
     return list(_iter_words(text))
 
 
+def split_identifier(name: str) -> str:
+    """Insert a space at each change of case: "getUserHTTPName" becomes "get User HTTP Name"."""
+    return _CASE_CHANGE.sub(" ", name)
+
+
 def _iter_words(text: str) -> Iterator[str]:
     folded = normalize("NFKC", text[:MAX_TEXT])
-    for word in _WORD.findall(_IDENTIFIER.sub(" ", folded)):
+    for word in _WORD.findall(_DIGITS.sub(" ", split_identifier(folded))):
         lowered = word[:_MAX_WORD].lower()
         if lowered.isascii():
             if lowered not in _STOP_WORDS:

@@ -1,4 +1,4 @@
-"""The form of a provider's own tool search on one wire.
+"""The form of a tool search on one wire, most of all of the provider's own search.
 
 Separate because both wires that have one implement it, and the bridge converts between them through it.
 """
@@ -8,15 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from ..ir.parts import Opaque
+from ..ir.events import CallStart
+from ..ir.losses import Losses
+from ..ir.parts import Opaque, ToolCall
 from ..ir.pointer import Object
 from ..ir.tool_search import HostedSearchCall, HostedSearchResult
 from ..ir.tools import Tool
 from ..ir.value import Value
 
-__all__ = ["HostedSearchPart", "SearchCodec"]
+__all__ = ["HostedSearchPart", "SearchCodec", "report_search_call"]
 
 HostedSearchPart: TypeAlias = HostedSearchCall | HostedSearchResult
+
+
+def report_search_call(call: ToolCall | CallStart, path: str, losses: Losses) -> None:
+    """Report a call of a search on a wire where it is a call of a function."""
+    if call.kind == "search":
+        losses.add(path, "call of a search", "rewritten", "sent as a call of a function", "info")
 
 
 class _WriteCall(Protocol):

@@ -132,6 +132,29 @@ def test_mcp_servers_keep_their_names(folder, capsys):
     assert document["servers"]["office"]["added"] == ["get_weather", "send_mail"]
 
 
+def test_folder_of_specifications_is_indexed_by_file(folder, capsys):
+    zoo = folder / "zoo"
+    zoo.mkdir()
+    weather = {"name": "get_weather", "signature": "get_weather(city: str)", "doc": "Return the weather of a city."}
+    (zoo / "weather.json").write_text(json.dumps([weather]), "utf-8")
+    (zoo / "shop.json").write_text(json.dumps(API), "utf-8")
+    (zoo / "broken.json").write_text("{", "utf-8")
+    assert main(["tools", "index", "zoo", "apis=zoo", "-o", "all.index", WORDS, "--json"]) == 0
+    captured = capsys.readouterr()
+    servers = json.loads(captured.out)["servers"]
+    assert {server: change["added"] for server, change in servers.items()} == {
+        "shop": ["list_orders"],
+        "weather": ["get_weather"],
+        "apis/shop": ["list_orders"],
+        "apis/weather": ["get_weather"],
+    }
+    assert "skipped: broken.json" in captured.err
+    assert main(["tools", "search", "zoo/weather.json", "weather", WORDS]) == 0
+    assert "get_weather  weather" in capsys.readouterr().out
+    assert main(["tools", "list", "zoo"]) == 0
+    assert "get_weather" in capsys.readouterr().out
+
+
 def test_same_tool_in_two_sources_of_one_server_is_reported(folder, capsys):
     (folder / "more.json").write_text(json.dumps([{**DECLARED[0], "description": "Another."}]), "utf-8")
     assert main(["tools", "index", "zoo=pets.json", "zoo=more.json", "-o", "all.index", WORDS]) == 0

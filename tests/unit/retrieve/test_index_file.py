@@ -164,8 +164,8 @@ def test_vectors_are_returned_in_the_order_of_the_tools(tmp_path):
 
 def use_everything(path):
     """Open an index and read all of it."""
-    index = ToolIndex.load(path, HashEncoder())
-    return list(index), index.search(QUERIES[0]), index.find("getWeather")
+    index = ToolIndex.load(path, HashEncoder(dimensions=4))
+    return list(index), index.search("weather", 1), index.find("getWeather")
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +186,14 @@ def test_every_truncation_is_refused(saved, tmp_path):
         ToolIndex.load(path, HashEncoder())
 
 
-def test_every_flipped_byte_is_refused(saved, tmp_path):
+def test_flipped_bytes_are_refused(tmp_path):
     path = tmp_path / "damaged"
-    for position in range(len(saved)):
+    index = ToolIndex(HashEncoder(dimensions=4))
+    index.add(TOOLS[1:2], server="main", tags=("office",))
+    index.save(path)
+    saved = path.read_bytes()
+    assert use_everything(path)
+    for position in [*range(64), *range(64, len(saved), 3)]:
         damaged = bytearray(saved)
         damaged[position] ^= 1 << position % 8
         path.write_bytes(damaged)

@@ -66,6 +66,15 @@ def test_gold_may_be_a_name_of_any_server_or_of_one(index):
     assert wrong_server.mean("words", "R@5") == 1
 
 
+def test_gold_may_be_the_id_of_a_specification():
+    index = ToolIndex()
+    index.add([Tool("f", "Send mail.", extra={"api_spec": {"id": "bfcl:1"}}), Tool("g", "Send post.")])
+    queries = [LabelledQuery("send mail", ("bfcl:1",)), LabelledQuery("send mail", ("f",))]
+    compared = compare_methods(index, queries)
+    assert compared.select("search", "R@1") == [1, 1]
+    assert missing_gold(index, queries) == []
+
+
 def test_index_of_words_has_one_method():
     index = ToolIndex()
     index.add(TOOLS)

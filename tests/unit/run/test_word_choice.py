@@ -7,6 +7,7 @@ import pytest
 from toolwire import Request, Tool
 from toolwire.ir import Message, Text, ToolCall
 from toolwire.run import choose_by_words, word_choice
+from toolwire.run.word_choice import rank_by_words
 
 TOOLS = (
     Tool("getWeather", "Forecast for a city."),
@@ -78,3 +79,15 @@ def test_long_declarations_are_read_up_to_a_budget(monkeypatch):
     read.clear()
     assert len(ask("word", tools=tools, count=10)) == 10
     assert sum(read) == len("word"), "the words of the declarations are cached"
+
+
+def test_search_returns_only_tools_with_a_common_word_the_best_first():
+    tools = [Tool("send_mail", "Send an e-mail"), Tool("list_files", "List files"), Tool("mail_rules", "Rules")]
+    assert [tool.name for tool in rank_by_words("send a mail to Bob", tools, 5)] == ["send_mail", "mail_rules"]
+    assert [tool.name for tool in rank_by_words("send a mail to Bob", tools, 1)] == ["send_mail"]
+    assert rank_by_words("weather", tools, 5) == rank_by_words("", tools, 5) == rank_by_words("mail", [], 5) == []
+
+
+def test_repeated_words_do_not_dominate():
+    stuffed = Tool("helper", "refund payment " * 500)
+    assert rank_by_words("refund a payment", [stuffed, Tool("refund_payment", "Refund one payment.")], 2)[1] is stuffed

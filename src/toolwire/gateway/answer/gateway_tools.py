@@ -17,8 +17,8 @@ from ...ir.folding import Folder
 from ...ir.parts import Part, ToolCall, ToolResult
 from ...ir.request import Message, Request
 from ...ir.response import Fault, Response, Stop, UpstreamError, Usage, add_usage
-from ...net.runner import Runner
 from ...ir.tools import Tool
+from ...net.runner import Runner
 from ...net.stored_approvals import owned_by
 from ..retrieval.offered_client_tools import OfferedClientTools
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from ...retrieve.encoder import Encoder, Progress, Vectors
+from ...retrieve.encoder import Encoder, ProgressCallback, Vectors
 
 __all__ = ["VectorCache"]
 
@@ -38,7 +38,7 @@ class VectorCache:
     def dimensions(self) -> int:
         return self._encoder.dimensions
 
-    def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+    def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors:
         """Return one vector per text. Only texts without a stored vector are encoded."""
         digests = [_digest(text) for text in texts]
         vectors = np.empty((len(texts), self.dimensions), np.float32)

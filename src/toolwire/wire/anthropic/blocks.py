@@ -24,6 +24,7 @@ from ..fields import (
     write_extra,
 )
 from ..media import media_placeholder
+from ..search_codec import report_search_call
 from ..structured_results import structured_as_text
 
 __all__ = ["NAME", "PROVIDER", "read_block", "read_blocks", "read_cache", "write_block", "write_blocks", "write_cache"]
@@ -265,6 +266,7 @@ def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
     out: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": call_arguments(call, losses, path)}
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Anthropic calls have no namespace")
+    report_search_call(call, path, losses)
     if call.cache is None and not call.extra:
         return out
     if ":input" in call.extra.get(_FORM, {}) and not call.arguments:

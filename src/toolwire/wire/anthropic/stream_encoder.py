@@ -32,6 +32,7 @@ from ...ir.response import Usage
 from ...ir.text import dumps, escape, to_bytes, unescape
 from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
+from ..search_codec import report_search_call
 from .blocks import NAME, PROVIDER
 from .fault import write_fault
 from .response import ONE_CHOICE, report_last_call, report_truncated, write_answer_block, write_stop, write_usage
@@ -228,6 +229,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
             self.losses.add(
                 f"{self._part_path(event.key)}/namespace", "namespace", "dropped", "Anthropic calls have no namespace"
             )
+        report_search_call(event, self._part_path(event.key), self.losses)
         block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}}
         out = self._open_block(write_extra(block, event.extra, NAME), b"input_json_delta", b"partial_json")
         if event.kind == "freeform":

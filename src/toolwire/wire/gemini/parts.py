@@ -29,6 +29,7 @@ from ...ir.parts import (
 from ...ir.pointer import JSON, Object
 from ..fields import decode_list, read_boolean, read_optional_string, read_string, require_object, type_error
 from ..media import guess_media_type
+from ..search_codec import report_search_call
 from ..structured_results import found_as_text
 from .field_names import NAME, read_fields, to_camel_case, write_fields
 
@@ -291,6 +292,7 @@ def report_foreign(artefacts: tuple[Artefact, ...], losses: Losses, path: str) -
 
 
 def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
+    report_search_call(call, path, losses)
     if call.arguments is not None and not call.extra and call.id and call.namespace is None and call.cache is None:
         plain: Object = {"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}}
         return _add_signature(plain, call.artefacts, None, losses, path) if call.artefacts else plain

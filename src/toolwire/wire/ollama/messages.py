@@ -18,6 +18,7 @@ from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Text, ToolCall, T
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message, Role
 from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
+from ..search_codec import report_search_call
 from ..structured_results import result_parts
 from .content import FORM, NAME, LocatedPart, read_content, reasoning_text, report_order, write_content
 
@@ -174,6 +175,7 @@ def write_call(call: ToolCall, losses: Losses, path: str, number: int | None) ->
     """Write a call; `number` is its index, unless it was read with another one (form `:index`)."""
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Ollama calls have no namespace")
+    report_search_call(call, path, losses)
     if call.artefacts:
         losses.add(f"{path}/artefacts", "artefact", "dropped", "Ollama has no field for it")
     if call.cache is not None:

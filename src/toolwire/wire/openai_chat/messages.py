@@ -16,6 +16,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
 from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
+from ..search_codec import report_search_call
 from ..structured_results import result_parts
 from .cache_control import MARKED, take_cache_control
 from .content import NAME, is_in_content, read_answer_part, read_content, write_content
@@ -364,6 +365,7 @@ def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
     """Write a call; Google's signature goes into `extra_content`, as on Gemini's compatible endpoint."""
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Chat calls have no namespace")
+    report_search_call(call, path, losses)
     if call.kind == "freeform":
         custom: Object = write_extra({"name": call.name, "input": call.raw or ""}, call.extra, f"{NAME}/function")
         return write_extra(_restore_fields({"id": call.id, "type": "custom", "custom": custom}, call), call.extra, NAME)

@@ -31,6 +31,7 @@ from ...ir.text import to_bytes
 from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
 from ..openai_fault import write_fault
+from ..search_codec import report_search_call
 from .answer import SECOND_FUNCTION_CALL, is_own_part
 from .content import NAME, write_part
 from .response import write_stop, write_usage
@@ -164,6 +165,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
             self.losses.add(
                 f"{self._part_path(event.key)}/namespace", "namespace", "dropped", "Chat calls have no namespace"
             )
+        report_search_call(event, self._part_path(event.key), self.losses)
         if event.kind == "freeform":
             detail = "Chat's documented stream has no such delta; clients may not read it"
             self.losses.add(self._part_path(event.key), "freeform call", "rewritten", detail)

@@ -5,7 +5,7 @@
     {"type": "tool_search_output", "execution", "call_id", "tools": [declarations], "status"}
 
 A search that the client runs is a tool, a call and a result of the kind "search", without a name on this wire. Items of a
-search that the provider ran are opaque. Source: openai 3.5.0, ToolSearchToolParam, ResponseToolSearchCall.
+search that the provider ran are opaque. Source: openai 3.49.0, ToolSearchToolParam, ResponseToolSearchCall.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _NAMESPACE_FORM = "openai_responses/namespace~"
 _FUNCTION = frozenset({"type", "name", "description", "parameters", "strict", "output_schema", "defer_loading"})
 _CUSTOM = frozenset({"type", "name", "description", "format", "defer_loading"})
 _SEARCH = frozenset({"type", "execution", "description", "parameters"})
-# "rejects client-executed tool_search without a description": pydantic-ai 2.14, models/openai.py
+# "rejects client-executed tool_search without a description": pydantic-ai 2.66.0, models/openai.py
 _SEARCH_DESCRIPTION = "Search for more tools by a description of the task."
 
 

@@ -1,0 +1,194 @@
+"""Gorilla's table: calls of APIBench by the local model and by an oracle, without retrieval, with BM25 and with ToolIndex.
+
+    python bench/gorilla.py                     the oracle on all tasks, the local model on 20 tasks per hub
+    python bench/gorilla.py --tasks 0           the oracle alone
+
+Each hub of APIBench (torchhub, huggingface, tensorflow) is a catalogue of its own, with one card per distinct call. The
+prompt is the seed's form: the cards that were found, the request, and `### Call:`. Answers are matched as in the paper
+(`gorilla_calls.py`): accuracy is the share of answers with an API of the task's domain, "exact" with the reference API
+itself, hallucination the share without any API of the database. The oracle writes the call of an offered card that is
+right, the reference if it is among them, and otherwise a call of its own invention, so its accuracy is the limit that
+retrieval sets to any model that copies. Answers of the local model are cached by prompt in `bench/.cache-retrieval`.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import json
+import random
+import re
+import sys
+import time
+from functools import cached_property
+
+from gorilla_calls import HUBS, Database
+from retrieval_data import CACHE, DATA, Bm25, open_encoder, read_lines
+from toolwire import Tool
+from toolwire.retrieve import ToolIndex
+
+FILES = {
+    "torchhub": ("torchhub_api.jsonl", "torchhub_eval.json"),
+    "huggingface": ("huggingface_api.jsonl", "huggingface_eval.json"),
+    "tensorflow": ("tensorflowhub_api.jsonl", "tensorflow_eval.json"),
+}
+PROGRAMS = {
+    "torchhub": "PyTorch Hub, such as torch.hub.load(repo_or_dir='…', model='…')",
+    "huggingface": "Hugging Face, such as AutoModel.from_pretrained('…') or pipeline('…', model='…')",
+    "tensorflow": "TensorFlow Hub, such as hub.load('https://tfhub.dev/…')",
+}
+CONDITIONS = {
+    "no retrieval": ("none", 0),
+    "BM25, k = 1": ("bm25", 1),
+    "BM25, k = 3": ("bm25", 3),
+    "toolwire, k = 1": ("toolwire", 1),
+    "toolwire, k = 3": ("toolwire", 3),
+}
+INVENTED = "no_such_api('invented')"
+MAX_TOKENS = 64
+_TASK = re.compile(r"###\s*Instruction:?\s*(.*?)\s*(?:###\s*Output|<<<|\n|\Z)", re.DOTALL)
+
+
+class Hub:
+    """The cards, the tasks and the retrievers of a hub."""
+
+    def __init__(self, name: str, encoder) -> None:
+        cards_file, tasks_file = FILES[name]
+        cards = read_lines(DATA / "apibench" / cards_file)
+        self.name = name
+        self.database = Database(name, cards)
+        self.cards = list({card["api_call"]: card for card in reversed(cards)}.values())[::-1]
+        self.tasks = [
+            {
+                "query": _TASK.search(line["code"])[1],
+                "reference": {"api_call": line["api_call"], "domain": line["api_data"]["domain"]},
+            }
+            for line in read_lines(DATA / "apibench" / tasks_file)
+        ]
+        texts = [_card_text(card) for card in self.cards]
+        self._words = Bm25([f"{card['api_name']} {text}" for card, text in zip(self.cards, texts, strict=True)])
+        names = [f"{card['api_name']} {number}" for number, card in enumerate(self.cards)]
+        self._tools = [Tool(name, text) for name, text in zip(names, texts, strict=True)]
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._encoder = encoder
+
+    @cached_property
+    def _index(self) -> ToolIndex:
+        index = ToolIndex(self._encoder)
+        index.add(self._tools)
+        return index
+
+    def find(self, query: str, condition: str) -> list[dict]:
+        """Return the cards that a condition offers for a query."""
+        retriever, k = CONDITIONS[condition]
+        if retriever == "none":
+            return []
+        if retriever == "bm25":
+            return [self.cards[number] for number in self._words.search(query, k)]
+        return [self.cards[self._numbers[hit.tool.name]] for hit in self._index.search(query, k)]
+
+
+def _card_text(card: dict) -> str:
+    """Return domain, functionality and description. A few cards have lists."""
+    return " ".join(str(card[field]) for field in ("domain", "functionality", "description") if card.get(field))
+
+
+def make_messages(hub: str, query: str, cards: list[dict]) -> list[dict]:
+    """Return the prompt in the seed's form: signatures with the beginning of their descriptions, and the request."""
+    specs = "\n\n".join(f"{card['api_call']}\n    {' '.join(card['description'].split())[:120]}" for card in cards)
+    rule = (
+        f"Answer with one line of Python that loads a model for the request from {PROGRAMS[hub]}. Write nothing else."
+    )
+    if cards:
+        rule += " Copy the best of the listed calls."
+    begin = f"### API specs:\n{specs}\n\n" if cards else ""
+    return [
+        {"role": "system", "content": rule},
+        {"role": "user", "content": f"{begin}### User: {query}\n### Call:"},
+        {"role": "assistant", "content": "```python\nmodel ="},
+    ]
+
+
+def ask_oracle(hub: Hub, task: dict, cards: list[dict]) -> str:
+    """Answer with the reference if it was offered, else with a card of the domain, else with an invented call."""
+    verdicts = {card["api_call"]: hub.database.judge(card["api_call"], task["reference"]) for card in cards}
+    for wanted in ("exact", "right"):
+        for call, verdict in verdicts.items():
+            if verdict == wanted:
+                return call
+    return INVENTED
+
+
+class LocalAnswers:
+    """The local model with answers on disk. `seconds` is the wall time of answers that were not on disk."""
+
+    def __init__(self) -> None:
+        self._file = CACHE / "answers-smollm2.jsonl"
+        self._known = {line["key"]: line["answer"] for line in read_lines(self._file)} if self._file.exists() else {}
+        self._model = None
+        self.seconds, self.asked = 0.0, 0
+
+    async def ask(self, messages: list[dict]) -> str:
+        key = hashlib.sha256(json.dumps(messages).encode()).hexdigest()
+        if key not in self._known:
+            started = time.monotonic()
+            self._known[key] = await self._generate(messages)
+            self.seconds, self.asked = self.seconds + time.monotonic() - started, self.asked + 1
+            CACHE.mkdir(exist_ok=True)
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": key, "answer": self._known[key]}) + "\n")
+        return self._known[key]
+
+    async def _generate(self, messages: list[dict]) -> str:
+        if self._model is None:
+            from toolwire.local import open_model
+
+            self._model = open_model(threads=1)
+        body = {"messages": messages, "max_tokens": MAX_TOKENS, "temperature": 0, "stop": ["\n"]}
+        answer = json.loads(await self._model.complete(json.dumps(body).encode()))
+        return answer["choices"][0]["message"]["content"] or ""
+
+
+def summarise(verdicts: list[str]) -> dict:
+    """Return shares in percent."""
+    count = len(verdicts)
+    exact, right, missing = (verdicts.count(one) for one in ("exact", "right", "hallucination"))
+    return {
+        "tasks": count,
+        "accuracy": 100 * (exact + right) / count,
+        "exact": 100 * exact / count,
+        "hallucination": 100 * missing / count,
+    }
+
+
+async def measure(tasks: int, seed: int, conditions: list[str]) -> dict:
+    encoder = open_encoder()
+    local = LocalAnswers()
+    rows = []
+    for name in HUBS:
+        hub = Hub(name, encoder)
+        sample = random.Random(f"{seed} {name}").sample(hub.tasks, min(tasks, len(hub.tasks)))
+        for condition in conditions:
+            verdicts = [
+                hub.database.judge(ask_oracle(hub, task, hub.find(task["query"], condition)), task["reference"])
+                for task in hub.tasks
+            ]
+            rows.append({"model": "oracle", "hub": name, "condition": condition, **summarise(verdicts)})
+            if sample:
+                verdicts = []
+                for task in sample:
+                    messages = make_messages(name, task["query"], hub.find(task["query"], condition))
+                    verdicts.append(hub.database.judge(await local.ask(messages), task["reference"]))
+                rows.append({"model": "local", "hub": name, "condition": condition, **summarise(verdicts)})
+            for row in rows[-2 if sample else -1 :]:
+                print(row, file=sys.stderr, flush=True)
+        encoder.save()
+    return {"rows": rows, "seed": seed, "seconds": local.seconds, "asked": local.asked, "encoder": encoder.name}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", type=int, default=20, help="tasks per hub for the local model")
+    parser.add_argument("--seed", type=int, default=13)
+    parser.add_argument("--conditions", nargs="*", default=list(CONDITIONS), choices=list(CONDITIONS))
+    given = parser.parse_args()
+    print(json.dumps(asyncio.run(measure(given.tasks, given.seed, given.conditions))))

@@ -1,0 +1,172 @@
+"""Decide how a target represents the tool search of a request, and when it loads deferred tools.
+
+native     the target has deferred tools: they are declared as such, and its search or a result loads them
+results    the target declares a tool in the result of the search that loads it
+append     the target has no deferred tools: found tools are appended to the declarations, the others wait
+at once    there is no search: the model could not find a deferred tool, so all are declared as usual
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from ..ir.losses import Losses
+from ..ir.parts import CallKind, Opaque, ToolCall, ToolResult
+from ..ir.pointer import join
+from ..ir.request import Request
+from ..ir.tool_search import SEARCH_TOOLS, HostedSearchResult, search_tool
+from ..ir.tools import Tool
+from ..ir.value import Value
+from ..wire.codec import WireCodec
+from ..wire.protocol import Capabilities, Wire
+from .hosted_search import hosted_method, read_hosted
+
+__all__ = ["NO_SEARCH", "SearchPlan", "fit_search_tool", "load_deferred", "plan_search"]
+
+ToolLoading: TypeAlias = Literal["native", "results", "append", "at once"]
+_SEARCH_NAME = re.compile(r"(?i)(search|find|discover).*tool|tool.*(search|find|discover)").search
+
+
+class SearchPlan(Value, frozen=True):
+    """The tool search of a request on one target."""
+
+    name: str | None = None  # of the search that the caller runs, in the request
+    kind: CallKind = "function"  # of its calls on the target
+    is_hosted: bool = False  # the target's provider runs a search
+    loading: ToolLoading = "at once"
+    found: tuple[str, ...] = ()  # names of the tools that searches have found, in order
+
+
+NO_SEARCH = SearchPlan()
+
+
+def plan_search(request: Request, wire: Wire, *, runs_search: bool) -> SearchPlan:
+    """Plan the search of a request. `runs_search`: the caller runs `search_tools` in place of a provider's search."""
+    can, tools = wire.capabilities, request.tools
+    found = _found_names(request)
+    if any(hosted_method(tool) is not None for tool in tools):
+        if can.deferred and isinstance(wire, WireCodec) and wire.search is not None:
+            return SearchPlan(None, "function", True, "native", found)
+        return SearchPlan(SEARCH_TOOLS, "function", False, "append", found) if runs_search else NO_SEARCH
+    search = _find_search(request)
+    if search is None:
+        # A built-in tool of the target may be a search that this version does not know.
+        is_native = can.deferred and any(tool.kind == "builtin" and wire.name in tool.extra for tool in tools)
+        return SearchPlan(loading="native", found=found) if is_native else NO_SEARCH
+    return SearchPlan(search.name, "search" if can.search_calls else "function", False, _loading(can), found)
+
+
+def _loading(can: Capabilities) -> ToolLoading:
+    return "results" if can.search_calls else "native" if can.deferred else "append"
+
+
+def _found_names(request: Request) -> tuple[str, ...]:
+    """Return the tools that all searches in the history have found, in order."""
+    names: dict[str, None] = {}
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                names.update(dict.fromkeys(part.found))
+            elif isinstance(part, Opaque) and isinstance(search := read_hosted(part), HostedSearchResult):
+                names.update(dict.fromkeys(search.found))
+    return tuple(names)
+
+
+def _find_search(request: Request) -> Tool | None:
+    """Return the tool that finds deferred tools and that the caller runs.
+
+    On Anthropic it is an ordinary function: the one whose results have references to tools, or the only one with the
+    name of a tool search.
+    """
+    declared = next((tool for tool in request.tools if tool.kind == "search"), None)
+    if declared is not None or not any(tool.deferred for tool in request.tools):
+        return declared
+    functions = {tool.name: tool for tool in request.tools if tool.kind == "function" and not tool.deferred}
+    loaders = [functions[name] for name in _loader_names(request) if name in functions]
+    named = [tool for tool in functions.values() if _SEARCH_NAME(tool.name)]
+    return loaders[0] if loaders else named[0] if len(named) == 1 else None
+
+
+def _loader_names(request: Request) -> Iterator[str]:
+    """Yield the names of the tools whose results have loaded others."""
+    names: dict[str, str] = {}
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                names[part.id] = part.name
+            elif isinstance(part, ToolResult) and part.found and part.call_id in names:
+                yield names[part.call_id]
+
+
+def fit_search_tool(tool: Tool, index: int, wire: Wire, plan: SearchPlan, losses: Losses) -> Tool | None:
+    """Return a search tool in the form of the target, any other tool unchanged, and None for a search without use."""
+    path = join("tools", index)
+    method = hosted_method(tool)
+    if method is not None and wire.name not in tool.extra:
+        return _fit_hosted(method, path, wire, plan, losses)
+    if tool.name != plan.name or tool.kind not in ("function", "search"):
+        return tool
+    if plan.kind == "search":
+        if tool.name != SEARCH_TOOLS:
+            detail = "sent as a search that the client runs, which has no name; calls are returned under the name"
+            losses.add(f"{path}/name", "tool name", "rewritten", detail, "info")
+        if tool.kind != "search":
+            losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a search that the client runs", "info")
+        return replace(tool, kind="search", name=SEARCH_TOOLS, strict=None)
+    if tool.kind == "search":
+        losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a function", "info")
+    return replace(tool, kind="function")
+
+
+def _fit_hosted(method: str, path: str, wire: Wire, plan: SearchPlan, losses: Losses) -> Tool | None:
+    """Replace the search of another provider by that of the target, by `search_tools`, or by nothing."""
+    if plan.is_hosted:
+        assert isinstance(wire, WireCodec)
+        assert wire.search is not None
+        detail = f"sent as the target's own search{f' instead of {method}' if method else ''}"
+        losses.add(path, "tool search", "rewritten", detail, "warning" if method == "regex" else "info")
+        return wire.search.declare(method)
+    if plan.name is not None:
+        losses.add(path, "tool search", "rewritten", f"sent as the function {SEARCH_TOOLS}", "info")
+        return replace(search_tool(), kind="function")
+    detail = "the target has no tool search; all deferred tools are declared from the start"
+    losses.add(path, "tool search", "dropped", detail, "info")
+    return None
+
+
+def load_deferred(
+    tools: Sequence[tuple[Tool, int]], request: Request, plan: SearchPlan, losses: Losses
+) -> list[tuple[Tool, int]]:
+    """Return the tools that the target gets now, with deferred tools as the plan loads them."""
+    if plan.loading == "native" or not any(tool.deferred for tool, _ in tools):
+        return list(tools)
+    if plan.loading == "at once":
+        reason = "no search tool of the target is declared; the model sees the tool from the start"
+        return [(_undefer(tool, index, reason, losses), index) for tool, index in tools]
+    found: dict[str, tuple[Tool, int]] = {}
+    others: list[tuple[Tool, int]] = []
+    names = frozenset(plan.found)
+    for tool, index in tools:
+        if not tool.deferred:
+            others.append((tool, index))
+        elif (name := request.tools[index].name) in names:
+            found.setdefault(name, (tool, index))
+        else:
+            losses.add(join("tools", index), "deferred tool", "moved", "declared when a search finds it", "info")
+    loaded = [found[name] for name in plan.found if name in found]
+    if plan.loading == "append" and loaded:
+        detail = "found tools are appended to the declarations, which changes the beginning of the prompt"
+        losses.add(join("tools"), "prompt prefix", "rewritten", detail, "info")
+        loaded = [(_undefer(tool, index, "a search has found the tool", losses), index) for tool, index in loaded]
+    return [*others, *loaded]
+
+
+def _undefer(tool: Tool, index: int, reason: str, losses: Losses) -> Tool:
+    if not tool.deferred:
+        return tool
+    losses.add(join("tools", index, "deferred"), "deferred loading", "dropped", reason, "info")
+    return replace(tool, deferred=None)

@@ -1,0 +1,1 @@
+"""Commands of this machine as tools: read from man pages and shell completions, without running anything."""

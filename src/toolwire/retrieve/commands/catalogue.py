@@ -1,0 +1,252 @@
+"""Find the commands of this machine: read man pages and completions within limits, and cache the result.
+
+    commands = Catalogue(find_roots()).load(progress)
+
+Nothing is run. A command is listed if its program is found in a folder of PATH. The cache is a file in the user's cache
+folder; a page is read again if its size or time of change differs.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
+
+import msgspec
+
+from ...ir.value import Value
+from .command import COMMAND_NAME, SystemCommand
+from .completions import read_bash_completion, read_zsh_completion
+from .effect_table import refusal_reason
+from .man_pages import is_alias, read_man_page
+
+__all__ = ["Catalogue", "ReadProgress", "Roots", "find_program", "find_roots", "read_text"]
+
+ReadProgress = Callable[[int, int], None]
+FindProgram = Callable[[str], str | None]
+
+MAX_FILE = 1_000_000
+"""Bytes of a page, also after decompression."""
+
+MAX_FILES = 20_000
+_FORMAT = 1  # of the cache; to be raised when the readers change
+_MAX_CACHE = 200_000_000
+_PAGE = re.compile(r"(?P<stem>.+)\.(?P<section>[168])[a-z]*(?P<gz>\.gz)?")
+_MAX_DASHES = 4
+
+
+class Roots(Value, frozen=True):
+    """The folders with man pages and completions."""
+
+    man: tuple[str, ...] = ()
+    bash: tuple[str, ...] = ()
+    zsh: tuple[str, ...] = ()
+
+
+class _FileRecord(Value, frozen=True):
+    """The commands that were read from a file of this size and time of change."""
+
+    size: int
+    changed: int
+    commands: tuple[SystemCommand, ...] = ()
+
+
+class _Cache(Value, frozen=True):
+    format: int
+    program_path: str
+    files: dict[str, _FileRecord]
+
+
+def find_roots(environment: Mapping[str, str] = os.environ) -> Roots:
+    """Return the usual folders that exist. MANPATH replaces the man path, as for `man`."""
+    named = [part for part in environment.get("MANPATH", "").split(os.pathsep) if part]
+    beside = [str(Path(folder).parent / "share" / "man") for folder in _program_folders(environment)]
+    man = named or [*beside, "/usr/local/share/man", "/usr/share/man", "/opt/homebrew/share/man"]
+    share = ["/usr/local/share", "/usr/share", "/opt/homebrew/share"]
+    bash = [f"{folder}/bash-completion/completions" for folder in share]
+    zsh = [f"{folder}/zsh/{part}" for folder in share for part in ("site-functions", "vendor-completions", "functions")]
+    return Roots(_existing(man), _existing(bash), _existing(zsh))
+
+
+def _existing(folders: Iterable[str]) -> tuple[str, ...]:
+    found = (str(Path(folder).resolve()) for folder in folders if Path(folder).is_absolute() and Path(folder).is_dir())
+    return tuple(dict.fromkeys(found))
+
+
+def find_program(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the file of a program. Relative folders of PATH are ignored: the working folder may be hostile."""
+    if COMMAND_NAME.fullmatch(name) is None:
+        return None
+    return shutil.which(name, path=os.pathsep.join(_program_folders(environment)))
+
+
+def _program_folders(environment: Mapping[str, str]) -> list[str]:
+    return [part for part in environment.get("PATH", os.defpath).split(os.pathsep) if part and Path(part).is_absolute()]
+
+
+class Catalogue:
+    """The commands below some folders. `cache`: the folder of the cache, None for none."""
+
+    def __init__(self, roots: Roots, *, cache: Path | None = None, find_program: FindProgram = find_program) -> None:
+        self._roots = roots
+        self._find_program = find_program
+        key = hashlib.sha256(msgspec.json.encode(roots)).hexdigest()[:16]
+        self._cache_file = None if cache is None else cache / f"commands-{key}.json"
+        self._programs: dict[str, bool] = {}
+
+    @property
+    def key(self) -> str:
+        """The identity of the folders, for files that are derived from them."""
+        return "none" if self._cache_file is None else self._cache_file.stem
+
+    def load(self, progress: ReadProgress | None = None) -> list[SystemCommand]:
+        """Return the commands, from the cache where the files are unchanged. `progress` is called for files read anew."""
+        known = self._read_cache()
+        files = list(self._files())[:MAX_FILES]
+        records: dict[str, _FileRecord] = {}
+        stale: list[tuple[Path, str, os.stat_result]] = []
+        for path, kind in files:
+            with suppress(OSError):
+                status = path.stat()
+                record = known.get(str(path))
+                if record is not None and (record.size, record.changed) == (status.st_size, status.st_mtime_ns):
+                    records[str(path)] = record
+                else:
+                    stale.append((path, kind, status))
+        for number, (path, kind, status) in enumerate(stale):
+            if progress is not None:
+                progress(number, len(stale))
+            commands = tuple(self._read_file(path, kind))
+            records[str(path)] = _FileRecord(status.st_size, status.st_mtime_ns, commands)
+        if progress is not None and stale:
+            progress(len(stale), len(stale))
+        if stale or len(records) != len(known):
+            self._write_cache(records)
+        return self._join([records[str(path)] for path, _ in files if str(path) in records])
+
+    def _join(self, records: Iterable[_FileRecord]) -> list[SystemCommand]:
+        """Return each command once: the first page, with the options of its completion if the page has none."""
+        found: dict[tuple[str, ...], SystemCommand] = {}
+        for command in (command for record in records for command in record.commands):
+            if refusal_reason(command.words[0]) is not None or not self._has_program(command.words[0]):
+                continue
+            known = found.get(command.words)
+            if known is None:
+                found[command.words] = command
+            elif not known.options and command.options:
+                found[command.words] = msgspec.structs.replace(known, options=command.options)
+        return list(found.values())
+
+    def _has_program(self, name: str) -> bool:
+        if name not in self._programs:
+            self._programs[name] = self._find_program(name) is not None
+        return self._programs[name]
+
+    def _files(self) -> Iterator[tuple[Path, str]]:
+        for root in self._roots.man:
+            for section in ("man1", "man8", "man6"):
+                yield from ((path, "man") for path in _list_folder(Path(root, section)) if _PAGE.fullmatch(path.name))
+        for root in self._roots.zsh:
+            folder = Path(root)
+            paths = sorted(folder.rglob("_*")) if folder.name == "functions" else _list_folder(folder)
+            yield from ((path, "zsh") for path in paths[:MAX_FILES] if path.name.startswith("_"))
+        for root in self._roots.bash:
+            yield from ((path, "bash") for path in _list_folder(Path(root)) if not path.name.startswith("_"))
+
+    def _read_file(self, path: Path, kind: str) -> list[SystemCommand]:
+        """Return the commands of a file; none for one that is too large or damaged."""
+        try:
+            source = read_text(path)
+            if kind == "zsh":
+                return read_zsh_completion(source, path.name[1:])
+            if kind == "bash":
+                return read_bash_completion(source, path.name) if COMMAND_NAME.fullmatch(path.name) else []
+            return self._read_page(path, source)
+        except (OSError, EOFError, zlib.error, ValueError, RecursionError):
+            return []
+
+    def _read_page(self, path: Path, source: str) -> list[SystemCommand]:
+        alias = is_alias(source)
+        if alias is not None:
+            source = _read_alias(path.parent, alias)
+        found = _PAGE.fullmatch(path.name)
+        if found is None or COMMAND_NAME.fullmatch(found["stem"]) is None:
+            return []
+        words = self._command_words(found["stem"], source)
+        return read_man_page(source, words, origin=str(path)) if words else []
+
+    def _command_words(self, stem: str, source: str) -> tuple[str, ...] | None:
+        """Return the words of a page: `git-log` is `git log` if there is no program `git-log`."""
+        if self._has_program(stem):
+            return (stem,)
+        parts = stem.split("-")
+        if len(parts) == 1 or not self._has_program(parts[0]) or len(parts) > _MAX_DASHES + 1:
+            return None
+        text = re.sub(r"\\f.|\\&", "", source).replace("\\-", "-")
+        splits = sorted(product(" -", repeat=len(parts) - 2), key=lambda marks: marks.count("-"))
+        for marks in splits:
+            rest = "".join(f"{mark}{part}" for mark, part in zip((" ", *marks), parts[1:], strict=True))
+            if re.search(rf"^\W*{re.escape(parts[0] + rest)}(?![\w-])", text, re.MULTILINE):
+                return (parts[0], *rest.split())
+        return (parts[0], "-".join(parts[1:]))
+
+    def _read_cache(self) -> Mapping[str, _FileRecord]:
+        if self._cache_file is None:
+            return {}
+        try:
+            if self._cache_file.stat().st_size > _MAX_CACHE:
+                return {}
+            cache = msgspec.json.decode(self._cache_file.read_bytes(), type=_Cache)
+        except (OSError, msgspec.MsgspecError):
+            return {}
+        is_current = cache.format == _FORMAT and cache.program_path == os.environ.get("PATH", "")
+        return cache.files if is_current else {}
+
+    def _write_cache(self, records: dict[str, _FileRecord]) -> None:
+        """Replace the cache in one step. A folder that cannot be written only costs time."""
+        if self._cache_file is None:
+            return
+        data = msgspec.json.encode(_Cache(_FORMAT, os.environ.get("PATH", ""), records))
+        new = self._cache_file.with_name(f"{self._cache_file.name}.{os.getpid()}")
+        with suppress(OSError):
+            self._cache_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            new.replace(self._cache_file)
+
+
+def read_text(path: Path) -> str:
+    """Read a file, decompressed if it is gzip. Raise ValueError for one beyond MAX_FILE."""
+    with path.open("rb") as file:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(fileobj=file) as unzipped:
+                data = unzipped.read(MAX_FILE + 1)
+        else:
+            data = file.read(MAX_FILE + 1)
+    if len(data) > MAX_FILE:
+        raise ValueError(f"{path} is larger than {MAX_FILE} bytes")
+    return data.decode("utf-8", "replace")
+
+
+def _read_alias(folder: Path, name: str) -> str:
+    """Read the page that another one names. It is a file of the same folder."""
+    for candidate in (name, f"{name}.gz"):
+        path = folder / candidate
+        if path.is_file():
+            return read_text(path)
+    return ""
+
+
+def _list_folder(folder: Path) -> Sequence[Path]:
+    try:
+        return sorted(folder.iterdir())[:MAX_FILES]
+    except OSError:
+        return ()

@@ -1,0 +1,69 @@
+"""A command of this machine: its words, options and operands."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias
+
+from ...ir.value import Value
+
+__all__ = ["COMMAND_NAME", "CommandOption", "Operand", "OptionStyle", "SystemCommand", "property_name"]
+
+OptionStyle: TypeAlias = Literal["flag", "attached", "separate", "optional"]
+"""The form of the value of an option: none, `--name=VALUE`, `-n VALUE`, or `--name[=VALUE]`."""
+
+COMMAND_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_NOT_IDENTIFIER = re.compile(r"[^A-Za-z0-9]+")
+
+
+class CommandOption(Value, frozen=True):
+    """An option with all its spellings, such as `-a` and `--all`. `placeholder`: the name of its value."""
+
+    names: tuple[str, ...]
+    style: OptionStyle = "flag"
+    placeholder: str = ""
+    description: str = ""
+    choices: tuple[str, ...] = ()
+    is_integer: bool = False
+    repeats: bool = False
+
+    @property
+    def name(self) -> str:
+        """The spelling that is passed: the first long one, if there is one."""
+        return next((name for name in self.names if name.startswith("--")), self.names[0])
+
+
+class Operand(Value, frozen=True):
+    """A positional argument. `after_dashes`: the synopsis shows `--` before it. `prefix`: as in `+FORMAT`."""
+
+    name: str
+    is_required: bool = False
+    repeats: bool = False
+    after_dashes: bool = False
+    prefix: str = ""
+
+
+class SystemCommand(Value, frozen=True):
+    """A command. `words`: the program and its subcommands, such as `docker` and `ps`."""
+
+    words: tuple[str, ...]
+    summary: str = ""
+    description: str = ""
+    options: tuple[CommandOption, ...] = ()
+    operands: tuple[Operand, ...] = ()
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The words as the user types them."""
+        return " ".join(self.words)
+
+    @property
+    def tool_name(self) -> str:
+        """The name of its tool, valid for all providers."""
+        return _NOT_IDENTIFIER.sub("_", "_".join(self.words))[:64]
+
+
+def property_name(text: str) -> str:
+    """Return the name of a property for an option or operand: `--sort-by` is `sort_by`."""
+    return _NOT_IDENTIFIER.sub("_", text.lstrip("-")).strip("_")

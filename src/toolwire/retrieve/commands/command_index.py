@@ -1,0 +1,128 @@
+"""Search the commands of this machine for a request."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...ir.errors import ToolwireError
+from ...ir.tools import Tool
+from ...run.words import split_words
+from ..documents import FIELDS, clean_text, make_document
+from ..index import ToolIndex
+from .command import SystemCommand
+from .common_tasks import COMMON_TASKS
+
+if TYPE_CHECKING:
+    from ..encoder import Encoder, ProgressCallback
+
+__all__ = ["CommandIndex", "search_text"]
+
+_MAX_OPTIONS = 30
+_MAX_ABOUT = 80  # characters of the description of an option
+_WIDTH = 8  # ranked tools per command that is wanted, before common commands are preferred
+_COMMON = 1.6
+_MIN_WORDS = 2
+_MIN_SHARE = 0.45
+_FORMAT = 1
+# names and numbers of a request are values, not words that describe a command
+_VALUES = (
+    (re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE), " url "),
+    (re.compile(r"(?:\"[^\"]*\"|'[^'\s][^']*'|`[^`]*`)"), " "),
+    (re.compile(r"(?<!\w)(?:~|\.{1,2})?(?:/[\w.@+-]++)++/?"), " "),
+    (re.compile(r"\b[\w-]+(?:\.[A-Za-z]\w{0,5}){0,1}\.(tar|gz|tgz|bz2|xz|zip|log|csv)\b"), r" file \1 "),
+    (re.compile(r"\b[\w-]+(?:\.[A-Za-z]\w{0,5}){1,2}\b"), " file "),
+    (re.compile(r"\b(?:\d[\d.,:]*|one|two|three|four|five|ten)\b", re.IGNORECASE), " "),
+)
+
+
+def search_text(request: str) -> str:
+    """Return the words of a request that describe a task: without URLs, quotations, paths and numbers."""
+    for pattern, replacement in _VALUES:
+        request = pattern.sub(replacement, request[:2_000])
+    return request
+
+
+class CommandIndex:
+    """The commands, found by their names, summaries, options and common tasks."""
+
+    def __init__(
+        self,
+        commands: Sequence[SystemCommand],
+        *,
+        encoder: Encoder | None = None,
+        cache: Path | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> None:
+        """Index the commands. `cache`: the folder of a saved index, which is used if the commands are the same."""
+        self._commands = {command.tool_name: command for command in commands}
+        self._index = self._load(encoder, cache, progress)
+
+    def __len__(self) -> int:
+        return len(self._commands)
+
+    def find(self, name: str) -> SystemCommand | None:
+        """Return the command with this tool name."""
+        return self._commands.get(name)
+
+    def search(self, request: str, k: int) -> list[tuple[SystemCommand, float]]:
+        """Return the `k` best commands with their scores, the best first; none if no word of the request is known."""
+        hits = self._index.search(search_text(request), max(1, _WIDTH * k))
+        scored = [
+            (self._commands[hit.tool.name], hit.score * (_COMMON if hit.tool.name in _COMMON_NAMES else 1.0))
+            for hit in hits
+            if hit.tool.name in self._commands
+        ]
+        return sorted(scored, key=lambda pair: -pair[1])[:k]
+
+    def mentions(self, request: str, commands: Sequence[SystemCommand]) -> bool:
+        """Return True if one of the commands contains two words of the request, or about half of them.
+
+        For a model that cannot refuse: a request with one word in common is most likely about something else.
+        """
+        words = frozenset(split_words(search_text(request)))
+        documents = [make_document(_searched_tool(command)) for command in commands]
+        texts = (frozenset(split_words(" ".join(map(document.field_text, FIELDS)))) for document in documents)
+        counts = [len(words & text) for text in texts]
+        return any(count >= _MIN_WORDS or count >= _MIN_SHARE * len(words) > 0 for count in counts)
+
+    def _load(self, encoder: Encoder | None, cache: Path | None, progress: ProgressCallback | None) -> ToolIndex:
+        tools = [_searched_tool(command) for command in self._commands.values()]
+        if cache is None:
+            return _build(tools, encoder, progress)
+        name = "words" if encoder is None else re.sub(r"\W+", "-", encoder.name)[:40]
+        content = hashlib.sha256(msgspec.json.encode([_FORMAT, tools])).hexdigest()[:24]
+        file = cache / f"commands-{name}-{content}.index"
+        with suppress(ToolwireError, OSError, ValueError):
+            return ToolIndex.load(file, encoder)
+        index = _build(tools, encoder, progress)
+        with suppress(OSError):
+            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for old in cache.glob(f"commands-{name}-*.index"):
+                old.unlink()
+            index.save(file)
+        return index
+
+
+def _build(tools: Sequence[Tool], encoder: Encoder | None, progress: ProgressCallback | None) -> ToolIndex:
+    index = ToolIndex(encoder)
+    index.add(tools, progress=progress)
+    return index
+
+
+def _searched_tool(command: SystemCommand) -> Tool:
+    """Return the text of a command as a tool: the summary, its tasks, and the first options."""
+    tasks = COMMON_TASKS.get(command.name, "")
+    about = ". ".join(text for text in (command.summary, tasks, "" if tasks else command.description[:200]) if text)
+    properties = {option.name: {"description": option.description[:_MAX_ABOUT]} for option in command.options}
+    kept = dict(list(properties.items())[:_MAX_OPTIONS])
+    return Tool(command.tool_name, clean_text(about), {"type": "object", "properties": kept})
+
+
+_COMMON_NAMES = frozenset(SystemCommand(tuple(name.split())).tool_name for name in COMMON_TASKS)

@@ -1,0 +1,176 @@
+"""Read the operands of a command from its synopsis: `cp [OPTION]... SOURCE... DIRECTORY`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from .command import Operand, property_name
+from .roff_text import ITALIC_END, ITALIC_START
+
+__all__ = ["SynopsisLine", "mark_variables", "read_usage", "usage_lines"]
+
+_TOKEN = re.compile(r"\.\.\.|…|<[^<>]{1,80}>|[\[\]{}()|]|[^\s\[\]{}()|<>]+")
+_OPTIONS = re.compile(r"(?:general |global |log |common )?-*(?:options?|flags?|opts?|args-for-\w+)", re.IGNORECASE)
+_LITERAL = re.compile(r"[a-z][a-z0-9-]*")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_-]*")
+_PLAIN = re.compile(r"(?:[a-z][a-z0-9_-]*|[A-Z][A-Z0-9_-]*)(?:\.\.\.)?")
+_ITALIC = re.compile(f"{ITALIC_START}([^{ITALIC_END}]*){ITALIC_END}")
+_SIMPLIFIED = (
+    (re.compile(r"\\"), ""),
+    (re.compile(r"--\[no-\]"), "--"),
+    (re.compile(r"(-[\w-]+)\[=?[^\[\]]{0,200}\]"), r"\1=x"),  # --color[=WHEN]
+    (re.compile(r"(-[\w-]+)=(?:\([^()]{0,200}\)|<[^<>]{0,80}>|\{[^{}]{0,200}\})"), r"\1=x"),  # --mirror=(fetch|push)
+    (re.compile(r"<([^<>\s]*)>\s*\.\.\."), r"<\1> ..."),
+    (re.compile(r"\bURLs\b"), "<url> ..."),
+    (re.compile(r"\{([a-z][a-z0-9_-]*)\}"), r"<\1>"),
+    (re.compile(r"\+FORMAT\b"), "<+format>"),
+)
+_PLURALS = frozenset({"files", "paths", "directories", "args", "arguments", "urls", "names", "hosts", "packages"})
+_MAX_TOKENS = 4_000
+_MAX_OPERANDS = 6
+_MAX_LINES = 40
+
+
+class SynopsisLine:
+    """One line of a synopsis: literal words after the command, and operands."""
+
+    def __init__(self, literals: tuple[str, ...], operands: tuple[Operand, ...]) -> None:
+        self.literals = literals
+        self.operands = operands
+
+
+def usage_lines(lines: Iterable[str], words: Sequence[str]) -> list[str]:
+    """Return the usages of a synopsis without the words of the command. A usage begins with these words."""
+    starts = (" ".join(words), "-".join(words))
+    found: list[str] = []
+    for line in lines:
+        plain = mark_variables(line.strip(), starts)
+        start = next((start for start in starts if re.match(rf"{re.escape(start)}(?![\w-])", plain)), None)
+        if start is not None:
+            found.append(plain[len(start) :].strip())
+        elif found and line.strip():
+            found[-1] += f" {plain}"
+    return found[:_MAX_LINES]
+
+
+def mark_variables(line: str, starts: Sequence[str]) -> str:
+    """Write the italic words of a line as `<word>`. Pages of Git set the command itself in italics."""
+
+    def write(found: re.Match[str]) -> str:
+        text = found.group(1).strip()
+        if text.startswith(tuple(starts)):
+            return f" {text} "
+        return " ".join(
+            word if word.startswith("-") or not word[:1].isalpha() else f"<{word}>" for word in text.split()
+        )
+
+    return _ITALIC.sub(write, line).strip()
+
+
+def read_usage(text: str) -> SynopsisLine:
+    """Return the literals and operands of one usage."""
+    for pattern, replacement in _SIMPLIFIED:
+        text = pattern.sub(replacement, text)
+    pieces = _TOKEN.findall(text)[:_MAX_TOKENS]
+    reader = _UsageReader(has_variables=any(map(_is_variable, pieces)), choices=_choice_groups(pieces))
+    for position, piece in enumerate(pieces):
+        reader.read(position, piece)
+    return SynopsisLine(tuple(reader.literals), tuple(reader.operands[:_MAX_OPERANDS]))
+
+
+def _choice_groups(pieces: Sequence[str]) -> frozenset[int]:
+    """Return the positions of the braces that list alternatives."""
+    opened: list[int] = []
+    found: set[int] = set()
+    for position, piece in enumerate(pieces):
+        if piece in "[{(":
+            opened.append(position)
+        elif piece in "]})" and opened:
+            opened.pop()
+        elif piece == "|" and opened and pieces[opened[-1]] == "{":
+            found.add(opened[-1])
+    return frozenset(found)
+
+
+def _is_variable(piece: str) -> bool:
+    name = piece.strip("<>.")
+    return not _OPTIONS.fullmatch(name) and (piece.startswith("<") or _VARIABLE.fullmatch(name) is not None)
+
+
+class _UsageReader:
+    """The state while a usage is read: nesting, and the operand that a following `...` repeats."""
+
+    def __init__(self, *, has_variables: bool, choices: frozenset[int]) -> None:
+        self.literals: list[str] = []
+        self.operands: list[Operand] = []
+        self._has_variables = has_variables
+        self._choices = choices
+        self._groups: list[bool] = []  # per open bracket: its words are not operands
+        self._after_option = False  # the next word is the value of an option
+        self._follows_bar = False
+        self._after_dashes = False
+        self._may_repeat = False
+        self._only_words = True  # no operand or option so far: words are literals
+
+    def read(self, position: int, piece: str) -> None:
+        if piece in ("...", "…"):
+            self._repeat()
+        elif piece in "[{(":
+            self._groups.append(position in self._choices or any(self._groups))
+            self._follows_bar = self._after_option = False
+        elif piece in "]})":
+            del self._groups[-1:]
+            self._after_option = False
+        elif piece == "|":
+            self._follows_bar = True
+            self._after_option = False
+        elif piece == "--":
+            self._after_dashes = True
+        elif piece.startswith("-"):
+            self._read_option(piece)
+        else:
+            self._read_word(piece)
+
+    def _read_option(self, piece: str) -> None:
+        """Skip the value: the words that follow in the same brackets, or the next word outside of brackets."""
+        if self._groups:
+            self._groups[-1] = True
+        else:
+            self._after_option = "=" not in piece
+            self._only_words = False
+        self._may_repeat = False
+
+    def _read_word(self, piece: str) -> None:
+        name, repeats = piece.strip("<>").rstrip("."), piece.endswith("...")
+        follows_bar, self._follows_bar = self._follows_bar, False
+        is_value, self._after_option = self._after_option or any(self._groups), False
+        may_repeat, self._may_repeat = self._may_repeat, False
+        if is_value or follows_bar or _OPTIONS.fullmatch(name):
+            self._may_repeat = may_repeat and follows_bar
+        elif self._has_variables and _LITERAL.fullmatch(piece):
+            if self._only_words and not self._groups:
+                self.literals.append(piece)
+        elif piece.startswith("<") or _PLAIN.fullmatch(piece):
+            label = property_name(re.split(r"[,=:|]", name.lstrip("+"))[0]).lower()
+            self._add_operand(label, "+" if name.startswith("+") else "", repeats=repeats)
+
+    def _add_operand(self, label: str, prefix: str, *, repeats: bool) -> None:
+        self._only_words = False
+        names = [operand.name for operand in self.operands]
+        if label and label not in names:
+            self.operands.append(
+                Operand(label, not self._groups, repeats or label in _PLURALS, self._after_dashes, prefix)
+            )
+            self._may_repeat = True
+        elif label and names[-1] == label:  # `FILE [FILE]...`
+            self._may_repeat = True
+            self._repeat()
+
+    def _repeat(self) -> None:
+        if self.operands and self._may_repeat:
+            last = self.operands[-1]
+            self.operands[-1] = replace(last, repeats=True)
+        self._may_repeat = False

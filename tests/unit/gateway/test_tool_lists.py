@@ -1,0 +1,208 @@
+"""The indexes of clients' tool lists: encoded in the background, bounded, and without texts that cross clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from hashlib import sha256
+
+import numpy as np
+import pytest
+
+from toolwire import Message, Request, Text, Tool, ToolCall, ToolResult
+from toolwire.asgi.offload import ClientOffload, Offload
+from toolwire.gateway.retrieval.list_indexes import ToolListIndexes
+from toolwire.gateway.retrieval.retrieval_plan import plan_retrieval
+from toolwire.gateway.retrieval.selections import ConversationSelections
+from toolwire.gateway.retrieval.tool_ranker import ToolRanker
+from toolwire.gateway.retrieval.vector_cache import VectorCache
+from toolwire.gateway.settings import RetrieveRow
+from toolwire.run.words import split_words, stem_word
+
+SYNONYMS = {"car": stem_word("automobile"), "buy": stem_word("purchase"), "film": stem_word("movie")}
+
+
+class SynonymEncoder:
+    """An encoder that hashes words, and treats synonyms as equal. It records the texts that it encodes."""
+
+    name = "synonyms"
+    dimensions = 512
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def encode(self, texts: Sequence[str], progress: object = None) -> np.ndarray:
+        self.texts += texts
+        vectors = np.zeros((len(texts), self.dimensions), np.float32)
+        for row, text in enumerate(texts):
+            for word in split_words(text):
+                digest = sha256(SYNONYMS.get(word, word).encode()).digest()
+                vectors[row, int.from_bytes(digest[:2]) % self.dimensions] += 1
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+
+
+def request(*texts: str, tools: Sequence[Tool] = (), system: str = "") -> Request:
+    messages = [Message("system", (Text(system),))] if system else []
+    messages += [Message("user", (Text(text),)) for text in texts]
+    return Request(model="m", messages=tuple(messages), tools=tuple(tools))
+
+
+def make_tools(*names: str, note: str = "") -> list[Tool]:
+    return [Tool(name, f"{name.replace('_', ' ')}{note}") for name in names]
+
+
+MANY = make_tools("automobile_rent", "movie_watch", "purchase_book", *(f"tool_{number}" for number in range(20)))
+
+
+def test_text_is_encoded_once_and_only_digests_are_kept() -> None:
+    encoder = SynonymEncoder()
+    cache = VectorCache(encoder)
+    first = cache.encode(["rent a car", "watch a film", "rent a car"])
+    assert np.array_equal(first[0], first[2])
+    assert np.array_equal(cache.encode(["watch a film", "rent a car"]), first[[1, 0]])
+    assert encoder.texts == ["rent a car", "watch a film"]
+    assert cache.list_missing(["rent a car", "new"]) == ["new"]
+    assert "rent" not in repr(vars(cache)["_vectors"].keys())
+
+
+def test_vectors_are_bounded_by_bytes() -> None:
+    encoder = SynonymEncoder()
+    cache = VectorCache(encoder, max_bytes=10 * (4 * 512 + 250))
+    cache.encode([f"text {number}" for number in range(50)])
+    assert len(cache.list_missing([f"text {number}" for number in range(50)])) == 40
+
+
+def test_list_is_encoded_in_the_background_and_found_by_its_client_only() -> None:
+    async def check() -> None:
+        encoder = SynonymEncoder()
+        indexes = ToolListIndexes(encoder, Offload())
+        indexes.request("alice", b"1", tuple(MANY))
+        assert indexes.find("alice", b"1") is None
+        await indexes.wait_until_built()
+        found = indexes.find("alice", b"1")
+        assert found is not None
+        assert found.search("car", 1)[0].tool.name == "automobile_rent"
+        assert indexes.find("bob", b"1") is None
+        count = len(encoder.texts)
+        indexes.request("bob", b"1", tuple(MANY))
+        await indexes.wait_until_built()
+        assert indexes.find("bob", b"1") is not found
+        assert len(encoder.texts) == count  # vectors are shared
+        await indexes.aclose()
+
+    asyncio.run(check())
+
+
+def test_indexes_are_bounded_by_bytes_and_pending_lists_by_number() -> None:
+    async def check() -> None:
+        indexes = ToolListIndexes(SynonymEncoder(), Offload(), max_bytes=3 * len(MANY) * 4_200)
+        for number in range(10):
+            indexes.request("alice", bytes([number]), tuple(MANY))
+        await indexes.wait_until_built()
+        kept = [number for number in range(10) if indexes.find("alice", bytes([number])) is not None]
+        assert kept == [7, 8, 9]
+        indexes.request("alice", b"long", tuple(make_tools("a")) * 10_001)
+        await indexes.wait_until_built()
+        assert indexes.find("alice", b"long") is None
+        await indexes.aclose()
+
+    asyncio.run(check())
+
+
+def test_failing_encoder_leaves_the_list_to_words(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(SynonymEncoder):
+        def encode(self, texts: Sequence[str], progress: object = None) -> np.ndarray:
+            raise ValueError("no weights")
+
+    async def check() -> None:
+        ranker = ToolRanker(Broken(), Offload())
+        offload = ClientOffload(Offload(), "alice")
+        asked = request("watch a movie tonight", tools=MANY)
+        for _ in range(2):
+            offer = await ranker.open_offer(asked, RetrieveRow(k=3), "alice", offload, 0)
+            assert offer is not None
+            assert "movie_watch" in [tool.name for tool in offer.tools]
+            assert ranker.indexes is not None
+            await ranker.indexes.wait_until_built()
+        await ranker.aclose()
+
+    asyncio.run(check())
+    assert "cannot encode a list of 23 tools" in caplog.text
+    assert "movie" not in caplog.text
+
+
+def test_selection_of_a_conversation_does_not_change_when_vectors_become_available() -> None:
+    async def check() -> None:
+        ranker = ToolRanker(SynonymEncoder(), Offload(), max_seconds=30)
+        offload = ClientOffload(Offload(), "alice")
+
+        async def names(*texts: str) -> list[str]:
+            offer = await ranker.open_offer(request(*texts, tools=MANY), RetrieveRow(k=2), "alice", offload, 0)
+            assert offer is not None
+            return [tool.name for tool in offer.tools]
+
+        before = await names("buy me one car")
+        assert before == ["search_tools"]  # no word in common
+        assert ranker.indexes is not None
+        await ranker.indexes.wait_until_built()
+        assert await names("buy me one car", "watch a film") == before
+        assert "automobile_rent" in await names("buy me one car now")  # a new conversation, by meaning
+        await ranker.aclose()
+
+    asyncio.run(check())
+
+
+def test_selection_is_kept_when_a_list_changes_during_a_conversation() -> None:
+    selections = ConversationSelections()
+    first = plan_retrieval(request("hello", tools=MANY), RetrieveRow(k=2))
+    assert first is not None
+    key = ("alice", "m", 2, first.opening)
+    selections.add(key, first, ("tool_1", "tool_2"))
+    changed = [*MANY, Tool("new")]
+    other = plan_retrieval(request("hello", tools=changed), RetrieveRow(k=2))
+    assert other is not None
+    assert selections.find(key, other) is None  # another conversation with the same beginning
+    history = request("hello", tools=changed)
+    history = Request(model="m", messages=(*history.messages, Message("assistant", (Text("Hi"),))), tools=history.tools)
+    continued = plan_retrieval(history, RetrieveRow(k=2))
+    assert continued is not None
+    assert selections.find(key, continued) == ("tool_1", "tool_2")
+    assert selections.find(("bob", "m", 2, first.opening), first) is None
+
+
+def test_selections_are_bounded_by_number_and_bytes() -> None:
+    plan = plan_retrieval(request("hello", tools=MANY), RetrieveRow(k=2))
+    assert plan is not None
+    for selections in (ConversationSelections(max_conversations=3), ConversationSelections(max_bytes=3 * 470)):
+        for number in range(10):
+            selections.add(("alice", "m", 2, bytes([number])), plan, ("tool_1",))
+        kept = [number for number in range(10) if selections.find(("alice", "m", 2, bytes([number])), plan)]
+        assert kept == [7, 8, 9]
+
+
+def test_history_adds_tools_in_the_order_of_their_occurrence() -> None:
+    search = ToolCall("s", "search_tools", {"query": "x"})
+    messages = (
+        Message("user", (Text("hello there"),)),
+        Message("assistant", (ToolCall("c", "tool_9", {}),)),
+        Message("user", (ToolResult("c"),)),
+        Message("assistant", (search,)),
+        Message("user", (ToolResult("s", found=("tool_3", "unknown", "tool_4")),)),
+    )
+    plan = plan_retrieval(Request(messages=messages, tools=tuple(MANY)), RetrieveRow(k=2, always=("tool_5",)))
+    assert plan is not None
+    tools = plan.offer(["tool_7", "movie_watch"])
+    assert [tool.name for tool in tools] == [
+        *("search_tools", "movie_watch", "tool_5", "tool_7"),
+        *("tool_9", "tool_3", "tool_4"),
+    ]
+    assert [tool.name for tool in tools if tool.deferred] == ["tool_3", "tool_4"]
+
+
+def test_short_message_is_searched_with_the_system_prompt() -> None:
+    plan = plan_retrieval(request("hi", tools=MANY, system="You help to rent cars."), RetrieveRow(k=2))
+    assert plan is not None
+    assert plan.query == "hi\nYou help to rent cars."
+    plan = plan_retrieval(request("Buy the red book now", tools=MANY, system="You rent cars."), RetrieveRow(k=2))
+    assert plan is not None
+    assert "cars" not in plan.query

@@ -1,0 +1,139 @@
+"""Argument vectors and effects of calls."""
+
+import pytest
+
+from do_fixtures import load_fixture_commands
+from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand
+from toolwire.retrieve.commands.command_tool import declare_command, select_options
+from toolwire.retrieve.commands.effect_table import EFFECTS, READ_ONLY, refusal_reason
+from toolwire.retrieve.commands.effects import judge_effect
+from toolwire.retrieve.commands.vector import RefusedCall, make_command_line
+
+COMMANDS = {command.name: command for command in load_fixture_commands()}
+PROGRAM = SystemCommand(
+    ("frob",),
+    options=(
+        CommandOption(("-a", "--all")),
+        CommandOption(("--name",), "attached", "NAME"),
+        CommandOption(("-n",), "separate", "COUNT", is_integer=True),
+        CommandOption(("--color",), "optional", "WHEN", choices=("auto", "never")),
+        CommandOption(("-U",), "attached", "n"),
+        CommandOption(("--tag",), "separate", "TAG", repeats=True),
+        CommandOption(("--hook",), "attached", "COMMAND"),
+    ),
+    operands=(Operand("source", True, True), Operand("format", prefix="+")),
+)
+
+
+def vector(command, **arguments):
+    return list(make_command_line(command, arguments).vector)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, ["x"]),
+        ({"all": True}, ["--all", "x"]),
+        ({"all": False}, ["x"]),
+        ({"name": "a b; c"}, ["--name=a b; c", "x"]),
+        ({"name": "-x"}, ["--name=-x", "x"]),
+        ({"n": 5}, ["-n", "5", "x"]),
+        ({"n": -5}, ["-n", "-5", "x"]),
+        ({"color": True}, ["--color", "x"]),
+        ({"color": "never"}, ["--color=never", "x"]),
+        ({"U": "3"}, ["-U3", "x"]),
+        ({"tag": ["a", "b"]}, ["--tag", "a", "--tag", "b", "x"]),
+        ({"format": "%Y"}, ["x", "+%Y"]),
+    ],
+)
+def test_call_becomes_a_vector(arguments, expected):
+    assert vector(PROGRAM, source=["x"], **arguments) == ["frob", *expected]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "missing"),
+        ({"source": ["x"], "color": "blue"}, "color"),
+        ({"source": ["x"], "n": "five"}, "integer"),
+        ({"source": ["x"], "hook": "reboot"}, "hook"),
+        ({"source": ["-x"]}, "looks like an option"),
+        ({"source": ["x"], "tag": ["--all"]}, "looks like an option"),
+        ({"source": [""]}, "empty"),
+        ({"source": ["a\nb"]}, "cannot be seen"),
+        ({"source": ["a" * 5000]}, "longer"),
+        ({"source": ["x" * 4000] * 20}, "too many"),
+    ],
+)
+def test_unsafe_or_invalid_call_is_refused(arguments, message):
+    with pytest.raises(RefusedCall, match=message):
+        make_command_line(PROGRAM, arguments)
+
+
+def test_operand_that_looks_like_an_option_follows_two_dashes():
+    assert vector(COMMANDS["rm"], file=["-rf"]) == ["rm", "--", "-rf"]
+
+
+def test_paths_of_git_follow_two_dashes():
+    assert vector(COMMANDS["git log"], revision_range="main", path=["-x.py"]) == ["git", "log", "main", "--", "-x.py"]
+    with pytest.raises(RefusedCall):
+        vector(COMMANDS["git log"], revision_range="--output=x")
+
+
+def test_home_is_expanded_in_paths_only():
+    line = make_command_line(COMMANDS["grep"], {"patterns": "~/x", "file": ["~/notes"]}, home="/home/ann")
+    assert line.vector == ("grep", "~/x", "/home/ann/notes")
+
+
+def test_programs_of_the_read_only_table_are_never_refused_ones():
+    assert [name for name in READ_ONLY if refusal_reason(name.split()[0])] == []
+    for name in ("sudo", "bash", "python3.12", "xargs", "env", "awk", "perl5.36", "busybox"):
+        assert refusal_reason(name)
+        assert name not in EFFECTS
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "operands", "kinds", "is_read_only"),
+    [
+        ("ls", ["-l"], True, ("read",), True),
+        ("ls", ["--unlisted"], True, ("write",), False),
+        ("find", ["-name"], True, ("read",), True),
+        ("find", ["-delete"], True, ("delete",), False),
+        ("find", ["-delete", "-unlisted"], True, ("write", "delete"), False),
+        ("sort", ["--output"], True, ("write",), False),
+        ("uniq", [], True, ("write",), False),
+        ("git branch", [], False, ("read",), True),
+        ("git branch", [], True, ("write",), False),
+        ("git branch", ["--delete"], True, ("delete",), False),
+        ("git log", ["--oneline"], False, ("read",), True),
+        ("git frobnicate", [], False, ("write",), False),
+        ("tar", ["--list", "--file"], False, ("read",), False),
+        ("tar", ["--extract"], False, ("write",), False),
+        ("rm", [], True, ("delete",), False),
+        ("curl", [], True, ("network",), False),
+        ("curl", ["--output"], True, ("write", "network"), False),
+        ("ssh", [], True, ("network", "program"), False),
+        ("systemctl stop", [], True, ("write",), False),
+        ("frob", [], False, ("write",), False),
+    ],
+)
+def test_effect_of_a_command_line(words, options, operands, kinds, is_read_only):
+    effect = judge_effect(words.split(), options, has_operands=operands)
+    assert (effect.kinds, effect.is_read_only) == (kinds, is_read_only)
+    assert effect.is_known == (words not in ("frob", "git frobnicate"))
+
+
+def test_command_with_many_options_offers_those_of_the_request():
+    options = [CommandOption((f"--option-{number}",), description=f"number {number}") for number in range(200)]
+    wanted = CommandOption(("--pretty",), description="write the colours of the rainbow")
+    command = SystemCommand(("frob",), options=(*options, wanted), operands=(Operand("file"),))
+    names = select_options(command, "write it in the colours of a rainbow", 5)
+    assert len(names) == 6
+    assert {"pretty", "file"} <= set(names)
+    assert set(declare_command(command, names).input_schema["properties"]) == set(names)
+
+
+def test_option_with_the_name_of_an_operand_gets_another_name():
+    properties = declare_command(COMMANDS["tar"]).input_schema["properties"]
+    assert "f" in properties
+    assert properties["file"]["type"] == "array"
