@@ -14,15 +14,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from ..ir.errors import ConfigError
+from ..ir.errors import ConfigError, EncodeError
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
 from .encoder import Encoder, ProgressCallback, Vectors
-from .entry_table import EntryTable, IndexedTool, SearchFilter
+from .entry_table import EntryTable, IndexedTool, SearchFilter, encode_entry
 from .nearest import EXACT_LIMIT, NearestVectors, find_best, score_rows
 from .ranking import combine_meanings, rank_numbers, split_query
 from .vector_table import VectorTable
@@ -51,12 +52,16 @@ class SearchHit(Value, frozen=True):
 
 
 class IndexChange(Value, frozen=True):
-    """The effect of a change of an index, as names of tools. Unchanged tools are not encoded again."""
+    """The effect of a change of an index, as names of tools. Unchanged tools are not encoded again.
+
+    `refused` are tools that cannot be written as JSON, each with the reason. They are not in the index.
+    """
 
     added: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     unchanged: int = 0
+    refused: tuple[tuple[str, str], ...] = ()
 
 
 class ToolIndex:
@@ -100,10 +105,15 @@ class ToolIndex:
         progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Add tools, and replace those whose declaration or tags changed. Only these are encoded."""
-        given = {tool.name: IndexedTool(strip_function(tool), server, tuple(tags)) for tool in tools}
-        changed = {
-            name: make_document(indexed.tool, server=server, tags=indexed.tags) for name, indexed in given.items()
-        }
+        given, changed, refused = dict[str, IndexedTool](), dict[str, ToolDocument](), dict[str, str]()
+        for tool in tools:
+            indexed = IndexedTool(strip_function(tool), server, tuple(tags))
+            try:
+                encode_entry(indexed)
+                changed[tool.name] = make_document(indexed.tool, server=server, tags=indexed.tags)
+                given[tool.name] = indexed
+            except EncodeError as error:
+                refused[tool.name] = error.message
         with self._lock:
             unchanged = [name for name, document in changed.items() if self._has_document(given[name], document)]
         for name in unchanged:
@@ -113,7 +123,7 @@ class ToolIndex:
             vectors = self.encoder.encode([document.text for document in changed.values()], progress)
         updated = self._put_entries([(given[name], document) for name, document in changed.items()], vectors)
         added = tuple(name for name in changed if name not in frozenset(updated))
-        return IndexChange(added, updated, unchanged=len(unchanged))
+        return IndexChange(added, updated, unchanged=len(unchanged), refused=tuple(refused.items()))
 
     def remove(self, names: Iterable[str], *, server: str = "") -> IndexChange:
         """Remove tools. Names that are not in the index are ignored."""
@@ -133,10 +143,10 @@ class ToolIndex:
         """Make the tools of a server equal to the given ones: add, update and remove."""
         tools = tuple(tools)
         change = self.add(tools, server=server, tags=tags, progress=progress)
-        kept = {tool.name for tool in tools}
+        kept = {tool.name for tool in tools} - {name for name, _ in change.refused}
         with self._lock:
             stale = [name for name in self._entries.names_of_server(server) if name not in kept]
-        return IndexChange(change.added, change.updated, self.remove(stale, server=server).removed, change.unchanged)
+        return replace(change, removed=self.remove(stale, server=server).removed)
 
     def search(
         self,

@@ -20,24 +20,21 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
-import msgspec
-
-from ..ir.errors import ConfigError, ProtocolError
-from ..ir.text import to_bytes
+from ..ir.errors import ConfigError, EncodeError, ProtocolError
 from ..ir.tools import Effect, Tool
+from ..run.keys import canonical_json
 from ..run.tool_offer import strip_function
 from .documents import make_document
 from .encoder import Encoder, ProgressCallback, Vectors
-from .entry_table import IndexedTool, SearchFilter
+from .entry_table import IndexedTool, SearchFilter, decode_entry, encode_entry
 from .index import IndexChange, SearchHit, ToolIndex
 from .nearest import find_best
 
 __all__ = ["SharedIndex", "SharedTools", "StoredTool"]
 
 _BATCH = 500
-_decode_indexed = msgspec.json.Decoder(IndexedTool).decode
 
 
 class StoredTool(NamedTuple):
@@ -136,7 +133,12 @@ class SharedIndex(ToolIndex):
         progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Add tools, and replace those whose declaration or tags changed. Only these are encoded and sent."""
-        given = {tool.name: _make_stored(strip_function(tool), server, tuple(tags)) for tool in tools}
+        given, refused = dict[str, StoredTool](), dict[str, str]()
+        for tool in tools:
+            try:
+                given[tool.name] = _make_stored(strip_function(tool), server, tuple(tags))
+            except EncodeError as error:
+                refused[tool.name] = error.message
         self.refresh()
         with self._lock:
             known = {name: self._digests.get((server, name)) for name in given}
@@ -147,7 +149,7 @@ class SharedIndex(ToolIndex):
         self.refresh()
         updated = tuple(name for name in changed if known[name])
         added = tuple(name for name in changed if not known[name])
-        return IndexChange(added, updated, unchanged=len(given) - len(changed))
+        return IndexChange(added, updated, unchanged=len(given) - len(changed), refused=tuple(refused.items()))
 
     def remove(self, names: Iterable[str], *, server: str = "") -> IndexChange:
         """Remove tools. Names that are not in the index are ignored."""
@@ -220,15 +222,16 @@ class SharedIndex(ToolIndex):
 
 
 def _make_stored(tool: Tool, server: str, tags: tuple[str, ...]) -> StoredTool:
-    indexed: Any = IndexedTool(tool, server, tags)
-    digest = sha256(to_bytes(indexed, sort_keys=True)).digest()
-    return StoredTool(server, tool.name, digest, to_bytes(indexed), tool.effect, tags)
+    indexed = IndexedTool(tool, server, tags)
+    data = encode_entry(indexed)
+    digest = sha256(canonical_json(indexed)).digest()
+    return StoredTool(server, tool.name, digest, data, tool.effect, tags)
 
 
 def _decode(tool: StoredTool) -> IndexedTool:
     try:
-        return _decode_indexed(tool.data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return decode_entry(tool.data)
+    except ProtocolError as error:
         raise ProtocolError(
             f"the shared index contains a tool that cannot be decoded, {tool.name!r} of the server {tool.server!r}: {error}",
             hint="remove it, or upgrade toolwire on this machine",
