@@ -19,7 +19,9 @@ import random
 import re
 import sys
 import time
+from collections import Counter
 from functools import cached_property
+from pathlib import Path
 
 from gorilla_calls import HUBS, Database
 from retrieval_data import CACHE, DATA, Bm25, open_encoder, read_lines
@@ -66,7 +68,12 @@ class Hub:
         ]
         texts = [_card_text(card) for card in self.cards]
         self._words = Bm25([f"{card['api_name']} {text}" for card, text in zip(self.cards, texts, strict=True)])
-        names = [f"{card['api_name']} {number}" for number, card in enumerate(self.cards)]
+        repeated = Counter()
+        names = []
+        for card in self.cards:
+            number = repeated[card["api_name"]]
+            names.append(f"{card['api_name']} {number}" if number else card["api_name"])
+            repeated[card["api_name"]] += 1
         self._tools = [Tool(name, text) for name, text in zip(names, texts, strict=True)]
         self._numbers = {name: number for number, name in enumerate(names)}
         self._encoder = encoder
@@ -128,7 +135,7 @@ class LocalAnswers:
         self.seconds, self.asked = 0.0, 0
 
     async def ask(self, messages: list[dict]) -> str:
-        key = hashlib.sha256(json.dumps(messages).encode()).hexdigest()
+        key = message_key(messages)
         if key not in self._known:
             started = time.monotonic()
             self._known[key] = await self._generate(messages)
@@ -158,6 +165,25 @@ def summarise(verdicts: list[str]) -> dict:
         "exact": 100 * exact / count,
         "hallucination": 100 * missing / count,
     }
+
+
+def dump_prompts(path: Path, conditions: list[str]) -> None:
+    """Write the prompts of all tasks, for `gorilla_gpu.py`."""
+    encoder = open_encoder()
+    prompts = {}
+    for name in HUBS:
+        hub = Hub(name, encoder)
+        for condition in conditions:
+            for task in hub.tasks:
+                messages = make_messages(name, task["query"], hub.find(task["query"], condition))
+                prompts[message_key(messages)] = messages
+        encoder.save()
+    lines = (json.dumps({"key": key, "messages": messages}) + "\n" for key, messages in prompts.items())
+    path.write_text("".join(lines), "utf-8")
+
+
+def message_key(messages: list[dict]) -> str:
+    return hashlib.sha256(json.dumps(messages).encode()).hexdigest()
 
 
 async def measure(tasks: int, seed: int, conditions: list[str]) -> dict:
@@ -190,5 +216,9 @@ if __name__ == "__main__":
     parser.add_argument("--tasks", type=int, default=20, help="tasks per hub for the local model")
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--conditions", nargs="*", default=list(CONDITIONS), choices=list(CONDITIONS))
+    parser.add_argument("--prompts", type=Path, help="write the prompts of all tasks to this file, and exit")
     given = parser.parse_args()
+    if given.prompts:
+        dump_prompts(given.prompts, given.conditions)
+        sys.exit()
     print(json.dumps(asyncio.run(measure(given.tasks, given.seed, given.conditions))))

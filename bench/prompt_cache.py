@@ -67,8 +67,8 @@ class RecordedModel:
             self.searches += 1
             tool = self._catalogue[missing[0]]
             query = tool.name.replace("_", " ") if self._tried == 1 else tool.name
-            arguments = {"query": query, "k": K}
-            return Response(parts=(ToolCall(f"search_{next(_NUMBERS)}", SEARCH_TOOLS, arguments, kind="search"),))
+            call = ToolCall(f"search_{next(_NUMBERS)}", SEARCH_TOOLS, {"query": query}, kind="search")
+            return Response(parts=(call,))
         self._tried = 0
         return Response(parts=tuple(self.replies.pop(0)))
 

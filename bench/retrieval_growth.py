@@ -55,8 +55,9 @@ class KnownVectors:
 
 def main() -> None:
     if len(sys.argv) == 3:
-        part, size = sys.argv[1], int(sys.argv[2])
-        print(json.dumps({"build": measure_index, "peer": measure_peer}[part](size)))
+        part, given = sys.argv[1:]
+        measure = {"build": measure_index, "peer": measure_peer, "loaded": measure_loaded}[part]
+        print(json.dumps(measure(given if part == "loaded" else int(given))))
         return
     rows = []
     for size in [int(given) for given in sys.argv[1:]] or SIZES:
@@ -142,35 +143,29 @@ def measure_index(size: int) -> dict:
         "resident": resident_bytes() - resident,
         "embedding": embedding,
         "query": measure_queries(index, queries),
-        "filtered": measure_queries(index, queries[:50], allow=lambda indexed: True),
+        "filtered": measure_queries(index, queries, effects=["write"]),
         "changes": measure_changes(index, known, changeable),
     }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tools.index"
         result["save"] = cpu_seconds(lambda: index.save(path))
         result["file"] = path.stat().st_size
-        result["loaded"] = _measure_loaded(path, known, queries)
+        np.save(f"{path}.npy", query_vectors)
+        result["loaded"] = _run("loaded", path)
     return result
 
 
-def _measure_loaded(path: Path, known: KnownVectors, queries: list[str]) -> dict:
-    """Load the index in a forked process, so that the memory of this one does not count."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        before = resident_kinds()
-        loaded: list[ToolIndex] = []
-        load = cpu_seconds(lambda: loaded.append(ToolIndex.load(path, known)))
-        first = cpu_seconds(lambda: loaded[0].search(queries[0], K))
-        query = measure_queries(loaded[0], queries)
-        memory = {kind: count - before[kind] for kind, count in resident_kinds().items()}
-        os.write(writer, json.dumps({"load": load, "first": first, "query": query, "memory": memory}).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as stream:
-        found = json.loads(stream.read())
-    os.waitpid(child, 0)
-    return found
+def measure_loaded(path: str) -> dict:
+    """Load an index that `measure_index` has saved, and search it."""
+    queries = load_queries()
+    known = KnownVectors(open_encoder())
+    known.vectors = dict(zip(queries, np.load(f"{path}.npy"), strict=True))
+    before, loaded = resident_kinds(), list[ToolIndex]()
+    load = cpu_seconds(lambda: loaded.append(ToolIndex.load(path, known)))
+    first = cpu_seconds(lambda: loaded[0].search(queries[0], K))
+    query = measure_queries(loaded[0], queries)
+    memory = {kind: count - before[kind] for kind, count in resident_kinds().items()}
+    return {"load": load, "first": first, "query": query, "memory": memory}
 
 
 def measure_queries(index: ToolIndex, queries: list[str], **filters) -> dict:

@@ -6,8 +6,10 @@ from statements import (
     CALL,
     FREE,
     IMAGE,
+    LOOKUP,
     MARK,
     PDF,
+    SCHEMA,
     SIGNATURES,
     USER,
     Statement,
@@ -31,12 +33,16 @@ from statements import (
     with_user,
 )
 
-from toolwire.ir import Media, Message, Opaque, Reasoning, Refusal, Text, ToolCall, ToolResult
+from toolwire.ir import Media, Message, Opaque, Reasoning, Refusal, Text, Tool, ToolCall, ToolResult
+from toolwire.ir.tool_search import search_tool
 from toolwire.wire import names
 
 __all__ = ["CALLS", "CONVERSATION"]
 
 PLAIN_TURN = with_turn(CALL, CALL.result("ok"))
+SEARCHED = replace(
+    with_turn(LOOKUP, LOOKUP.result()), tools=(search_tool(), Tool(MARK, input_schema=SCHEMA, deferred=True))
+)
 SECOND_CALL = ToolCall("call_2", "f", {"city": f"{MARK}2"}, f'{{"city": "{MARK}2"}}')
 LONG_CALL = replace(CALL, name="find_the_weather_station_that_is_nearest_to_a_city_in_a_country_of_the_world")
 STARTED = with_answer(Text("ok"))
@@ -192,6 +198,14 @@ CALLS = [
         with_messages(USER, Message("assistant", (CALL,)), USER),
         lambda r: len(read_parts(r, ToolResult)),
         unfitted=True,
+    ),
+    Statement(
+        "result that loads a deferred tool",
+        SEARCHED,
+        replace(
+            SEARCHED, messages=(*SEARCHED.messages[:2], Message("user", (replace(LOOKUP.result(), found=(MARK,)),)))
+        ),
+        lambda r: [part.found for part in read_parts(r, ToolResult)],
     ),
     Statement(
         "call of a built-in tool",

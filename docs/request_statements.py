@@ -30,6 +30,7 @@ _NOT_LOCATED = {
     "reasoning.effort xhigh",
     "reasoning.effort max",
     "built-in tool",
+    "tool search of the provider",
     "field that only one wire has",
 }
 LOCATED = [statement for statement in STATEMENTS if statement.name not in _NOT_LOCATED]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from toolwire.ir import Artefact, Media, Message, Opaque, Params, Reasoning, Request, Text, Tool, ToolCall, ToolResult
+from toolwire.ir.tool_search import SEARCH_TOOLS
 from toolwire.wire import names
 
 MARK = "oslo"  # the text of a statement; its position in a document is the location of the statement
@@ -39,6 +40,11 @@ SEARCH = Tool(
         "openai_responses": {"type": "tool_search"},
     },
 )
+HOSTED_SEARCHES = {
+    wire: Tool(declaration.get("name", "tool_search"), kind="builtin", extra={wire: declaration})
+    for wire, declaration in SEARCH.extra.items()
+}
+LOOKUP = ToolCall("call_1", SEARCH_TOOLS, {"query": "weather"}, kind="search")
 WEB = {
     "anthropic": Tool(
         "web_search", kind="builtin", extra={"anthropic": {"type": "web_search_20250305", "name": "web_search"}}

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 from statements import (
     BASE,
+    HOSTED_SEARCHES,
     MARK,
     NO_TOOLS,
     SCHEMA,
@@ -107,6 +108,12 @@ TOOLS = [
         with_tool(deferred=True),
         read_field("deferred"),
         unfitted=True,
+    ),
+    Statement(
+        "tool search of the provider",
+        BASE,
+        {wire: replace(BASE, tools=(TOOL, tool)) for wire, tool in HOSTED_SEARCHES.items()},
+        lambda r: any(tool.kind == "builtin" and tool.name.startswith("tool_search") for tool in r.tools),
     ),
     Statement(
         "freeform tool",

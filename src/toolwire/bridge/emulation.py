@@ -34,6 +34,8 @@ from .emulate_answer import RETRYABLE_CODES, AnswerReader
 from .emulate_history import FREEFORM, render_history
 from .emulate_prompt import AnswerStart, add_instructions, choose_answer_start, render_turns
 from .emulation_settings import EmulationSettings, PromptOptions
+from .hosted_search import hosted_method
+from .search_plan import waiting_indices
 
 __all__ = ["Emulation", "emulate"]
 
@@ -274,8 +276,14 @@ def _callable_tools(request: Request, losses: Losses) -> tuple[Tool, ...]:
     choice = request.choice
     names = choice.names if choice is not None and choice.mode in ("tool", "allowed") else None
     offered = []
+    waiting = waiting_indices(request)
     for index, tool in enumerate(request.tools):
-        if tool.kind == "builtin":
+        if index in waiting:
+            losses.add(join("tools", index), "deferred tool", "moved", "declared when a search finds it", "info")
+        elif tool.kind == "builtin" and hosted_method(tool) is not None:
+            detail = "the target has no tool search; all deferred tools are declared from the start"
+            losses.add(join("tools", index), "tool search", "dropped", detail, "info")
+        elif tool.kind == "builtin":
             losses.add(join("tools", index), tool.name, "dropped", "only its provider can run it", "error")
         elif names is None or tool.name in names:
             offered.append(replace(tool, kind="function", input_schema=FREEFORM) if tool.kind == "freeform" else tool)

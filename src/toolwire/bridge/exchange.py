@@ -14,6 +14,7 @@ from ..ir.parts import ToolCall
 from ..ir.pointer import Object
 from ..ir.request import Request
 from ..ir.response import Fault, Response
+from ..ir.tool_search import SEARCH_TOOLS
 from ..ir.tools import Tool
 from ..schema.lowering import Lowered
 from ..schema.validate import validator
@@ -112,6 +113,8 @@ class Exchange:
 
     def original_name(self, namespace: str | None, name: str) -> tuple[str | None, str]:
         """Return the request's (namespace, name) of a tool, given its names on the target."""
+        if self.search.kind == "search" and name == SEARCH_TOOLS and self.search.name is not None:
+            return None, self.search.name  # a search has no name on this target
         return (namespace, name) if self._names is None else self._names.from_wire(namespace, name)
 
     def make_restorer(

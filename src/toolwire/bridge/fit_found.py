@@ -75,9 +75,10 @@ class HistorySearch:
         found = self._fit_names(result, path, losses)
         if not found:
             return found_as_text(result, path, losses)
-        if result.parts and f"{wire.name}~" not in result.extra and result.kind == "search":
-            detail = "the references load the declarations of the found tools"
-            losses.add(path, "text of a search result", "dropped", detail, "info")
+        if f"{wire.name}~" not in result.extra and result.kind == "search":
+            if replace(result, found=()).text:
+                detail = "the references load the declarations of the found tools"
+                losses.add(path, "text of a search result", "dropped", detail, "info")
             result = replace(result, parts=(), structured=None)
         return replace(result, found=found)
 

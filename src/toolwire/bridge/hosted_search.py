@@ -16,7 +16,7 @@ from ..wire import get
 from ..wire.codec import WireCodec
 from ..wire.search_codec import HostedSearchPart, SearchCodec
 
-__all__ = ["HostedSearchConverter", "hosted_method", "read_hosted"]
+__all__ = ["HostedSearchConverter", "hosted_method", "read_hosted", "unread_fields"]
 
 
 def hosted_method(tool: Tool) -> str | None:
@@ -29,6 +29,17 @@ def hosted_method(tool: Tool) -> str | None:
         if method is not None:
             return method
     return None
+
+
+def unread_fields(tool: Tool) -> list[str]:
+    """Return the fields of a provider's search tool that no other provider has."""
+    return [
+        field
+        for wire, declaration in tool.extra.items()
+        if (codec := _search_codec(wire)) is not None
+        for field in declaration
+        if field not in codec.fields
+    ]
 
 
 def read_hosted(part: Opaque) -> HostedSearchPart | None:
@@ -65,9 +76,12 @@ class HostedSearchConverter:
         """
         if self._target is None or part.wire == self._wire:
             return part
-        search = read_hosted(part)
-        if search is None:
+        source = _search_codec(part.wire)
+        search = None if source is None else source.read(part)
+        if source is None or search is None:
             return part
+        for pointer in source.unread(part):
+            losses.add(path + pointer, pointer.rpartition("/")[2], "dropped", f"specific to {part.wire}")
         if isinstance(search, HostedSearchCall):
             return self._convert_call(search, self._target, path, losses)
         return self._convert_result(search, self._target, path, losses)

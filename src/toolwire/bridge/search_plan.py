@@ -23,9 +23,9 @@ from ..ir.tools import Tool
 from ..ir.value import Value
 from ..wire.codec import WireCodec
 from ..wire.protocol import Capabilities, Wire
-from .hosted_search import hosted_method, read_hosted
+from .hosted_search import hosted_method, read_hosted, unread_fields
 
-__all__ = ["NO_SEARCH", "SearchPlan", "fit_search_tool", "load_deferred", "plan_search"]
+__all__ = ["NO_SEARCH", "SearchPlan", "fit_search_tool", "load_deferred", "plan_search", "waiting_indices"]
 
 ToolLoading: TypeAlias = Literal["native", "results", "append", "at once"]
 _SEARCH_NAME = re.compile(r"(?i)(search|find|discover).*tool|tool.*(search|find|discover)").search
@@ -91,6 +91,15 @@ def _find_search(request: Request) -> Tool | None:
     return loaders[0] if loaders else named[0] if len(named) == 1 else None
 
 
+def waiting_indices(request: Request) -> frozenset[int]:
+    """Return the indices of the deferred tools that a search of the caller has not found yet."""
+    tools = request.tools
+    if not any(tool.deferred for tool in tools) or _find_search(request) is None:
+        return frozenset()
+    found = frozenset(_found_names(request))
+    return frozenset([index for index, tool in enumerate(tools) if tool.deferred and tool.name not in found])
+
+
 def _loader_names(request: Request) -> Iterator[str]:
     """Yield the names of the tools whose results have loaded others."""
     names: dict[str, str] = {}
@@ -107,6 +116,8 @@ def fit_search_tool(tool: Tool, index: int, wire: Wire, plan: SearchPlan, losses
     path = join("tools", index)
     method = hosted_method(tool)
     if method is not None and wire.name not in tool.extra:
+        for field in unread_fields(tool):
+            losses.add(path + join(field), field, "dropped", "specific to the provider of the search")
         return _fit_hosted(method, path, wire, plan, losses)
     if tool.name != plan.name or tool.kind not in ("function", "search"):
         return tool

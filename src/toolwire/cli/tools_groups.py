@@ -72,6 +72,9 @@ def read_source(given: str, arguments: argparse.Namespace) -> Iterator[tuple[str
     if is_folder(source):
         yield from _read_folder(source, name)
         return
+    if source.endswith(".index") and Path(source).is_file():
+        yield from _read_index(source)
+        return
     default = name or _default_name(source)
     if source_kind(source) == "mcp":
         for server, tool in read_served(source, arguments):
@@ -94,6 +97,14 @@ def _read_file(source: str, arguments: argparse.Namespace) -> Sequence[Tool]:
         if not tools:
             raise
         return tools
+
+
+def _read_index(file: str) -> Iterator[tuple[str, Tool]]:
+    """Return the tools of an index file."""
+    from ..retrieve import ToolIndex
+
+    for indexed in ToolIndex.load(file):
+        yield indexed.server, indexed.tool
 
 
 def is_folder(source: str) -> bool:

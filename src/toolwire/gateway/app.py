@@ -91,7 +91,7 @@ class Gateway:
     `transports` replaces the transport of an upstream, by name, for example with a model in this process. `runners` are
     tools run by the gateway, by model pattern. `responses` stores conversations of OpenAI Responses; without it, the
     store of the settings is opened. `encoder` compares the meanings of tools and requests for models with `retrieve`;
-    None compares words only.
+    None compares keywords only.
     `publish` is the server for MCP clients at `/mcp`. `publish_for` is the model pattern that a key must allow to use
     it. `on_key` is called with every key that a key command prints, for redaction.
     """
@@ -221,6 +221,11 @@ class Gateway:
     def upstreams(self) -> list[str]:
         """The names of the available upstreams."""
         return self._router.upstreams
+
+    @property
+    def ranker(self) -> ToolRanker:
+        """The selection among clients' tools."""
+        return self._dependencies.ranker
 
     @property
     def limits(self) -> LimitsRow:

@@ -124,7 +124,7 @@ class ModelRow(Row, frozen=True):
 
     @property
     def retrieval(self) -> RetrieveRow | None:
-        """How tools are selected; None if all are offered."""
+        """The selection of tools; None if all are offered."""
         if isinstance(self.retrieve, RetrieveRow):
             return self.retrieve
         return RetrieveRow() if self.retrieve else None

@@ -178,7 +178,9 @@ class ToolResult(Value, frozen=True, tag_field="part", tag="result"):
     def text(self) -> str:
         """The whole result as text, for wires that support only text results."""
         text = "".join([part.text for part in self.parts if isinstance(part, Text)]) if self.parts else ""
-        return text if text or self.structured is None else dumps(self.structured)
+        if not text and self.structured is not None:
+            return dumps(self.structured)
+        return f"Found tools: {', '.join(self.found)}" if self.found and not text else text
 
 
 def part_label(part: Part) -> str:

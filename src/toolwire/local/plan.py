@@ -137,7 +137,7 @@ def plan_call(request: Request) -> Plan:
 def _withhold_options(tool: Tool, request: Request, index: int, losses: Losses) -> Tool:
     """Remove the optional arguments that the prompt does not mention: this model invents a value for each of them."""
     schema = tool.input_schema
-    if tool.kind != "function" or schema is None or not isinstance(schema.get("properties"), dict):
+    if tool.kind not in ("function", "search") or schema is None or not isinstance(schema.get("properties"), dict):
         return tool
     offered = mentioned_properties(_last_prompt(request), tool)
     kept = {name: one for name, one in schema["properties"].items() if name in offered}
@@ -154,7 +154,7 @@ def _report_call(request: Request, losses: Losses) -> None:
     if request.parallel:
         losses.add("/parallel", "parallel calls", "dropped", "this model makes one call per turn", "info")
     for index, tool in enumerate(request.tools):
-        if tool.kind == "function" and tool.input_schema is not None:
+        if tool.kind in ("function", "search") and tool.input_schema is not None:
             for at, keyword in unenforced_keywords(tool.input_schema):
                 path = f"/tools/{index}/input_schema{at}/{keyword}"
                 losses.add(path, keyword, "weakened", "the grammar for this model does not enforce it")

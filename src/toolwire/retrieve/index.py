@@ -24,8 +24,9 @@ from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
 from .encoder import Encoder, ProgressCallback, Vectors
 from .entry_table import EntryTable, IndexedTool, SearchFilter, encode_entry
-from .nearest import EXACT_LIMIT, NearestVectors, find_best, score_rows
-from .ranking import combine_meanings, rank_numbers, split_query
+from .nearest import EXACT_LIMIT, NearestTools, NearestVectors, find_best, score_rows
+from .ranking import SPREAD_COUNT, combine_meanings, rank_numbers, split_query, spread_similar
+from .reasons import describe_matches
 from .vector_table import VectorTable
 from .word_index import Floats, WordIndex
 
@@ -171,14 +172,14 @@ class ToolIndex:
         given = SearchFilter(effects, servers, tags, allow)
         nearest = None if vectors is None else self._find_nearest(query, vectors, given)
         with self._lock:
-            words = self._words.score(query)
-            excluded = self._entries.find_excluded(given)
-            words[excluded] = 0
-            meanings = None if vectors is None else self._score_meanings(vectors, nearest, words, excluded)
-            if meanings is not None:
-                meanings[excluded] = 0
-            ranked = rank_numbers(words, meanings, k)
-            return [self._make_hit(number, score, query, meanings) for number, score in ranked]
+            words, meanings = self._score(query, vectors, given, nearest)
+            ranked = self._rank(words, meanings, k, nearest)
+            reasons = describe_matches(query, self._words, [number for number, _ in ranked], meanings)
+            found = [(self._entries.indexed(number), score) for number, score in ranked]
+        return [
+            SearchHit(indexed.tool, score, why, indexed.server)
+            for (indexed, score), why in zip(found, reasons, strict=True)
+        ]
 
     def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
         """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
@@ -243,18 +244,24 @@ class ToolIndex:
         for server, name in keys:
             self._words.remove(*self._entries.remove(server, name))
 
-    def _find_nearest(
-        self, query: str, vectors: Vectors, given: SearchFilter
-    ) -> Sequence[tuple[str, str, Sequence[float]]] | None:
-        """Return server, name and similarities of tools near a query, if another place than this index has the vectors."""
+    def _find_nearest(self, query: str, vectors: Vectors, given: SearchFilter) -> NearestTools | None:
+        """Return the tools near a query, if a server has the vectors."""
         return None
 
+    def _score(
+        self, query: str, vectors: Vectors | None, given: SearchFilter, nearest: NearestTools | None
+    ) -> tuple[Floats, Floats | None]:
+        """Return the scores of words and of meanings by number; 0 for tools that are removed or excluded."""
+        words = self._words.score(query)
+        excluded = self._entries.find_excluded(given)
+        words[excluded] = 0
+        meanings = None if vectors is None else self._score_meanings(vectors, nearest, words, excluded)
+        if meanings is not None:
+            meanings[excluded] = 0
+        return words, meanings
+
     def _score_meanings(
-        self,
-        vectors: Vectors,
-        nearest: Sequence[tuple[str, str, Sequence[float]]] | None,
-        words: Floats,
-        excluded: NDArray[np.int64],
+        self, vectors: Vectors, nearest: NearestTools | None, words: Floats, excluded: NDArray[np.int64]
     ) -> Floats | None:
         """Return the similarity of every number with a query, given as its vectors; 0 for removed tools."""
         if nearest is not None:
@@ -277,14 +284,35 @@ class ToolIndex:
             self._nearest = NearestVectors(vectors)
         return self._nearest
 
-    def _fill_meanings(self, nearest: Sequence[tuple[str, str, Sequence[float]]]) -> Floats:
-        """Return the similarities of some tools; 0 for all others."""
+    def _fill_meanings(self, nearest: NearestTools) -> Floats:
+        """Return the similarities of the tools that a server found; 0 for all others."""
         meanings: Floats = np.zeros(self._entries.end, np.float32)
-        found = [(self._entries.find(server, name), similarities) for server, name, similarities in nearest]
+        found = [(self._entries.find(*key), similarities) for key, similarities in nearest.similarities.items()]
         known = {number: similarities for number, similarities in found if number is not None}
         if known:
             meanings[list(known)] = combine_meanings(np.array(list(known.values()), np.float32).T)
         return meanings
+
+    def _rank(
+        self, words: Floats, meanings: Floats | None, count: int, nearest: NearestTools | None
+    ) -> list[tuple[int, float]]:
+        """Return the best numbers with their scores. Similar tools are spread."""
+        ranked = rank_numbers(words, meanings, max(count, SPREAD_COUNT))
+        if meanings is None or not ranked:
+            return ranked[:count]
+        best, others = ranked[:SPREAD_COUNT], ranked[SPREAD_COUNT:]
+        vectors = self._take_vectors([number for number, _ in best], nearest)
+        spread = best if vectors is None else spread_similar(best, vectors)
+        return [*spread, *others][:count]
+
+    def _take_vectors(self, numbers: Sequence[int], nearest: NearestTools | None) -> Vectors | None:
+        if self._vectors is not None:
+            return self._vectors.take(np.array(numbers, np.int64))
+        if nearest is None or not nearest.vectors:
+            return None
+        unknown = [0.0] * len(next(iter(nearest.vectors.values())))  # a tool that was added meanwhile
+        rows = [nearest.vectors.get(self._entries.key(number), unknown) for number in numbers]
+        return np.array(rows, np.float32)
 
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:
         """Return True if the entry has this document. Fields that are not searched are updated at once."""
@@ -297,10 +325,3 @@ class ToolIndex:
             return False
         self._entries.replace(number, indexed)
         return True
-
-    def _make_hit(self, number: int, score: float, query: str, meanings: Floats | None) -> SearchHit:
-        from .reasons import describe_match
-
-        indexed, document = self._entries.indexed(number), self._entries.document(number)
-        similarity = None if meanings is None else float(meanings[number])
-        return SearchHit(indexed.tool, score, describe_match(query, document, similarity), indexed.server)

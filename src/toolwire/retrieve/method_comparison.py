@@ -16,9 +16,10 @@ import numpy as np
 from ..ir.errors import ConfigError
 from ..ir.tools import Tool
 from ..ir.value import Value
-from .encoder import ProgressCallback, Vectors
+from .encoder import Encoder, ProgressCallback, Vectors
 from .evaluation import bootstrap_difference, ndcg, recall
 from .index import IndexedTool, ToolIndex
+from .ranking import split_query
 
 __all__ = ["MEASURES", "LabelledQuery", "MethodComparison", "compare_methods", "missing_gold"]
 
@@ -72,9 +73,24 @@ def missing_gold(index: ToolIndex, queries: Iterable[LabelledQuery]) -> list[str
 def compare_methods(
     index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None = None
 ) -> MethodComparison:
-    """Run every query with every method. An index of words only has one method."""
+    """Run every query with every method. An index of words only has one method.
+
+    `progress` counts the texts that are encoded, then the queries that are searched.
+    """
     if not queries:
         raise ConfigError("there are no queries to evaluate")
+    encoder = index.encoder
+    if encoder is None:
+        return _measure(index, queries, progress)
+    texts = [text for labelled in queries for text in split_query(labelled.query)]
+    index.encoder = _QueryEncoder(encoder, texts, progress)
+    try:
+        return _measure(index, queries, progress)
+    finally:
+        index.encoder = encoder
+
+
+def _measure(index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None) -> MethodComparison:
     parts = _RankingMethods(index)
     values: dict[Method, dict[str, list[float]]] = {}
     for number, labelled in enumerate(queries, 1):
@@ -87,6 +103,28 @@ def compare_methods(
         if progress is not None:
             progress(number, len(queries))
     return MethodComparison(tuple(query.group for query in queries), values)
+
+
+class _QueryEncoder:
+    """An encoder with the vectors of known texts, so that each is encoded once for all methods, in large batches."""
+
+    def __init__(self, encoder: Encoder, texts: Sequence[str], progress: ProgressCallback | None) -> None:
+        self._encoder = encoder
+        self._rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        self._vectors = encoder.encode(list(self._rows), progress)
+
+    @property
+    def name(self) -> str:
+        return self._encoder.name
+
+    @property
+    def dimensions(self) -> int:
+        return self._encoder.dimensions
+
+    def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors:
+        rows = [self._rows.get(text) for text in texts]
+        known = [row for row in rows if row is not None]
+        return self._vectors[known] if len(known) == len(rows) else self._encoder.encode(texts, progress)
 
 
 class _RankingMethods:

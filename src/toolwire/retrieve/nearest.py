@@ -7,7 +7,8 @@ a damaged graph would be read by native code: it is built again when an opened i
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +19,23 @@ from .ranking import combine_meanings
 from .vector_table import VectorTable
 from .word_index import Floats
 
-__all__ = ["EXACT_LIMIT", "NearestVectors", "find_best", "score_rows"]
+__all__ = ["EXACT_LIMIT", "NearestTools", "NearestVectors", "find_best", "score_rows"]
 
 EXACT_LIMIT = 200_000
 """Vectors that are compared one by one. More are searched with a graph."""
 
 CANDIDATES = 1_000
 _BLOCK = 8_192  # vectors that are copied at once
+
+
+class NearestTools(NamedTuple):
+    """Tools that a server found near a query, by server and name.
+
+    `similarities` has one number per vector of the query. `vectors` are those of the best tools.
+    """
+
+    similarities: Mapping[tuple[str, str], Sequence[float]]
+    vectors: Mapping[tuple[str, str], Sequence[float]]
 
 
 class NearestVectors:

@@ -88,7 +88,7 @@ class _PostgresTools:
 
     def nearest(
         self, vectors: Vectors, count: int, given: SearchFilter, also: Sequence[tuple[str, str]]
-    ) -> list[tuple[str, str, Sequence[float]]]:
+    ) -> dict[tuple[str, str], Sequence[float]]:
         values: dict[str, Any] = {
             "queries": [str(vector.tolist()) for vector in vectors],
             "most": count,
@@ -97,8 +97,11 @@ class _PostgresTools:
             "effects": None if given.effects is None else list(given.effects),
             "tags": None if given.tags is None else list(map(_hex, given.tags)),
         }
-        rows = self._pool.run(_NEAREST.format(table=self._table), values).fetchall()
-        return [(bytes(server).decode(), bytes(name).decode(), similarities) for server, name, similarities in rows]
+        return _by_key(self._pool.run(_NEAREST.format(table=self._table), values).fetchall())
+
+    def vectors(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Sequence[float]]:
+        values = {"ids": [_row_id(*key) for key in keys]}
+        return _by_key(self._pool.run(_VECTORS.format(table=self._table), values).fetchall())
 
     def close(self) -> None:
         self._pool.close()
@@ -171,6 +174,15 @@ WITH queries AS MATERIALIZED (
 SELECT t.server, t.name, array_agg(-(t.embedding <#> queries.query)::float8 ORDER BY queries.number)
 FROM candidates JOIN {table} AS t USING (id), queries WHERE t.embedding IS NOT NULL GROUP BY t.id
 """
+
+
+_VECTORS = """
+SELECT server, name, embedding::real[] FROM {table} WHERE id = ANY(%(ids)s::bytea[]) AND embedding IS NOT NULL
+"""
+
+
+def _by_key(rows: Sequence[Any]) -> dict[tuple[str, str], Sequence[float]]:
+    return {(bytes(server).decode(), bytes(name).decode()): numbers for server, name, numbers in rows}
 
 
 def _row_id(server: str, name: str) -> bytes:

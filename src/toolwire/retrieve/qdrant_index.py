@@ -153,7 +153,7 @@ class _QdrantTools:
 
     def nearest(
         self, vectors: Vectors, count: int, given: SearchFilter, also: Sequence[tuple[str, str]]
-    ) -> list[tuple[str, str, Sequence[float]]]:
+    ) -> dict[tuple[str, str], Sequence[float]]:
         found = self._search(vectors, count, self._convert_filter(given))
         ids = list(
             {point.id: None for points in found for point in points} | dict.fromkeys(_point_id(*key) for key in also)
@@ -162,7 +162,18 @@ class _QdrantTools:
         scored = self._search(vectors, len(ids), chosen, payload=["server", "name"]) if ids else []
         names = {point.id: (point.payload["server"], point.payload["name"]) for points in scored for point in points}
         scores = [{point.id: float(point.score) for point in points} for points in scored]
-        return [(*names[number], [row.get(number, 0.0) for row in scores]) for number in names]
+        return {names[number]: [row.get(number, 0.0) for row in scores] for number in names}
+
+    def vectors(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Sequence[float]]:
+        ids = [_point_id(*key) for key in keys]
+        fields = ["server", "name"]
+        read = partial(self._client.retrieve, self._collection, ids, with_payload=fields, with_vectors=True)
+        points = self._ask(read) if ids else []
+        return {
+            (point.payload["server"], point.payload["name"]): point.vector[self._vector]
+            for point in points
+            if point.vector
+        }
 
     def _search(self, vectors: Vectors, count: int, given: Any, payload: Sequence[str] = ()) -> list[Any]:
         """Return the nearest points of each vector in one request."""

@@ -5,6 +5,9 @@ sentence, since a request often needs several tools. To it, the square of the BM
 where they match weakly, as in vague requests, and decide where they match strongly, as in requests with names. So
 the weight of words is chosen per query and tool. All numbers were chosen on the development queries
 (bench/retrieval_quality.py).
+
+Large catalogues have many tools for one purpose, which would fill the first places. So a tool that is similar to a
+better one is moved down a little. Variants of one tool, which are nearly equal, stay together.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from numpy.typing import NDArray
 from .encoder import Vectors
 from .word_index import Floats
 
-__all__ = ["combine_meanings", "rank_numbers", "split_query"]
+__all__ = ["SPREAD_COUNT", "combine_meanings", "rank_numbers", "split_query", "spread_similar"]
 
 _WORDS_FACTOR = np.float32(1.5e-4)
 _SENTENCE_WEIGHT = np.float32(0.3)
@@ -25,6 +28,10 @@ _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
 _MIN_SENTENCE = 13  # characters; "Thank you." is no request
 _MAX_SENTENCES = 8
 _MAX_TEXT = 2_000  # characters that are split
+SPREAD_COUNT = 60
+"""The best tools, among which similar ones are spread."""
+_SIMILAR, _EQUAL = 0.6, 0.8  # tools with a similarity between these are similar, above they are variants
+_SIMILAR_WEIGHT = np.float32(0.2)
 
 
 def split_query(query: str) -> list[str]:
@@ -50,3 +57,20 @@ def rank_numbers(words: Floats, meanings: Floats | None, count: int) -> list[tup
     best: NDArray[np.int64] = np.argpartition(-scores, count - 1)[:count] if count else np.zeros(0, np.int64)
     best = best[np.lexsort((best, -scores[best]))]
     return [(int(number), float(scores[number])) for number in best if scores[number] > 0]
+
+
+def spread_similar(ranked: list[tuple[int, float]], vectors: Vectors) -> list[tuple[int, float]]:
+    """Move tools down that are similar to a better one. `vectors` are those of the ranked tools, in their order."""
+    scores = np.array([score for _, score in ranked], np.float32)
+    similarities = vectors @ vectors.T
+    excess = np.where(similarities < _EQUAL, np.maximum(similarities - _SIMILAR, 0), 0)
+    highest = np.zeros(len(ranked), np.float32)  # the excess similarity to any tool that is placed
+    is_placed = np.zeros(len(ranked), np.bool_)
+    spread: list[tuple[int, float]] = []
+    for _ in ranked:
+        lowered = np.where(is_placed, -np.inf, scores - _SIMILAR_WEIGHT * highest)
+        best = int(lowered.argmax())
+        is_placed[best] = True
+        spread.append((ranked[best][0], float(lowered[best])))
+        highest = np.maximum(highest, excess[best])
+    return spread

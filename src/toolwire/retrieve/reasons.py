@@ -1,28 +1,48 @@
-"""Describe why a tool was found, for a person. Separate because a search does not depend on it."""
+"""Describe why tools were found, for a person. Separate because a search does not depend on it."""
 
 from __future__ import annotations
 
-from ..run.words import split_words
-from .documents import FIELDS, ToolDocument
+from collections.abc import Sequence
 
-__all__ = ["describe_match"]
+import numpy as np
+
+from ..run.words import split_words
+from .documents import FIELDS
+from .word_index import Floats, WordIndex
+
+__all__ = ["describe_matches"]
 
 _MAX_WORDS = 6
+_MAX_QUERY_WORDS = 200
 _PUNCTUATION = ".,;:!?\"'()[]{}<>"
 
 
-def describe_match(query: str, document: ToolDocument, similarity: float | None) -> tuple[str, ...]:
-    """Return the words of the query in each field, and the similarity of meanings."""
-    wanted: dict[str, str] = {}  # each stem, with its first spelling in the query
+def describe_matches(
+    query: str, index: WordIndex, numbers: Sequence[int], meanings: Floats | None
+) -> list[tuple[str, ...]]:
+    """Return for each number the words of the query in each field, and the similarity of meanings.
+
+    The index of words already has the words of the fields, so that no text is split again.
+    """
+    spellings = _find_spellings(query)
+    matches = index.match_fields(tuple(spellings), np.array(numbers, np.int32))
+    shown = tuple(spellings.values())
+    reasons: list[tuple[str, ...]] = []
+    for number, by_word in zip(numbers, matches, strict=True):
+        common = ([shown[word] for word in np.flatnonzero(column)[:_MAX_WORDS]] for column in by_word.T)
+        parts = [f"{field}: {', '.join(found)}" for field, found in zip(FIELDS, common, strict=True) if found]
+        if meanings is not None:
+            parts.append(f"meaning: {meanings[number]:.2f}")
+        reasons.append(tuple(parts))
+    return reasons
+
+
+def _find_spellings(query: str) -> dict[str, str]:
+    """Return each stem of a query with its first spelling there."""
+    spellings: dict[str, str] = {}
     for spelling in query.split():
         for stem in split_words(spelling):
-            wanted.setdefault(stem, spelling.strip(_PUNCTUATION).lower())
-    reasons: list[str] = []
-    for field in FIELDS:
-        present = frozenset(split_words(document.field_text(field)))
-        common = [spelling for stem, spelling in wanted.items() if stem in present]
-        if common:
-            reasons.append(f"{field}: {', '.join(common[:_MAX_WORDS])}")
-    if similarity is not None:
-        reasons.append(f"meaning: {similarity:.2f}")
-    return tuple(reasons)
+            spellings.setdefault(stem, spelling.strip(_PUNCTUATION).lower())
+        if len(spellings) >= _MAX_QUERY_WORDS:
+            break
+    return spellings

@@ -30,7 +30,8 @@ from .documents import make_document
 from .encoder import Encoder, ProgressCallback, Vectors
 from .entry_table import IndexedTool, SearchFilter, decode_entry, encode_entry
 from .index import IndexChange, SearchHit, ToolIndex
-from .nearest import find_best
+from .nearest import NearestTools, find_best
+from .ranking import SPREAD_COUNT, rank_numbers
 
 __all__ = ["SharedIndex", "SharedTools", "StoredTool"]
 
@@ -60,11 +61,15 @@ class SharedTools(Protocol):
 
     def nearest(
         self, vectors: Vectors, count: int, given: SearchFilter, also: Sequence[tuple[str, str]]
-    ) -> list[tuple[str, str, Sequence[float]]]:
-        """Return server and name of tools, and their similarity with each vector.
+    ) -> dict[tuple[str, str], Sequence[float]]:
+        """Return the similarity of tools with each vector, by server and name.
 
         These are the `count` nearest of each vector, and `also`. `allow` is not applied.
         """
+        ...
+
+    def vectors(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Sequence[float]]:
+        """Return the vectors of tools, by server and name."""
         ...
 
     def close(self) -> None: ...
@@ -188,14 +193,16 @@ class SharedIndex(ToolIndex):
         """Raise ConfigError: the server stores the index."""
         raise ConfigError("a shared index has no file", hint="use ToolIndex.load")
 
-    def _find_nearest(
-        self, query: str, vectors: Vectors, given: SearchFilter
-    ) -> list[tuple[str, str, Sequence[float]]]:
+    def _find_nearest(self, query: str, vectors: Vectors, given: SearchFilter) -> NearestTools:
+        """Ask the server without the lock: first for the similarities, then for the vectors of the best tools."""
         with self._lock:
-            words = self._words.score(query)
-            words[self._entries.find_excluded(given)] = 0
+            words, _ = self._score(query, None, given, None)
             also = [self._entries.key(number) for number in find_best(words, self._candidates).tolist()]
-        return self._shared.nearest(vectors, self._candidates, given, also)
+        nearest = NearestTools(self._shared.nearest(vectors, self._candidates, given, also), {})
+        with self._lock:
+            words, meanings = self._score(query, vectors, given, nearest)
+            best = [self._entries.key(number) for number, _ in rank_numbers(words, meanings, SPREAD_COUNT)]
+        return nearest._replace(vectors=self._shared.vectors(best))
 
     def _refresh_if_due(self) -> None:
         if time.monotonic() - self._refreshed_at >= self._refresh_seconds:

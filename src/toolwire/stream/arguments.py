@@ -39,7 +39,7 @@ class ArgumentWatch:
                         scanner.invalid = True
                         break
         elif isinstance(event, CallStart):
-            if event.kind == "function":
+            if event.kind != "freeform":
                 self._scanners[event.key] = Scanner()
         elif isinstance(event, CallEnd):
             self._scanners.pop(event.key, None)

@@ -33,9 +33,9 @@ def found_as_text(result: ToolResult, path: str, losses: Losses) -> ToolResult:
         return result
     detail = "results have no references to tools here: sent as text"
     losses.add(f"{path}/found", "tool references", "rewritten", detail, "info")
-    if result.text:
-        return replace(result, found=())
-    return replace(result, found=(), parts=(Text(f"Found tools: {', '.join(result.found)}"), *result.parts))
+    has_text = result.structured is not None or any(isinstance(part, Text) and part.text for part in result.parts)
+    parts = result.parts if has_text else (Text(result.text), *result.parts)
+    return replace(result, found=(), parts=parts)
 
 
 def result_parts(result: ToolResult, path: str, losses: Losses) -> tuple[ResultPart, ...]:

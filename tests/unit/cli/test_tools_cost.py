@@ -143,3 +143,11 @@ def test_rows_beyond_top_are_counted(sources, capsys):
     out = capsys.readouterr().out
     assert "2 more tools; show them with --top 3" in out
     assert "get_weather" not in out
+
+
+def test_sum_of_each_server_is_printed_if_there_are_several(sources, capsys):
+    (sources / "more.json").write_text(json.dumps(TOOLS[:1]), "utf-8")
+    assert main(["tools", "cost", "tools.json", "more.json", "--recordings", "log.jsonl"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    start = lines.index(["server", "tools", "tokens", "share", "calls"])
+    assert [line[:2] for line in lines[start + 2 : start + 4]] == [["tools", "3"], ["more", "1"]]

@@ -115,6 +115,16 @@ def test_only_changed_tools_are_encoded(folder, capsys, monkeypatch):
     assert "leave out --words-only" in capsys.readouterr().err
 
 
+def test_index_file_is_a_source_of_tools(folder, capsys):
+    index_json(capsys, "tools.py", "pets.json")
+    assert main(["tools", "list", "all.index"]) == 0
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]} == {
+        "get_weather",
+        "send_mail",
+        "find_pet",
+    }
+
+
 def test_server_is_removed(folder, capsys):
     index_json(capsys, "tools.py", "pets.json")
     assert index_json(capsys, "--remove", "pets")["servers"]["pets"]["removed"] == ["find_pet"]

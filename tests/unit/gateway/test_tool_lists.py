@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from hashlib import sha256
 
@@ -12,7 +13,7 @@ import pytest
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolResult
 from toolwire.asgi.offload import ClientOffload, Offload
 from toolwire.gateway.retrieval.list_indexes import ToolListIndexes
-from toolwire.gateway.retrieval.retrieval_plan import plan_retrieval
+from toolwire.gateway.retrieval.retrieval_plan import RetrievalPlan, plan_retrieval
 from toolwire.gateway.retrieval.selections import ConversationSelections
 from toolwire.gateway.retrieval.tool_ranker import ToolRanker
 from toolwire.gateway.retrieval.vector_cache import VectorCache
@@ -54,6 +55,12 @@ def make_tools(*names: str, note: str = "") -> list[Tool]:
 MANY = make_tools("automobile_rent", "movie_watch", "purchase_book", *(f"tool_{number}" for number in range(20)))
 
 
+def plan_of(tools: Sequence[Tool], text: str = "hello") -> RetrievalPlan:
+    plan = plan_retrieval(request(text, tools=tools), RetrieveRow(k=2))
+    assert plan is not None
+    return plan
+
+
 def test_text_is_encoded_once_and_only_digests_are_kept() -> None:
     encoder = SynonymEncoder()
     cache = VectorCache(encoder)
@@ -76,17 +83,18 @@ def test_list_is_encoded_in_the_background_and_found_by_its_client_only() -> Non
     async def check() -> None:
         encoder = SynonymEncoder()
         indexes = ToolListIndexes(encoder, Offload())
-        indexes.request("alice", b"1", tuple(MANY))
-        assert indexes.find("alice", b"1") is None
+        plan = plan_of(MANY)
+        indexes.request("alice", plan)
+        assert indexes.find("alice", plan.digest) is None
         await indexes.wait_until_built()
-        found = indexes.find("alice", b"1")
+        found = indexes.find("alice", plan.digest)
         assert found is not None
         assert found.search("car", 1)[0].tool.name == "automobile_rent"
-        assert indexes.find("bob", b"1") is None
+        assert indexes.find("bob", plan.digest) is None
         count = len(encoder.texts)
-        indexes.request("bob", b"1", tuple(MANY))
+        indexes.request("bob", plan)
         await indexes.wait_until_built()
-        assert indexes.find("bob", b"1") is not found
+        assert indexes.find("bob", plan.digest) is not found
         assert len(encoder.texts) == count  # vectors are shared
         await indexes.aclose()
 
@@ -95,15 +103,18 @@ def test_list_is_encoded_in_the_background_and_found_by_its_client_only() -> Non
 
 def test_indexes_are_bounded_by_bytes_and_pending_lists_by_number() -> None:
     async def check() -> None:
-        indexes = ToolListIndexes(SynonymEncoder(), Offload(), max_bytes=3 * len(MANY) * 4_200)
-        for number in range(10):
-            indexes.request("alice", bytes([number]), tuple(MANY))
+        plans = [plan_of(make_tools(*(f"tool_{number}" for number in range(10)), note=str(n))) for n in range(10)]
+        indexes = ToolListIndexes(SynonymEncoder(), Offload(), max_bytes=3 * 42_000)
+        for plan in plans:
+            indexes.request("alice", plan)
         await indexes.wait_until_built()
-        kept = [number for number in range(10) if indexes.find("alice", bytes([number])) is not None]
+        kept = [number for number, plan in enumerate(plans) if indexes.find("alice", plan.digest) is not None]
         assert kept == [7, 8, 9]
-        indexes.request("alice", b"long", tuple(make_tools("a")) * 10_001)
-        await indexes.wait_until_built()
-        assert indexes.find("alice", b"long") is None
+        for unusual in (make_tools("a") * 10_001, [Tool(f"t{n}", "x" * 3_000_000) for n in range(3)]):
+            plan = plan_of(unusual)
+            indexes.request("alice", plan)
+            await indexes.wait_until_built()
+            assert indexes.find("alice", plan.digest) is None
         await indexes.aclose()
 
     asyncio.run(check())
@@ -206,3 +217,32 @@ def test_short_message_is_searched_with_the_system_prompt() -> None:
     plan = plan_retrieval(request("Buy the red book now", tools=MANY, system="You rent cars."), RetrieveRow(k=2))
     assert plan is not None
     assert "cars" not in plan.query
+
+
+def test_busy_encoder_does_not_delay_a_request() -> None:
+    release = threading.Event()
+
+    class Slow(SynonymEncoder):
+        is_busy = False
+
+        def encode(self, texts: Sequence[str], progress: object = None) -> np.ndarray:
+            if self.is_busy:
+                release.wait(60)
+            return super().encode(texts)
+
+    async def check() -> None:
+        encoder = Slow()
+        ranker = ToolRanker(encoder, Offload(), max_seconds=0.01)
+        offload = ClientOffload(Offload(), "alice")
+        assert ranker.indexes is not None
+        ranker.indexes.request("alice", plan_of(MANY))
+        await ranker.indexes.wait_until_built()
+        encoder.is_busy = True
+        asked = request("watch a movie tonight", tools=MANY)
+        offer = await ranker.open_offer(asked, RetrieveRow(k=3), "alice", offload, 0)
+        release.set()
+        assert offer is not None
+        assert [tool.name for tool in offer.tools] == ["search_tools", "movie_watch"]
+        await ranker.aclose()
+
+    asyncio.run(check())

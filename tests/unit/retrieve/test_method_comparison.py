@@ -16,7 +16,11 @@ class TopicEncoder:
     dimensions = 3
     topics = (("weather", "rain", "umbrella"), ("mail", "letter", "post"))
 
+    def __init__(self):
+        self.encoded = []
+
     def encode(self, texts, progress=None):
+        self.encoded += texts
         vectors = np.array(
             [[sum(word in text.lower() for word in topic) for topic in self.topics] + [0.1] for text in texts],
             np.float32,
@@ -47,6 +51,7 @@ def test_every_method_is_measured(index):
     seen = []
     compared = compare_methods(index, queries, lambda done, total: seen.append((done, total)))
     assert seen == [(1, 2), (2, 2)]
+    assert index.encoder.encoded.count("add two numbers") == 1  # once for all methods
     assert list(compared.values) == ["words", "meaning", "ranks", "search"]
     assert compared.mean("words", "R@10", "vague") == 0  # no word in common
     assert compared.mean("meaning", "R@1", "vague") == 1

@@ -51,20 +51,23 @@ class RequestPreparation:
         """Return the request for a target, prepared in a thread if it is large or its tools are new."""
         tools_key = self._known_tools.key(self._client_request, target.label)
         work_size = self._client_request.work_size if self._known_tools.has(tools_key) else LARGE + 1
-        offer = await self._select_tools(target, work_size)
-        outbound = await self._offload.run(work_size, self._make_outbound, target, offer)
+        request, offer = await self._select_tools(target, work_size)
+        outbound = await self._offload.run(work_size, self._make_outbound, target, request, offer)
         self._known_tools.add(tools_key, self._client_request)
         return outbound
 
-    async def _select_tools(self, target: Target, work_size: int) -> OfferedClientTools | None:
-        """Select among the tools of the client and of the gateway; None if the target's model offers all of them."""
+    async def _select_tools(self, target: Target, work_size: int) -> tuple[Request | None, OfferedClientTools | None]:
+        """Select among the tools of the client and of the gateway.
+
+        Return the request with its stored turns, and the selection; None and None if all tools are offered.
+        """
         retrieval, runner = target.row.retrieval, self._runner_for(target)
         if retrieval is None or not (self._client_request.has_tools or runner is not None):
-            return None
+            return None, None
         request = await self._offload.run(work_size, self._restore, target)
-        if runner is not None:
-            request = with_gateway_tools(request, runner)
-        return await self._ranker.open_offer(request, retrieval, self._caller, self._offload, work_size)
+        with_own = request if runner is None else with_gateway_tools(request, runner)
+        offer = await self._ranker.open_offer(with_own, retrieval, self._caller, self._offload, work_size)
+        return (None, None) if offer is None else (request, offer)
 
     def _runner_for(self, target: Target) -> Runner | None:
         return self._find_runner(self._client_request.model) if target.row.tools else None
@@ -73,8 +76,10 @@ class RequestPreparation:
         """Return the client's request for a target, with its stored turns."""
         return self._turns.restore(self._client_request.request_for(target.endpoint), target.endpoint)
 
-    def _make_outbound(self, target: Target, offer: OfferedClientTools | None) -> OutboundRequest:
-        """Prepare the request for a target.
+    def _make_outbound(
+        self, target: Target, restored: Request | None, offer: OfferedClientTools | None
+    ) -> OutboundRequest:
+        """Prepare the request for a target. `restored` has its stored turns already.
 
         If the gateway has nothing to add, None leaves the client's bytes untouched, so that they can be passed through.
         """
@@ -87,5 +92,6 @@ class RequestPreparation:
             request = self._turns.restore(client_copy, target.endpoint)
             return make_outbound(client_request, None if request is client_copy else request, target)
         run_id = token_hex(16)  # not the request id, which a client may choose
-        self.gateway_tools = GatewayTools(runner, self._restore(target), run_id, self._caller, offer)
+        request = self._restore(target) if restored is None else restored
+        self.gateway_tools = GatewayTools(runner, request, run_id, self._caller, offer)
         return make_outbound(client_request, self.gateway_tools.request, target, self.gateway_tools)

@@ -114,8 +114,8 @@ class ResponseRecorder:
         """Replace the item id of a start or an end."""
         if isinstance(event, (TextStart, ReasoningStart, CallStart)):
             prefix = {TextStart: "msg", ReasoningStart: "rs"}.get(type(event), "fc")
-            if isinstance(event, CallStart) and event.kind == "freeform":
-                prefix = "ctc"
+            if isinstance(event, CallStart):
+                prefix = {"freeform": "ctc", "search": "tsc"}.get(event.kind, "fc")
             scope = _ITEM if isinstance(event, TextStart) else WIRE
             return replace(event, extra=_with_fields(event.extra, scope, {"id": self._new_id(event.key, prefix)}))
         if isinstance(event, (TextEnd, ReasoningEnd, CallEnd)):

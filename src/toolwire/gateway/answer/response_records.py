@@ -171,7 +171,7 @@ def item_prefix(part: Part) -> str:
     if isinstance(part, (Text, Refusal)):
         return "msg"
     if isinstance(part, ToolCall):
-        return "ctc" if part.kind == "freeform" else "fc"
+        return {"freeform": "ctc", "search": "tsc"}.get(part.kind, "fc")
     return "rs" if isinstance(part, Reasoning) else "item"
 
 

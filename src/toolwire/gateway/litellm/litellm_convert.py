@@ -229,7 +229,7 @@ def _add_retrieval(models: dict[str, ModelRow], settings: Object, report: Import
     except UnusableEntry as error:
         report.ignore(f"{location}.top_k", error.reason, f"{count} tools are offered")
     meaning = "chooses among the tools of MCP servers with an embedding model"
-    report.change(location, meaning, f"retrieve = {{k = {count}}}: among all tools, by words and a local encoder")
+    report.change(location, meaning, f"retrieve = {{k = {count}}}: among all tools, by keyword and a local encoder")
     if "similarity_threshold" in row:
         report.ignore(f"{location}.similarity_threshold", "a minimum score", "the best tools are offered")
     retrieve = RetrieveRow(count)

@@ -24,7 +24,7 @@ def find_encoder() -> tuple[Encoder | None, str]:
 
         encoder = open_minilm()
     except ImportError:
-        return None, f"tools are selected by words; by meaning, too, with: {_INSTALL}"
+        return None, f"tools are selected by keyword; by meaning, too, with: {_INSTALL}"
     except ToolwireError as error:
-        return None, f"tools are selected by words: {error.message}; {error.hint}"
-    return encoder, f"tools are selected by words and by meaning ({encoder.name})"
+        return None, f"tools are selected by keyword: {error.message}; {error.hint}"
+    return encoder, f"tools are selected by keyword and by meaning ({encoder.name})"

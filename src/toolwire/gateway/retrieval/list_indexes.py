@@ -1,6 +1,6 @@
 """Indexes of clients' tool lists with vectors, built in the background (needs numpy).
 
-Encoding a tool takes about 30 ms, so a new list is encoded in small batches, while requests select by words. One thread
+Encoding a tool takes about 30 ms, so a new list is encoded in small batches, while requests select by keyword. One thread
 encodes at a time, and clients take turns.
 """
 
@@ -17,21 +17,24 @@ from ...ir.tools import Tool
 from ...retrieve.documents import make_document
 from ...retrieve.encoder import Encoder
 from ...retrieve.index import ToolIndex
+from .retrieval_plan import RetrievalPlan
 from .vector_cache import VectorCache
 
 __all__ = ["ToolListIndexes"]
 
 _log = getLogger("toolwire.gateway")
-_MAX_TOOLS = 10_000  # of a list; a longer one is searched by words only
+_MAX_TOOLS = 10_000  # of a list; a longer one is searched by keyword only
+_MAX_LIST_BYTES = 8 * 1024 * 1024  # of its declarations; the same applies
+_MAX_PENDING_BYTES = 32 * 1024 * 1024  # of all clients
 _MAX_PENDING = 4  # lists of one client that wait for their vectors
 _MAX_PENDING_TOOLS = 20_000  # of all clients; fewer than the cache of vectors holds
 _MAX_BYTES = 128 * 1024 * 1024
-_BYTES_PER_TOOL = 4_000  # of an index, besides the texts: vector, words and objects
+_BYTES_PER_TOOL = 4_000  # of an index, besides the texts: vector, keywords and objects
 _TEXT_COPIES = 3
 _BATCH = 8  # tools
 _OFFLOAD_NAME = "(retrieval)"  # not a client's: clients keep their share of the threads
 
-WorkResult = TypeVar("WorkResult")
+StepResult = TypeVar("StepResult")
 ListKey: TypeAlias = tuple[str, bytes]
 """The client, because an index has its texts; and the digest of the declarations."""
 
@@ -44,10 +47,11 @@ class _SizedIndex(NamedTuple):
 class _PendingList:
     """A list whose tools are being encoded."""
 
-    __slots__ = ("_position", "_texts", "tools")
+    __slots__ = ("_position", "_texts", "size", "tools")
 
-    def __init__(self, tools: tuple[Tool, ...]) -> None:
+    def __init__(self, tools: tuple[Tool, ...], size: int) -> None:
         self.tools = tools
+        self.size = size  # bytes
         self._texts: list[str] | None = None
         self._position = 0
 
@@ -63,8 +67,7 @@ class _PendingList:
     def build_index(self, encoder: VectorCache) -> _SizedIndex:
         index = ToolIndex(encoder)
         index.add(self.tools)
-        texts = sum(len(make_document(tool).text) for tool in self.tools)
-        return _SizedIndex(index, len(self.tools) * _BYTES_PER_TOOL + _TEXT_COPIES * texts)
+        return _SizedIndex(index, len(self.tools) * _BYTES_PER_TOOL + _TEXT_COPIES * self.size)
 
 
 class ToolListIndexes:
@@ -87,17 +90,21 @@ class ToolListIndexes:
         self._indexes.move_to_end((client, digest))
         return found.tool_index
 
-    def request(self, client: str, digest: bytes, tools: tuple[Tool, ...]) -> None:
+    def request(self, client: str, plan: RetrievalPlan) -> None:
         """Build the index of a list in the background. A client with too many new lists loses the oldest of them."""
         waiting = self._pending.get(client, OrderedDict())
-        if len(tools) > _MAX_TOOLS or digest in waiting or (client, digest) in self._indexes:
+        if plan.digest in waiting or (client, plan.digest) in self._indexes:
+            return
+        if len(plan.tools) > _MAX_TOOLS or plan.size > _MAX_LIST_BYTES:
             return
         if len(waiting) >= _MAX_PENDING:
             waiting.popitem(last=False)
-        pending = sum(len(entry.tools) for entries in self._pending.values() for entry in entries.values())
-        if pending + len(tools) > _MAX_PENDING_TOOLS:
+        pending = [entry for entries in self._pending.values() for entry in entries.values()]
+        if sum(len(entry.tools) for entry in pending) + len(plan.tools) > _MAX_PENDING_TOOLS:
             return  # a later request asks again
-        waiting[digest] = _PendingList(tools)
+        if sum(entry.size for entry in pending) + plan.size > _MAX_PENDING_BYTES:
+            return
+        waiting[plan.digest] = _PendingList(plan.tools, plan.size)
         self._pending[client] = waiting
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._build_pending())
@@ -124,13 +131,13 @@ class ToolListIndexes:
                 is_complete = await self._run(pending.encode_batch)
                 if is_complete:
                     self._keep((client, digest), await self._run(pending.build_index))
-            except Exception:  # noqa: BLE001  # the list stays without vectors; requests select by words
+            except Exception:  # noqa: BLE001  # the list stays without vectors; requests select by keyword
                 _log.exception("cannot encode a list of %d tools", len(pending.tools))
                 is_complete = True
             if is_complete:
                 waiting.pop(digest, None)
 
-    async def _run(self, work: Callable[[VectorCache], WorkResult]) -> WorkResult:
+    async def _run(self, work: Callable[[VectorCache], StepResult]) -> StepResult:
         return await self._offload.run(_OFFLOAD_NAME, LARGE + 1, work, self._encoder)
 
     def _keep(self, key: ListKey, entry: _SizedIndex) -> None:

@@ -29,18 +29,18 @@ class OfferedClientTools:
     def __init__(
         self,
         plan: RetrievalPlan,
-        tools: tuple[Tool, ...],
+        selected: Sequence[str],
         rank: Callable[[str, int], Awaitable[Sequence[Tool]]],
         offload: ClientOffload,
     ) -> None:
-        self.tools = tools
+        self.tools = plan.offer(selected)
         self.all_tools = plan.tools
         self.searches = 0
         self._plan = plan
         self._rank = rank
         self._offload = offload
         self._known = {tool.name: tool for tool in plan.tools}
-        self._offered = dict.fromkeys(tool.name for tool in tools if tool.name in self._known)
+        self._offered = dict.fromkeys(tool.name for tool in self.tools if tool.name in self._known)
 
     @property
     def offered(self) -> int:

@@ -39,6 +39,7 @@ class RetrievalPlan(Struct, frozen=True):
     query: str
     opening: bytes  # a digest of the beginning of the conversation
     digest: bytes  # of the declarations
+    size: int  # bytes of the declarations
     is_continued: bool  # the model has answered before
     can_search: bool  # the client has no tool with the name of ours
 
@@ -81,7 +82,7 @@ def plan_retrieval(request: Request, retrieval: RetrieveRow) -> RetrievalPlan | 
         frozenset(found_in_history(request.messages)),
         _make_query(system, user),
         _digest_texts([system, user]),
-        _digest_tools(tools),
+        *_digest_tools(tools),
         any(message.role == "assistant" for message in request.messages),
         SEARCH_TOOLS not in names,
     )
@@ -112,10 +113,10 @@ def _make_query(system: str, user: str) -> str:
     return query
 
 
-def _digest_tools(tools: Sequence[Tool]) -> bytes:
-    """Return a digest of the searched fields of all declarations."""
-    fields = [[tool.name, tool.namespace, tool.description, tool.input_schema] for tool in tools]
-    return blake2b(to_bytes(fields), digest_size=16).digest()
+def _digest_tools(tools: Sequence[Tool]) -> tuple[bytes, int]:
+    """Return a digest of the searched fields of all declarations, and their size."""
+    data = to_bytes([[tool.name, tool.namespace, tool.description, tool.input_schema] for tool in tools])
+    return blake2b(data, digest_size=16).digest(), len(data)
 
 
 def _digest_texts(texts: Sequence[str]) -> bytes:

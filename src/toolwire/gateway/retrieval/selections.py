@@ -1,7 +1,7 @@
 """The selections of recent conversations.
 
 A selection is the same for every request of a conversation, except while vectors are being computed: then the first
-request selects by words, and a later one would select by meaning, too. This memory keeps the first selection.
+request selects by keyword, and a later one would select by meaning, too. This memory keeps the first selection.
 """
 
 from __future__ import annotations

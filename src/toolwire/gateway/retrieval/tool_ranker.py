@@ -1,4 +1,4 @@
-"""Find the best of a client's tools for a text: by words at once, and by meaning once the list has been encoded."""
+"""Find the best of a client's tools for a text: by keyword at once, and by meaning once the list has been encoded."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from .selections import ConversationSelections
 if TYPE_CHECKING:
     from ...ir.request import Request
     from ...retrieve.encoder import Encoder
+    from ...retrieve.index import SearchHit, ToolIndex
     from .list_indexes import ToolListIndexes
 
 __all__ = ["ToolRanker"]
 
-_MAX_SECONDS = 0.25  # that a request waits for the encoder
-_FEW_TOOLS = 64  # whose words are compared on the event loop
+_MAX_SECONDS = 0.5  # that a request waits for the encoder
+_FEW_TOOLS = 64  # whose keywords are compared on the event loop
 
 
 class ToolRanker:
-    """Selects tools for all clients. Without an encoder, only words are compared."""
+    """Selects tools for all clients. Without an encoder, only keywords are compared."""
 
     def __init__(self, encoder: Encoder | None, offload: Offload, *, max_seconds: float = _MAX_SECONDS) -> None:
         self.indexes: ToolListIndexes | None = None
@@ -36,7 +37,7 @@ class ToolRanker:
 
             self.indexes = ToolListIndexes(encoder, offload)
         self._selections = ConversationSelections()
-        self._max_seconds = max_seconds
+        self.max_seconds = max_seconds
 
     async def open_offer(
         self, request: Request, retrieval: RetrieveRow, client: str, offload: ClientOffload, work_size: int
@@ -55,26 +56,31 @@ class ToolRanker:
             selected = tuple([tool.name for tool in ranked if tool.name not in plan.pinned][: plan.k])
             self._selections.add(key, plan, selected)
         rank = partial(self.rank, plan, client, offload)
-        return OfferedClientTools(plan, plan.offer(selected), rank, offload)
+        return await offload.run(work_size, OfferedClientTools, plan, selected, rank, offload)
 
     async def rank(
         self, plan: RetrievalPlan, client: str, offload: ClientOffload, query: str, k: int
     ) -> Sequence[Tool]:
-        """Return the best tools for a text. A list without vectors, or a busy encoder, means: by words."""
+        """Return the best tools for a text. A list without vectors, or a busy encoder, means: by keyword."""
         index = None if self.indexes is None else self.indexes.find(client, plan.digest)
         if index is not None and query.strip():
-            try:
-                async with asyncio.timeout(self._max_seconds):
-                    hits = await offload.run(LARGE + 1, index.search, query, k)
-            except TimeoutError:
-                pass
-            else:
-                by_name = {tool.name: tool for tool in plan.tools}  # of this client, not of the index
+            hits = await self._search(index, offload, query, k)
+            if hits is not None:
+                by_name = {tool.name: tool for tool in plan.tools}  # of this request, not of the index
                 return [by_name[hit.tool.name] for hit in hits if hit.tool.name in by_name]
         elif self.indexes is not None:
-            self.indexes.request(client, plan.digest, plan.tools)
+            self.indexes.request(client, plan)
         size = LARGE + 1 if len(plan.tools) > _FEW_TOOLS else 0
         return await offload.run(size, rank_by_words, query, plan.tools, k)
+
+    async def _search(self, index: ToolIndex, offload: ClientOffload, query: str, k: int) -> list[SearchHit] | None:
+        """Search by meaning, too; return None if the encoder is too slow. A search that has begun ends in its thread."""
+        search = asyncio.ensure_future(offload.run(LARGE + 1, index.search, query, k))
+        try:
+            done, _ = await asyncio.wait({search}, timeout=self.max_seconds)
+        finally:
+            search.cancel()
+        return search.result() if done else None
 
     async def aclose(self) -> None:
         if self.indexes is not None:

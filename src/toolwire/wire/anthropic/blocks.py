@@ -157,6 +157,8 @@ def _read_references(parts: Sequence[Part], extra: Extra) -> tuple[str, ...]:
     first = len(parts) - len(references)
     if any(index < first for index, _ in references) or any(len(value) != 2 for _, value in references):
         extra[_FORM] = {**extra.get(_FORM, {}), ":references": references}
+        for _, value in references:
+            read_extra(value, ("type", "tool_name"), f"{NAME}/reference", extra)
     return tuple([value["tool_name"] for _, value in references])
 
 

@@ -10,14 +10,14 @@ Source: anthropic 2.8.0, ToolSearchToolBm25_20251119Param, ServerToolUseBlock, T
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...ir.parts import Opaque
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
 from ...ir.tool_search import HostedSearchCall, HostedSearchResult
 from ...ir.tools import Tool
-from ..search_codec import HostedSearchPart, SearchCodec
+from ..search_codec import HostedSearchPart, SearchCodec, unknown_fields
 from .blocks import NAME
 
 __all__ = ["SEARCH"]
@@ -59,6 +59,18 @@ def _read_content(content: Object) -> tuple[tuple[str, ...], str | None]:
     return tuple(name for name in names if type(name) is str), None if error is None else str(error)
 
 
+def _unread(part: Opaque) -> Iterator[str]:
+    block, content = part.value, part.value.get("content")
+    if part.type == "server_tool_use":
+        yield from unknown_fields(block, ("type", "id", "name", "input"))
+        return
+    yield from unknown_fields(block, ("type", "tool_use_id", "content"))
+    yield from unknown_fields(content, ("type", "tool_references", "error_code"), "/content")
+    references = content.get("tool_references") if type(content) is dict else None
+    for index, reference in enumerate(references or ()):
+        yield from unknown_fields(reference, ("type", "tool_name"), f"/content/tool_references/{index}")
+
+
 def _write_call(call: HostedSearchCall, *, is_output: bool) -> Opaque:
     del is_output
     name = f"tool_search_tool_{call.method or _DEFAULT_METHOD}"
@@ -94,5 +106,11 @@ def _legal_id(call_id: str) -> str:
 
 
 SEARCH = SearchCodec(
-    method_of=_method_of, declare=_declare, read=_read, write_call=_write_call, write_result=_write_result
+    method_of=_method_of,
+    fields=("type", "name"),
+    declare=_declare,
+    read=_read,
+    unread=_unread,
+    write_call=_write_call,
+    write_result=_write_result,
 )

@@ -10,16 +10,18 @@ search that the provider ran are opaque. Source: openai 3.49.0, ToolSearchToolPa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Opaque, Text, ToolCall, ToolResult
+from ...ir.parts import Opaque, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.tool_search import SEARCH_TOOLS, HostedSearchCall, HostedSearchResult
 from ...ir.tools import Tool
 from ..fields import read_extra, write_extra
-from ..search_codec import HostedSearchPart, SearchCodec
+from ..search_codec import HostedSearchPart, SearchCodec, unknown_fields
 from .content import NAME
 from .tools import read_tools, write_tools
 
@@ -36,6 +38,8 @@ __all__ = [
 _FORM = "openai_responses~"
 _CALL = frozenset({"type", "execution", "call_id", "arguments"})
 _OUTPUT = frozenset({"type", "execution", "call_id", "tools"})
+_ITEM = frozenset({"type", "id", "execution", "call_id", "status", "arguments", "tools"})
+_ENTRY = frozenset({"type", "name", "description", "parameters", "strict", "output_schema", "defer_loading", "tools"})
 
 
 def is_client_search(item: Object) -> bool:
@@ -106,7 +110,7 @@ def write_search_output(result: ToolResult, declared: Mapping[str, Tool], losses
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Responses outputs have no error flag", "error")
-    if any(isinstance(part, Text) for part in result.parts) or result.structured is not None:
+    if replace(result, found=()).text:
         detail = "the result of a search holds only the declarations of the found tools"
         losses.add(path, "text of a search result", "dropped", detail, "info")
     out: Object = {"type": "tool_search_output", "execution": "client", "call_id": result.call_id}
@@ -150,6 +154,16 @@ def _read(part: Opaque) -> HostedSearchPart | None:
     return None
 
 
+def _unread(part: Opaque) -> Iterator[str]:
+    item = part.value
+    yield from unknown_fields(item, _ITEM)
+    for index, entry in enumerate(item.get("tools") or ()):
+        yield from unknown_fields(entry, _ENTRY, f"/tools/{index}")
+        inner = entry.get("tools") if type(entry) is dict else None
+        for number, tool in enumerate(inner or ()):
+            yield from unknown_fields(tool, _ENTRY, f"/tools/{index}/tools/{number}")
+
+
 def _write_call(call: HostedSearchCall, *, is_output: bool) -> Opaque:
     item = {"type": "tool_search_call", **_identify("tsc", call.id, is_output=is_output), "arguments": call.arguments}
     item["status"] = "completed" if call.is_complete else "in_progress"
@@ -170,5 +184,11 @@ def _identify(prefix: str, call_id: str, *, is_output: bool) -> Object:
 
 
 SEARCH = SearchCodec(
-    method_of=_method_of, declare=_declare, read=_read, write_call=_write_call, write_result=_write_result
+    method_of=_method_of,
+    fields=("type", "execution"),
+    declare=_declare,
+    read=_read,
+    unread=_unread,
+    write_call=_write_call,
+    write_result=_write_result,
 )
