@@ -25,7 +25,7 @@ from .documents import ToolDocument, make_document
 from .encoder import Encoder, ProgressCallback, Vectors
 from .entry_table import EntryTable, IndexedTool, SearchFilter, encode_entry
 from .nearest import EXACT_LIMIT, NearestTools, NearestVectors, find_best, score_rows
-from .ranking import SPREAD_COUNT, combine_meanings, rank_numbers, split_query, spread_similar
+from .ranking import SPREAD_COUNT, add_sentences, choose_candidates, rank_numbers, split_query, spread_similar
 from .reasons import describe_matches
 from .vector_table import VectorTable
 from .word_index import Floats, WordIndex
@@ -181,6 +181,12 @@ class ToolIndex:
             for (indexed, score), why in zip(found, reasons, strict=True)
         ]
 
+    def score_words(self, query: str) -> Floats:
+        """Return the BM25 score of every tool for a query, in the order of iteration."""
+        with self._lock:
+            scores: Floats = self._words.score(query)[self._entries.numbers()]
+            return scores
+
     def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
         """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
         with self._lock:
@@ -255,43 +261,50 @@ class ToolIndex:
         words = self._words.score(query)
         excluded = self._entries.find_excluded(given)
         words[excluded] = 0
-        meanings = None if vectors is None else self._score_meanings(vectors, nearest, words, excluded)
-        if meanings is not None:
-            meanings[excluded] = 0
-        return words, meanings
-
-    def _score_meanings(
-        self, vectors: Vectors, nearest: NearestTools | None, words: Floats, excluded: NDArray[np.int64]
-    ) -> Floats | None:
-        """Return the similarity of every number with a query, given as its vectors; 0 for removed tools."""
+        if vectors is None:
+            return words, None
         if nearest is not None:
-            return self._fill_meanings(nearest)
-        if self._vectors is None or not len(self._vectors):
+            return words, self._score_found(nearest, len(vectors), words, excluded)
+        return words, self._score_meanings(vectors, words, excluded)
+
+    def _score_meanings(self, vectors: Vectors, words: Floats, excluded: NDArray[np.int64]) -> Floats | None:
+        """Return the similarity of every number with a query, given as its vectors."""
+        table = self._vectors
+        if table is None or not len(table):
             return None
-        is_present = self._words.is_present.values
-        if len(self._vectors) <= self._exact_limit:
-            meanings = combine_meanings(self._vectors.score(vectors))
-            meanings[~is_present] = 0
+        is_kept = self._words.is_present.values.copy()
+        is_kept[excluded] = False
+        meanings: Floats
+        if len(table) <= self._exact_limit:
+            meanings = np.maximum(table.score(vectors[:1])[0], 0)
+            meanings[~is_kept] = 0
+        elif np.count_nonzero(is_kept) <= self._exact_limit:
+            meanings = score_rows(table, vectors[0], np.flatnonzero(is_kept))
+        else:
+            meanings = self._open_nearest(table).score(vectors[0], is_kept, find_best(words))
+        if len(vectors) == 1:
             return meanings
-        is_present = is_present.copy()
-        is_present[excluded] = False
-        if np.count_nonzero(is_present) <= self._exact_limit:
-            return score_rows(self._vectors, vectors, np.flatnonzero(is_present))
-        return self._open_nearest(self._vectors).score(vectors, is_present, find_best(words))
+        candidates = choose_candidates(words, meanings)
+        return add_sentences(meanings, candidates, table.take(candidates) @ vectors[1:].T)
+
+    def _score_found(self, nearest: NearestTools, rows: int, words: Floats, excluded: NDArray[np.int64]) -> Floats:
+        """Return the similarities of the tools that a server found; 0 for all others."""
+        similarities = np.zeros((rows, self._entries.end), np.float32)
+        found = [(self._entries.find(*key), column) for key, column in nearest.similarities.items()]
+        known = {number: column for number, column in found if number is not None}
+        if known:
+            similarities[:, list(known)] = np.array(list(known.values()), np.float32).T
+        meanings: Floats = np.maximum(similarities[0], 0)
+        meanings[excluded] = 0
+        if rows == 1:
+            return meanings
+        candidates = choose_candidates(words, meanings)
+        return add_sentences(meanings, candidates, similarities[1:, candidates].T)
 
     def _open_nearest(self, vectors: VectorTable) -> NearestVectors:
         if self._nearest is None:
             self._nearest = NearestVectors(vectors)
         return self._nearest
-
-    def _fill_meanings(self, nearest: NearestTools) -> Floats:
-        """Return the similarities of the tools that a server found; 0 for all others."""
-        meanings: Floats = np.zeros(self._entries.end, np.float32)
-        found = [(self._entries.find(*key), similarities) for key, similarities in nearest.similarities.items()]
-        known = {number: similarities for number, similarities in found if number is not None}
-        if known:
-            meanings[list(known)] = combine_meanings(np.array(list(known.values()), np.float32).T)
-        return meanings
 
     def _rank(
         self, words: Floats, meanings: Floats | None, count: int, nearest: NearestTools | None

@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ir.errors import MissingExtra
-from .encoder import Vectors
-from .ranking import combine_meanings
 from .vector_table import VectorTable
 from .word_index import Floats
 
@@ -60,23 +58,23 @@ class NearestVectors:
             self._index.add(numbers, self._table.take(numbers))
             self._length = int(numbers[-1]) + 1
 
-    def score(self, vectors: Vectors, is_present: NDArray[np.bool_], also: NDArray[np.int64]) -> Floats:
-        """Return the similarity of the candidates for a query, given as its vectors; 0 for all other rows.
+    def score(self, query: Floats, is_kept: NDArray[np.bool_], also: NDArray[np.int64]) -> Floats:
+        """Return the similarity of the candidates with a query; 0 for all other rows.
 
         `also` are further candidates, such as the best ones by words.
         """
         self.grow()
-        found = np.concatenate([self._index.search(vector, CANDIDATES).keys for vector in vectors])
-        candidates = np.union1d(found.astype(np.int64), also)
-        return score_rows(self._table, vectors, candidates[is_present[candidates]])
+        found = self._index.search(query, CANDIDATES).keys.astype(np.int64)
+        candidates: NDArray[np.int64] = np.union1d(found, also)
+        return score_rows(self._table, query, candidates[is_kept[candidates]])
 
 
-def score_rows(table: VectorTable, vectors: Vectors, numbers: NDArray[np.int64]) -> Floats:
-    """Return the similarity of some rows with a query, given as its vectors; 0 for all other rows."""
+def score_rows(table: VectorTable, query: Floats, numbers: NDArray[np.int64]) -> Floats:
+    """Return the similarity of some rows with a query; 0 for all other rows."""
     scores: Floats = np.zeros(len(table), np.float32)
     for start in range(0, len(numbers), _BLOCK):
         block = numbers[start : start + _BLOCK]
-        scores[block] = combine_meanings(vectors @ table.take(block).T)
+        scores[block] = np.maximum(table.take(block) @ query, 0)
     return scores
 
 

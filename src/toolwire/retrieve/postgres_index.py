@@ -161,14 +161,14 @@ _NEAREST = """
 WITH queries AS MATERIALIZED (
     SELECT number, query::vector FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS g (query, number)
 ), candidates AS (
-    SELECT nearest.id FROM queries, LATERAL (
+    (
         SELECT id FROM {table}
         WHERE embedding IS NOT NULL
             AND (%(servers)s::bytea[] IS NULL OR server = ANY(%(servers)s::bytea[]))
             AND (%(effects)s::text[] IS NULL OR effect = ANY(%(effects)s::text[]))
             AND (%(tags)s::text[] IS NULL OR tags && %(tags)s::text[])
-        ORDER BY embedding <#> queries.query LIMIT %(most)s
-    ) AS nearest
+        ORDER BY embedding <#> (%(queries)s::text[])[1]::vector LIMIT %(most)s
+    )
     UNION SELECT unnest(%(ids)s::bytea[])
 )
 SELECT t.server, t.name, array_agg(-(t.embedding <#> queries.query)::float8 ORDER BY queries.number)

@@ -154,7 +154,7 @@ class _QdrantTools:
     def nearest(
         self, vectors: Vectors, count: int, given: SearchFilter, also: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], Sequence[float]]:
-        found = self._search(vectors, count, self._convert_filter(given))
+        found = self._search(vectors[:1], count, self._convert_filter(given))
         ids = list(
             {point.id: None for points in found for point in points} | dict.fromkeys(_point_id(*key) for key in also)
         )

@@ -64,7 +64,7 @@ class SharedTools(Protocol):
     ) -> dict[tuple[str, str], Sequence[float]]:
         """Return the similarity of tools with each vector, by server and name.
 
-        These are the `count` nearest of each vector, and `also`. `allow` is not applied.
+        These are the `count` nearest of the first vector, and `also`. `allow` is not applied.
         """
         ...
 

@@ -45,7 +45,7 @@ def test_recall_of_the_nearest_vectors():
     table.extend(vectors[4_000:])
     found = wanted = 0
     for query in queries:
-        scores = nearest.score(query[None], is_present, np.array([3, 7]))
+        scores = nearest.score(query, is_present, np.array([3, 7]))
         exact = np.where(is_present, np.maximum(vectors @ query, 0), 0)
         best = set(np.argsort(-exact)[:10].tolist())
         found += len(best & set(np.argsort(-scores)[:10].tolist()))
@@ -87,11 +87,11 @@ def test_index_above_the_limit_finds_the_same_tools(tmp_path):
 def test_rows_are_scored_in_blocks():
     table = VectorTable(32)
     table.extend(make_vectors(20_000))
-    query = make_vectors(1, seed=3)
+    query = make_vectors(1, seed=3)[0]
     numbers = np.arange(0, 20_000, 2)
     scores = score_rows(table, query, numbers)
     assert not scores[1::2].any()
-    np.testing.assert_allclose(scores[::2], np.maximum(table.score(query)[0][::2], 0), atol=1e-6)
+    np.testing.assert_allclose(scores[::2], np.maximum(table.score(query[None])[0][::2], 0), atol=1e-6)
 
 
 def test_missing_extra_is_named(monkeypatch):
