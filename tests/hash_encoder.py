@@ -1,5 +1,6 @@
 """A real encoder without weights: texts with common words have similar vectors. It counts the texts that it encoded."""
 
+from functools import cache
 from zlib import crc32
 
 import numpy as np
@@ -21,7 +22,10 @@ class HashEncoder:
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
     def _sum_words(self, text):
-        rows = [
-            np.random.default_rng(crc32(word.encode())).standard_normal(self.dimensions) for word in split_words(text)
-        ]
+        rows = [make_vector(word, self.dimensions) for word in split_words(text)]
         return np.sum(rows, axis=0) if rows else np.zeros(self.dimensions)
+
+
+@cache
+def make_vector(word, dimensions):
+    return np.random.default_rng(crc32(word.encode())).standard_normal(dimensions)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .index import IndexChange, SearchHit, ToolIndex
     from .index_file import read_index_info
     from .minilm import MiniLm, open_minilm
+    from .postgres_index import PostgresIndex
+    from .qdrant_index import QdrantIndex
     from .retriever import IndexRetriever
     from .section_file import IndexFileError, IndexInfo, is_index_file
 else:
@@ -32,6 +34,8 @@ else:
             "index": ("IndexChange", "SearchHit", "ToolIndex"),
             "index_file": ("read_index_info",),
             "minilm": ("MiniLm", "open_minilm"),
+            "postgres_index": ("PostgresIndex",),
+            "qdrant_index": ("QdrantIndex",),
             "retriever": ("IndexRetriever",),
             "section_file": ("IndexFileError", "IndexInfo", "is_index_file"),
         },
@@ -47,6 +51,8 @@ __all__ = [
     "IndexRetriever",
     "IndexedTool",
     "MiniLm",
+    "PostgresIndex",
+    "QdrantIndex",
     "SearchHit",
     "SpecFile",
     "ToolIndex",

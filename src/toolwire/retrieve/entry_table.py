@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Protocol, get_args
+from typing import NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from ..ir.value import Value
 from .documents import ToolDocument, make_document
 from .growing_array import GrowingArray
 
-__all__ = ["EFFECTS", "EntryTable", "IndexedTool", "SavedEntries"]
+__all__ = ["EFFECTS", "EntryTable", "IndexedTool", "SavedEntries", "SearchFilter"]
 
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 _REMOVED = -1  # in the column of servers
@@ -31,6 +31,15 @@ class IndexedTool(Value, frozen=True):
     tool: Tool
     server: str = ""
     tags: tuple[str, ...] = ()
+
+
+class SearchFilter(NamedTuple):
+    """The tools that a search may return. None excludes nothing. A tool needs one of the `tags`."""
+
+    effects: Collection[Effect] | None = None
+    servers: Collection[str] | None = None
+    tags: Collection[str] | None = None
+    allow: Callable[[IndexedTool], bool] | None = None
 
 
 class SavedEntries(Protocol):
@@ -144,15 +153,10 @@ class EntryTable:
         """Return the servers, the sets of tags, and per number the server, the set of tags and the effect."""
         return list(self._servers), list(self._tag_sets), self._columns.values.copy()
 
-    def find_excluded(
-        self,
-        effects: Collection[Effect] | None,
-        servers: Collection[str] | None,
-        tags: Collection[str] | None,
-        allow: Callable[[IndexedTool], bool] | None,
-    ) -> NDArray[np.int64]:
+    def find_excluded(self, given: SearchFilter) -> NDArray[np.int64]:
         """Return the numbers that a filter excludes. `allow` is called for tools that pass the other filters."""
-        if effects is None and servers is None and tags is None and allow is None:
+        effects, servers, tags, allow = given
+        if given == SearchFilter():
             return np.zeros(0, np.int64)
         columns = self._columns.values
         kept = columns[:, 0] != _REMOVED

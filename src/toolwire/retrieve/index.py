@@ -13,14 +13,24 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
 from .encoder import Encoder, ProgressCallback, Vectors
-from .entry_table import EntryTable, IndexedTool
-from .ranking import combine_meanings, rank_numbers, split_query
+from .entry_table import EntryTable, IndexedTool, SearchFilter
+from .ranking import (
+    SPREAD_COUNT,
+    add_sentences,
+    choose_candidates,
+    rank_numbers,
+    split_query,
+    spread_similar,
+)
 from .reasons import describe_matches
 from .vector_table import VectorTable
 from .word_index import Floats, WordIndex
@@ -105,15 +115,7 @@ class ToolIndex:
         vectors = None
         if self.encoder is not None and changed:
             vectors = self.encoder.encode([document.text for document in changed.values()], progress)
-        with self._lock:
-            updated = tuple(name for name in changed if self._entries.find(server, name) is not None)
-            for name in updated:
-                self._words.remove(*self._entries.remove(server, name))
-            self._words.add(self._entries.end, tuple(changed.values()))
-            if self._vectors is not None and vectors is not None:
-                self._vectors.extend(vectors)
-            for name, document in changed.items():
-                self._entries.add(given[name], document)
+        updated = self._put_entries([(given[name], document) for name, document in changed.items()], vectors)
         added = tuple(name for name in changed if name not in frozenset(updated))
         return IndexChange(added, updated, unchanged=len(unchanged))
 
@@ -121,8 +123,7 @@ class ToolIndex:
         """Remove tools. Names that are not in the index are ignored."""
         with self._lock:
             removed = tuple(name for name in dict.fromkeys(names) if self._entries.find(server, name) is not None)
-            for name in removed:
-                self._words.remove(*self._entries.remove(server, name))
+            self._remove_entries((server, name) for name in removed)
         return IndexChange(removed=removed)
 
     def replace_server(
@@ -161,20 +162,30 @@ class ToolIndex:
         query = query[:_MAX_QUERY]
         encoder = self.encoder
         vectors = None if encoder is None else encoder.encode(split_query(query))
+        given = SearchFilter(effects, servers, tags, allow)
+        nearest = None if vectors is None else self._find_nearest(vectors[:1], given)
         with self._lock:
+            excluded = self._entries.find_excluded(given)
             words = self._words.score(query)
-            meanings = None if vectors is None else self._score_meanings(vectors)
-            excluded = self._entries.find_excluded(effects, servers, tags, allow)
             words[excluded] = 0
-            if meanings is not None:
-                meanings[excluded] = 0
-            ranked = rank_numbers(words, meanings, k)
+            meanings = None
+            if nearest is not None:
+                meanings = self._fill_meanings(nearest, excluded)
+            elif vectors is not None:
+                meanings = self._score_meanings(vectors, words, excluded)
+            ranked = self._rank(words, meanings, k)
             reasons = describe_matches(query, self._words, [number for number, _ in ranked], meanings)
             found = [(self._entries.indexed(number), score) for number, score in ranked]
         return [
             SearchHit(indexed.tool, score, why, indexed.server)
             for (indexed, score), why in zip(found, reasons, strict=True)
         ]
+
+    def score_words(self, query: str) -> Floats:
+        """Return the BM25 score of every tool for a query, in the order of iteration."""
+        with self._lock:
+            scores: Floats = self._words.score(query)[self._entries.numbers()]
+            return scores
 
     def vectors(self) -> tuple[list[IndexedTool], Vectors] | None:
         """Return the tools and a copy of their vectors, in the same order; None without an encoder."""
@@ -218,12 +229,59 @@ class ToolIndex:
         index._unused_encoder = unused_encoder
         return index
 
-    def _score_meanings(self, vectors: Vectors) -> Floats | None:
-        """Return the similarity of every number with a query, given as its vectors; 0 for removed tools."""
-        if self._vectors is None or not len(self._vectors):
+    def _put_entries(
+        self, entries: Sequence[tuple[IndexedTool, ToolDocument]], vectors: Vectors | None
+    ) -> tuple[str, ...]:
+        """Add or replace entries. Return the names of those that were replaced."""
+        with self._lock:
+            keys = [(indexed.server, indexed.tool.name) for indexed, _ in entries]
+            replaced = [key for key in keys if self._entries.find(*key) is not None]
+            self._remove_entries(replaced)
+            self._words.add(self._entries.end, [document for _, document in entries])
+            if self._vectors is not None and vectors is not None:
+                self._vectors.extend(vectors)
+            for indexed, document in entries:
+                self._entries.add(indexed, document)
+        return tuple(name for _, name in replaced)
+
+    def _remove_entries(self, keys: Iterable[tuple[str, str]]) -> None:
+        for server, name in keys:
+            self._words.remove(*self._entries.remove(server, name))
+
+    def _find_nearest(self, vector: Vectors, given: SearchFilter) -> Sequence[tuple[str, str, float]] | None:
+        """Return server, name and similarity of tools near a query, if another place than this index has the vectors."""
+        return None
+
+    def _score_meanings(self, vectors: Vectors, words: Floats, excluded: NDArray[np.int64]) -> Floats | None:
+        """Return the similarity of every number with a query, given as its vectors; 0 for removed and excluded tools."""
+        table = self._vectors
+        if table is None or not len(table):
             return None
-        meanings = combine_meanings(self._vectors.score(vectors))
+        meanings: Floats = np.maximum(table.score(vectors[:1])[0], 0)
         meanings[~self._words.is_present.values] = 0
+        meanings[excluded] = 0
+        if len(vectors) == 1:
+            return meanings
+        candidates = choose_candidates(words, meanings)
+        return add_sentences(meanings, candidates, table.take(candidates) @ vectors[1:].T)
+
+    def _rank(self, words: Floats, meanings: Floats | None, count: int) -> list[tuple[int, float]]:
+        """Return the best numbers with their scores. Similar tools are spread if this index has their vectors."""
+        ranked = rank_numbers(words, meanings, max(count, SPREAD_COUNT))
+        if meanings is not None and self._vectors is not None:
+            best, others = ranked[:SPREAD_COUNT], ranked[SPREAD_COUNT:]
+            ranked = spread_similar(best, self._vectors.take(np.array([number for number, _ in best], np.int64)))
+            ranked += others
+        return ranked[:count]
+
+    def _fill_meanings(self, nearest: Sequence[tuple[str, str, float]], excluded: NDArray[np.int64]) -> Floats:
+        """Return the similarities of some tools; 0 for all others and for excluded tools."""
+        meanings = np.zeros(self._entries.end, np.float32)
+        for server, name, similarity in nearest:
+            number = self._entries.find(server, name)
+            if number is not None:
+                meanings[number] = max(similarity, 0.0)
+        meanings[excluded] = 0
         return meanings
 
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:

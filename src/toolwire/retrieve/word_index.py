@@ -65,9 +65,10 @@ class WordIndex:
         """Add documents with successive numbers."""
         entries: list[tuple[int, int, FieldCounts]] = []
         for number, document in enumerate(documents, first_number):
-            counts = _count_words(document)
+            counts, lengths = _count_words(document)
             entries += [(self._word_number(word), number, fields) for word, fields in counts.items()]
-            self.lengths.set(number, self._change_counts(counts, 1))
+            self.lengths.set(number, lengths)
+            self._change_counts(counts, lengths, 1)
             self.is_present.set(number, value=True)
         if entries:
             self.segments.append(_build_segment(entries, len(self.words)))
@@ -75,7 +76,7 @@ class WordIndex:
 
     def remove(self, number: int, document: ToolDocument) -> None:
         """Remove a document that was added with this number."""
-        self._change_counts(_count_words(document), -1)
+        self._change_counts(*_count_words(document), -1)
         self.is_present.set(number, value=False)
 
     def score(self, query: str) -> Floats:
@@ -128,15 +129,13 @@ class WordIndex:
             self.document_counts.set(number, 0)
         return number
 
-    def _change_counts(self, counts: Mapping[str, FieldCounts], sign: int) -> NDArray[np.float64]:
-        """Add or subtract the words of a document. Return its length per field."""
+    def _change_counts(self, counts: Mapping[str, FieldCounts], lengths: FieldCounts, sign: int) -> None:
+        """Add or subtract the words of a document."""
         for word in counts:
             self.document_counts.values[self._word_number(word)] += sign
-        lengths: NDArray[np.float64] = np.array(list(counts.values()), np.float64).reshape(-1, len(FIELDS)).sum(axis=0)
-        self.totals += sign * lengths
+        self.totals += sign * np.array(lengths, np.float64)
         self._norms = None
         self.count += sign
-        return lengths
 
     def _merge_segments(self) -> None:
         """Merge the last segments while they are of similar size: each entry is moved a logarithmic number of times."""
@@ -145,13 +144,19 @@ class WordIndex:
             self.segments.append(join_segments((previous, last), self.is_present.values, len(self.words)))
 
 
-def _count_words(document: ToolDocument) -> dict[str, FieldCounts]:
-    """Count the words of a document per field, each at most a few times: repetition does not help."""
+def _count_words(document: ToolDocument) -> tuple[dict[str, FieldCounts], FieldCounts]:
+    """Count the words of a document per field, each at most a few times, and the length of each field.
+
+    Repetition does not help: repeated words count towards the length, but not towards the match.
+    """
     counts: dict[str, list[int]] = {}
+    lengths: list[int] = []
     for number, field in enumerate(FIELDS):
-        for word, count in Counter(split_words(document.field_text(field))).items():
+        words = split_words(document.field_text(field))
+        lengths.append(len(words))
+        for word, count in Counter(words).items():
             counts.setdefault(word, [0] * len(FIELDS))[number] = min(count, _MAX_COUNT)
-    return dict(counts)
+    return dict(counts), lengths
 
 
 def _build_segment(entries: Sequence[tuple[int, int, FieldCounts]], words: int) -> Segment:

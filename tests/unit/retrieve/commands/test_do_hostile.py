@@ -160,7 +160,7 @@ def test_specification_of_a_zoo_is_shown_and_never_run():
         {"type": "object", "properties": {"topping": {"type": "string"}}},
     )
     index = ToolIndex()
-    index.add([spec])
+    index.add([spec], server="zoo.json")
     candidates = Candidates(None, [ToolSource("zoo.json", (spec,), is_callable=False)], index)
     outcome = run(obey(("order_pizza", {"topping": "mushroom"})), "order a pizza", candidates)
     assert outcome.kind == "shown"
