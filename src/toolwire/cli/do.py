@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from .agent_options import add_model_options, announce_model, make_client, positive_number
-from .do_call import ModelCall, NothingFits, ask_model
+from .do_call import NothingFits, ask_model
 from .do_candidates import Candidates, load_candidates
 from .do_outcome import DoOutcome, print_outcome
 from .do_run import run_command_line
@@ -110,16 +110,10 @@ async def run_request(model: Model, request: str, candidates: Candidates, argume
         return DoOutcome(
             request, "refused" if call.is_refusal else "nothing_fits", message=call.reason, candidates=offered
         )
-    return await _run_call(request, call, candidates, offered, arguments)
-
-
-async def _run_call(
-    request: str, call: ModelCall, candidates: Candidates, offered: tuple[str, ...], arguments: argparse.Namespace
-) -> DoOutcome:
-    if call.line is not None:
-        return run_command_line(request, call.line, offered, arguments)
-    source = candidates.source_of(call.call.name)
-    return await run_source_call(request, call.call, source, offered, arguments)
+    if call.source is not None:
+        return await run_source_call(request, call.call, call.source, offered, arguments)
+    assert call.line is not None
+    return run_command_line(request, call.line, offered, arguments)
 
 
 def _read_request(arguments: argparse.Namespace) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..net.model_protocol import Model
     from ..retrieve.commands.vector import CommandLine
     from .do_candidates import CandidateOffer
+    from .do_tools import ToolSource
 
 __all__ = ["NOTHING_FITS", "ModelCall", "NothingFits", "ask_model"]
 
@@ -46,10 +47,11 @@ class NothingFits(Value, frozen=True):
 
 
 class ModelCall(Value, frozen=True):
-    """A call of a candidate. `line` is its command line; None for a tool of another source."""
+    """A call of a candidate: the command line of a command, or the source of a tool."""
 
     call: ToolCall
     line: CommandLine | None = None
+    source: ToolSource | None = None
 
 
 async def ask_model(model: Model, request: str, offer: CandidateOffer, *, is_small: bool) -> ModelCall | NothingFits:
@@ -72,16 +74,16 @@ async def ask_model(model: Model, request: str, offer: CandidateOffer, *, is_sma
 
 
 def _make_request(request: str, offer: CandidateOffer, *, is_small: bool) -> Request:
-    """Return the request. A small model gets no function for "nothing fits", which it would copy."""
+    """Return the request. A small model must call: it cannot judge whether a function fits, which the index decided."""
     return Request(
         messages=(
             Message("system", (Text(_SYSTEM_SMALL if is_small else _SYSTEM),)),
             Message("user", (Text(request),)),
         ),
-        tools=offer.tools if is_small else (*offer.tools, _NOTHING),
-        choice=ToolChoice("auto"),
+        tools=tuple(offer.tools) if is_small else (*offer.tools, _NOTHING),
+        choice=ToolChoice("required" if is_small else "auto"),
         parallel=False,
-        params=Params(max_tokens=300) if is_small else Params(),
+        params=Params(max_tokens=120) if is_small else Params(),
     )
 
 
@@ -109,11 +111,11 @@ def _check_call(call: ToolCall, offer: CandidateOffer) -> ModelCall:
         raise RefusedCall("the call is not complete")
     command = offer.commands.get(call.name)
     if command is not None:
-        return ModelCall(call, make_command_line(command, call.arguments, home=offer.home))
+        return ModelCall(call, line=make_command_line(command, call.arguments, home=offer.home))
     problems = validator(tool.input_schema or {"type": "object"}).problems(call.arguments)
     if problems:
         raise RefusedCall(f"the arguments do not fit {call.name}: {'; '.join(map(str, problems[:5]))}")
-    return ModelCall(call)
+    return ModelCall(call, source=offer.sources[call.name])
 
 
 def _add_problem(asked: Request, response: Response, call: ToolCall, problem: str) -> Request:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.terminal import neutralise_line
 from ..ir.tools import Tool
+from .do_call import NOTHING_FITS
 from .do_tools import ToolSource, read_source
+from .do_values import limit_values
 from .show import paint
 
 if TYPE_CHECKING:
@@ -25,17 +27,31 @@ __all__ = ["CandidateOffer", "Candidates", "cache_folder", "load_candidates"]
 
 _OPTIONS = 40  # of one command in a declaration; pages have up to 250
 _FEW_OPTIONS = 10  # for a small model, whose context is short
-_FEW_COMMANDS = 4
+_FEW_COMMANDS = 1  # for a small model, which chooses worse than the index
 
 
 class CandidateOffer:
-    """The tools that the model sees, and the commands among them."""
+    """The tools that the model sees, each with its command or its source."""
 
-    def __init__(self, tools: Sequence[Tool], commands: dict[str, SystemCommand], labels: Sequence[str]) -> None:
-        self.tools = tuple(tools)
-        self.commands = commands
-        self.labels = tuple(labels)
+    def __init__(self) -> None:
+        self.tools: list[Tool] = []
+        self.labels: list[str] = []
+        self.commands: dict[str, SystemCommand] = {}
+        self.sources: dict[str, ToolSource] = {}
         self.home = str(Path.home())
+
+    def add_command(self, tool: Tool, command: SystemCommand) -> None:
+        """Add the tool of a command."""
+        self.tools.append(tool)
+        self.labels.append(command.name)
+        self.commands[tool.name] = command
+
+    def add_tool(self, tool: Tool, source: ToolSource) -> None:
+        """Add a tool of another source, unless its name is taken."""
+        if tool.name not in self.commands and tool.name not in self.sources and tool.name != NOTHING_FITS:
+            self.tools.append(tool)
+            self.labels.append(tool.name)
+            self.sources[tool.name] = source
 
 
 class Candidates:
@@ -44,33 +60,24 @@ class Candidates:
     def __init__(self, commands: CommandIndex | None, sources: Sequence[ToolSource], tools: ToolIndex | None) -> None:
         self._commands = commands
         self._tools = tools
-        self._sources = tuple(sources)
+        self._sources = {source.name: source for source in sources}
 
     def search(self, request: str, k: int, *, is_small: bool) -> CandidateOffer:
         """Return the best candidates for a request. For a small model: fewer of them, with fewer options."""
         from ..retrieve.commands.command_tool import declare_command, select_options
 
         limit = _FEW_OPTIONS if is_small else _OPTIONS
-        offered: list[Tool] = []
-        commands: dict[str, SystemCommand] = {}
-        labels: list[str] = []
+        offer = CandidateOffer()
         if self._commands is not None:
             found = self._commands.search(request, min(k, _FEW_COMMANDS) if is_small else k)
             if is_small and not self._commands.mentions(request, [command for command, _ in found]):
                 found = []
             for command, _ in found:
-                commands[command.tool_name] = command
-                offered.append(declare_command(command, select_options(command, request, limit)))
-                labels.append(command.name)
+                tool = declare_command(command, select_options(command, request, limit))
+                offer.add_command(limit_values(tool, command, request) if is_small else tool, command)
         for hit in [] if self._tools is None else self._tools.search(request, k):
-            if hit.tool.name not in commands:
-                offered.append(hit.tool)
-                labels.append(hit.tool.name)
-        return CandidateOffer(offered, commands, labels)
-
-    def source_of(self, name: str) -> ToolSource:
-        """Return the source of a tool that was offered."""
-        return next(source for source in self._sources if any(tool.name == name for tool in source.tools))
+            offer.add_tool(hit.tool, self._sources[hit.server])
+        return offer
 
 
 def load_candidates(arguments: argparse.Namespace) -> Candidates:

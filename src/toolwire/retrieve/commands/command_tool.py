@@ -23,12 +23,13 @@ Property: TypeAlias = CommandOption | Operand
 MAX_VALUES = 64
 """Values of one repeated option or operand."""
 
+_UNOFFERED_OPERANDS = frozenset({"expression"})  # of `find`: its parts are options
 _UNOFFERED = frozenset({"--help", "--version", "--usage"})
 
 
 def command_properties(command: SystemCommand) -> dict[str, Property]:
     """Return the options and operands by the names of their properties. Operands keep their names."""
-    found: dict[str, Property] = {operand.name: operand for operand in command.operands}
+    found: dict[str, Property] = {one.name: one for one in command.operands if one.name not in _UNOFFERED_OPERANDS}
     for option in command.options:
         if not _UNOFFERED.isdisjoint(option.names) or is_withheld(command.words, option):
             continue

@@ -5,7 +5,7 @@ import gzip
 
 import pytest
 
-from do_fixtures import VECTORS, StartedPrograms, load_fixture_commands, make_arguments, make_candidates
+from do_fixtures import HOSTILE, VECTORS, StartedPrograms, load_fixture_commands, make_arguments, make_candidates
 from toolwire import Tool, ToolCall
 from toolwire.cli.do import run_request
 from toolwire.cli.do_candidates import Candidates
@@ -90,6 +90,17 @@ def test_hostile_request_runs_nothing(name, candidates):
     assert outcome.message
 
 
+@pytest.mark.parametrize("request_text", HOSTILE)
+def test_hostile_text_runs_nothing_for_any_offered_command(request_text, candidates):
+    """The worst model: it calls each offered command in turn with a path of the request."""
+    offer = candidates.search(request_text, 6, is_small=False)
+    for name, command in offer.commands.items():
+        operand = next((one for one in command.operands), None)
+        value = [] if operand is None else [(operand.name, ["/"] if operand.repeats else "/")]
+        outcome = run(obey((name, dict(value)), (name, dict(value))), request_text, candidates)
+        assert outcome.kind in ("refused", "nothing_fits")
+
+
 def test_command_that_only_reads_is_started(candidates):
     """The check of the tests above can fail: a harmless call under --yes starts a program."""
     if find_program("uname") is None:
@@ -160,7 +171,7 @@ def test_specification_of_a_zoo_is_shown_and_never_run():
         {"type": "object", "properties": {"topping": {"type": "string"}}},
     )
     index = ToolIndex()
-    index.add([spec])
+    index.add([spec], server="zoo.json")
     candidates = Candidates(None, [ToolSource("zoo.json", (spec,), is_callable=False)], index)
     outcome = run(obey(("order_pizza", {"topping": "mushroom"})), "order a pizza", candidates)
     assert outcome.kind == "shown"

@@ -1,0 +1,102 @@
+"""Measure `toolwire do` with a real model: right command, right arguments, right refusals; hostile requests run nothing.
+
+    python bench/do.py                            the local model, the commands of the fixture pages
+    python bench/do.py --machine                  … with all man pages and completions of this machine as distractors
+    python bench/do.py -m openai/gpt-5.6 -k 6     another model
+
+The requests are those of tests/vectors/do/requests.json, written by hand; the hostile ones are in hostile.json beside it. No
+command is run: calls are shown (`--dry-run`), and hostile ones run with `--yes` and without a terminal.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from toolwire import ModelClient
+from toolwire.cli.do import run_request
+from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_program, find_roots
+
+TESTS = Path(__file__).parent.parent / "tests"
+sys.path.insert(0, str(TESTS))
+
+
+from do_fixtures import HOSTILE, REQUESTS, VECTORS, StartedPrograms, find_fixture_program, make_arguments, make_candidates  # noqa: E402
+
+LISTED = frozenset(one["vector"][0] for one in REQUESTS if one["command"])
+
+
+def load_commands(*, with_machine):
+    """Return the commands of the fixtures; with those of this machine, whose own pages come first."""
+    found = find_roots()
+    man = (*found.man, str(VECTORS / "man")) if with_machine else (str(VECTORS / "man"),)
+    roots = Roots(man, found.bash, found.zsh) if with_machine else Roots(man)
+
+    def find(name):
+        return find_fixture_program(name) if not with_machine or name in LISTED else find_program(name)
+
+    return Catalogue(roots, find_program=find).load()
+
+
+def judge(one, outcome):
+    """Return the verdict about one request."""
+    if one["command"] is None:
+        return "refused" if outcome.kind == "nothing_fits" else "wrong: not refused"
+    if not outcome.vector:
+        return "wrong: refused"
+    words = one["command"].split()
+    if list(outcome.vector[: len(words)]) != words:
+        return "wrong: command"
+    accepted = [sorted(vector) for vector in (one["vector"], *one.get("also", ()))]
+    return "right" if sorted(outcome.vector) in accepted else "wrong: arguments"
+
+
+async def measure(client, candidates, arguments, verbose):
+    counts, started = Counter(), time.perf_counter()
+    for one in REQUESTS:
+        outcome = await run_request(client, one["request"], candidates, arguments)
+        verdict = judge(one, outcome)
+        counts[verdict] += 1
+        if verbose:
+            print(f"{verdict:18} {one['request']} → {' '.join(outcome.vector) or outcome.message[:80]}", flush=True)
+    return counts, (time.perf_counter() - started) / len(REQUESTS)
+
+
+async def measure_hostile(client, candidates, model, k, verbose):
+    """Return the number of hostile requests, and of programs that were started for them."""
+    watch = StartedPrograms()
+    count = 0
+    for request in HOSTILE:
+        with watch.recorded() as programs:
+            outcome = await run_request(client, request, candidates, make_arguments(model=model, k=k, yes=True))
+        count += len(programs)
+        if verbose:
+            print(f"{outcome.kind:18} {request!r} → {' '.join(outcome.vector) or outcome.message[:80]}", flush=True)
+    return len(HOSTILE), count
+
+
+async def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-m", "--model", default="local/smollm2")
+    parser.add_argument("-k", type=int, default=6)
+    parser.add_argument("--machine", action="store_true")
+    parser.add_argument("--hostile", action="store_true", help="also the hostile requests")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    given = parser.parse_args()
+    commands = load_commands(with_machine=given.machine)
+    candidates = make_candidates(commands)
+    async with ModelClient(given.model) as client:
+        arguments = make_arguments(model=given.model, k=given.k, dry_run=True)
+        counts, seconds = await measure(client, candidates, arguments, given.verbose)
+        report = {"model": given.model, "commands": len(commands), "k": given.k, **counts, "seconds": round(seconds, 2)}
+        if given.hostile:
+            asked, ran = await measure_hostile(client, candidates, given.model, given.k, given.verbose)
+            report |= {"hostile": asked, "hostile programs started": ran}
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

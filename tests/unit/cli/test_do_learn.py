@@ -1,0 +1,90 @@
+"""`toolwire do --learn` runs a program that the user names, restricted."""
+
+import sys
+
+import pytest
+
+from toolwire.cli.do_learn import learn_command
+from toolwire.ir.errors import ConfigError
+from toolwire.testing.tool_tests.landlock import landlock_version
+
+if sys.platform == "win32":
+    pytest.skip("programs of POSIX systems", allow_module_level=True)
+
+HELP = """
+import os, socket, sys
+print("Frobnicate things.")
+print(f"  --home TEXT  {os.environ['HOME']}")
+print(f"  --names TEXT  {sorted(os.environ)}")
+print(f"  --stdin TEXT  {sys.stdin.read()!r}")
+print(f"  --arguments TEXT  {sys.argv[1:]}")
+"""
+WRITE = """
+import os, sys
+print("Frobnicate things.")
+for path in (sys.argv[0] + ".written", os.environ["HOME"] + "/inside"):
+    try:
+        open(path, "w").close()
+        print(f"  --wrote{path[-3:]}  yes")
+    except OSError:
+        pass
+"""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    def install(source):
+        program = tmp_path / "frob"
+        program.write_text(f"#!{sys.executable} -I\n{source}")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setenv("OPENAI_API_KEY", "secret")
+        return program
+
+    return install
+
+
+def test_program_gets_no_input_no_keys_and_an_empty_home(install, tmp_path):
+    install(HELP)
+    (command,) = learn_command("frob")
+    about = {option.name: option.description for option in command.options}
+    assert "toolwire-help-" in about["--home"]
+    assert "OPENAI_API_KEY" not in about["--names"]
+    assert (about["--stdin"], about["--arguments"]) == ("''", "['--help']")
+    assert not list(tmp_path.parent.glob("toolwire-help-*"))
+
+
+@pytest.mark.skipif(not landlock_version(), reason="this system has no Landlock")
+def test_program_writes_only_to_its_home(install):
+    program = install(WRITE)
+    (command,) = learn_command("frob")
+    assert [option.name for option in command.options] == ["--wroteide"]
+    assert not program.with_name("frob.written").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import time; time.sleep(60)", "did not end"),
+        ("", "printed nothing"),
+        ("import os\nwhile True: os.write(1, b'x' * 65536)", "."),
+    ],
+)
+def test_program_that_hangs_floods_or_is_silent_is_an_error(source, message, install, monkeypatch):
+    monkeypatch.setattr("toolwire.cli.do_learn._TIMEOUT", 1.0)
+    install(source)
+    if message == ".":  # the size of the output is limited: the program fails, and its text is not a help
+        (command,) = learn_command("frob")
+        assert command.options == ()
+        return
+    with pytest.raises(ConfigError, match=message):
+        learn_command("frob")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "sh", "sudo", "python3", "a b c d e", "frob; reboot", "frob --x", "/bin/ls", "nope"]
+)
+def test_name_that_is_no_plain_command_is_refused(name, install):
+    install(HELP)
+    with pytest.raises(ConfigError):
+        learn_command(name)
