@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import ConfigError
 from .progress_bar import ProgressBar
 from .show import count_of, json_text, paint, table
-from .tools_groups import GROUP_SOURCE_HELP, ToolGroup, read_groups
+from .tools_groups import GROUP_SOURCE_HELP, ToolGroup, print_note, read_groups
 from .tools_open import add_index_options, choose_encoder, load_file, require_numpy
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_index"]
 
+_MAX_REFUSED = 5  # tools of a server that are reported one by one
 _EXAMPLES = """\
 examples:
   toolwire tools index tools.py -o tools.index                          your functions
@@ -63,6 +64,11 @@ def _index(arguments: argparse.Namespace) -> int:
     index = _open_target(path, arguments)
     groups = read_groups(arguments.source, arguments)
     changes = _apply(index, groups, arguments.remove)
+    for server, change in changes.items():
+        for name, reason in change.refused[:_MAX_REFUSED]:
+            print_note(f"skipped: {server}/{name}: {reason}")
+        if len(change.refused) > _MAX_REFUSED:
+            print_note(f"skipped: {len(change.refused) - _MAX_REFUSED} more of {server}")
     index.save(path)
     _print_changes(path, index, changes, time.monotonic() - start, is_json=arguments.json)
     return 0
@@ -130,6 +136,7 @@ def _describe(change: IndexChange) -> dict[str, Any]:
         "updated": list(change.updated),
         "removed": list(change.removed),
         "unchanged": change.unchanged,
+        "refused": dict(change.refused),
     }
 
 
