@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from toolwire.cli import tools_open
+from toolwire.cli import tools_index, tools_open
 from toolwire.cli.main import main
 from toolwire.cli.progress_bar import ProgressBar
 from toolwire.cli.tools_groups import split_name
@@ -119,6 +119,24 @@ def test_only_changed_tools_are_encoded(folder, capsys, monkeypatch):
     assert any(reason.startswith("meaning") for reason in hit["reasons"])
     assert main(["tools", "index", "tools.py", "-o", "vectors.index", WORDS]) == 2
     assert "leave out --words-only" in capsys.readouterr().err
+
+
+def test_interrupted_command_continues(folder, capsys, monkeypatch):
+    monkeypatch.setattr(tools_index, "_PART", 1)
+    monkeypatch.setattr(tools_index, "_SAVE_INTERVAL", 0)
+    original = ToolIndex.add
+
+    def add(self, tools, **options):
+        if tools[0].name == "find_pet":
+            raise KeyboardInterrupt
+        return original(self, tools, **options)
+
+    monkeypatch.setattr(ToolIndex, "add", add)
+    assert main(["tools", "index", "tools.py", "pets.json", "-o", "all.index", WORDS]) == 130
+    monkeypatch.setattr(ToolIndex, "add", original)
+    capsys.readouterr()
+    servers = index_json(capsys, "tools.py", "pets.json")["servers"]
+    assert (servers["tools"]["unchanged"], servers["pets"]["added"]) == (2, ["find_pet"])
 
 
 def test_tool_that_is_not_json_is_reported_and_left_out(folder, capsys):
