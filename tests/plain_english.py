@@ -161,6 +161,17 @@ ALLOWED = (
     Allowed("src/toolwire/run/words.py", "word", "it splits texts into real words"),
     Allowed("src/toolwire/retrieve/method_comparison.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/index_file.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/ir/tool_search.py", "word", "a query consists of words"),
+    Allowed("src/toolwire/retrieve/api_call.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/retrieve/documents.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/retrieve/index.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/retrieve/postgres_index.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/retrieve/qdrant_index.py", "ords", "an index contains real words"),
+    Allowed("src/toolwire/retrieve/ranking.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/retrieve/reasons.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/retrieve/shared_index.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/retrieve/word_index.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/run/words.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/section_file.py", "word", "an index contains real words"),
     *(
         Allowed(f"src/toolwire/retrieve/commands/{name}.py", "word", "the words of a command line, a text or a request")
