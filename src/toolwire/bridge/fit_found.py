@@ -22,7 +22,7 @@ __all__ = ["HistorySearch"]
 class HistorySearch:
     """The searches in the history of one request."""
 
-    __slots__ = ("_converter", "_declared", "_loaded", "plan")
+    __slots__ = ("_converter", "_declared", "_loaded", "_loading_calls", "plan")
 
     def __init__(
         self,
@@ -35,10 +35,16 @@ class HistorySearch:
         self._declared = {(tool.namespace, tool.name) for tool in originals}
         self._loaded = {originals[index].name: tool for tool, index in tools or () if index >= 0}  # fitted
         self._converter: HostedSearchConverter | None = None
+        # Calls whose results load tools, beside a search of the provider: any function may do that on Anthropic.
+        self._loading_calls: set[str] = set()
+        if request is not None and plan.is_hosted:
+            parts = [part for message in request.messages for part in message.parts]
+            self._loading_calls = {part.call_id for part in parts if isinstance(part, ToolResult) and part.found}
 
     def concerns(self, call: ToolCall) -> bool:
         """Return whether a call is a search, or a call of a deferred function in a namespace of its own name."""
-        return call.kind == "search" or call.name == self.plan.name or call.namespace == call.name
+        is_search = call.kind == "search" or call.name == self.plan.name or call.id in self._loading_calls
+        return is_search or call.namespace == call.name
 
     def fit_call(self, call: ToolCall, can: Capabilities, path: str, losses: Losses) -> ToolCall:
         """Return a call with the kind that its search has on the target, and without a namespace that is its name."""
@@ -46,7 +52,8 @@ class HistorySearch:
             if (call.namespace, call.name) not in self._declared and (None, call.name) in self._declared:
                 losses.add(f"{path}/namespace", "namespace", "dropped", "the tool is in no namespace", "info")
                 call = replace(call, namespace=None)
-        if call.kind != "search" and (call.name != self.plan.name or call.kind != "function"):
+        is_named = call.name == self.plan.name or call.id in self._loading_calls
+        if call.kind != "search" and (not is_named or call.kind != "function"):
             return call
         kind: CallKind = self.plan.kind if self.plan.name is not None else "search" if can.search_calls else "function"
         if call.kind == kind:

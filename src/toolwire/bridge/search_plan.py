@@ -18,7 +18,7 @@ from ..ir.losses import Losses
 from ..ir.parts import CallKind, Opaque, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import Request
-from ..ir.tool_search import SEARCH_TOOLS, HostedSearchResult, search_tool
+from ..ir.tool_search import SEARCH_TOOLS, HostedSearchResult, found_in_history, search_tool
 from ..ir.tools import Tool
 from ..ir.value import Value
 from ..wire.codec import WireCodec
@@ -54,10 +54,20 @@ def plan_search(request: Request, wire: Wire, *, runs_search: bool) -> SearchPla
         return SearchPlan(SEARCH_TOOLS, "function", False, "append", found) if runs_search else NO_SEARCH
     search = _find_search(request)
     if search is None:
-        # A built-in tool of the target may be a search that this version does not know.
-        is_native = can.deferred and any(tool.kind == "builtin" and wire.name in tool.extra for tool in tools)
+        is_native = can.deferred and _loads_without_search(request, wire)
         return SearchPlan(loading="native", found=found) if is_native else NO_SEARCH
     return SearchPlan(search.name, "search" if can.search_calls else "function", False, _loading(can), found)
+
+
+def _loads_without_search(request: Request, wire: Wire) -> bool:
+    """Return whether deferred tools of a request without a known search can be loaded on a target that has them.
+
+    A built-in tool of the target may be a search that this version does not know. Anthropic accepts references to
+    deferred tools in results of any call.
+    """
+    if any(tool.kind == "builtin" and wire.name in tool.extra for tool in request.tools):
+        return True
+    return not wire.capabilities.search_calls and bool(found_in_history(request.messages))
 
 
 def _loading(can: Capabilities) -> ToolLoading:

@@ -188,6 +188,7 @@ class Gateway:
         has_retrieval = any(row.retrieval is not None for row in settings.models.values())
         if has_retrieval and self._encoder == "installed":
             self._encoder, self.retrieval = find_encoder()
+            _log.info("%s", self.retrieval)
             self._ranker = None
         if self._ranker is None:
             self._ranker = ToolRanker(None if self._encoder == "installed" else self._encoder, self._offload)

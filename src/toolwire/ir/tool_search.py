@@ -33,7 +33,7 @@ _DESCRIPTION = (
 _PARAMETERS: Object = {
     "type": "object",
     "properties": {
-        "query": {"type": "string", "description": "The task in a few words, such as 'send an e-mail'"},
+        "query": {"type": "string", "description": "The task in short, such as 'send an e-mail'"},
         "k": {"type": "integer", "minimum": 1, "maximum": MAX_FOUND, "description": "The maximum number of tools"},
     },
     "required": ["query"],

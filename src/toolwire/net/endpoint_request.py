@@ -57,13 +57,14 @@ class EndpointRequest:
         repairer: CallRepairer | None = None,
         same_wire_body: bytes | None = None,
         capabilities: ModelCapabilities | None = None,
+        runs_search: bool = False,
     ) -> None:
         """Prepare the request.
 
         `client`: the capabilities of the wire on which the response will be written, if there is one. `is_alias`: the
         request names this model by an alias. `repairer` repairs the calls of the answer. `same_wire_body`: the body as
         the client wrote it for this wire, which is sent without changes; `request` is then its decoded form.
-        `capabilities` describe the model; by default, those of the endpoint.
+        `capabilities` describe the model; by default, those of the endpoint. `runs_search` as for `prepare`.
         """
         self.endpoint = endpoint
         self.client = client
@@ -87,6 +88,7 @@ class EndpointRequest:
             history_model=history_model,
             capabilities=endpoint.capabilities if capabilities is None else capabilities,
             choose=choose_by_words,
+            runs_search=runs_search,
         )
         self._exchange = prepared.exchange
         wire = endpoint.wire

@@ -1,4 +1,4 @@
-"""What an encoder is: a function from texts to vectors, with an identity."""
+"""The interface of an encoder: a function from texts to vectors, with an identity."""
 
 from __future__ import annotations
 

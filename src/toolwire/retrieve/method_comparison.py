@@ -18,8 +18,9 @@ from ..ir.tools import Tool
 from ..ir.value import Value
 from .encoder import Encoder, ProgressCallback, Vectors
 from .evaluation import bootstrap_difference, ndcg, recall
-from .index import IndexedTool, ToolIndex
+from .index import ToolIndex
 from .ranking import split_query
+from .word_index import Floats
 
 __all__ = ["MEASURES", "LabelledQuery", "MethodComparison", "compare_methods", "missing_gold"]
 
@@ -28,7 +29,7 @@ Key: TypeAlias = tuple[str, str, str]
 """Server, name and id of a tool. The id is that of an API specification, or empty."""
 
 MEASURES = ("R@1", "R@5", "R@10", "NDCG@10")
-_FUSED = 100  # tools of each part that are fused
+_FUSED = 1_000  # tools of each part that are fused
 _RANK_OFFSET = 60  # of reciprocal rank fusion
 _DEEPEST = 10
 
@@ -128,47 +129,32 @@ class _QueryEncoder:
 
 
 class _RankingMethods:
-    """The methods of an index."""
+    """The methods of an index, which does not change meanwhile."""
 
     def __init__(self, index: ToolIndex) -> None:
         self._index = index
-        self._words = _words_only(index)
-        self._tools: list[IndexedTool] = []
-        self._vectors: Vectors | None = None
-        if (found := index.vectors()) is not None:
-            self._tools, self._vectors = found
+        self._keys = [_make_key(indexed.server, indexed.tool) for indexed in index]
+        found = index.vectors()
+        self._vectors = None if found is None else found[1]
 
     def rank(self, query: str) -> dict[Method, list[Key]]:
         """Return the best tools for a query by method."""
-        words = _search(self._words, query, _FUSED)
+        search = [_make_key(hit.server, hit.tool) for hit in self._index.search(query, _DEEPEST)]
         if self._index.encoder is None or self._vectors is None:
-            return {"search": words[:_DEEPEST]}
-        similarity = self._vectors @ self._index.encoder.encode([query])[0]
-        best = np.argsort(-similarity, kind="stable")[:_FUSED]
-        meanings = [_make_key(self._tools[number].server, self._tools[number].tool) for number in best]
+            return {"search": search}
+        words = self._rank_scores(self._index.score_words(query))
+        meanings = self._rank_scores(self._vectors @ self._index.encoder.encode([query])[0])
         return {
             "words": words[:_DEEPEST],
             "meaning": meanings[:_DEEPEST],
             "ranks": _fuse_ranks(words, meanings)[:_DEEPEST],
-            "search": _search(self._index, query, _DEEPEST),
+            "search": search,
         }
 
-
-def _words_only(index: ToolIndex) -> ToolIndex:
-    """Return an index of the same tools without vectors."""
-    if index.encoder is None:
-        return index
-    found: dict[tuple[str, tuple[str, ...]], list[IndexedTool]] = {}
-    for indexed in index:
-        found.setdefault((indexed.server, indexed.tags), []).append(indexed)
-    words = ToolIndex()
-    for (server, tags), members in found.items():
-        words.add([indexed.tool for indexed in members], server=server, tags=tags)
-    return words
-
-
-def _search(index: ToolIndex, query: str, count: int) -> list[Key]:
-    return [_make_key(hit.server, hit.tool) for hit in index.search(query, count)]
+    def _rank_scores(self, scores: Floats) -> list[Key]:
+        """Return the tools with the highest scores above 0; equal scores in the order of the index."""
+        best = np.argsort(-scores, kind="stable")[:_FUSED]
+        return [self._keys[number] for number in best if scores[number] > 0]
 
 
 def _make_key(server: str, tool: Tool) -> Key:

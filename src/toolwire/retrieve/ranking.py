@@ -1,7 +1,8 @@
 """Combine the scores of words and of meanings for one query. Separate because it has the numbers that were chosen.
 
 The similarity of meanings is the base: that of the whole query and, for a query of several sentences, of its best
-sentence, since a request often needs several tools. To it, the square of the BM25 score is added: words count little
+sentence, since a request often needs several tools. Sentences are compared with the best candidates only, because each
+comparison with all tools costs as much as the query itself. To it, the square of the BM25 score is added: words count little
 where they match weakly, as in vague requests, and decide where they match strongly, as in requests with names. So
 the weight of words is chosen per query and tool. All numbers were chosen on the development queries
 (bench/retrieval_quality.py).
@@ -20,13 +21,14 @@ from numpy.typing import NDArray
 from .encoder import Vectors
 from .word_index import Floats
 
-__all__ = ["SPREAD_COUNT", "combine_meanings", "rank_numbers", "split_query", "spread_similar"]
+__all__ = ["SPREAD_COUNT", "add_sentences", "choose_candidates", "rank_numbers", "split_query", "spread_similar"]
 
 _WORDS_FACTOR = np.float32(1.5e-4)
 _SENTENCE_WEIGHT = np.float32(0.3)
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
 _MIN_SENTENCE = 13  # characters; "Thank you." is no request
 _MAX_SENTENCES = 8
+_CANDIDATES = 1_024
 _MAX_TEXT = 2_000  # characters that are split
 SPREAD_COUNT = 60
 """The best tools, among which similar ones are spread."""
@@ -41,18 +43,25 @@ def split_query(query: str) -> list[str]:
     return [query, *sentences] if len(sentences) > 1 else [query]
 
 
-def combine_meanings(similarities: Vectors) -> Floats:
-    """Return one similarity per number from those of the query (the first row) and of its sentences."""
-    whole = similarities[0]
-    if len(similarities) > 1:
-        whole = (1 - _SENTENCE_WEIGHT) * whole + _SENTENCE_WEIGHT * similarities[1:].max(axis=0)
-    combined: Floats = np.maximum(whole, 0)
+def choose_candidates(words: Floats, meanings: Floats) -> NDArray[np.int64]:
+    """Return the numbers whose sentences are compared: the best for the whole query, in their order."""
+    candidates: NDArray[np.int64] = np.flatnonzero(meanings)  # removed and excluded tools have 0
+    if len(candidates) > _CANDIDATES:
+        scores = _combine(words[candidates], meanings[candidates])
+        candidates = candidates[np.sort(np.argpartition(-scores, _CANDIDATES)[:_CANDIDATES])]
+    return candidates
+
+
+def add_sentences(meanings: Floats, candidates: NDArray[np.int64], similarities: Vectors) -> Floats:
+    """Return the similarities with the query, to which those of the candidates with its best sentence are added."""
+    combined: Floats = (1 - _SENTENCE_WEIGHT) * meanings
+    combined[candidates] += _SENTENCE_WEIGHT * np.maximum(similarities.max(axis=1), 0)
     return combined
 
 
 def rank_numbers(words: Floats, meanings: Floats | None, count: int) -> list[tuple[int, float]]:
     """Return the best numbers with their scores, the best first. Equal scores are ordered by number."""
-    scores = words if meanings is None else meanings + _WORDS_FACTOR * words * words
+    scores = words if meanings is None else _combine(words, meanings)
     count = min(count, len(scores))
     best: NDArray[np.int64] = np.argpartition(-scores, count - 1)[:count] if count else np.zeros(0, np.int64)
     best = best[np.lexsort((best, -scores[best]))]
@@ -74,3 +83,8 @@ def spread_similar(ranked: list[tuple[int, float]], vectors: Vectors) -> list[tu
         spread.append((ranked[best][0], float(lowered[best])))
         highest = np.maximum(highest, excess[best])
     return spread
+
+
+def _combine(words: Floats, meanings: Floats) -> Floats:
+    scores: Floats = meanings + _WORDS_FACTOR * words * words
+    return scores

@@ -106,8 +106,8 @@ class IndexRetriever:
             return ()
         allow = self._index_tools(known)
         named = [name for name in _NAME.findall(query[:_MAX_QUERY]) if name in known and not name.isalpha()]
-        found = [hit.tool.name for hit in self.index.search(query, k, allow=allow)]
-        return tuple([known[name] for name in dict.fromkeys([*named, *found])][:k])
+        found = [hit.tool.name for hit in self.index.search(query, k, allow=allow)]  # others may change the index
+        return tuple([known[name] for name in dict.fromkeys([*named, *found]) if name in known][:k])
 
     def check_tools(self, tools: Sequence[Tool]) -> None:
         """Raise ConfigError if `always` names a tool that is not among these."""
@@ -135,7 +135,9 @@ class IndexRetriever:
     def _is_indexed(self, tool: Tool) -> bool:
         """Return True if the index has the tool, as far as is known. The index may have been changed by others."""
         entry = self._entries.get(tool.name)
-        return entry is not None and entry.tool is tool and self.index.find(tool.name, entry.server) is entry.indexed
+        if entry is None or entry.tool is not tool or entry.indexed is None:
+            return False
+        return self.index.find(tool.name, entry.server) is entry.indexed
 
     def _find_in_index(self, new: dict[str, Tool]) -> None:
         """Find the tools that the index has with the same definition."""

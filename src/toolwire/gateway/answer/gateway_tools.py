@@ -69,6 +69,11 @@ class GatewayTools:
         return bool(self._earlier)
 
     @property
+    def runs_hosted_search(self) -> bool:
+        """True if `search_tools` replaces the tool search of a provider, which the client has declared."""
+        return self.offer is not None and self.offer.is_hosted
+
+    @property
     def callable_tools(self) -> tuple[Tool, ...]:
         """The tools whose calls are passed on: also those of the client that are not offered."""
         return self.request.tools if self.offer is None else (*self.offer.all_tools, *self.request.tools)

@@ -262,6 +262,7 @@ class TranslatedRequest:
             repairer=self._make_repairer(),
             same_wire_body=same_wire_body,
             capabilities=target.capabilities,
+            runs_search=gateway_tools is not None and gateway_tools.runs_hosted_search,
         )
         if client_request.strict:
             require_lossless(self.losses)

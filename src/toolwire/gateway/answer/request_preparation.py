@@ -19,6 +19,8 @@ from .turn_memory import TurnMemory
 
 __all__ = ["RequestPreparation"]
 
+_DEFER_MARKS = (b"defer_loading", b"tool_search")  # bytes in a request with deferred tools; cheaper than decoding
+
 
 class RequestPreparation:
     """The preparation of one client's request. `gateway_tools` runs the tools of the last prepared one."""
@@ -62,12 +64,27 @@ class RequestPreparation:
         Return the request with its stored turns, and the selection; None and None if all tools are offered.
         """
         retrieval, runner = target.row.retrieval, self._runner_for(target)
-        if retrieval is None or not (self._client_request.has_tools or runner is not None):
+        has_tools = self._client_request.has_tools or runner is not None
+        may_defer = self._may_defer(target)
+        if not has_tools or (retrieval is None and not may_defer):
             return None, None
-        request = await self._offload.run(work_size, self._restore, target)
+        ranker, client, offload = self._ranker, self._caller, self._offload
+        request = await offload.run(work_size, self._restore, target)
         with_own = request if runner is None else with_gateway_tools(request, runner)
-        offer = await self._ranker.open_offer(with_own, retrieval, self._caller, self._offload, work_size)
+        offer = None
+        if may_defer:
+            offer = await ranker.open_hosted_search(with_own, target.endpoint.wire, client, offload, work_size)
+        if offer is None and retrieval is not None:
+            offer = await ranker.open_offer(with_own, retrieval, client, offload, work_size)
         return (None, None) if offer is None else (request, offer)
+
+    def _may_defer(self, target: Target) -> bool:
+        """Check whether the client may rely on the tool search of a provider that the target does not have."""
+        client_request = self._client_request
+        is_other_wire = target.endpoint.wire.name != client_request.wire.name
+        return (
+            is_other_wire and target.row.emulate is None and any(mark in client_request.body for mark in _DEFER_MARKS)
+        )
 
     def _runner_for(self, target: Target) -> Runner | None:
         return self._find_runner(self._client_request.model) if target.row.tools else None

@@ -35,12 +35,14 @@ class OfferedClientTools:
     ) -> None:
         self.tools = plan.offer(selected)
         self.all_tools = plan.tools
+        self.is_hosted = plan.is_hosted
         self.searches = 0
         self._plan = plan
         self._rank = rank
         self._offload = offload
         self._known = {tool.name: tool for tool in plan.tools}
-        self._offered = dict.fromkeys(tool.name for tool in self.tools if tool.name in self._known)
+        offered = plan.pinned if plan.is_hosted else self._known
+        self._offered = dict.fromkeys(tool.name for tool in self.tools if tool.name in offered)
 
     @property
     def offered(self) -> int:
@@ -68,10 +70,10 @@ class OfferedClientTools:
             message = 'The argument "query" must be a text, such as {"query": "send an e-mail"}.'
             return call.result(message, is_error=True), []
         count = max(1, min(k, MAX_FOUND)) if type(k) is int else _DEFAULT_COUNT
-        tools = await self._rank(query[:_MAX_QUERY], count)
+        tools = [tool for tool in await self._rank(query[:_MAX_QUERY], count) if tool.kind != "builtin"]
         result = render_found_tools(tools, tuple(self._offered))
         self._offered.update(dict.fromkeys(result.found))
-        found = [replace(self._known[name], deferred=True) for name in result.found]
+        found = [] if self.is_hosted else [replace(self._known[name], deferred=True) for name in result.found]
         return replace(result, call_id=call.id, name=call.name, kind=call.kind, namespace=call.namespace), found
 
     def is_offered(self, name: str) -> bool:

@@ -13,15 +13,17 @@ from hashlib import blake2b
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...bridge.search_plan import plan_search
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.request import Message, Request
 from ...ir.text import to_bytes
 from ...ir.tool_search import SEARCH_TOOLS, found_in_history, search_tool
 from ...ir.tools import Tool
 from ...run.words import split_words
+from ...wire.protocol import Wire
 from ..settings import RetrieveRow
 
-__all__ = ["RetrievalPlan", "plan_retrieval"]
+__all__ = ["RetrievalPlan", "plan_hosted_search", "plan_retrieval"]
 
 _MAX_QUERY = 4_000  # characters of the first user message
 _MAX_SYSTEM = 1_000  # characters of the system prompt that are added to a short message
@@ -42,9 +44,15 @@ class RetrievalPlan(Struct, frozen=True):
     size: int  # bytes of the declarations
     is_continued: bool  # the model has answered before
     can_search: bool  # the client has no tool with the name of ours
+    is_hosted: bool = False  # the client has declared the search of a provider, which the gateway runs instead
 
     def offer(self, selected: Sequence[str]) -> tuple[Tool, ...]:
-        """Return the tools to offer: the search tool, those selected in the client's order, and later ones."""
+        """Return the tools to offer: the search tool, those selected in the client's order, and later ones.
+
+        With the search of a provider, the client has deferred the others itself, and translation adds found tools.
+        """
+        if self.is_hosted:
+            return self.tools
         first = self.pinned.union(selected)
         tools = [search_tool()] if self.can_search else []
         tools += [tool for tool in self.tools if tool.name in first]
@@ -85,6 +93,19 @@ def plan_retrieval(request: Request, retrieval: RetrieveRow) -> RetrievalPlan | 
         *_digest_tools(tools),
         any(message.role == "assistant" for message in request.messages),
         SEARCH_TOOLS not in names,
+    )
+
+
+def plan_hosted_search(request: Request, wire: Wire) -> RetrievalPlan | None:
+    """Return the plan for a client that relies on the tool search of a provider, at a target without one."""
+    search = plan_search(request, wire, runs_search=True)
+    if search == plan_search(request, wire, runs_search=False) or SEARCH_TOOLS in {tool.name for tool in request.tools}:
+        return None
+    found = frozenset(search.found)
+    offered = frozenset(tool.name for tool in request.tools if not tool.deferred or tool.name in found)
+    digest, size = _digest_tools(request.tools)
+    return RetrievalPlan(
+        request.tools, 0, offered, (), found, "", b"", digest, size, is_continued=True, can_search=True, is_hosted=True
     )
 
 

@@ -12,13 +12,14 @@ from ...ir.tools import Tool
 from ...run.word_choice import rank_by_words
 from ..settings import RetrieveRow
 from .offered_client_tools import OfferedClientTools
-from .retrieval_plan import RetrievalPlan, plan_retrieval
+from .retrieval_plan import RetrievalPlan, plan_hosted_search, plan_retrieval
 from .selections import ConversationSelections
 
 if TYPE_CHECKING:
     from ...ir.request import Request
     from ...retrieve.encoder import Encoder
     from ...retrieve.index import SearchHit, ToolIndex
+    from ...wire.protocol import Wire
     from .list_indexes import ToolListIndexes
 
 __all__ = ["ToolRanker"]
@@ -57,6 +58,16 @@ class ToolRanker:
             self._selections.add(key, plan, selected)
         rank = partial(self.rank, plan, client, offload)
         return await offload.run(work_size, OfferedClientTools, plan, selected, rank, offload)
+
+    async def open_hosted_search(
+        self, request: Request, wire: Wire, client: str, offload: ClientOffload, work_size: int
+    ) -> OfferedClientTools | None:
+        """Open the search for a client that relies on the search of a provider; None if the target has one."""
+        plan = await offload.run(work_size, plan_hosted_search, request, wire)
+        if plan is None:
+            return None
+        rank = partial(self.rank, plan, client, offload)
+        return await offload.run(work_size, OfferedClientTools, plan, (), rank, offload)
 
     async def rank(
         self, plan: RetrievalPlan, client: str, offload: ClientOffload, query: str, k: int

@@ -1,7 +1,7 @@
 """Anthropic's tool search, which the provider runs.
 
     {"type": "tool_search_tool_regex_20251119" | "tool_search_tool_bm25_20251119", "name": "tool_search_tool_…"}
-    {"type": "server_tool_use", "id": "srvtoolu_…", "name": "tool_search_tool_…", "input": {"query": …}}
+    {"type": "server_tool_use", "id": "srvtoolu_…", "name": "tool_search_tool_…", "input": {"query": …} | {"pattern": …}}
     {"type": "tool_search_tool_result", "tool_use_id", "content": {"tool_references": […]} | {"error_code": …}}
 
 Source: anthropic 2.8.0, ToolSearchToolBm25_20251119Param, ServerToolUseBlock, ToolSearchToolResultBlock.
@@ -82,6 +82,8 @@ def _query(arguments: Object) -> Object:
     """Return the input of a search: a query, in place of the paths that other providers' searches have."""
     if type(arguments.get("query")) is str:
         return arguments
+    if type(arguments.get("pattern")) is str:  # of a search by regular expressions
+        return {"query": arguments["pattern"]}
     paths = arguments.get("paths")
     names = [path for path in paths if type(path) is str] if type(paths) is list else []
     return {"query": " ".join(names) or dumps(arguments)}

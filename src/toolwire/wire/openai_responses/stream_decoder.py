@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from ...ir.errors import ProtocolError
 from ...ir.events import (
     CallDelta,
@@ -30,10 +32,10 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
+from ...ir.folding import unfold_part
 from ...ir.parts import CallKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
-from ...ir.tool_search import SEARCH_TOOLS
 from ...stream.strict import parse_arguments
 from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
 from ..fields import read_optional_string, read_string, read_timestamp, read_unknown, require_object
@@ -136,7 +138,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         """Open an item; one of an unknown kind is announced with PartStart and emitted whole at its end."""
         raw = require_object(event.get("item"), "item")
         item = self._open_item(read_index(event, "output_index"), raw, events)
-        if item.key < 0 and item.kind != "message":
+        if item.key < 0 and item.kind != "message" and not item.is_search:
             item.key = self._new_key()
             events.append(PartStart(item.key, Opaque(NAME, item.kind, raw)))
 
@@ -157,13 +159,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             call_id, name = read_string(raw, "call_id"), read_string(raw, "name")
             events.append(CallStart(item.key, call_id, name, call_kind, namespace, 0, own_fields(NAME, item.id)))
             self._append_arguments(item, raw.get("arguments" if call_kind == "function" else "input"), events)
-        elif kind == "tool_search_call" and is_client_search(raw):
-            self._has_calls = item.is_search = True
-            item.key = self._new_key()
-            item.texts[None] = []
-            events.append(
-                CallStart(item.key, raw["call_id"], SEARCH_TOOLS, "search", None, 0, own_fields(NAME, item.id))
-            )
+        elif kind == "tool_search_call":
+            item.is_search = is_client_search(raw)
         elif kind == "reasoning":
             item.key = self._new_key()
             events.append(ReasoningStart(item.key, 0, own_fields(NAME, item.id)))
@@ -277,7 +274,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if item.kind == "message":
             self._close_message(item, parts, events)
         elif item.is_search:
-            self._close_search(item, parts[0], events)
+            self._close_search(parts[0], events)
         elif item.kind in ("function_call", "custom_tool_call"):
             self._close_call(item, parts[0], events)
         elif item.kind == "reasoning":
@@ -314,16 +311,12 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             arguments, state = parse_arguments(raw) if raw else (call.arguments, call.state)
             events.append(CallEnd(item.key, arguments, raw, state, (), extra))
 
-    def _close_search(self, item: GrowingItem, call: Part, events: list[Event]) -> None:
-        """End a call of a search, whose arguments arrive in one piece and as an object."""
-        if not isinstance(call, ToolCall):
-            events.append(CallEnd(item.key, None, "", "invalid"))
-            return
-        if call.state != "complete":
-            events.append(CallEnd(item.key, None, "", call.state, (), strip_form(call.extra)))
-            return
-        events.append(CallDelta.of(item.key, call.text))
-        events.append(CallEnd(item.key, call.arguments, None, "complete", (), strip_form(call.extra)))
+    def _close_search(self, call: Part, events: list[Event]) -> None:
+        """Emit a whole call of a search: its arguments arrive in one piece, and its call id is final only at the end."""
+        self._has_calls = self._has_calls or isinstance(call, ToolCall)
+        if isinstance(call, ToolCall):
+            call = replace(call, extra=strip_form(call.extra))
+        events.extend(unfold_part(self._new_key(), 0, call))
 
     def _close_reasoning(self, item: GrowingItem, reasoning: Part, events: list[Event]) -> None:
         assert isinstance(reasoning, Reasoning)
