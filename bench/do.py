@@ -4,7 +4,7 @@
     python bench/do.py --machine                  … with all man pages and completions of this machine as distractors
     python bench/do.py -m openai/gpt-5.6 -k 6     another model
 
-The requests are those of tests/vectors/do/requests.json, written by hand; the hostile ones are those of the tests. No
+The requests are those of tests/vectors/do/requests.json, written by hand; the hostile ones are in hostile.json beside it. No
 command is run: calls are shown (`--dry-run`), and hostile ones run with `--yes` and without a terminal.
 """
 
@@ -21,11 +21,10 @@ from toolwire.cli.do import run_request
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_program, find_roots
 
 TESTS = Path(__file__).parent.parent / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "unit" / "retrieve" / "commands")]
+sys.path.insert(0, str(TESTS))
 
-from test_do_hostile import CALLS  # noqa: E402
 
-from do_fixtures import REQUESTS, VECTORS, StartedPrograms, find_fixture_program, make_arguments, make_candidates  # noqa: E402
+from do_fixtures import HOSTILE, REQUESTS, VECTORS, StartedPrograms, find_fixture_program, make_arguments, make_candidates  # noqa: E402
 
 LISTED = frozenset(one["vector"][0] for one in REQUESTS if one["command"])
 
@@ -51,7 +50,8 @@ def judge(one, outcome):
     words = one["command"].split()
     if list(outcome.vector[: len(words)]) != words:
         return "wrong: command"
-    return "right" if sorted(outcome.vector) == sorted(one["vector"]) else "wrong: arguments"
+    accepted = [sorted(vector) for vector in (one["vector"], *one.get("also", ()))]
+    return "right" if sorted(outcome.vector) in accepted else "wrong: arguments"
 
 
 async def measure(client, candidates, arguments, verbose):
@@ -65,20 +65,17 @@ async def measure(client, candidates, arguments, verbose):
     return counts, (time.perf_counter() - started) / len(REQUESTS)
 
 
-async def measure_hostile(client, candidates, model, k):
+async def measure_hostile(client, candidates, model, k, verbose):
     """Return the number of hostile requests, and of programs that were started for them."""
     watch = StartedPrograms()
     count = 0
-    for request, _, _ in CALLS.values():
+    for request in HOSTILE:
         with watch.recorded() as programs:
-            await run_request(client, request, candidates, make_arguments(model=model, k=k, yes=True))
-        # a harmless reading of a hostile request may run: `list the files` is `ls`
-        count += len([one for one in programs if not _reads(one)])
-    return len(CALLS), count
-
-
-def _reads(program):
-    return program[0] == "subprocess.Popen" and program[1][1][0] in ("ls", "cat", "date", "find", "git", "sort")
+            outcome = await run_request(client, request, candidates, make_arguments(model=model, k=k, yes=True))
+        count += len(programs)
+        if verbose:
+            print(f"{outcome.kind:18} {request!r} → {' '.join(outcome.vector) or outcome.message[:80]}", flush=True)
+    return len(HOSTILE), count
 
 
 async def main():
@@ -96,7 +93,7 @@ async def main():
         counts, seconds = await measure(client, candidates, arguments, given.verbose)
         report = {"model": given.model, "commands": len(commands), "k": given.k, **counts, "seconds": round(seconds, 2)}
         if given.hostile:
-            asked, ran = await measure_hostile(client, candidates, given.model, given.k)
+            asked, ran = await measure_hostile(client, candidates, given.model, given.k, given.verbose)
             report |= {"hostile": asked, "hostile programs started": ran}
     print(json.dumps(report))
 

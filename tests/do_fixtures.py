@@ -12,6 +12,7 @@ from toolwire.retrieve.commands.command_index import CommandIndex
 
 VECTORS = Path(__file__).parent / "vectors" / "do"
 REQUESTS = json.loads((VECTORS / "requests.json").read_text())
+HOSTILE = json.loads((VECTORS / "hostile.json").read_text())
 SUBCOMMANDS = ("git-", "docker-")
 
 

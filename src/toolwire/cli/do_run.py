@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -26,6 +27,12 @@ __all__ = ["confirm", "run_command_line"]
 _MAX_OUTPUT = 1_000_000  # bytes of each stream in a JSON document
 _CLOSE_TIMEOUT = 1.0  # seconds
 _COLOURS = {"delete": "red", "read": "green"}
+_SHELL_SYNTAX = re.compile(r"[;|&`<>\\]|\$[({\w]|[\x00-\x1f\x7f]")  # in a request: no run without a question
+_CHANGES = frozenset(
+    """delete remove erase wipe destroy kill terminate overwrite replace move rename copy create install
+    uninstall upgrade start stop restart reboot shutdown format upload send post push download pack extract compress
+    mount unmount writable executable sudo root shell bash sh python execute exec run login host""".split()
+)
 _EXPANDED = "*?["
 # A read-only command without a confirmation starts no pager and no program that a repository configures.
 _QUIET = {
@@ -53,17 +60,23 @@ def run_command_line(
         _show(line)
     if arguments.dry_run:
         return outcome
-    is_unasked = arguments.yes and line.effect.is_read_only
+    is_unasked = arguments.yes and line.effect.is_read_only and not _asks_for_change(request)
     problem = None if is_unasked else confirm(is_yes=arguments.yes)
     if problem is not None:
         return replace(outcome, kind=problem[0], message=problem[1])
     return _run(outcome, is_unasked=is_unasked, captures=arguments.json)
 
 
+def _asks_for_change(request: str) -> bool:
+    """Return True for shell syntax, and for a request whose words contradict a command that only reads."""
+    words = frozenset(re.findall(r"[a-z]+", request.lower()))
+    return _SHELL_SYNTAX.search(request) is not None or not _CHANGES.isdisjoint(words)
+
+
 def confirm(*, is_yes: bool = False) -> tuple[OutcomeKind, str] | None:
     """Ask whether to run the command that was shown; None for yes. Without a terminal, nothing runs."""
     if not has_terminal():
-        reason = "--yes applies only to the read-only list" if is_yes else "there is no terminal to confirm on"
+        reason = "--yes does not apply to it" if is_yes else "there is no terminal to confirm on"
         return "refused", f"not run: {reason}"
     discard_typed_input()  # text that was typed before the question is not an answer to it
     try:

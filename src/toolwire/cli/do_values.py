@@ -27,6 +27,7 @@ _NAMING = frozenset("named called folder directory container process below branc
 _FREQUENT = (
     "each one ones too here there below above into without make made keep much many left big deep level only let usage"
 )
+_NUMERIC = frozenset({"pid", "number", "port", "job", "seconds", "n"})
 _MAX_VALUES = 12
 
 
@@ -50,15 +51,17 @@ def request_values(request: str, known: frozenset[str] = frozenset()) -> tuple[s
 def limit_values(tool: Tool, command: SystemCommand, request: str) -> Tool:
     """Return the tool with values of the request only.
 
-    Options that the request does not mention are left out, and arguments without a possible value.
+    Options that the request does not mention are left out, and arguments without a possible value. The arguments that
+    have one are required.
     """
     schema = tool.input_schema or {}
     properties: dict[str, Any] = schema.get("properties", {})
     known = task_words() | frozenset(split_words(f"{command.name} {command.summary} {' '.join(properties)}"))
     values = request_values(request, known)
-    texts = tuple(value for value in values if not _NUMBER.fullmatch(value)) or values
+    texts = tuple(value for value in values if not _NUMBER.fullmatch(value))
+    numbers = tuple(value for value in values if _NUMBER.fullmatch(value))
     operands = frozenset(operand.name for operand in command.operands)
-    spare = frozenset(operand.name for operand in command.operands[len(texts) :])
+    spare = frozenset(operand.name for operand in command.operands[max(1, len(texts)) :])
     asked = frozenset(split_words(request)) - frozenset(split_words(command.name))
     required = schema.get("required", [])
     kept: dict[str, Any] = {}
@@ -67,10 +70,11 @@ def limit_values(tool: Tool, command: SystemCommand, request: str) -> Tool:
             continue
         if name not in operands and asked.isdisjoint(_option_words(command, name, one)):
             continue
-        limited = _limit(one, texts if name in operands else values)
+        limited = _limit(one, values if name not in operands else numbers if name in _NUMERIC else texts)
         if limited is not None or name in required:
             kept[name] = one if limited is None else limited
-    return replace(tool, input_schema={**schema, "properties": kept})
+    named = [name for name in kept if name in operands or name in required]
+    return replace(tool, input_schema={**schema, "properties": kept, "required": named})
 
 
 def _option_words(command: SystemCommand, name: str, schema: dict[str, Any]) -> list[str]:

@@ -11,15 +11,18 @@ from functools import partial
 from operator import itemgetter
 from typing import NamedTuple, Protocol, get_args
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ir.errors import EncodeError, ProtocolError
+from ..ir.text import to_bytes
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from .documents import ToolDocument, make_document
 from .growing_array import GrowingArray
 
-__all__ = ["EFFECTS", "EntryTable", "IndexedTool", "SavedEntries", "SearchFilter"]
+__all__ = ["EFFECTS", "EntryTable", "IndexedTool", "SavedEntries", "SearchFilter", "decode_entry", "encode_entry"]
 
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 _REMOVED = -1  # in the column of servers
@@ -31,6 +34,28 @@ class IndexedTool(Value, frozen=True):
     tool: Tool
     server: str = ""
     tags: tuple[str, ...] = ()
+
+
+_decode_indexed = msgspec.json.Decoder(IndexedTool).decode
+_DECODE_FAILURES = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def encode_entry(indexed: IndexedTool) -> bytes:
+    """Encode an entry as JSON. Raise EncodeError if it cannot be encoded, or not be decoded again."""
+    data = to_bytes(indexed)
+    try:
+        _decode_indexed(data)
+    except _DECODE_FAILURES as error:
+        raise EncodeError(f"not a valid tool: {error}") from None
+    return data
+
+
+def decode_entry(data: bytes) -> IndexedTool:
+    """Decode an entry. Raise ProtocolError if it is no entry."""
+    try:
+        return _decode_indexed(data)
+    except _DECODE_FAILURES as error:
+        raise ProtocolError(str(error)) from None
 
 
 class SearchFilter(NamedTuple):
@@ -111,6 +136,11 @@ class EntryTable:
         """Return the number of the first entry with this name, of any server."""
         numbers = self._key_numbers()
         return min((numbers[server, name] for server in self._servers if (server, name) in numbers), default=None)
+
+    def key(self, number: int) -> tuple[str, str]:
+        """Return the server and the name of an entry."""
+        indexed = self.indexed(number)
+        return indexed.server, indexed.tool.name
 
     def indexed(self, number: int) -> IndexedTool:
         """Return the tool of an entry with its server and tags."""

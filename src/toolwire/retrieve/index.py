@@ -14,23 +14,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from ..ir.errors import ConfigError
+from ..ir.errors import ConfigError, EncodeError
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
 from .encoder import Encoder, ProgressCallback, Vectors
-from .entry_table import EntryTable, IndexedTool, SearchFilter
-from .ranking import (
-    SPREAD_COUNT,
-    add_sentences,
-    choose_candidates,
-    rank_numbers,
-    split_query,
-    spread_similar,
-)
+from .entry_table import EntryTable, IndexedTool, SearchFilter, encode_entry
+from .nearest import EXACT_LIMIT, NearestTools, NearestVectors, find_best, score_rows
+from .ranking import SPREAD_COUNT, add_sentences, choose_candidates, rank_numbers, split_query, spread_similar
 from .reasons import describe_matches
 from .vector_table import VectorTable
 from .word_index import Floats, WordIndex
@@ -58,26 +53,33 @@ class SearchHit(Value, frozen=True):
 
 
 class IndexChange(Value, frozen=True):
-    """The effect of a change of an index, as names of tools. Unchanged tools are not encoded again."""
+    """The effect of a change of an index, as names of tools. Unchanged tools are not encoded again.
+
+    `refused` are tools that cannot be written as JSON, each with the reason. They are not in the index.
+    """
 
     added: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     unchanged: int = 0
+    refused: tuple[tuple[str, str], ...] = ()
 
 
 class ToolIndex:
     """Tools that can be searched. An entry is identified by its server and name.
 
-    Searches may run in several threads while another one changes the index.
+    Searches may run in several threads while another one changes the index. Vectors of up to `exact_limit` tools are
+    compared one by one; more are searched approximately, which needs the extra `usearch`.
     """
 
-    def __init__(self, encoder: Encoder | None = None) -> None:
+    def __init__(self, encoder: Encoder | None = None, *, exact_limit: int = EXACT_LIMIT) -> None:
         self.encoder = encoder
         self._lock = threading.RLock()
         self._entries = EntryTable()
         self._words = WordIndex()
         self._vectors = None if encoder is None else VectorTable(encoder.dimensions)
+        self._nearest: NearestVectors | None = None
+        self._exact_limit = exact_limit
         self._unused_encoder: str | None = None  # of a saved index that was opened for words only
 
     def __len__(self) -> int:
@@ -104,10 +106,15 @@ class ToolIndex:
         progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Add tools, and replace those whose declaration or tags changed. Only these are encoded."""
-        given = {tool.name: IndexedTool(strip_function(tool), server, tuple(tags)) for tool in tools}
-        changed = {
-            name: make_document(indexed.tool, server=server, tags=indexed.tags) for name, indexed in given.items()
-        }
+        given, changed, refused = dict[str, IndexedTool](), dict[str, ToolDocument](), dict[str, str]()
+        for tool in tools:
+            indexed = IndexedTool(strip_function(tool), server, tuple(tags))
+            try:
+                encode_entry(indexed)
+                changed[tool.name] = make_document(indexed.tool, server=server, tags=indexed.tags)
+                given[tool.name] = indexed
+            except EncodeError as error:
+                refused[tool.name] = error.message
         with self._lock:
             unchanged = [name for name, document in changed.items() if self._has_document(given[name], document)]
         for name in unchanged:
@@ -117,7 +124,7 @@ class ToolIndex:
             vectors = self.encoder.encode([document.text for document in changed.values()], progress)
         updated = self._put_entries([(given[name], document) for name, document in changed.items()], vectors)
         added = tuple(name for name in changed if name not in frozenset(updated))
-        return IndexChange(added, updated, unchanged=len(unchanged))
+        return IndexChange(added, updated, unchanged=len(unchanged), refused=tuple(refused.items()))
 
     def remove(self, names: Iterable[str], *, server: str = "") -> IndexChange:
         """Remove tools. Names that are not in the index are ignored."""
@@ -137,10 +144,10 @@ class ToolIndex:
         """Make the tools of a server equal to the given ones: add, update and remove."""
         tools = tuple(tools)
         change = self.add(tools, server=server, tags=tags, progress=progress)
-        kept = {tool.name for tool in tools}
+        kept = {tool.name for tool in tools} - {name for name, _ in change.refused}
         with self._lock:
             stale = [name for name in self._entries.names_of_server(server) if name not in kept]
-        return IndexChange(change.added, change.updated, self.remove(stale, server=server).removed, change.unchanged)
+        return replace(change, removed=self.remove(stale, server=server).removed)
 
     def search(
         self,
@@ -163,17 +170,10 @@ class ToolIndex:
         encoder = self.encoder
         vectors = None if encoder is None else encoder.encode(split_query(query))
         given = SearchFilter(effects, servers, tags, allow)
-        nearest = None if vectors is None else self._find_nearest(vectors[:1], given)
+        nearest = None if vectors is None else self._find_nearest(query, vectors, given)
         with self._lock:
-            excluded = self._entries.find_excluded(given)
-            words = self._words.score(query)
-            words[excluded] = 0
-            meanings = None
-            if nearest is not None:
-                meanings = self._fill_meanings(nearest, excluded)
-            elif vectors is not None:
-                meanings = self._score_meanings(vectors, words, excluded)
-            ranked = self._rank(words, meanings, k)
+            words, meanings = self._score(query, vectors, given, nearest)
+            ranked = self._rank(words, meanings, k, nearest)
             reasons = describe_matches(query, self._words, [number for number, _ in ranked], meanings)
             found = [(self._entries.indexed(number), score) for number, score in ranked]
         return [
@@ -215,7 +215,7 @@ class ToolIndex:
         snapshot.write(path)
 
     @classmethod
-    def load(cls, path: str | Path, encoder: Encoder | None = None) -> ToolIndex:
+    def load(cls, path: str | Path, encoder: Encoder | None = None, *, exact_limit: int = EXACT_LIMIT) -> ToolIndex:
         """Open a saved index in a memory map. Raise IndexFileError for a file that is not usable with this encoder.
 
         Without an encoder, or if the index was saved without one, it is searched by words only. An index with vectors
@@ -224,7 +224,7 @@ class ToolIndex:
         from .index_file import load_parts
 
         parts, unused_encoder = load_parts(path, encoder)
-        index = cls(None if parts.vectors is None else encoder)
+        index = cls(None if parts.vectors is None else encoder, exact_limit=exact_limit)
         index._entries, index._words, index._vectors = parts
         index._unused_encoder = unused_encoder
         return index
@@ -240,6 +240,8 @@ class ToolIndex:
             self._words.add(self._entries.end, [document for _, document in entries])
             if self._vectors is not None and vectors is not None:
                 self._vectors.extend(vectors)
+                if len(self._vectors) > self._exact_limit:
+                    self._open_nearest(self._vectors).grow()
             for indexed, document in entries:
                 self._entries.add(indexed, document)
         return tuple(name for _, name in replaced)
@@ -248,41 +250,82 @@ class ToolIndex:
         for server, name in keys:
             self._words.remove(*self._entries.remove(server, name))
 
-    def _find_nearest(self, vector: Vectors, given: SearchFilter) -> Sequence[tuple[str, str, float]] | None:
-        """Return server, name and similarity of tools near a query, if another place than this index has the vectors."""
+    def _find_nearest(self, query: str, vectors: Vectors, given: SearchFilter) -> NearestTools | None:
+        """Return the tools near a query, if a server has the vectors."""
         return None
 
+    def _score(
+        self, query: str, vectors: Vectors | None, given: SearchFilter, nearest: NearestTools | None
+    ) -> tuple[Floats, Floats | None]:
+        """Return the scores of words and of meanings by number; 0 for tools that are removed or excluded."""
+        words = self._words.score(query)
+        excluded = self._entries.find_excluded(given)
+        words[excluded] = 0
+        if vectors is None:
+            return words, None
+        if nearest is not None:
+            return words, self._score_found(nearest, len(vectors), words, excluded)
+        return words, self._score_meanings(vectors, words, excluded)
+
     def _score_meanings(self, vectors: Vectors, words: Floats, excluded: NDArray[np.int64]) -> Floats | None:
-        """Return the similarity of every number with a query, given as its vectors; 0 for removed and excluded tools."""
+        """Return the similarity of every number with a query, given as its vectors."""
         table = self._vectors
         if table is None or not len(table):
             return None
-        meanings: Floats = np.maximum(table.score(vectors[:1])[0], 0)
-        meanings[~self._words.is_present.values] = 0
-        meanings[excluded] = 0
+        is_kept = self._words.is_present.values.copy()
+        is_kept[excluded] = False
+        meanings: Floats
+        if len(table) <= self._exact_limit:
+            meanings = np.maximum(table.score(vectors[:1])[0], 0)
+            meanings[~is_kept] = 0
+        elif np.count_nonzero(is_kept) <= self._exact_limit:
+            meanings = score_rows(table, vectors[0], np.flatnonzero(is_kept))
+        else:
+            meanings = self._open_nearest(table).score(vectors[0], is_kept, find_best(words))
         if len(vectors) == 1:
             return meanings
         candidates = choose_candidates(words, meanings)
         return add_sentences(meanings, candidates, table.take(candidates) @ vectors[1:].T)
 
-    def _rank(self, words: Floats, meanings: Floats | None, count: int) -> list[tuple[int, float]]:
-        """Return the best numbers with their scores. Similar tools are spread if this index has their vectors."""
-        ranked = rank_numbers(words, meanings, max(count, SPREAD_COUNT))
-        if meanings is not None and self._vectors is not None:
-            best, others = ranked[:SPREAD_COUNT], ranked[SPREAD_COUNT:]
-            ranked = spread_similar(best, self._vectors.take(np.array([number for number, _ in best], np.int64)))
-            ranked += others
-        return ranked[:count]
-
-    def _fill_meanings(self, nearest: Sequence[tuple[str, str, float]], excluded: NDArray[np.int64]) -> Floats:
-        """Return the similarities of some tools; 0 for all others and for excluded tools."""
-        meanings = np.zeros(self._entries.end, np.float32)
-        for server, name, similarity in nearest:
-            number = self._entries.find(server, name)
-            if number is not None:
-                meanings[number] = max(similarity, 0.0)
+    def _score_found(self, nearest: NearestTools, rows: int, words: Floats, excluded: NDArray[np.int64]) -> Floats:
+        """Return the similarities of the tools that a server found; 0 for all others."""
+        similarities = np.zeros((rows, self._entries.end), np.float32)
+        found = [(self._entries.find(*key), column) for key, column in nearest.similarities.items()]
+        known = {number: column for number, column in found if number is not None}
+        if known:
+            similarities[:, list(known)] = np.array(list(known.values()), np.float32).T
+        meanings: Floats = np.maximum(similarities[0], 0)
         meanings[excluded] = 0
-        return meanings
+        if rows == 1:
+            return meanings
+        candidates = choose_candidates(words, meanings)
+        return add_sentences(meanings, candidates, similarities[1:, candidates].T)
+
+    def _open_nearest(self, vectors: VectorTable) -> NearestVectors:
+        if self._nearest is None:
+            self._nearest = NearestVectors(vectors)
+        return self._nearest
+
+    def _rank(
+        self, words: Floats, meanings: Floats | None, count: int, nearest: NearestTools | None
+    ) -> list[tuple[int, float]]:
+        """Return the best numbers with their scores. Similar tools are spread."""
+        ranked = rank_numbers(words, meanings, max(count, SPREAD_COUNT))
+        if meanings is None or not ranked:
+            return ranked[:count]
+        best, others = ranked[:SPREAD_COUNT], ranked[SPREAD_COUNT:]
+        vectors = self._take_vectors([number for number, _ in best], nearest)
+        spread = best if vectors is None else spread_similar(best, vectors)
+        return [*spread, *others][:count]
+
+    def _take_vectors(self, numbers: Sequence[int], nearest: NearestTools | None) -> Vectors | None:
+        if self._vectors is not None:
+            return self._vectors.take(np.array(numbers, np.int64))
+        if nearest is None or not nearest.vectors:
+            return None
+        unknown = [0.0] * len(next(iter(nearest.vectors.values())))  # a tool that was added meanwhile
+        rows = [nearest.vectors.get(self._entries.key(number), unknown) for number in numbers]
+        return np.array(rows, np.float32)
 
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:
         """Return True if the entry has this document. Fields that are not searched are updated at once."""

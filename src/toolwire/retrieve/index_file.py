@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ir.errors import EncodeError
+from ..ir.errors import ProtocolError
 from ..ir.text import to_bytes
 from ..ir.tools import Tool
 from ..run.words import split_words
 from .documents import FIELDS, make_document
 from .encoder import Encoder, Vectors
-from .entry_table import EFFECTS, EntryTable, IndexedTool
+from .entry_table import EFFECTS, EntryTable, IndexedTool, decode_entry, encode_entry
 from .growing_array import GrowingArray
 from .section_file import REBUILD, IndexFile, IndexFileError, IndexInfo, Manifest, open_index_file, write_index_file
 from .vector_table import VectorTable
@@ -32,8 +31,6 @@ from .word_index import Segment, WordIndex, join_segments
 __all__ = ["IndexParts", "IndexSnapshot", "load_parts", "read_index_info"]
 
 _ROWS = 8_192  # vectors that are copied at once
-_DECODE_FAILURES = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_decode_indexed = msgspec.json.Decoder(IndexedTool).decode
 
 
 class IndexParts(NamedTuple):
@@ -84,7 +81,7 @@ class IndexSnapshot:
 
     def _encode_tools(self, offsets: list[int], checks: list[int]) -> Iterator[bytes]:
         for tool in self._tools:
-            data = _encode_indexed(tool) if isinstance(tool, IndexedTool) else tool()
+            data = encode_entry(tool) if isinstance(tool, IndexedTool) else tool()
             offsets.append(offsets[-1] + len(data))
             checks.append(crc32(data))
             yield data
@@ -105,18 +102,6 @@ class IndexSnapshot:
             for start in range(0, len(rows), _ROWS):
                 yield block[rows[start : start + _ROWS]]
             first += len(block)
-
-
-def _encode_indexed(indexed: IndexedTool) -> bytes:
-    """Encode an entry. One that could not be decoded again is refused now, while the old index is in place."""
-    try:
-        data = to_bytes(indexed)
-        _decode_indexed(data)
-    except (EncodeError, *_DECODE_FAILURES) as error:
-        raise EncodeError(
-            f"the tool {indexed.tool.name!r} cannot be saved: {error}", hint="correct its declaration or remove it"
-        ) from None
-    return data
 
 
 def read_index_info(path: str | Path) -> IndexInfo:
@@ -185,8 +170,8 @@ class _FileEntries:
 
     def decode(self, number: int) -> IndexedTool:
         try:
-            return _decode_indexed(self.read(number))
-        except _DECODE_FAILURES as error:
+            return decode_entry(self.read(number))
+        except ProtocolError as error:
             raise self._file.damaged(f"tool {number} cannot be decoded: {error}") from None
 
 

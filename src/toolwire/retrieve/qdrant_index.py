@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
 from ..ir.errors import ConfigError, MissingExtra, StoreError
-from .encoder import Encoder
+from .encoder import Encoder, Vectors
 from .entry_table import SearchFilter
 from .shared_index import SharedIndex, StoredTool
 
@@ -151,18 +151,44 @@ class _QdrantTools:
             if offset is None:
                 return
 
-    def nearest(self, vector: Sequence[float], count: int, given: SearchFilter) -> list[tuple[str, str, float]]:
-        found = self._ask(
-            lambda: self._client.query_points(
-                self._collection,
-                query=list(vector),
+    def nearest(
+        self, vectors: Vectors, count: int, given: SearchFilter, also: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], Sequence[float]]:
+        found = self._search(vectors[:1], count, self._convert_filter(given))
+        ids = list(
+            {point.id: None for points in found for point in points} | dict.fromkeys(_point_id(*key) for key in also)
+        )
+        chosen = self._models.Filter(must=[self._models.HasIdCondition(has_id=ids)])
+        scored = self._search(vectors, len(ids), chosen, payload=["server", "name"]) if ids else []
+        names = {point.id: (point.payload["server"], point.payload["name"]) for points in scored for point in points}
+        scores = [{point.id: float(point.score) for point in points} for points in scored]
+        return {names[number]: [row.get(number, 0.0) for row in scores] for number in names}
+
+    def vectors(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Sequence[float]]:
+        ids = [_point_id(*key) for key in keys]
+        fields = ["server", "name"]
+        read = partial(self._client.retrieve, self._collection, ids, with_payload=fields, with_vectors=True)
+        points = self._ask(read) if ids else []
+        return {
+            (point.payload["server"], point.payload["name"]): point.vector[self._vector]
+            for point in points
+            if point.vector
+        }
+
+    def _search(self, vectors: Vectors, count: int, given: Any, payload: Sequence[str] = ()) -> list[Any]:
+        """Return the nearest points of each vector in one request."""
+        requests = [
+            self._models.QueryRequest(
+                query=vector.tolist(),
                 using=self._vector,
                 limit=count,
-                query_filter=self._convert_filter(given),
-                with_payload=["server", "name"],
+                filter=given,
+                with_payload=list(payload) or False,
             )
-        )
-        return [(point.payload["server"], point.payload["name"], float(point.score)) for point in found.points]
+            for vector in vectors
+        ]
+        found = self._ask(lambda: self._client.query_batch_points(self._collection, requests))
+        return [answer.points for answer in found]
 
     def close(self) -> None:
         if self._is_own:

@@ -4,8 +4,8 @@ The server has the declarations and the vectors, and finds the nearest vectors. 
 declarations and an index of their words, which follows the changes of others. So scores of words are those of a
 `ToolIndex`, and the ranking is the same code. These points differ:
 
-- Similarity is known for the `candidates` nearest tools (1,000), not for all. Up to this number of tools, the results
-  are equal to those of a `ToolIndex`.
+- Similarity is known for the `candidates` nearest tools (1,000) and for as many with the best words, not for all. Up to
+  this number of tools, the results are equal to those of a `ToolIndex`.
 - The order of tools with equal scores depends on the order in which a process learned of them.
 - `allow` is applied to the nearest tools after the server has found them.
 - A change of another process is visible after `refresh_seconds`, or after `refresh`.
@@ -20,23 +20,22 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
-import msgspec
-
-from ..ir.errors import ConfigError, ProtocolError
-from ..ir.text import to_bytes
+from ..ir.errors import ConfigError, EncodeError, ProtocolError
 from ..ir.tools import Effect, Tool
+from ..run.keys import canonical_json
 from ..run.tool_offer import strip_function
 from .documents import make_document
 from .encoder import Encoder, ProgressCallback, Vectors
-from .entry_table import IndexedTool, SearchFilter
+from .entry_table import IndexedTool, SearchFilter, decode_entry, encode_entry
 from .index import IndexChange, SearchHit, ToolIndex
+from .nearest import NearestTools, find_best
+from .ranking import SPREAD_COUNT, rank_numbers
 
 __all__ = ["SharedIndex", "SharedTools", "StoredTool"]
 
 _BATCH = 500
-_decode_indexed = msgspec.json.Decoder(IndexedTool).decode
 
 
 class StoredTool(NamedTuple):
@@ -60,8 +59,17 @@ class SharedTools(Protocol):
         """Return the changes after a position in batches, each with the position after it. Some may be repeated."""
         ...
 
-    def nearest(self, vector: Sequence[float], count: int, given: SearchFilter) -> list[tuple[str, str, float]]:
-        """Return server, name and similarity of the nearest tools. `allow` is not applied."""
+    def nearest(
+        self, vectors: Vectors, count: int, given: SearchFilter, also: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], Sequence[float]]:
+        """Return the similarity of tools with each vector, by server and name.
+
+        These are the `count` nearest of the first vector, and `also`. `allow` is not applied.
+        """
+        ...
+
+    def vectors(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Sequence[float]]:
+        """Return the vectors of tools, by server and name."""
         ...
 
     def close(self) -> None: ...
@@ -130,7 +138,12 @@ class SharedIndex(ToolIndex):
         progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Add tools, and replace those whose declaration or tags changed. Only these are encoded and sent."""
-        given = {tool.name: _make_stored(strip_function(tool), server, tuple(tags)) for tool in tools}
+        given, refused = dict[str, StoredTool](), dict[str, str]()
+        for tool in tools:
+            try:
+                given[tool.name] = _make_stored(strip_function(tool), server, tuple(tags))
+            except EncodeError as error:
+                refused[tool.name] = error.message
         self.refresh()
         with self._lock:
             known = {name: self._digests.get((server, name)) for name in given}
@@ -141,7 +154,7 @@ class SharedIndex(ToolIndex):
         self.refresh()
         updated = tuple(name for name in changed if known[name])
         added = tuple(name for name in changed if not known[name])
-        return IndexChange(added, updated, unchanged=len(given) - len(changed))
+        return IndexChange(added, updated, unchanged=len(given) - len(changed), refused=tuple(refused.items()))
 
     def remove(self, names: Iterable[str], *, server: str = "") -> IndexChange:
         """Remove tools. Names that are not in the index are ignored."""
@@ -176,12 +189,20 @@ class SharedIndex(ToolIndex):
         raise ConfigError("a shared index has no file", hint="use a ToolIndex to write one")
 
     @classmethod
-    def load(cls, path: str | Path, encoder: Encoder | None = None) -> NoReturn:  # noqa: ARG003 - as in ToolIndex
+    def load(cls, *_: object, **__: object) -> NoReturn:
         """Raise ConfigError: the server stores the index."""
         raise ConfigError("a shared index has no file", hint="use ToolIndex.load")
 
-    def _find_nearest(self, vector: Vectors, given: SearchFilter) -> list[tuple[str, str, float]]:
-        return self._shared.nearest(vector[0].tolist(), self._candidates, given)
+    def _find_nearest(self, query: str, vectors: Vectors, given: SearchFilter) -> NearestTools:
+        """Ask the server without the lock: first for the similarities, then for the vectors of the best tools."""
+        with self._lock:
+            words, _ = self._score(query, None, given, None)
+            also = [self._entries.key(number) for number in find_best(words, self._candidates).tolist()]
+        nearest = NearestTools(self._shared.nearest(vectors, self._candidates, given, also), {})
+        with self._lock:
+            words, meanings = self._score(query, vectors, given, nearest)
+            best = [self._entries.key(number) for number, _ in rank_numbers(words, meanings, SPREAD_COUNT)]
+        return nearest._replace(vectors=self._shared.vectors(best))
 
     def _refresh_if_due(self) -> None:
         if time.monotonic() - self._refreshed_at >= self._refresh_seconds:
@@ -208,15 +229,16 @@ class SharedIndex(ToolIndex):
 
 
 def _make_stored(tool: Tool, server: str, tags: tuple[str, ...]) -> StoredTool:
-    indexed: Any = IndexedTool(tool, server, tags)
-    digest = sha256(to_bytes(indexed, sort_keys=True)).digest()
-    return StoredTool(server, tool.name, digest, to_bytes(indexed), tool.effect, tags)
+    indexed = IndexedTool(tool, server, tags)
+    data = encode_entry(indexed)
+    digest = sha256(canonical_json(indexed)).digest()
+    return StoredTool(server, tool.name, digest, data, tool.effect, tags)
 
 
 def _decode(tool: StoredTool) -> IndexedTool:
     try:
-        return _decode_indexed(tool.data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return decode_entry(tool.data)
+    except ProtocolError as error:
         raise ProtocolError(
             f"the shared index contains a tool that cannot be decoded, {tool.name!r} of the server {tool.server!r}: {error}",
             hint="remove it, or upgrade toolwire on this machine",

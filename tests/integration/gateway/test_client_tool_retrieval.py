@@ -463,15 +463,17 @@ def test_search_of_a_provider_is_run_by_the_gateway_for_a_target_without_one(wir
         ]
         tools.append({"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"})
         async with Upstream(SEARCH, FOUND_CALL, DONE) as upstream:
-            async with serving(settings(upstream, wire, retrieve), encoder=None) as gateway:
-                async with anthropic.AsyncAnthropic(base_url=gateway.url, api_key="-", max_retries=0) as client:
-                    talk: list[Any] = [{"role": "user", "content": QUESTION}]
-                    asked: dict[str, Any] = {"model": "m", "max_tokens": 99, "tools": tools}
-                    answer = await client.messages.create(messages=talk, **asked)
-                    (call,) = answer.content
-                    result = {"type": "tool_result", "tool_use_id": call.id, "content": "ok"}
-                    talk += [{"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}]
-                    final = await client.messages.create(messages=talk, **asked)
+            async with (
+                serving(settings(upstream, wire, retrieve), encoder=None) as gateway,
+                anthropic.AsyncAnthropic(base_url=gateway.url, api_key="-", max_retries=0) as client,
+            ):
+                talk: list[Any] = [{"role": "user", "content": QUESTION}]
+                asked: dict[str, Any] = {"model": "m", "max_tokens": 99, "tools": tools}
+                answer = await client.messages.create(messages=talk, **asked)
+                (call,) = answer.content
+                result = {"type": "tool_result", "tool_use_id": call.id, "content": "ok"}
+                talk += [{"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}]
+                final = await client.messages.create(messages=talk, **asked)
             names = [tool_names(received.request) for received in upstream.requests]
         assert (call.type, call.name) == ("tool_use", "refund_payment")
         assert final.content[0].text == "Done."

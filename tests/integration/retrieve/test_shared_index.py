@@ -14,7 +14,14 @@ from toolwire.retrieve import PostgresIndex, QdrantIndex, ToolIndex
 
 VERBS = ("list", "create", "delete", "update", "search", "send", "export")
 NOUNS = ("invoice", "ticket", "customer", "file", "message", "calendar", "server", "order", "image")
-QUERIES = ("delete the invoice of a customer", "send a message", "search files", "export the calendar", "zebra", "")
+QUERIES = (
+    "delete the invoice of a customer",
+    "send a message",
+    "search files",
+    "export the calendar",
+    "Delete the old invoice. Send a message to the customer.",
+    "",
+)
 
 
 def make_tools(seed=0, count=40):

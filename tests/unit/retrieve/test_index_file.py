@@ -6,7 +6,7 @@ import pytest
 
 from hash_encoder import HashEncoder
 from toolwire import Tool
-from toolwire.ir.errors import ConfigError, EncodeError
+from toolwire.ir.errors import ConfigError
 from toolwire.retrieve import IndexFileError, ToolIndex, is_index_file, read_index_info
 from toolwire.retrieve.documents import make_document
 
@@ -164,8 +164,8 @@ def test_vectors_are_returned_in_the_order_of_the_tools(tmp_path):
 
 def use_everything(path):
     """Open an index and read all of it."""
-    index = ToolIndex.load(path, HashEncoder())
-    return list(index), index.search(QUERIES[0]), index.find("getWeather")
+    index = ToolIndex.load(path, HashEncoder(dimensions=4))
+    return list(index), index.search("weather", 1), index.find("getWeather")
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +186,14 @@ def test_every_truncation_is_refused(saved, tmp_path):
         ToolIndex.load(path, HashEncoder())
 
 
-def test_every_flipped_byte_is_refused(saved, tmp_path):
+def test_flipped_bytes_are_refused(tmp_path):
     path = tmp_path / "damaged"
-    for position in range(len(saved)):
+    index = ToolIndex(HashEncoder(dimensions=4))
+    index.add(TOOLS[1:2], server="main", tags=("office",))
+    index.save(path)
+    saved = path.read_bytes()
+    assert use_everything(path)
+    for position in [*range(64), *range(64, len(saved), 3)]:
         damaged = bytearray(saved)
         damaged[position] ^= 1 << position % 8
         path.write_bytes(damaged)
@@ -233,14 +238,34 @@ def test_newer_format_is_refused(saved, tmp_path):
         ToolIndex.load(path)
 
 
-def test_tool_that_cannot_be_read_again_is_not_saved(tmp_path):
+def test_tool_that_cannot_be_saved_is_refused_alone(tmp_path):
+    index = ToolIndex(HashEncoder())
+    index.add([Tool("nan", "Fine at first")])
+    deep = {}
+    for _ in range(3_000):
+        deep = {"properties": {"deeper": deep}}
+    wrong = [
+        Tool("list", "Has a list as its schema", []),
+        Tool("surrogate", "Half of a character: \ud800"),
+        Tool("nan", "Not JSON", {"const": float("nan")}),
+        Tool("deep", "Nested", deep),
+        Tool("object", "Not JSON", {"x": object()}),
+    ]
+    change = index.replace_server([*wrong, Tool("fine", "Delete a file")])
+    assert [name for name, _ in change.refused] == ["list", "surrogate", "nan", "deep", "object"]
+    assert all(reason for _, reason in change.refused)
+    assert (change.added, change.removed) == (("fine",), ("nan",))
+    index.save(tmp_path / "tools.index")
+    assert [entry.tool.name for entry in ToolIndex.load(tmp_path / "tools.index", HashEncoder())] == ["fine"]
+
+
+def test_failed_save_leaves_the_old_index(tmp_path, monkeypatch):
     path = tmp_path / "tools.index"
     make_index().save(path)
     before = path.read_bytes()
-    index = make_index()
-    index.add([Tool("wrong", "Has a list as its schema", [])])
-    with pytest.raises(EncodeError, match="'wrong' cannot be saved"):
-        index.save(path)
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(IndexFileError, match="No space left on device"):
+        make_index(HashEncoder()).save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

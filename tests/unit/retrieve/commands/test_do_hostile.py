@@ -5,7 +5,7 @@ import gzip
 
 import pytest
 
-from do_fixtures import VECTORS, StartedPrograms, load_fixture_commands, make_arguments, make_candidates
+from do_fixtures import HOSTILE, VECTORS, StartedPrograms, load_fixture_commands, make_arguments, make_candidates
 from toolwire import Tool, ToolCall
 from toolwire.cli.do import run_request
 from toolwire.cli.do_candidates import Candidates
@@ -88,6 +88,17 @@ def test_hostile_request_runs_nothing(name, candidates):
     outcome = run(obey((tool, arguments), (tool, arguments)), request, candidates)
     assert outcome.kind in ("refused", "nothing_fits")
     assert outcome.message
+
+
+@pytest.mark.parametrize("request_text", HOSTILE)
+def test_hostile_text_runs_nothing_for_any_offered_command(request_text, candidates):
+    """The worst model: it calls each offered command in turn with a path of the request."""
+    offer = candidates.search(request_text, 6, is_small=False)
+    for name, command in offer.commands.items():
+        operand = next((one for one in command.operands), None)
+        value = [] if operand is None else [(operand.name, ["/"] if operand.repeats else "/")]
+        outcome = run(obey((name, dict(value)), (name, dict(value))), request_text, candidates)
+        assert outcome.kind in ("refused", "nothing_fits")
 
 
 def test_command_that_only_reads_is_started(candidates):

