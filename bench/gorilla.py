@@ -20,13 +20,12 @@ import json
 import random
 import re
 import sys
-import time
 from collections import Counter
 from functools import cached_property
 from pathlib import Path
 
 from gorilla_calls import HUBS, Database
-from retrieval_data import CACHE, DATA, Bm25, open_encoder, read_lines
+from retrieval_data import CACHE, DATA, Bm25, has_data, open_encoder, read_lines
 from toolwire import Tool
 from toolwire.retrieve import ToolIndex
 
@@ -197,7 +196,14 @@ async def measure(tasks: int, seed: int, conditions: list[str]) -> dict:
     rows, catalogues = [], {}
     for name in HUBS:
         hub = Hub(name, encoder)
-        catalogues[name] = {"cards": len(hub.cards), "tasks": len(hub.tasks)}
+        verdicts_of_references = [
+            hub.database.judge(one["reference"]["api_call"], one["reference"]) for one in hub.tasks
+        ]
+        catalogues[name] = {
+            "cards": len(hub.cards),
+            "tasks": len(hub.tasks),
+            "matched": sum(verdict == "exact" for verdict in verdicts_of_references),
+        }
         sample = random.Random(f"{seed} {name}").sample(range(len(hub.tasks)), min(tasks, len(hub.tasks)))
         for condition in conditions:
             verdicts: dict[str, list[str]] = {"oracle": [], "gpu": [], "local": []}
@@ -227,6 +233,8 @@ if __name__ == "__main__":
     parser.add_argument("--conditions", nargs="*", default=list(CONDITIONS), choices=list(CONDITIONS))
     parser.add_argument("--prompts", type=Path, help="write the prompts of all tasks to this file, and exit")
     given = parser.parse_args()
+    if not has_data("apibench"):
+        sys.exit()
     if given.prompts:
         dump_prompts(given.prompts, given.conditions)
         sys.exit()

@@ -12,7 +12,7 @@ import statistics
 import sys
 
 from platform_data import CATALOGUE, SEED, Endpoint, load_catalogue, load_large_catalogue, load_requests
-from retrieval_data import Bm25, CachedEncoder, baseline_text, best_numbers, open_encoder
+from retrieval_data import Bm25, CachedEncoder, baseline_text, best_numbers, has_data, open_encoder
 from toolwire.audit.tokens import count_tokens, declaration_tokens
 from toolwire.retrieve import ToolIndex, open_minilm
 from toolwire.retrieve.api_call import make_prompt
@@ -133,4 +133,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if has_data("apizoo", "tool_schemas"):
+        main()

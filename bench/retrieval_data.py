@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,15 @@ CACHE = HERE / ".cache-retrieval"
 
 _IDENTIFIER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[a-z0-9]+")
+
+
+def has_data(*folders: str) -> bool:
+    """Return True if these folders exist. Otherwise print an empty result, with which `run.py` keeps the old section."""
+    if all((DATA / folder).is_dir() for folder in folders):
+        return True
+    print(f"no data in {DATA}: set TOOLWIRE_BENCH_DATA", file=sys.stderr)
+    print("null")
+    return False
 
 
 def read_lines(path: Path) -> list[dict]:

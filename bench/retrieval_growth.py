@@ -26,7 +26,17 @@ from pathlib import Path
 
 import numpy as np
 
-from retrieval_data import DATA, Bm25, CachedEncoder, baseline_text, best_numbers, make_tool, open_encoder, read_lines
+from retrieval_data import (
+    DATA,
+    Bm25,
+    CachedEncoder,
+    baseline_text,
+    best_numbers,
+    has_data,
+    make_tool,
+    open_encoder,
+    read_lines,
+)
 from toolwire import Tool
 from toolwire.retrieve import ToolIndex
 from toolwire.retrieve.documents import make_document
@@ -266,4 +276,5 @@ def resident_kinds() -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    main()
+    if has_data("retrieval"):
+        main()
