@@ -24,15 +24,7 @@ TESTS = Path(__file__).parent.parent / "tests"
 sys.path.insert(0, str(TESTS))
 
 
-from do_fixtures import (
-    HOSTILE,
-    REQUESTS,
-    VECTORS,
-    StartedPrograms,
-    find_fixture_program,
-    make_arguments,
-    make_candidates,
-)  # noqa: E402
+from do_fixtures import HOSTILE, REQUESTS, VECTORS, StartedPrograms, find_fixture_program, make_arguments, make_candidates  # noqa: E402
 
 LISTED = frozenset(one["vector"][0] for one in REQUESTS if one["command"])
 
