@@ -1,0 +1,79 @@
+"""Write the results of the benchmarks of retrieval, one function per section of RESULTS.md."""
+
+from report_catalogues import CATALOGUE_REPORTS
+from reports import _table
+
+NAMES = {"anthropic": "Anthropic", "openai_responses": "Responses", "openai_chat": "Chat"}
+
+
+def _prompt_cache(result: dict) -> str:
+    parts = [
+        "## Repeated beginning of prompts (`bench/prompt_cache.py`)\n",
+        (
+            f"{result['conversations']} conversations of 20 turns, joined from recorded exchanges of real providers; {result['catalogue']} tools, and a "
+            "lexical index. Means over turns 2 to 20."
+        ),
+        "Share: of the tokens of a prompt (tools, system, messages), how many repeat the beginning of the previous prompt. Kept: of the tokens of",
+        "the previous prompt, how many are repeated; only this depends on the selection. The rest is new text, whose share is larger in a smaller",
+        "prompt. Four bytes of the body are a token. The goal is a share of at least 95 % of that with all tools.\n",
+    ]
+    for key, about in (("short", "With the recorded system prompts"), ("long", "With a system prompt of 28 KB")):
+        measured = result[key]
+        parts += [
+            (
+                f"{about}; with a selection of {result['k']}, the model searched {measured['searches']} times, and {measured['growth']} of "
+                f"{measured['turns']} turns added tools:\n"
+            ),
+            _shares(measured["rows"]),
+        ]
+    parts += [
+        (
+            f"The 20th prompt (Chat) and the stored state of a run with {result['k']} selected tools and those that the conversation calls, by the size of "
+            f"the catalogue; means of {result['grown']} conversations; the last columns are of one. Tools"
+        ),
+        "beyond 400 of real servers are copies with other names.\n",
+        _growth(result["growth"]),
+    ]
+    return "\n".join(parts)
+
+
+def _shares(measured: list[dict]) -> str:
+    best = {row["wire"]: row["share"] for row in measured if row["offer"] == "all tools"}
+    rows = [
+        (
+            NAMES[row["wire"]],
+            row["offer"],
+            f"{100 * row['share']:.1f}",
+            f"{100 * row['share'] / best[row['wire']]:.1f}",
+            f"{100 * row['kept']:.1f}",
+            f"{row['tokens']:,.0f}",
+            f"{row['new']:,.0f}",
+        )
+        for row in measured
+    ]
+    headers = ("wire", "offer", "share %", "% of all tools", "kept %", "tokens per prompt", "of them not repeated")
+    return _table(headers, rows)
+
+
+def _growth(measured: list[dict]) -> str:
+    rows = [
+        (
+            f"{row['tools']:,}",
+            f"{row['tokens']:,.0f}",
+            f"{row['state']:,.0f}",
+            f"{row['all tokens']:,.0f}",
+            f"{row['all state']:,.0f}",
+        )
+        for row in measured
+    ]
+    headers = (
+        "tools",
+        "tokens, selection",
+        "bytes of state, selection",
+        "tokens, all tools",
+        "bytes of state, all tools",
+    )
+    return _table(headers, rows)
+
+
+RETRIEVAL_REPORTS = {"prompt_cache": _prompt_cache, **CATALOGUE_REPORTS}
