@@ -1,5 +1,6 @@
 """Write the results of the benchmarks of retrieval, one function per section of RESULTS.md."""
 
+from report_catalogues import CATALOGUE_REPORTS
 from reports import _table
 
 NAMES = {"anthropic": "Anthropic", "openai_responses": "Responses", "openai_chat": "Chat"}
@@ -77,4 +78,4 @@ def _growth(measured: list[dict]) -> str:
     return _table(headers, rows)
 
 
-RETRIEVAL_REPORTS = {"prompt_cache": _prompt_cache}
+RETRIEVAL_REPORTS = {"prompt_cache": _prompt_cache, **CATALOGUE_REPORTS}

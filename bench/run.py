@@ -59,6 +59,9 @@ OWN = {
     "gateway": ".venv-gateway",
     "schema_suites": ".venv-schemas",
     "prompt_cache": ".venv-retrieval",
+    "retrieval_growth": ".venv-retrieval",
+    "gorilla": ".venv-retrieval",
+    "platform_catalogue": ".venv-retrieval",
 }
 SUITES = ("TOOLWIRE_TEST_SUITE", "TOOLWIRE_SCHEMA_BENCH")
 NAMES = (
@@ -76,6 +79,9 @@ NAMES = (
     "mcp_server",
     "gateway",
     "prompt_cache",
+    "retrieval_growth",
+    "gorilla",
+    "platform_catalogue",
 )
 
 

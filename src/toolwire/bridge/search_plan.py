@@ -129,9 +129,10 @@ def fit_search_tool(tool: Tool, index: int, wire: Wire, plan: SearchPlan, losses
         for field in unread_fields(tool):
             losses.add(path + join(field), field, "dropped", "specific to the provider of the search")
         return _fit_hosted(method, path, wire, plan, losses)
-    if tool.name != plan.name or tool.kind not in ("function", "search"):
+    is_planned = tool.name == plan.name and tool.kind in ("function", "search")
+    if not is_planned and tool.kind != "search":
         return tool
-    if plan.kind == "search":
+    if is_planned and plan.kind == "search":
         if tool.name != SEARCH_TOOLS:
             detail = "sent as a search that the client runs, which has no name; calls are returned under the name"
             losses.add(f"{path}/name", "tool name", "rewritten", detail, "info")
@@ -140,7 +141,8 @@ def fit_search_tool(tool: Tool, index: int, wire: Wire, plan: SearchPlan, losses
         return replace(tool, kind="search", name=SEARCH_TOOLS, strict=None)
     if tool.kind == "search":
         losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a function", "info")
-    return replace(tool, kind="function")
+    # Anthropic's encoder writes a function; the kind shows that the request has a search.
+    return tool if is_planned and plan.loading == "native" else replace(tool, kind="function")
 
 
 def _fit_hosted(method: str, path: str, wire: Wire, plan: SearchPlan, losses: Losses) -> Tool | None:
