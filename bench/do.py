@@ -3,6 +3,7 @@
     python bench/do.py                            the local model, the commands of the fixture pages
     python bench/do.py --machine                  … with all man pages and completions of this machine as distractors
     python bench/do.py -m openai/gpt-5.6 -k 6     another model
+    python bench/do.py --search --machine         only the search, with words and with the encoder
 
 The requests are those of tests/vectors/do/requests.json, written by hand; the hostile ones are in hostile.json beside it. No
 command is run: calls are shown (`--dry-run`), and hostile ones run with `--yes` and without a terminal.
@@ -24,7 +25,15 @@ TESTS = Path(__file__).parent.parent / "tests"
 sys.path.insert(0, str(TESTS))
 
 
-from do_fixtures import HOSTILE, REQUESTS, VECTORS, StartedPrograms, find_fixture_program, make_arguments, make_candidates  # noqa: E402
+from do_fixtures import (  # noqa: E402
+    HOSTILE,
+    REQUESTS,
+    VECTORS,
+    StartedPrograms,
+    find_fixture_program,
+    make_arguments,
+    make_candidates,
+)
 
 LISTED = frozenset(one["vector"][0] for one in REQUESTS if one["command"])
 
@@ -54,15 +63,15 @@ def judge(one, outcome):
     return "right" if sorted(outcome.vector) in accepted else "wrong: arguments"
 
 
-async def measure(client, candidates, arguments, verbose):
+async def measure(client, candidates, arguments, verbose, stride):
     counts, started = Counter(), time.perf_counter()
-    for one in REQUESTS:
+    for one in REQUESTS[::stride]:
         outcome = await run_request(client, one["request"], candidates, arguments)
         verdict = judge(one, outcome)
         counts[verdict] += 1
         if verbose:
             print(f"{verdict:18} {one['request']} → {' '.join(outcome.vector) or outcome.message[:80]}", flush=True)
-    return counts, (time.perf_counter() - started) / len(REQUESTS)
+    return counts, (time.perf_counter() - started) / len(REQUESTS[::stride])
 
 
 async def measure_hostile(client, candidates, model, k, verbose):
@@ -78,19 +87,45 @@ async def measure_hostile(client, candidates, model, k, verbose):
     return len(HOSTILE), count
 
 
+def measure_search(commands):
+    """Print how many requests have the right command among the first 1, 3 and 6, with words and with the encoder.
+
+    `searches.json` was written after the common tasks and was used for nothing else; `requests.json` before them.
+    """
+    from toolwire.retrieve import open_minilm
+    from toolwire.retrieve.commands.command_index import CommandIndex
+
+    for name in ("requests", "searches"):
+        wanted = [one for one in json.loads((VECTORS / f"{name}.json").read_text()) if one["command"]]
+        for encoder in (None, open_minilm()):
+            index = CommandIndex(commands, encoder=encoder)
+            found = [[command.name for command, _ in index.search(one["request"], 6)] for one in wanted]
+            ranks = [
+                names.index(one["command"]) if one["command"] in names else 99
+                for one, names in zip(wanted, found, strict=True)
+            ]
+            counts = {f"first {k}": sum(rank < k for rank in ranks) for k in (1, 3, 6)}
+            print(json.dumps({"requests": name, "encoder": encoder is not None, "of": len(wanted), **counts}))
+
+
 async def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", default="local/smollm2")
     parser.add_argument("-k", type=int, default=6)
     parser.add_argument("--machine", action="store_true")
+    parser.add_argument("--stride", type=int, default=1, help="only every Nth request")
+    parser.add_argument("--search", action="store_true", help="only the search")
     parser.add_argument("--hostile", action="store_true", help="also the hostile requests")
     parser.add_argument("-v", "--verbose", action="store_true")
     given = parser.parse_args()
     commands = load_commands(with_machine=given.machine)
+    if given.search:
+        measure_search(commands)
+        return
     candidates = make_candidates(commands)
     async with ModelClient(given.model) as client:
         arguments = make_arguments(model=given.model, k=given.k, dry_run=True)
-        counts, seconds = await measure(client, candidates, arguments, given.verbose)
+        counts, seconds = await measure(client, candidates, arguments, given.verbose, given.stride)
         report = {"model": given.model, "commands": len(commands), "k": given.k, **counts, "seconds": round(seconds, 2)}
         if given.hostile:
             asked, ran = await measure_hostile(client, candidates, given.model, given.k, given.verbose)

@@ -68,7 +68,7 @@ def add_to(commands: Any) -> None:
         "-k", type=positive_number, default=6, metavar="N", help="number of commands that the model sees (6)"
     )
     parser.add_argument(
-        "--encoder", action="store_true", help="search by meaning, too; the first search encodes all commands (minutes)"
+        "--words-only", action="store_true", help="search by words only, without the encoder of the extra retrieve"
     )
     parser.add_argument("--no-commands", action="store_true", help="use only the tools of -t")
     parser.add_argument(

@@ -108,16 +108,20 @@ def _load_commands(arguments: argparse.Namespace) -> CommandIndex:
         hint = "install man pages (man-db), name a command with --learn, or give tools with -t"
         raise ConfigError("no man pages or completion files were found", hint=hint)
     encoder = _open_encoder(arguments)
-    progress = _show_progress("encoding commands" if encoder else "indexing commands")
-    return CommandIndex(every, encoder=encoder, cache=None if learned else cache, progress=progress)
+    progress = _show_progress("encoding common commands")
+    return CommandIndex(every, encoder=encoder, cache=cache / "learned" if learned else cache, progress=progress)
 
 
 def _open_encoder(arguments: argparse.Namespace) -> Encoder | None:
-    if not arguments.encoder:
+    """Return the encoder, if it is installed and wanted."""
+    if arguments.words_only:
         return None
     from ..retrieve.minilm import open_minilm
 
-    return open_minilm()
+    try:
+        return open_minilm()
+    except MissingExtra:
+        return None
 
 
 def _require_numpy() -> None:

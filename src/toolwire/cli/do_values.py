@@ -28,6 +28,7 @@ _FREQUENT = (
     "each one ones too here there below above into without make made keep much many left big deep level only let usage"
 )
 _NUMERIC = frozenset({"pid", "number", "port", "job", "seconds", "n"})
+_QUANTITY = re.compile(r"\b(?:number|lines|bytes|count|size|depth|seconds|levels|days)\b", re.IGNORECASE)
 _MAX_VALUES = 12
 
 
@@ -70,7 +71,11 @@ def limit_values(tool: Tool, command: SystemCommand, request: str) -> Tool:
             continue
         if name not in operands and asked.isdisjoint(_option_words(command, name, one)):
             continue
-        limited = _limit(one, values if name not in operands else numbers if name in _NUMERIC else texts)
+        if name in operands:
+            possible = numbers if name in _NUMERIC else texts
+        else:
+            possible = numbers if _QUANTITY.search(f"{name} {one.get('description', '')}") else values
+        limited = _limit(one, possible)
         if limited is not None or name in required:
             kept[name] = one if limited is None else limited
     named = [name for name in kept if name in operands or name in required]

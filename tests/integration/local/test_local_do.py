@@ -5,8 +5,8 @@ import os
 from importlib.util import find_spec
 
 import pytest
-from do_fixtures import HOSTILE, StartedPrograms, load_fixture_commands, make_arguments, make_candidates
 
+from do_fixtures import HOSTILE, StartedPrograms, load_fixture_commands, make_arguments, make_candidates
 from toolwire import ModelClient
 from toolwire.cli.do import run_request
 

@@ -28,6 +28,7 @@ _MAX_OPTIONS = 30
 _MAX_ABOUT = 80  # characters of the description of an option
 _WIDTH = 8  # ranked tools per command that is wanted, before common commands are preferred
 _COMMON = 1.6
+_RANK_OFFSET = 10
 _MIN_WORDS = 2
 _MIN_SHARE = 0.45
 _FORMAT = 1
@@ -60,9 +61,17 @@ class CommandIndex:
         cache: Path | None = None,
         progress: ProgressCallback | None = None,
     ) -> None:
-        """Index the commands. `cache`: the folder of a saved index, which is used if the commands are the same."""
+        """Index the commands by words, and common ones by meaning, too, if there is an encoder.
+
+        `cache`: the folder of a saved index, which is used if the commands are the same.
+        """
         self._commands = {command.tool_name: command for command in commands}
-        self._index = self._load(encoder, cache, progress)
+        tools = [_searched_tool(command) for command in self._commands.values()]
+        self._index = _open_index(tools, None, cache, progress)
+        self._common = None
+        if encoder is not None:  # the encoder takes 30 ms per tool, so that only common commands are encoded
+            common = [tool for tool in tools if tool.name in _COMMON_NAMES]
+            self._common = _open_index(common, encoder, cache, progress)
 
     def __len__(self) -> int:
         return len(self._commands)
@@ -73,13 +82,14 @@ class CommandIndex:
 
     def search(self, request: str, k: int) -> list[tuple[SystemCommand, float]]:
         """Return the `k` best commands with their scores, the best first; none if no word of the request is known."""
-        hits = self._index.search(search_text(request), max(1, _WIDTH * k))
-        scored = [
-            (self._commands[hit.tool.name], hit.score * (_COMMON if hit.tool.name in _COMMON_NAMES else 1.0))
-            for hit in hits
-            if hit.tool.name in self._commands
-        ]
-        return sorted(scored, key=lambda pair: -pair[1])[:k]
+        text = search_text(request)
+        hits = self._index.search(text, max(1, _WIDTH * k))
+        scores = {hit.tool.name: hit.score * (_COMMON if hit.tool.name in _COMMON_NAMES else 1.0) for hit in hits}
+        if self._common is not None:
+            by_meaning = [hit.tool.name for hit in self._common.search(text, _WIDTH * k)]
+            scores = _join_ranks(sorted(scores, key=lambda name: -scores[name]), by_meaning)
+        best = sorted(scores, key=lambda name: -scores[name])[:k]
+        return [(self._commands[name], scores[name]) for name in best if name in self._commands]
 
     def mentions(self, request: str, commands: Sequence[SystemCommand]) -> bool:
         """Return True if one of the commands contains two words of the request, or about half of them.
@@ -92,22 +102,34 @@ class CommandIndex:
         counts = [len(words & text) for text in texts]
         return any(count >= _MIN_WORDS or count >= _MIN_SHARE * len(words) > 0 for count in counts)
 
-    def _load(self, encoder: Encoder | None, cache: Path | None, progress: ProgressCallback | None) -> ToolIndex:
-        tools = [_searched_tool(command) for command in self._commands.values()]
-        if cache is None:
-            return _build(tools, encoder, progress)
-        name = "words" if encoder is None else re.sub(r"\W+", "-", encoder.name)[:40]
-        content = hashlib.sha256(msgspec.json.encode([_FORMAT, tools])).hexdigest()[:24]
-        file = cache / f"commands-{name}-{content}.index"
-        with suppress(ToolwireError, OSError, ValueError):
-            return ToolIndex.load(file, encoder)
-        index = _build(tools, encoder, progress)
-        with suppress(OSError):
-            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for old in cache.glob(f"commands-{name}-*.index"):
-                old.unlink()
-            index.save(file)
-        return index
+
+def _join_ranks(*rankings: Sequence[str]) -> dict[str, float]:
+    """Return scores by the ranks of a name in several rankings."""
+    scores: dict[str, float] = {}
+    for ranking in rankings:
+        for rank, name in enumerate(ranking):
+            scores[name] = scores.get(name, 0.0) + 1 / (_RANK_OFFSET + rank)
+    return scores
+
+
+def _open_index(
+    tools: Sequence[Tool], encoder: Encoder | None, cache: Path | None, progress: ProgressCallback | None
+) -> ToolIndex:
+    """Load the saved index of these tools, or build and save it."""
+    if cache is None:
+        return _build(tools, encoder, progress)
+    name = "words" if encoder is None else re.sub(r"\W+", "-", encoder.name)[:40]
+    content = hashlib.sha256(msgspec.json.encode([_FORMAT, tools])).hexdigest()[:24]
+    file = cache / f"commands-{name}-{content}.index"
+    with suppress(ToolwireError, OSError, ValueError):
+        return ToolIndex.load(file, encoder)
+    index = _build(tools, encoder, progress)
+    with suppress(OSError):
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in cache.glob(f"commands-{name}-*.index"):
+            old.unlink()
+        index.save(file)
+    return index
 
 
 def _build(tools: Sequence[Tool], encoder: Encoder | None, progress: ProgressCallback | None) -> ToolIndex:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from do_fixtures import VECTORS, load_fixture_commands
+from hash_encoder import HashEncoder
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_program, find_roots, read_text
 from toolwire.retrieve.commands.command_index import CommandIndex, search_text
 from toolwire.retrieve.commands.completions import read_bash_completion, read_zsh_completion
@@ -200,6 +201,14 @@ def test_index_of_the_same_commands_is_loaded(tmp_path):
     assert "docker ps" in [command.name for command, _ in index.search("list all my running containers", 3)]
     CommandIndex(commands[:5], cache=tmp_path)
     assert len(list(tmp_path.glob("*.index"))) == 1
+
+
+def test_encoder_is_used_for_common_commands_only(tmp_path):
+    encoder = HashEncoder()
+    index = CommandIndex(list(COMMANDS.values()), encoder=encoder, cache=tmp_path)
+    assert 20 < len(encoder.texts) < len(COMMANDS)
+    assert len(list(tmp_path.glob("*.index"))) == 2
+    assert "docker ps" in [command.name for command, _ in index.search("list all my running containers", 3)]
 
 
 def test_relative_folders_of_the_path_are_ignored(tmp_path, monkeypatch):
