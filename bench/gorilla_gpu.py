@@ -34,9 +34,12 @@ def main(weights: str, prompts: str, answers: str) -> None:
     order = sorted(range(len(lines)), key=lambda number: len(tokens[number]))
     with Path(answers).open("w", encoding="utf-8") as out:
         for batch in make_batches(order, tokens):
-            out.writelines(json.dumps({"key": lines[number]["key"], "answer": answer}) + "\n" for number, answer in zip(
-                batch, generate(model, tokenizer, [tokens[one] for one in batch], device), strict=True
-            ))
+            out.writelines(
+                json.dumps({"key": lines[number]["key"], "answer": answer}) + "\n"
+                for number, answer in zip(
+                    batch, generate(model, tokenizer, [tokens[one] for one in batch], device), strict=True
+                )
+            )
             out.flush()
             print(f"{len(batch)} of length {len(tokens[batch[-1]])}, {time.monotonic() - started:.0f} s", flush=True)
 

@@ -2,8 +2,8 @@
 
 Prompt tokens are estimated (`toolwire.audit.tokens`), for the declarations in a Chat request and for the seed's prompt form
 (`toolwire.retrieve.api_call`). An endpoint is found if it is among the k that are offered. Catalogue and requests are in
-`platform_data.py`. The prompt grows from 50 to 5,000 endpoints: the 50 are drawn from the 520, and all requests are asked
-each time, also those whose endpoint is not among the 50.
+`platform_data.py`. For the growth, catalogues of 50 and 500 are drawn from the 5,000, ten of each, so that all sizes have the
+same mixture of short and long declarations; all requests are asked each time, also those whose endpoint was not drawn.
 """
 
 import json
@@ -12,13 +12,14 @@ import statistics
 import sys
 
 from platform_data import CATALOGUE, SEED, Endpoint, load_catalogue, load_large_catalogue, load_requests
-from retrieval_data import Bm25, CachedEncoder, baseline_text, best_numbers, open_encoder
+from retrieval_data import Bm25, CachedEncoder, baseline_text, best_numbers, has_data, open_encoder
 from toolwire.audit.tokens import count_tokens, declaration_tokens
 from toolwire.retrieve import ToolIndex, open_minilm
 from toolwire.retrieve.api_call import make_prompt
 
 COUNTS = (1, 3, 5)
-SMALL = 50
+DRAWN = (50, 500)
+DRAWS = 10
 
 
 def index_endpoints(endpoints: list[Endpoint], encoder) -> ToolIndex:
@@ -81,13 +82,38 @@ def prompt_tokens(found: list[list[Endpoint]], requests: list[dict]) -> dict:
     return result
 
 
+def measure_growth(large: list[Endpoint], requests: list[dict], encoder) -> list[dict]:
+    """Return the mean prompt of catalogues that are drawn from the large one, for each size and k."""
+    rows = []
+    for size in (*DRAWN, len(large)):
+        draws = [
+            random.Random(f"{SEED} {number}").sample(large, size) for number in range(DRAWS if size in DRAWN else 1)
+        ]
+        measured = []
+        for endpoints in draws:
+            index = index_endpoints(endpoints, encoder)
+            found = [search_index(index, request["request"]) for request in requests]
+            measured.append(prompt_tokens(found, requests))
+        means = {
+            str(k): {
+                name: {
+                    kind: statistics.mean(one[str(k)][name][kind] for one in measured) for kind in ("mean", "median")
+                }
+                for name in ("declarations", "form")
+            }
+            for k in COUNTS
+        }
+        rows.append({"endpoints": size, "draws": len(draws), "tokens": means})
+        print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
 def main() -> None:
     requests = load_requests()
     catalogue, large = load_catalogue(), load_large_catalogue()
-    small = random.Random(SEED).sample(catalogue, SMALL)
     encoder, plain = open_encoder(), CachedEncoder(open_minilm(adapted=False))
     rows = []
-    for endpoints in (small, catalogue, large):
+    for endpoints in (catalogue, large):
         compared = compare_retrievers(endpoints, requests, encoder, plain if len(endpoints) == CATALOGUE else None)
         tools = [endpoint.tool for endpoint in endpoints]
         row = {
@@ -98,12 +124,14 @@ def main() -> None:
                 "form": count_tokens(make_prompt("", tools)),
             },
             "tokens": prompt_tokens(compared["found"], requests),
-            "rates": compared["rates"] if endpoints is not small else None,
+            "rates": compared["rates"],
         }
         print(row, file=sys.stderr, flush=True)
         rows.append(row)
-    print(json.dumps({"rows": rows, "requests": len(requests), "encoder": encoder.name}))
+    growth = measure_growth(large, requests, encoder)
+    print(json.dumps({"rows": rows, "growth": growth, "requests": len(requests), "encoder": encoder.name}))
 
 
 if __name__ == "__main__":
-    main()
+    if has_data("apizoo", "tool_schemas"):
+        main()

@@ -14,13 +14,15 @@ the system prompt.
 import asyncio
 import dataclasses
 import json
+import re
 from collections.abc import Iterator, Sequence
 from itertools import count, pairwise
 from statistics import mean
 
+import numpy as np
 from msgspec.structs import replace
-from prompt_cache_data import TURNS, RecordedConversation, load_catalogue, load_conversations
 
+from prompt_cache_data import DATA, TURNS, RecordedConversation, load_catalogue, load_conversations
 from toolwire import Agent, Text, ToolCall
 from toolwire.bridge.preparation import prepare
 from toolwire.ir.prompt_size import BYTES_PER_TOKEN
@@ -29,14 +31,17 @@ from toolwire.ir.response import Response
 from toolwire.ir.text import to_bytes
 from toolwire.ir.tool_search import SEARCH_TOOLS
 from toolwire.ir.tools import Tool
-from toolwire.retrieve import ToolIndex
+from toolwire.retrieve import ToolIndex, open_minilm
 from toolwire.run import Budget, Entry
 from toolwire.wire import get
 
 WIRES = {"anthropic": "claude-sonnet-5", "openai_responses": "gpt-5.6", "openai_chat": "gpt-5.6"}
 CATALOGUE = 500
 SIZES = (50, 500, 5_000)
-K = 8
+REAL = 400  # tools of real servers in them; encoding more takes minutes
+GROWN = 10  # conversations for these sizes
+K = 16
+SMALLER = (5, 8)
 LONG_SYSTEM = "\n".join(
     f"{number}. Follow rule {number} of the guide for contributors exactly." for number in range(1, 480)
 )
@@ -76,7 +81,14 @@ class RecordedModel:
 class Run:
     """One conversation, run by an agent. `requests`: its first 20 requests, `state`: the size of the last dump."""
 
-    def __init__(self, conversation: RecordedConversation, catalogue: list[Tool], index: ToolIndex | None) -> None:
+    def __init__(
+        self,
+        conversation: RecordedConversation,
+        catalogue: list[Tool],
+        index: ToolIndex | None,
+        k: int = K,
+        always: Sequence[str] = (),
+    ) -> None:
         known = {tool.name: tool for tool in catalogue}
         results = {name: list(texts) for name, texts in conversation.results.items()}
 
@@ -92,7 +104,7 @@ class Run:
             self.model,
             [entry(tool) for tool in catalogue],
             system=conversation.system,
-            retriever=None if index is None else index.retriever(k=K),
+            retriever=None if index is None else index.retriever(k=k, always=always),
             budget=Budget(iterations=100, calls=1000, same_call=100, failures=100),
         )
         self.state = 0
@@ -161,20 +173,35 @@ def select_naively(requests: Sequence[Request], catalogue: list[Tool], index: To
     return changed
 
 
-def measure_shares(prompts: list[list[bytes]]) -> dict[str, float]:
+def measure_shares(requests: list[list[Request]], wire: str) -> dict[str, float]:
     """Return means over turns 2 to 20 of all conversations.
 
     `share`: of the tokens of a prompt, how many repeat the beginning of the previous one. `kept`: of the tokens of the
     previous prompt, how many are repeated. `new`: tokens that are not repeated.
     """
-    pairs = [pair for conversation in prompts for pair in pairwise(conversation)]
-    common = [common_prefix(*pair) for pair in pairs]
-    return {
-        "share": mean(size / len(later) for size, (_, later) in zip(common, pairs, strict=True)),
-        "kept": mean(size / len(earlier) for size, (earlier, _) in zip(common, pairs, strict=True)),
-        "tokens": mean(len(later) for _, later in pairs) / BYTES_PER_TOKEN,
-        "new": mean(len(later) - size for size, (_, later) in zip(common, pairs, strict=True)) / BYTES_PER_TOKEN,
-    }
+    shares, kept, tokens, new = [], [], [], []
+    for conversation in requests:
+        constant, prompts = write_prompts(conversation, wire)
+        for earlier, later in pairwise(prompts):
+            common = common_prefix(earlier, later)
+            shares.append((common + constant) / (len(later) + constant))
+            kept.append((common + constant) / (len(earlier) + constant))
+            tokens.append((len(later) + constant) / BYTES_PER_TOKEN)
+            new.append((len(later) - common) / BYTES_PER_TOKEN)
+    return {"share": mean(shares), "kept": mean(kept), "tokens": mean(tokens), "new": mean(new)}
+
+
+def write_prompts(requests: list[Request], wire: str) -> tuple[int, list[bytes]]:
+    """Return the prompts of a conversation. If all of them have the same tools, only the first tool is written.
+
+    The first value is the size of the tools that are not written.
+    """
+    tools = requests[0].tools
+    if len(tools) <= 2 * K or any(request.tools != tools for request in requests):
+        return 0, [write_prompt(request, wire) for request in requests]
+    shortened = [replace(request, tools=tools[:1]) for request in requests]
+    prompts = [write_prompt(request, wire) for request in shortened]
+    return len(write_prompt(requests[0], wire)) - len(prompts[0]), prompts
 
 
 def measure_set(conversations: list[RecordedConversation], catalogue: list[Tool]) -> dict:
@@ -182,48 +209,82 @@ def measure_set(conversations: list[RecordedConversation], catalogue: list[Tool]
     index = ToolIndex()
     index.add(catalogue)
     everything = [Run(one, catalogue, None) for one in conversations]
-    stable = [Run(one, catalogue, index) for one in conversations]
+    stable = {k: [Run(one, catalogue, index, k) for one in conversations] for k in (*SMALLER, K)}
     offers = {
         "all tools": [run.requests for run in everything],
-        "stable selection": [run.requests for run in stable],
-        "new selection for each request": [select_naively(run.requests, catalogue, index) for run in everything],
+        **{f"stable selection of {k}": [run.requests for run in runs] for k, runs in stable.items()},
+        f"new selection of {K} for each request": [
+            select_naively(run.requests, catalogue, index) for run in everything
+        ],
     }
     rows = [
-        {"wire": wire, "offer": offer, **measure_shares([[write_prompt(one, wire) for one in run] for run in requests])}
+        {"wire": wire, "offer": offer, **measure_shares(requests, wire)}
         for wire in WIRES
         for offer, requests in offers.items()
     ]
-    turns = [pair for run in stable for pair in pairwise(run.requests)]
+    turns = [pair for run in stable[K] for pair in pairwise(run.requests)]
     return {
         "rows": rows,
         "turns": len(turns),
-        "searches": sum(run.model.searches for run in stable),
+        "searches": sum(run.model.searches for run in stable[K]),
         "growth": sum(len(one.tools) != len(other.tools) for one, other in turns),
     }
 
 
+class CopyEncoder:
+    """An encoder that encodes each text once, and a copy of a tool like its original, which keeps the run short."""
+
+    def __init__(self) -> None:
+        self._encoder = open_minilm()
+        self.dimensions, self.name = self._encoder.dimensions, self._encoder.name
+        self._vectors: dict[str, np.ndarray] = {}
+
+    def encode(self, texts: Sequence[str], progress: object = None) -> np.ndarray:
+        originals = [_COPY.sub("", text) for text in texts]
+        new = list(dict.fromkeys(text for text in originals if text not in self._vectors))
+        if new:
+            self._vectors.update(zip(new, self._encoder.encode(new), strict=True))
+        return np.stack([self._vectors[text] for text in originals])
+
+
+_COPY = re.compile(r" (?=\d+\. )\d+| \(copy \d+\)")
+
+
 def measure_growth(conversations: list[RecordedConversation], recorded: dict[str, Tool]) -> list[dict]:
-    """Measure the 20th prompt and the stored state with catalogues of several sizes."""
-    replies = [reply for one in conversations for part in one.rounds for reply in part.replies]
-    called = {part.name for reply in replies for part in reply if isinstance(part, ToolCall)}
-    used = {name: tool for name, tool in recorded.items() if name in called}
+    """Measure the 20th prompt and the stored state with catalogues of several sizes.
+
+    A catalogue has the tools that its conversation calls, which are always offered, and others of the same distribution
+    in each size. The index also compares meanings, so that there are always enough tools to offer.
+    """
+    encoder = CopyEncoder()
     rows = []
     for size in SIZES:
-        catalogue = load_catalogue(size, used)
-        index = ToolIndex()
-        index.add(catalogue)
-        runs = [Run(one, catalogue, index) for one in conversations]
-        (example,) = [Run(one, catalogue, None) for one in conversations[:1]]
+        index = ToolIndex(encoder)
+        tokens, states = [], []
+        for conversation in conversations:
+            called = _called_tools(conversation, recorded)
+            catalogue = load_catalogue(size, called, REAL)
+            run = Run(conversation, catalogue, index, always=list(called))
+            tokens.append(_last_size(run))
+            states.append(run.state)
+        everything = Run(conversations[0], catalogue, None)
+        all_tokens, all_state = _last_size(everything), everything.state
         rows.append(
             {
-                "tools": len(catalogue),
-                "tokens": mean(_last_size(run) for run in runs),
-                "state": mean(run.state for run in runs),
-                "all tokens": _last_size(example),
-                "all state": example.state,
+                "tools": size,
+                "tokens": mean(tokens),
+                "state": mean(states),
+                "all tokens": all_tokens,
+                "all state": all_state,
             }
         )
     return rows
+
+
+def _called_tools(conversation: RecordedConversation, recorded: dict[str, Tool]) -> dict[str, Tool]:
+    replies = [reply for one in conversation.rounds for reply in one.replies]
+    called = {part.name for reply in replies for part in reply if isinstance(part, ToolCall)}
+    return {name: tool for name, tool in recorded.items() if name in called}
 
 
 def _last_size(run: Run) -> float:
@@ -231,15 +292,20 @@ def _last_size(run: Run) -> float:
 
 
 def main() -> None:
+    if not DATA.is_dir():
+        print("null")
+        return
     conversations, recorded = load_conversations()
     catalogue = load_catalogue(CATALOGUE, recorded)
+    grown = conversations[:: len(conversations) // GROWN]
     result = {
         "conversations": len(conversations),
         "catalogue": len(catalogue),
         "k": K,
         "short": measure_set(conversations, catalogue),
         "long": measure_set([dataclasses.replace(one, system=LONG_SYSTEM) for one in conversations], catalogue),
-        "growth": measure_growth(conversations, recorded),
+        "growth": measure_growth(grown, recorded),
+        "grown": len(grown),
     }
     print(json.dumps(result))
 

@@ -7,11 +7,13 @@ recordings declare and those of real MCP servers (`../shared/data/tool_schemas`)
 """
 
 import json
+import random
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -128,19 +130,15 @@ def _add_reply(conversation: RecordedConversation, parts: tuple, answered: set[s
 _NUMBERS = count(1)
 
 
-def load_catalogue(size: int, recorded: dict[str, Tool]) -> list[Tool]:
-    """Return the recorded tools, then real ones up to `size`; after all of them, copies with other names."""
-    files = sorted((DATA / "tool_schemas").glob("*.jsonl"))
-    columns = [[json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] for file in files]
+def load_catalogue(size: int, recorded: dict[str, Tool], max_real: int = 3_000) -> list[Tool]:
+    """Return the recorded tools, then real ones up to `size`; after `max_real` of them, copies with other names.
+
+    The real ones are in random, always equal order, so that small and large catalogues are alike.
+    """
     tools = dict(recorded)
-    for position in range(max(map(len, columns))):
-        for column in columns:
-            if position < len(column) and len(tools) < size:
-                row = column[position]
-                schema = row["input_schema"]
-                tools.setdefault(
-                    row["name"][:64], Tool(row["name"][:64], row.get("description"), schema, effect="read")
-                )
+    for tool in _load_real_tools()[:max_real]:
+        if len(tools) < size:
+            tools.setdefault(tool.name, tool)
     originals = list(tools.values())
     for number in count(2):
         for tool in originals:
@@ -149,3 +147,15 @@ def load_catalogue(size: int, recorded: dict[str, Tool]) -> list[Tool]:
             name = f"{tool.name[:58]}_{number}"
             tools[name] = Tool(name, f"{tool.description or ''} (copy {number})", tool.input_schema, effect="read")
     raise AssertionError
+
+
+@cache
+def _load_real_tools() -> list[Tool]:
+    rows = [
+        json.loads(line)
+        for file in sorted((DATA / "tool_schemas").glob("*.jsonl"))
+        for line in file.read_text(encoding="utf-8").splitlines()
+    ]
+    tools = [Tool(row["name"][:64], row.get("description"), row["input_schema"], effect="read") for row in rows]
+    random.Random(1).shuffle(tools)
+    return [tool for tool in tools if tool.name != SEARCH_TOOLS]

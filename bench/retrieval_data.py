@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import re
-import time
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,15 @@ CACHE = HERE / ".cache-retrieval"
 
 _IDENTIFIER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[a-z0-9]+")
+
+
+def has_data(*folders: str) -> bool:
+    """Return True if these folders exist. Otherwise print an empty result, with which `run.py` keeps the old section."""
+    if all((DATA / folder).is_dir() for folder in folders):
+        return True
+    print(f"no data in {DATA}: set TOOLWIRE_BENCH_DATA", file=sys.stderr)
+    print("null")
+    return False
 
 
 def read_lines(path: Path) -> list[dict]:
@@ -81,7 +90,7 @@ def open_encoder() -> "CachedEncoder":
 
 
 class CachedEncoder:
-    """An encoder that keeps its vectors on disk, by the hash of the text. `seconds` is the CPU time of the encoding."""
+    """An encoder that keeps its vectors on disk, by the hash of the text."""
 
     def __init__(self, encoder) -> None:
         self.encoder = encoder
@@ -89,35 +98,32 @@ class CachedEncoder:
         self.dimensions = encoder.dimensions
         self._file = CACHE / f"{re.sub(r'[^A-Za-z0-9.-]', '_', self.name)}.npz"
         self._vectors: dict[str, np.ndarray] = {}
-        self.seconds, self.encoded = 0.0, 0
+        self._is_changed = False
         if self._file.exists():
             with np.load(self._file) as stored:
                 self._vectors = dict(zip(map(str, stored["keys"]), stored["vectors"], strict=True))
-                self.seconds, self.encoded = float(stored["seconds"]), int(stored["encoded"])
 
     def encode(self, texts, progress=None) -> np.ndarray:
         keys = [hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts]
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._vectors}
         if missing:
-            started = time.process_time()
             vectors = self.encoder.encode(list(missing.values()), progress)
-            self.seconds += time.process_time() - started
-            self.encoded += len(missing)
             self._vectors.update(zip(missing, vectors, strict=True))
+            self._is_changed = True
         return np.stack([self._vectors[key] for key in keys]) if keys else np.zeros((0, self.dimensions), np.float32)
 
-    def put(self, text: str, vector: np.ndarray) -> None:
-        """Set the vector of a text in memory."""
-        self._vectors[hashlib.sha256(text.encode()).hexdigest()[:32]] = vector
+    def clear(self) -> None:
+        """Free the memory of the vectors."""
+        self._vectors.clear()
+        self._is_changed = False
 
     def save(self) -> None:
+        """Write the vectors if there are new ones."""
+        if not self._is_changed:
+            return
         CACHE.mkdir(exist_ok=True)
         temporary = self._file.with_suffix(".new.npz")
-        np.savez(
-            temporary,
-            keys=np.array(list(self._vectors)),
-            vectors=np.array(list(self._vectors.values()), np.float32),
-            seconds=self.seconds,
-            encoded=self.encoded,
-        )
+        vectors = np.array(list(self._vectors.values()), np.float32)
+        np.savez(temporary, keys=np.array(list(self._vectors)), vectors=vectors)
         temporary.replace(self._file)
+        self._is_changed = False

@@ -12,6 +12,7 @@ peer is a plain numpy product over all vectors and bm25s with reciprocal rank fu
 reasons or updates.
 """
 
+import ctypes
 import gc
 import json
 import os
@@ -25,10 +26,21 @@ from pathlib import Path
 
 import numpy as np
 
-from retrieval_data import DATA, Bm25, CachedEncoder, baseline_text, best_numbers, make_tool, open_encoder, read_lines
+from retrieval_data import (
+    DATA,
+    Bm25,
+    CachedEncoder,
+    baseline_text,
+    best_numbers,
+    has_data,
+    make_tool,
+    open_encoder,
+    read_lines,
+)
 from toolwire import Tool
 from toolwire.retrieve import ToolIndex
 from toolwire.retrieve.documents import make_document
+from toolwire.retrieve.ranking import split_query
 
 SIZES = (1_000, 10_000, 100_000)
 REAL = 9_856
@@ -117,30 +129,29 @@ def load_queries() -> list[str]:
 
 def measure_index(size: int) -> dict:
     """Build, search, save, load and change an index."""
-    encoder, known = open_encoder(), None
-    queries = load_queries()
-    query_vectors = encoder.encode(queries)
+    encoder, queries = open_encoder(), load_queries()
+    known_queries = encode_queries(encoder, queries)
+    documents = [make_document(tool).text for tool in load_tools()[:EMBEDDED]]
+    encoding = cpu_seconds(lambda: encoder.encoder.encode(documents)) / EMBEDDED
     embedding = percentiles(
         [cpu_seconds(lambda text=text: encoder.encoder.encode([text])) for text in queries[:EMBEDDED]]
     )
     known = KnownVectors(encoder)
     index = ToolIndex(known)
-    built, resident, changeable = 0.0, resident_bytes(), []
+    built, changeable, resident = 0.0, [], resident_bytes()
     for tools, vectors in iter_chunks(size, encoder):
         known.vectors = {make_document(tool).text: vector for tool, vector in zip(tools, vectors, strict=True)}
         built += cpu_seconds(lambda tools=tools: index.add(tools))
         changeable = changeable or tools[:1_000]
-    seconds_per_tool = encoder.seconds / encoder.encoded if encoder.encoded else 0.0
-    encoder._vectors.clear()
-    known.vectors = dict(zip(queries, query_vectors, strict=True))
+    known.vectors = known_queries
     del tools, vectors
-    gc.collect()
+    resident = resident_bytes() - resident
+    encoder.clear()
     result = {
         "encoder": encoder.name,
         "build": built,
-        "encoding": seconds_per_tool,
-        "encoded": encoder.encoded,
-        "resident": resident_bytes() - resident,
+        "encoding": encoding,
+        "resident": resident,
         "embedding": embedding,
         "query": measure_queries(index, queries),
         "filtered": measure_queries(index, queries, effects=["write"]),
@@ -150,16 +161,23 @@ def measure_index(size: int) -> dict:
         path = Path(folder) / "tools.index"
         result["save"] = cpu_seconds(lambda: index.save(path))
         result["file"] = path.stat().st_size
-        np.save(f"{path}.npy", query_vectors)
         result["loaded"] = _run("loaded", path)
     return result
 
 
+def encode_queries(encoder: CachedEncoder, queries: list[str]) -> dict[str, np.ndarray]:
+    """Return the vectors of all texts that searches for the queries encode."""
+    texts = [text for query in queries for text in split_query(query)]
+    vectors = encoder.encode(texts)
+    encoder.save()
+    return dict(zip(texts, vectors, strict=True))
+
+
 def measure_loaded(path: str) -> dict:
     """Load an index that `measure_index` has saved, and search it."""
-    queries = load_queries()
-    known = KnownVectors(open_encoder())
-    known.vectors = dict(zip(queries, np.load(f"{path}.npy"), strict=True))
+    encoder, queries = open_encoder(), load_queries()
+    known = KnownVectors(encoder)
+    known.vectors = encode_queries(encoder, queries)
     before, loaded = resident_kinds(), list[ToolIndex]()
     load = cpu_seconds(lambda: loaded.append(ToolIndex.load(path, known)))
     first = cpu_seconds(lambda: loaded[0].search(queries[0], K))
@@ -205,7 +223,6 @@ def measure_peer(size: int) -> dict:
     for tools, vectors in iter_chunks(size, encoder):
         texts += [baseline_text(tool) for tool in tools]
         blocks.append(vectors)
-    encoder._vectors.clear()
     before = resident_bytes()
     built = time.process_time()
     matrix, words = np.concatenate(blocks), Bm25(texts)
@@ -243,6 +260,9 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def resident_bytes() -> int:
+    """Return the resident memory after free memory was returned to the system."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
     return sum(resident_kinds().values())
 
 
@@ -256,4 +276,5 @@ def resident_kinds() -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    main()
+    if has_data("retrieval"):
+        main()

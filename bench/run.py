@@ -1,10 +1,11 @@
 """Run the benchmarks in their own environments, with the peers, and write RESULTS.md.
 
-make bench                       all of them
-python bench/run.py scanner      only some; prints, writes nothing
+make bench                                all of them
+python bench/run.py scanner               only some; prints, writes nothing
+python bench/run.py --update scanner      only some; replaces their sections of RESULTS.md
 
 The suites of schema_suites.py are not downloaded. Without TOOLWIRE_TEST_SUITE and TOOLWIRE_SCHEMA_BENCH their section is
-kept.
+kept, and so is that of a benchmark whose data is missing: its result is null.
 """
 
 import json
@@ -16,9 +17,11 @@ import venv
 from pathlib import Path
 
 from bfcl import PACKAGE
+from report_retrieval import RETRIEVAL_REPORTS
 from reports import REPORTS
 
 HERE = Path(__file__).parent
+RESULTS = HERE / "RESULTS.md"
 # LiteLLM needs an older openai than the others; the repairers are pinned, because their answers are part of the result.
 ENVIRONMENTS = {
     ".venv": ("litellm", "llm-rosetta", "partial-json-parser", "mcp"),
@@ -55,6 +58,11 @@ OWN = {
     "mcp_server": ".venv-mcp",
     "gateway": ".venv-gateway",
     "schema_suites": ".venv-schemas",
+    "prompt_cache": ".venv-retrieval",
+    "retrieval_quality": ".venv-retrieval",
+    "retrieval_growth": ".venv-retrieval",
+    "gorilla": ".venv-retrieval",
+    "platform_catalogue": ".venv-retrieval",
 }
 SUITES = ("TOOLWIRE_TEST_SUITE", "TOOLWIRE_SCHEMA_BENCH")
 NAMES = (
@@ -71,11 +79,18 @@ NAMES = (
     "local",
     "mcp_server",
     "gateway",
+    "prompt_cache",
+    "retrieval_quality",
+    "retrieval_growth",
+    "gorilla",
+    "platform_catalogue",
 )
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or list(NAMES)
+    arguments = sys.argv[1:]
+    is_update = arguments[:1] == ["--update"]
+    chosen = arguments[is_update:] or list(NAMES)
     results = {}
     for name in chosen:
         print(f"bench: {name} …", file=sys.stderr, flush=True)
@@ -89,11 +104,24 @@ def main() -> None:
                 results[name] = _run(OWN[name], name, "--json", "--dialects", "all")
         else:
             results[name] = _run(OWN.get(name, ".venv"), name)
-    sections = [_report(name, results[name]) if name in results else _previous(name) for name in chosen]
-    text = "\n".join([_head(), *sections])
+    sections = {name: _report(name, results[name]) if results.get(name) else _previous(name) for name in chosen}
+    text = "\n".join([_head(), *sections.values()])
     print(text)
     if chosen == list(NAMES):
-        (HERE / "RESULTS.md").write_text(text, encoding="utf-8")
+        RESULTS.write_text(text, encoding="utf-8")
+    elif is_update:
+        RESULTS.write_text(_replace_sections(sections), encoding="utf-8")
+
+
+def _replace_sections(sections: dict[str, str]) -> str:
+    """Return RESULTS.md with these sections; new ones are last."""
+    head, *written = RESULTS.read_text(encoding="utf-8").split("\n## ")
+    rest = dict(sections)
+    kept = []
+    for section in written:
+        name = next((name for name in rest if f"(`bench/{name}.py`)" in section.partition("\n")[0]), None)
+        kept.append(f"## {section}" if name is None else rest.pop(name))
+    return "\n".join(part.rstrip() + "\n" for part in (head, *kept, *rest.values()))
 
 
 def _report(name: str, result: dict) -> str:
@@ -101,12 +129,12 @@ def _report(name: str, result: dict) -> str:
         from report_suites import report
 
         return report(result)
-    return REPORTS[name](result)
+    return (REPORTS | RETRIEVAL_REPORTS)[name](result)
 
 
 def _previous(name: str) -> str:
     """Return the section of an earlier run, for a benchmark that cannot run now."""
-    written = (HERE / "RESULTS.md").read_text(encoding="utf-8").split("\n## ")
+    written = RESULTS.read_text(encoding="utf-8").split("\n## ")
     found = next((section for section in written if f"(`bench/{name}.py`)" in section.partition("\n")[0]), None)
     return f"## {found.rstrip()}\n" if found else ""
 

@@ -77,6 +77,7 @@ def calls(draw):
     return ToolCall(draw(ids), draw(names), {} if raw == "" else arguments, raw, artefacts=draw(artefacts))
 
 
+search_calls = st.builds(ToolCall, ids, st.just("search_tools"), objects, kind=st.just("search"))
 results = st.builds(
     ToolResult,
     ids,
@@ -84,12 +85,13 @@ results = st.builds(
     st.lists(st.one_of(texts, media), max_size=2).map(tuple),
     json_values,
     st.booleans(),
+    found=st.sampled_from([(), (), ("get_weather",), ("a.b", "f")]),
 )
 own_id = {"openai_responses": {"id": "rs_1"}}
 reasonings = st.builds(Reasoning, words, st.lists(words, max_size=2).map(tuple), artefacts, st.just(own_id))
 user_messages = st.builds(Message, st.just("user"), st.lists(st.one_of(texts, media, results), max_size=3).map(tuple))
 assistant_messages = st.builds(
-    Message, st.just("assistant"), st.lists(st.one_of(texts, calls(), reasonings), max_size=4).map(tuple)
+    Message, st.just("assistant"), st.lists(st.one_of(texts, calls(), search_calls, reasonings), max_size=4).map(tuple)
 )
 system_messages = st.builds(
     Message, st.sampled_from(["system", "developer"]), st.lists(texts, min_size=1, max_size=2).map(tuple)
@@ -101,7 +103,8 @@ tools = st.builds(
     st.one_of(st.none(), words),
     st.one_of(st.none(), st.just({"type": "object", "properties": {"city": {"type": "string"}}})),
     strict=st.sampled_from([None, True, False]),
-    kind=st.sampled_from(["function", "function", "freeform"]),
+    kind=st.sampled_from(["function", "function", "freeform", "search"]),
+    deferred=st.sampled_from([None, None, True]),
     examples=st.lists(objects, max_size=1).map(tuple),
 )
 

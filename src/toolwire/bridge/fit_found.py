@@ -52,14 +52,21 @@ class HistorySearch:
             if (call.namespace, call.name) not in self._declared and (None, call.name) in self._declared:
                 losses.add(f"{path}/namespace", "namespace", "dropped", "the tool is in no namespace", "info")
                 call = replace(call, namespace=None)
-        is_named = call.name == self.plan.name or call.id in self._loading_calls
-        if call.kind != "search" and (not is_named or call.kind != "function"):
-            return call
-        kind: CallKind = self.plan.kind if self.plan.name is not None else "search" if can.search_calls else "function"
+        kind = self._call_kind(call, can)
         if call.kind == kind:
             return call
         losses.add(path, "call of a search", "rewritten", f"sent as a call of the kind {kind!r}", "info")
         return replace(call, kind=kind)
+
+    def _call_kind(self, call: ToolCall, can: Capabilities) -> CallKind:
+        """Return the kind of a call on the target."""
+        if call.kind == "freeform":
+            return "freeform"
+        if call.name == self.plan.name:
+            return self.plan.kind
+        is_other_function = call.kind == "search" and (call.namespace, call.name) in self._declared
+        is_search = call.id in self._loading_calls or (call.kind == "search" and not is_other_function)
+        return "search" if is_search and can.search_calls else "function"
 
     def call_namespace(self, call: ToolCall, can: Capabilities) -> str | None:
         """Return the namespace of a call on the target.

@@ -48,7 +48,7 @@ def fit_schemas(
 
 
 def _has_schema(tool: Tool, index: int) -> bool:
-    return tool.input_schema is not None and tool.kind == "function" and index >= 0
+    return tool.input_schema is not None and tool.kind in ("function", "search") and index >= 0
 
 
 def _refusal_reason(lowered: Lowered | None) -> str:
@@ -59,7 +59,7 @@ def _select_relaxed(
     tools: list[PlacedTool], strict: Dialect, reserved: ParameterCounts, losses: Losses
 ) -> frozenset[int]:
     """Return the tools that lose strictness: those that do not qualify, and as few others as the budget requires."""
-    strict_tools = [(tool, index) for tool, index in tools if tool.strict and tool.kind == "function" and index >= 0]
+    strict_tools = [(tool, index) for tool, index in tools if tool.strict and tool.kind != "freeform" and index >= 0]
     costs: dict[int, ParameterCounts] = {}
     for tool, index in strict_tools:
         lowered = None if tool.input_schema is None else _try_lower(tool, strict)

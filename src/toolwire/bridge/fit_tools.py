@@ -81,8 +81,8 @@ def _fit_tool(tool: Tool, path: str, wire: Wire, names: NameMap, losses: Losses)
         tool = _describe_examples(tool, path, losses)
     if tool.cache is not None:
         tool = replace(tool, cache=fit_mark(tool, "tool", wire, path, losses))
-    if tool.kind == "search":
-        return tool
+    if tool.kind == "search" and can.search_calls:
+        return tool  # it has no name
     name = names.to_wire(tool.namespace, tool.name)
     namespace = tool.namespace if can.namespaces else None
     if name != tool.name or namespace != tool.namespace:

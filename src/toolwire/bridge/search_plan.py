@@ -129,17 +129,19 @@ def fit_search_tool(tool: Tool, index: int, wire: Wire, plan: SearchPlan, losses
         for field in unread_fields(tool):
             losses.add(path + join(field), field, "dropped", "specific to the provider of the search")
         return _fit_hosted(method, path, wire, plan, losses)
-    if tool.name != plan.name or tool.kind not in ("function", "search"):
+    is_planned = tool.name == plan.name and tool.kind in ("function", "search")
+    if tool.kind != "search" and not (is_planned and plan.kind == "search"):
         return tool
-    if plan.kind == "search":
+    if is_planned and plan.kind == "search":
         if tool.name != SEARCH_TOOLS:
             detail = "sent as a search that the client runs, which has no name; calls are returned under the name"
             losses.add(f"{path}/name", "tool name", "rewritten", detail, "info")
         if tool.kind != "search":
             losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a search that the client runs", "info")
         return replace(tool, kind="search", name=SEARCH_TOOLS, strict=None)
-    if tool.kind == "search":
-        losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a function", "info")
+    if is_planned and plan.loading == "native":
+        return tool  # the encoder writes a function; the kind shows that the request has a search
+    losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a function", "info")
     return replace(tool, kind="function")
 
 

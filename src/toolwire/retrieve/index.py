@@ -315,7 +315,7 @@ class ToolIndex:
             return ranked[:count]
         best, others = ranked[:SPREAD_COUNT], ranked[SPREAD_COUNT:]
         vectors = self._take_vectors([number for number, _ in best], nearest)
-        spread = best if vectors is None else spread_similar(best, vectors)
+        spread = best if vectors is None else spread_similar(best, vectors, count)
         return [*spread, *others][:count]
 
     def _take_vectors(self, numbers: Sequence[int], nearest: NearestTools | None) -> Vectors | None:

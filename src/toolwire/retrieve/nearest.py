@@ -61,7 +61,7 @@ class NearestVectors:
     def score(self, query: Floats, is_kept: NDArray[np.bool_], also: NDArray[np.int64]) -> Floats:
         """Return the similarity of the candidates with a query; 0 for all other rows.
 
-        `also` are further candidates, such as the best ones by words.
+        `also` are further candidates, such as the best ones of the text search.
         """
         self.grow()
         found = self._index.search(query, CANDIDATES).keys.astype(np.int64)

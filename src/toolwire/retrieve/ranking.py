@@ -68,15 +68,20 @@ def rank_numbers(words: Floats, meanings: Floats | None, count: int) -> list[tup
     return [(int(number), float(scores[number])) for number in best if scores[number] > 0]
 
 
-def spread_similar(ranked: list[tuple[int, float]], vectors: Vectors) -> list[tuple[int, float]]:
-    """Move tools down that are similar to a better one. `vectors` are those of the ranked tools, in their order."""
+def spread_similar(
+    ranked: list[tuple[int, float]], vectors: Vectors, count: int = SPREAD_COUNT
+) -> list[tuple[int, float]]:
+    """Move tools down that are similar to a better one. `vectors` are those of the ranked tools, in their order.
+
+    Only the first `count` are returned: each place costs a comparison with all tools that are not yet placed.
+    """
     scores = np.array([score for _, score in ranked], np.float32)
     similarities = vectors @ vectors.T
     excess = np.where(similarities < _EQUAL, np.maximum(similarities - _SIMILAR, 0), 0)
     highest = np.zeros(len(ranked), np.float32)  # the excess similarity to any tool that is placed
     is_placed = np.zeros(len(ranked), np.bool_)
     spread: list[tuple[int, float]] = []
-    for _ in ranked:
+    for _ in ranked[:count]:
         lowered = np.where(is_placed, -np.inf, scores - _SIMILAR_WEIGHT * highest)
         best = int(lowered.argmax())
         is_placed[best] = True

@@ -27,7 +27,7 @@ from ..run.suggestions import NameIndex, suggest_names
 __all__ = ["IndexRetriever", "SearchableTools", "ToolEntry", "ToolHit"]
 
 _MAX_QUERY = 8_000  # characters in which names are recognised
-_NAME = re.compile(r"[\w.:/-]*\w")
+_NAME = re.compile(r"\w[\w.:/-]*")
 _MAX_ADDED = 10_000  # tools that a retriever adds to its index; above it, the oldest that are not in use are removed
 
 
@@ -105,7 +105,8 @@ class IndexRetriever:
         if not known or not query.strip():
             return ()
         allow = self._index_tools(known)
-        named = [name for name in _NAME.findall(query[:_MAX_QUERY]) if name in known and not name.isalpha()]
+        words = [word.rstrip(".:/-") for word in _NAME.findall(query[:_MAX_QUERY])]
+        named = [word for word in words if word in known and not word.isalpha()]
         found = [hit.tool.name for hit in self.index.search(query, k, allow=allow)]  # others may change the index
         return tuple([known[name] for name in dict.fromkeys([*named, *found]) if name in known][:k])
 

@@ -75,7 +75,7 @@ def spec_tool(spec: Mapping[str, Any]) -> Tool:
 
 def spec_name(title: str) -> str:
     """Return a name that every provider accepts: letters, digits, `_`, `-` and `.`; long ones end in a hash."""
-    name = re.sub(r"[^A-Za-z0-9.]+(?:-[^A-Za-z0-9.]+)*", lambda found: "-" if found.group() == "-" else "_", title)
+    name = re.sub(r"[^A-Za-z0-9.]+", lambda found: "-" if found.group() == "-" else "_", title)
     name = re.sub(r"_*\.[_.]*", ".", name).strip("_.-")
     if name and len(name) <= _MAX_NAME:
         return name

@@ -147,6 +147,27 @@ def test_offer_is_reported_in_header_losses_log_and_metrics() -> None:
     asyncio.run(check())
 
 
+def test_prompt_stays_flat_as_the_list_grows() -> None:
+    async def check() -> None:
+        async with Upstream(DONE, DONE, DONE) as upstream:
+            async with serving(settings(upstream, "anthropic"), encoder=None) as gateway:
+                for copies in (1, 10, 40):
+                    more = [
+                        {
+                            "type": "function",
+                            "function": {**one["function"], "name": f"{one['function']['name']}_{copy}"},
+                        }
+                        for copy in range(copies - 1)
+                        for one in chat_tools(50)
+                    ]
+                    await ask(gateway.url, QUESTION, [*chat_tools(50), *more])
+            small, *larger = (len(received.body) for received in upstream.requests)
+            assert [log.declared_tools for log in gateway.turns] == [50, 500, 2000]
+        assert all(abs(size - small) <= small / 10 for size in larger)
+
+    asyncio.run(check())
+
+
 def test_named_tools_and_always_are_offered() -> None:
     async def check() -> None:
         async with Upstream(DONE, DONE) as upstream:

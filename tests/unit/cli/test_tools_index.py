@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from toolwire.cli import tools_open
+from toolwire.cli import tools_index, tools_open
 from toolwire.cli.main import main
 from toolwire.cli.progress_bar import ProgressBar
 from toolwire.cli.tools_groups import split_name
@@ -81,7 +81,13 @@ def test_existing_file_is_updated_and_other_servers_are_kept(folder, capsys):
     (folder / "tools.py").write_text(changed, "utf-8")
     document = index_json(capsys, "tools.py")
     assert document["servers"] == {
-        "tools": {"added": ["post_mail"], "updated": ["get_weather"], "removed": ["send_mail"], "unchanged": 0}
+        "tools": {
+            "added": ["post_mail"],
+            "updated": ["get_weather"],
+            "removed": ["send_mail"],
+            "unchanged": 0,
+            "refused": {},
+        }
     }
     assert document["tools"] == 3
     assert main(["tools", "index", "tools.py", "pets.json", "-o", "all.index", WORDS]) == 0
@@ -113,6 +119,45 @@ def test_only_changed_tools_are_encoded(folder, capsys, monkeypatch):
     assert any(reason.startswith("meaning") for reason in hit["reasons"])
     assert main(["tools", "index", "tools.py", "-o", "vectors.index", WORDS]) == 2
     assert "leave out --words-only" in capsys.readouterr().err
+
+
+def test_interrupted_command_continues(folder, capsys, monkeypatch):
+    monkeypatch.setattr(tools_index, "_PART", 1)
+    monkeypatch.setattr(tools_index, "_SAVE_INTERVAL", 0)
+    original = ToolIndex.add
+
+    def add(self, tools, **options):
+        if tools[0].name == "find_pet":
+            raise KeyboardInterrupt
+        return original(self, tools, **options)
+
+    monkeypatch.setattr(ToolIndex, "add", add)
+    assert main(["tools", "index", "tools.py", "pets.json", "-o", "all.index", WORDS]) == 130
+    monkeypatch.setattr(ToolIndex, "add", original)
+    capsys.readouterr()
+    servers = index_json(capsys, "tools.py", "pets.json")["servers"]
+    assert (servers["tools"]["unchanged"], servers["pets"]["added"]) == (2, ["find_pet"])
+
+
+def test_tool_that_is_not_json_is_reported_and_left_out(folder, capsys):
+    code = """
+from toolwire import tool
+
+@tool
+def good() -> str:
+    \"\"\"Return a text.\"\"\"
+    return ""
+
+@tool(description="half a character: \\ud800")
+def bad() -> str:
+    return ""
+"""
+    (folder / "tools.py").write_text(code, "utf-8")
+    assert main(["tools", "index", "tools.py", "-o", "all.index", WORDS, "--json"]) == 0
+    captured = capsys.readouterr()
+    change = json.loads(captured.out)["servers"]["tools"]
+    assert (change["added"], list(change["refused"])) == (["good"], ["bad"])
+    assert "skipped: tools/bad: " in captured.err
 
 
 def test_index_file_is_a_source_of_tools(folder, capsys):

@@ -104,3 +104,8 @@ def test_spreading_keeps_every_tool_and_its_scores_fall():
 
 def test_nothing_to_spread():
     assert spread_similar([], np.zeros((0, 2), np.float32)) == []
+
+
+def test_only_the_first_places_are_spread_if_few_are_wanted() -> None:
+    ranked, vectors = [(7, 0.9), (8, 0.89), (9, 0.88)], unit(0, 45, 90)
+    assert spread_similar(ranked, vectors, 2) == spread_similar(ranked, vectors)[:2]
