@@ -87,6 +87,10 @@ def test_wrong_line_is_named(folder, capsys, line, message):
 def test_empty_queries_and_a_wrong_plot_are_refused(folder, capsys):
     command = ["tools", "eval", "tools.json", "queries.jsonl", "--words-only"]
     assert main([*command, "--plot", "plot.png"]) == 2
+    assert main([*command, "--plot", "no/plot.svg"]) == 2
+    assert "there is no folder no" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*command, "--seed", "-1"])
     write_queries(folder, [])
     assert main(command) == 2
     assert "queries.jsonl has no queries" in capsys.readouterr().err
