@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError, ProtocolError
@@ -16,6 +17,7 @@ from .tools_groups import print_note
 from .tools_open import INDEX_HELP, add_index_options, open_index, parse_count, require_numpy
 
 if TYPE_CHECKING:
+    from ..retrieve.index import ToolIndex
     from ..retrieve.method_comparison import LabelledQuery, Method, MethodComparison
 
 __all__ = ["add_eval"]
@@ -70,6 +72,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     queries = read_queries(arguments.queries)  # before the index, which may take minutes
     index = open_index(arguments.source, arguments)
     missing = missing_gold(index, queries)
+    if len(missing) == len({name for query in queries for name in query.gold}):
+        raise ConfigError(
+            "none of the gold tools is in the index", hint=f"the index has names such as {_some_names(index)}"
+        )
     if missing:
         some = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         print_note(f"{count_of(len(missing), 'gold tool')} not in the index, counted as not found: {some}")
@@ -83,6 +89,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         write_plot(arguments.plot, "R@10 in percent", _chart(compared), 100)
         print(f"wrote {arguments.plot}", file=sys.stderr)
     return int(arguments.fail_under is not None and 100 * compared.mean("search", "R@10") < arguments.fail_under)
+
+
+def _some_names(index: ToolIndex) -> str:
+    return ", ".join(indexed.tool.name for indexed in islice(index, 3))
 
 
 def read_queries(file: str) -> list[LabelledQuery]:

@@ -65,6 +65,12 @@ def test_gold_outside_of_the_index_is_reported(folder, capsys):
     assert json.loads(captured.out)["all"]["methods"]["search"]["R@10"] == 0.5
 
 
+def test_gold_without_a_tool_of_the_index_is_refused(folder, capsys):
+    write_queries(folder, [{"query": "mail", "gold": ["sendMail"]}])
+    assert main(["tools", "eval", "tools.json", "queries.jsonl", "--words-only"]) == 2
+    assert "none of the gold tools is in the index (the index has names such as get_weather" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
