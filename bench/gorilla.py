@@ -1,6 +1,6 @@
 """Gorilla's table: calls of APIBench by the local model and by an oracle, without retrieval, with BM25 and with ToolIndex.
 
-    python bench/gorilla.py                     the oracle on all tasks, the local model on 10 tasks per hub
+    python bench/gorilla.py                     the oracle on all tasks, the local model on 5 tasks per hub
     python bench/gorilla.py --tasks 0           the oracle alone
 
 Each hub of APIBench (torchhub, huggingface, tensorflow) is a catalogue of its own, with one card per distinct call. The
@@ -228,7 +228,7 @@ async def measure(tasks: int, seed: int, conditions: list[str]) -> dict:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tasks", type=int, default=10, help="tasks per hub for the local model")
+    parser.add_argument("--tasks", type=int, default=5, help="tasks per hub for the local model")
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--conditions", nargs="*", default=list(CONDITIONS), choices=list(CONDITIONS))
     parser.add_argument("--prompts", type=Path, help="write the prompts of all tasks to this file, and exit")
