@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError, ProtocolError
@@ -13,9 +14,10 @@ from .progress_bar import ProgressBar
 from .show import count_of, json_text, paint, table
 from .tool_documents import read_bytes
 from .tools_groups import print_note
-from .tools_open import INDEX_HELP, add_index_options, open_index, parse_count
+from .tools_open import INDEX_HELP, add_index_options, open_index, parse_count, require_numpy
 
 if TYPE_CHECKING:
+    from ..retrieve.index import ToolIndex
     from ..retrieve.method_comparison import LabelledQuery, Method, MethodComparison
 
 __all__ = ["add_eval"]
@@ -47,7 +49,7 @@ def add_eval(actions: Any) -> None:
     parser.add_argument("source", metavar="FILE|SOURCE", help=INDEX_HELP)
     parser.add_argument("queries", metavar="QUERIES", help="JSON Lines of queries with their gold tools")
     parser.add_argument("--plot", metavar="FILE", help="write a chart to FILE.svg or FILE.html")
-    parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="seed of the bootstrap (0)")
+    parser.add_argument("--seed", type=_parse_seed, default=0, metavar="NUMBER", help="seed of the bootstrap (0)")
     parser.add_argument(
         "--rounds", type=parse_count, default=10_000, metavar="NUMBER", help="rounds of the bootstrap (10000)"
     )
@@ -56,13 +58,24 @@ def add_eval(actions: Any) -> None:
     parser.set_defaults(run=_evaluate)
 
 
+def _parse_seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
+    return int(text[:18])
+
+
 def _evaluate(arguments: argparse.Namespace) -> int:
     check_plot_path(arguments.plot)
-    index = open_index(arguments.source, arguments)
+    require_numpy()
     from ..retrieve.method_comparison import compare_methods, missing_gold
 
-    queries = read_queries(arguments.queries)
+    queries = read_queries(arguments.queries)  # before the index, which may take minutes
+    index = open_index(arguments.source, arguments)
     missing = missing_gold(index, queries)
+    if len(missing) == len({name for query in queries for name in query.gold}):
+        raise ConfigError(
+            "none of the gold tools is in the index", hint=f"the index has names such as {_some_names(index)}"
+        )
     if missing:
         some = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         print_note(f"{count_of(len(missing), 'gold tool')} not in the index, counted as not found: {some}")
@@ -76,6 +89,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         write_plot(arguments.plot, "R@10 in percent", _chart(compared), 100)
         print(f"wrote {arguments.plot}", file=sys.stderr)
     return int(arguments.fail_under is not None and 100 * compared.mean("search", "R@10") < arguments.fail_under)
+
+
+def _some_names(index: ToolIndex) -> str:
+    return ", ".join(indexed.tool.name for indexed in islice(index, 3))
 
 
 def read_queries(file: str) -> list[LabelledQuery]:

@@ -57,6 +57,7 @@ def add_index(actions: Any) -> None:
     parser.add_argument(
         "--remove", action="append", default=[], metavar="SERVER", help="remove the tools of a server; repeatable"
     )
+    parser.add_argument("--rebuild", action="store_true", help="replace the content of an existing index file")
     add_index_options(parser)
     parser.set_defaults(run=_index)
 
@@ -81,17 +82,35 @@ def _index(arguments: argparse.Namespace) -> int:
 
 
 def _open_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
-    """Load the existing file, or make an empty index."""
+    """Load the existing file, or make an empty index. A file that is no index is never replaced."""
     from ..retrieve.index import ToolIndex
+    from ..retrieve.section_file import IndexFileError, is_index_file
+
+    if path.is_dir() or not path.parent.is_dir():
+        problem = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise ConfigError(f"cannot write the index {path}: {problem}", hint="give the name of a file")
+    if path.exists() and not is_index_file(path):
+        raise ConfigError(
+            f"{path} exists and is not an index of toolwire", hint="give another name, or delete the file"
+        )
+    if arguments.rebuild or not path.exists():
+        return ToolIndex(encoder=choose_encoder(arguments))
+    try:
+        return _load_target(path, arguments)
+    except IndexFileError as error:
+        error.hint = "--rebuild makes the file again, with the tools of the given sources only"
+        raise
+
+
+def _load_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
+    """Load a file, which must have the form that the options ask for."""
     from ..retrieve.index_file import read_index_info
 
-    if not path.exists():
-        return ToolIndex(encoder=choose_encoder(arguments))
     has_vectors = read_index_info(path).encoder is not None
     if has_vectors == arguments.words_only:
         form = "has vectors" if has_vectors else "has words only"
         hint = "leave out --words-only" if has_vectors else "add --words-only"
-        raise ConfigError(f"the index {path} {form}", hint=f"{hint}, or delete the file to make it again")
+        raise ConfigError(f"the index {path} {form}", hint=f"{hint}, or make the file again with --rebuild")
     return load_file(path, arguments)
 
 

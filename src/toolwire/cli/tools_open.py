@@ -81,7 +81,6 @@ def parse_count(text: str) -> int:
     """Parse a positive number for argparse."""
     import argparse
 
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return number
+    if not text.isdecimal() or int(text[:18]) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return int(text[:18])

@@ -65,6 +65,12 @@ def test_gold_outside_of_the_index_is_reported(folder, capsys):
     assert json.loads(captured.out)["all"]["methods"]["search"]["R@10"] == 0.5
 
 
+def test_gold_without_a_tool_of_the_index_is_refused(folder, capsys):
+    write_queries(folder, [{"query": "mail", "gold": ["sendMail"]}])
+    assert main(["tools", "eval", "tools.json", "queries.jsonl", "--words-only"]) == 2
+    assert "none of the gold tools is in the index (the index has names such as get_weather" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -87,6 +93,10 @@ def test_wrong_line_is_named(folder, capsys, line, message):
 def test_empty_queries_and_a_wrong_plot_are_refused(folder, capsys):
     command = ["tools", "eval", "tools.json", "queries.jsonl", "--words-only"]
     assert main([*command, "--plot", "plot.png"]) == 2
+    assert main([*command, "--plot", "no/plot.svg"]) == 2
+    assert "there is no folder no" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*command, "--seed", "-1"])
     write_queries(folder, [])
     assert main(command) == 2
     assert "queries.jsonl has no queries" in capsys.readouterr().err

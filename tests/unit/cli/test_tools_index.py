@@ -121,6 +121,37 @@ def test_only_changed_tools_are_encoded(folder, capsys, monkeypatch):
     assert "leave out --words-only" in capsys.readouterr().err
 
 
+def test_damaged_file_is_made_again_only_on_request(folder, capsys):
+    index_json(capsys, "tools.py", "pets.json")
+    path = folder / "all.index"
+    path.write_bytes(path.read_bytes()[:-40])
+    assert main(["tools", "index", "tools.py", "-o", "all.index", WORDS]) == 2
+    error = capsys.readouterr().err
+    assert "damaged" in error
+    assert "--rebuild" in error
+    assert index_json(capsys, "tools.py", "--rebuild")["tools"] == 2
+
+
+def test_file_that_is_no_index_is_never_replaced(folder, capsys):
+    before = (folder / "pets.json").read_bytes()
+    assert main(["tools", "index", "tools.py", "-o", "pets.json", "--rebuild", WORDS]) == 2
+    assert "pets.json exists and is not an index of toolwire" in capsys.readouterr().err
+    assert (folder / "pets.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(("output", "problem"), [(".", "it is a folder"), ("no/a.index", "there is no folder no")])
+def test_output_is_checked_before_the_sources_are_read(folder, capsys, output, problem):
+    assert main(["tools", "index", "missing.json", "-o", output, WORDS]) == 2
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "a", "1.5", ""])
+def test_number_of_tools_is_a_positive_integer(folder, capsys, count):
+    with pytest.raises(SystemExit):
+        main(["tools", "search", "pets.json", "pet", "-k", count])
+    assert "must be a whole number of at least 1" in capsys.readouterr().err
+
+
 def test_interrupted_command_continues(folder, capsys, monkeypatch):
     monkeypatch.setattr(tools_index, "_PART", 1)
     monkeypatch.setattr(tools_index, "_SAVE_INTERVAL", 0)
