@@ -91,10 +91,12 @@ def report_gorilla(result: dict) -> str:
         "API itself / hallucination (a call that is not in the database), in %. The prompt is the seed's form: signatures and the beginning of",
         "the descriptions. The oracle picks the right card if it was offered and invents a call otherwise. "
         + ", ".join(
-            f"{name}: {one['cards']} cards, {one['tasks']} tasks, {one['matched']} references that the procedure finds in the database"
+            f"{name}: {one['cards']} cards, {one['tasks']} tasks ({one['matched']} of their references match the database)"
             for name, one in result["catalogues"].items()
         )
-        + ".\n",
+        + ". A card drawn at random has the task's domain in "
+        + " / ".join(f"{one['random']:.1f}" for one in result["catalogues"].values())
+        + " % of the tasks: most cards of torchhub belong to one domain.\n",
     ]
     for model, title in MODELS.items():
         rows = [

@@ -130,7 +130,7 @@ def fit_search_tool(tool: Tool, index: int, wire: Wire, plan: SearchPlan, losses
             losses.add(path + join(field), field, "dropped", "specific to the provider of the search")
         return _fit_hosted(method, path, wire, plan, losses)
     is_planned = tool.name == plan.name and tool.kind in ("function", "search")
-    if not is_planned and tool.kind != "search":
+    if tool.kind != "search" and not (is_planned and plan.kind == "search"):
         return tool
     if is_planned and plan.kind == "search":
         if tool.name != SEARCH_TOOLS:
@@ -139,10 +139,10 @@ def fit_search_tool(tool: Tool, index: int, wire: Wire, plan: SearchPlan, losses
         if tool.kind != "search":
             losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a search that the client runs", "info")
         return replace(tool, kind="search", name=SEARCH_TOOLS, strict=None)
-    if tool.kind == "search":
-        losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a function", "info")
-    # Anthropic's encoder writes a function; the kind shows that the request has a search.
-    return tool if is_planned and plan.loading == "native" else replace(tool, kind="function")
+    if is_planned and plan.loading == "native":
+        return tool  # the encoder writes a function; the kind shows that the request has a search
+    losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a function", "info")
+    return replace(tool, kind="function")
 
 
 def _fit_hosted(method: str, path: str, wire: Wire, plan: SearchPlan, losses: Losses) -> Tool | None:
