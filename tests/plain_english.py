@@ -161,7 +161,6 @@ ALLOWED = (
     Allowed("src/toolwire/run/words.py", "word", "it splits texts into real words"),
     Allowed("src/toolwire/retrieve/method_comparison.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/index_file.py", "word", "an index contains real words"),
-    Allowed("src/toolwire/ir/tool_search.py", "word", "a query consists of words"),
     Allowed("src/toolwire/retrieve/api_call.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/documents.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/index.py", "word", "an index contains real words"),
