@@ -23,7 +23,7 @@ from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
-from .encoder import Encoder, ProgressCallback, Vectors
+from .encoder import Encoder, ProgressCallback, Vectors, encode_texts
 from .entry_table import EntryTable, IndexedTool, SearchFilter, encode_entry
 from .index_arguments import check_names, check_search, collect_tools, list_tools, make_filter
 from .nearest import EXACT_LIMIT, NearestTools, NearestVectors, find_best, score_rows
@@ -123,7 +123,7 @@ class ToolIndex:
             del changed[name]
         vectors = None
         if self.encoder is not None and changed:
-            vectors = self.encoder.encode([document.text for _, document in changed.values()], progress)
+            vectors = encode_texts(self.encoder, [document.text for _, document in changed.values()], progress)
         updated = self._put_entries(list(changed.values()), vectors)
         added = tuple(name for name in changed if name not in frozenset(updated))
         return IndexChange(added, updated, unchanged=len(unchanged), refused=refused)
@@ -173,7 +173,7 @@ class ToolIndex:
         if not query.strip():
             return []
         encoder = self.encoder
-        vectors = None if encoder is None else encoder.encode(split_query(query))
+        vectors = None if encoder is None else encode_texts(encoder, split_query(query))
         nearest = None if vectors is None else self._find_nearest(query, vectors, given)
         with self._lock:
             words, meanings = self._score(query, vectors, given, nearest)
@@ -236,18 +236,28 @@ class ToolIndex:
     def _put_entries(
         self, entries: Sequence[tuple[IndexedTool, ToolDocument]], vectors: Vectors | None
     ) -> tuple[str, ...]:
-        """Add or replace entries. Return the names of those that were replaced."""
+        """Add or replace entries. Return the names of those that were replaced.
+
+        Everything that may fail, such as a missing extra, comes before the first change.
+        """
         with self._lock:
+            nearest = None
+            if (
+                self._vectors is not None
+                and vectors is not None
+                and len(self._vectors) + len(vectors) > self._exact_limit
+            ):
+                nearest = self._open_nearest(self._vectors)
             keys = [(indexed.server, indexed.tool.name) for indexed, _ in entries]
             replaced = [key for key in keys if self._entries.find(*key) is not None]
             self._remove_entries(replaced)
             self._words.add(self._entries.end, [document for _, document in entries])
             if self._vectors is not None and vectors is not None:
                 self._vectors.extend(vectors)
-                if len(self._vectors) > self._exact_limit:
-                    self._open_nearest(self._vectors).grow()
             for indexed, document in entries:
                 self._entries.add(indexed, document)
+            if nearest is not None:
+                nearest.grow()
         return tuple(name for _, name in replaced)
 
     def _remove_entries(self, keys: Iterable[tuple[str, str]]) -> None:

@@ -27,7 +27,7 @@ from ..ir.tools import Effect, Tool
 from ..run.keys import canonical_json
 from ..run.tool_offer import strip_function
 from .documents import make_document
-from .encoder import Encoder, ProgressCallback, Vectors
+from .encoder import Encoder, ProgressCallback, Vectors, encode_texts
 from .entry_table import IndexedTool, SearchFilter, decode_entry, encode_entry
 from .index import IndexChange, SearchHit, ToolIndex
 from .index_arguments import check_names, collect_tools
@@ -212,7 +212,7 @@ class SharedIndex(ToolIndex):
             return list(tools)
         indexed = [_decode(tool) for tool in tools]
         texts = [make_document(one.tool, server=one.server, tags=one.tags).text for one in indexed]
-        vectors = self.encoder.encode(texts, progress)
+        vectors = encode_texts(self.encoder, texts, progress)
         return [tool._replace(vector=vector) for tool, vector in zip(tools, vectors.tolist(), strict=True)]
 
     def _apply(self, changed: Sequence[StoredTool]) -> None:
