@@ -118,10 +118,11 @@ class TurnEntry(Value, frozen=True, tag_field="kind", tag="turn"):
 
 
 class UpstreamPin(Value, frozen=True, tag_field="kind", tag="pin"):
-    """A response that an upstream stores itself."""
+    """A response that an upstream stores itself. `offered`: the selected tools of its request; None for all."""
 
     upstream: str
     owner: str
+    offered: tuple[str, ...] | None = None
 
 
 class ConversationEntry(Value, frozen=True, tag_field="kind", tag="conversation"):

@@ -33,6 +33,7 @@ class ResponseTurn(Struct):
     previous_id: str | None = None
     conversation_id: str | None = None
     pinned: str | None = None  # the upstream that stores the conversation itself
+    offered: tuple[str, ...] | None = None  # tools selected for a conversation that the upstream stores
     has_instructions: bool = False  # the first message of the request is its field `instructions`
     is_rebuilt: bool = False  # the request gets its history from the store
     history: tuple[BoundMessages, ...] = ()

@@ -49,6 +49,10 @@ class OfferedClientTools:
         """The number of offered tools, without the search tool."""
         return len(self._offered)
 
+    def list_names(self, called: Iterable[str]) -> tuple[str, ...]:
+        """Return the names that the next request of the conversation offers: the offered, then the other `called` ones."""
+        return tuple(dict.fromkeys([*self._offered, *[name for name in called if name in self._known]]))
+
     @property
     def declared(self) -> int:
         """The number of all tools."""

@@ -3,6 +3,8 @@
 A gateway keeps no conversation between two requests, and the prompt cache of a provider needs an unchanged beginning.
 So the first tools are selected for the first user message, and later requests of the conversation select the same ones.
 Tools that were called or found by a search follow in the order of the history, so new tools are always last.
+
+A conversation that an upstream stores itself is not in the request. It offers the tools of its earlier responses.
 """
 
 from __future__ import annotations
@@ -23,11 +25,13 @@ from ...run.words import split_words
 from ...wire.protocol import Wire
 from ..settings import RetrieveRow
 
-__all__ = ["RetrievalPlan", "plan_hosted_search", "plan_retrieval"]
+__all__ = ["RetrievalPlan", "is_stored_elsewhere", "plan_hosted_search", "plan_retrieval"]
 
 _MAX_QUERY = 4_000  # characters of the first user message
 _MAX_SYSTEM = 1_000  # characters of the system prompt that are added to a short message
 _FEW_WORDS = 3
+_REFERENCES = {"openai_responses": ("previous_response_id", "conversation"), "anthropic": ("thread",)}
+_NEW_THREAD = {"type": "create"}
 
 
 class RetrievalPlan(Struct, frozen=True):
@@ -45,6 +49,7 @@ class RetrievalPlan(Struct, frozen=True):
     is_continued: bool  # the model has answered before
     can_search: bool  # the client has no tool with the name of ours
     is_hosted: bool = False  # the client has declared the search of a provider, which the gateway runs instead
+    earlier: tuple[str, ...] = ()  # names of offered tools in a conversation that the upstream stores
 
     def offer(self, selected: Sequence[str]) -> tuple[Tool, ...]:
         """Return the tools to offer: the search tool, those selected in the client's order, and later ones.
@@ -53,23 +58,38 @@ class RetrievalPlan(Struct, frozen=True):
         """
         if self.is_hosted:
             return self.tools
-        first = self.pinned.union(selected)
-        tools = [search_tool()] if self.can_search else []
-        tools += [tool for tool in self.tools if tool.name in first]
         by_name: dict[str, list[Tool]] = {}
         for tool in self.tools:
             by_name.setdefault(tool.name, []).append(tool)
+        first = self.pinned.union(selected)
+        names = dict.fromkeys([*self.earlier, *[tool.name for tool in self.tools if tool.name in first]])
+        tools = [search_tool()] if self.can_search else []
+        tools += [tool for name in names for tool in by_name.get(name, ())]
         for name in self.later:
-            if name not in first:
+            if name not in names:
                 tools += [replace(tool, deferred=True) if name in self.found else tool for tool in by_name[name]]
         return tuple(tools)
 
 
-def plan_retrieval(request: Request, retrieval: RetrieveRow) -> RetrievalPlan | None:
+def is_stored_elsewhere(request: Request) -> bool:
+    """Return True if an upstream stores the beginning of the conversation, so that only its end is known here."""
+    for wire, names in _REFERENCES.items():
+        fields = request.extra.get(wire, {})
+        if any(fields.get(name) not in (None, _NEW_THREAD) for name in names):
+            return True
+    return False
+
+
+def plan_retrieval(
+    request: Request, retrieval: RetrieveRow, earlier: Sequence[str] | None = None
+) -> RetrievalPlan | None:
     """Return the plan for a request; None if all of its tools are offered.
 
-    That is the case for a short list, and for a client that defers the loading of tools itself.
+    That is the case for a short list, for a client that defers the loading of tools itself, and for a conversation that
+    an upstream stores, unless it is known which tools were offered `earlier`.
     """
+    if earlier is None and is_stored_elsewhere(request):
+        return None
     tools = request.tools
     pinned = frozenset([*retrieval.always, *[tool.name for tool in tools if tool.kind == "builtin"]])
     if sum(tool.name not in pinned for tool in tools) <= retrieval.k:
@@ -93,6 +113,7 @@ def plan_retrieval(request: Request, retrieval: RetrieveRow) -> RetrievalPlan | 
         *_digest_tools(tools),
         any(message.role == "assistant" for message in request.messages),
         SEARCH_TOOLS not in names,
+        earlier=() if earlier is None else tuple(earlier),
     )
 
 

@@ -41,23 +41,35 @@ class ToolRanker:
         self.max_seconds = max_seconds
 
     async def open_offer(
-        self, request: Request, retrieval: RetrieveRow, client: str, offload: ClientOffload, work_size: int
+        self,
+        request: Request,
+        retrieval: RetrieveRow,
+        client: str,
+        offload: ClientOffload,
+        work_size: int,
+        earlier: Sequence[str] | None = None,
     ) -> OfferedClientTools | None:
         """Select the tools that a request offers; None if these are all.
 
-        `work_size` is that of the request, for `offload`.
+        `work_size` is that of the request, for `offload`. `earlier` has the names of the tools that were offered in a
+        conversation that the upstream stores; None if they are not known.
         """
-        plan = await offload.run(work_size, plan_retrieval, request, retrieval)
+        plan = await offload.run(work_size, plan_retrieval, request, retrieval, earlier)
         if plan is None:
             return None
-        key = (client, request.model, plan.k, plan.opening)
+        selected: Sequence[str] = () if plan.earlier else await self._select(plan, request.model, client, offload)
+        rank = partial(self.rank, plan, client, offload)
+        return await offload.run(work_size, OfferedClientTools, plan, selected, rank, offload)
+
+    async def _select(self, plan: RetrievalPlan, model: str, client: str, offload: ClientOffload) -> Sequence[str]:
+        """Return the names of the best tools for a conversation."""
+        key = (client, model, plan.k, plan.opening)
         selected = self._selections.find(key, plan)
         if selected is None:
             ranked = await self.rank(plan, client, offload, plan.query, plan.k + len(plan.pinned))
             selected = tuple([tool.name for tool in ranked if tool.name not in plan.pinned][: plan.k])
             self._selections.add(key, plan, selected)
-        rank = partial(self.rank, plan, client, offload)
-        return await offload.run(work_size, OfferedClientTools, plan, selected, rank, offload)
+        return selected
 
     async def open_hosted_search(
         self, request: Request, wire: Wire, client: str, offload: ClientOffload, work_size: int
