@@ -154,13 +154,58 @@ def test_selection_of_a_conversation_does_not_change_when_vectors_become_availab
             assert offer is not None
             return [tool.name for tool in offer.tools]
 
-        before = await names("buy me one car")
-        assert before == ["search_tools"]  # no word in common
+        before = await names("buy me one book")
+        assert before == ["search_tools", "purchase_book"]  # by keyword
+        assert await names("drive this car") == ["search_tools"]  # no word in common
         assert ranker.indexes is not None
         await ranker.indexes.wait_until_built()
-        assert await names("buy me one car", "watch a film") == before
+        assert await names("buy me one book", "watch a film") == before
+        assert "automobile_rent" in await names("drive this car")  # an empty selection is not kept
         assert "automobile_rent" in await names("buy me one car now")  # a new conversation, by meaning
         await ranker.aclose()
+
+    asyncio.run(check())
+
+
+def test_conversation_without_matches_selects_for_a_later_message() -> None:
+    async def check() -> None:
+        offload = ClientOffload(Offload(), "alice")
+
+        async def names(ranker: ToolRanker, *texts: str) -> list[str]:
+            offer = await ranker.open_offer(request(*texts, tools=MANY), RetrieveRow(k=2), "alice", offload, 0)
+            assert offer is not None
+            return [tool.name for tool in offer.tools]
+
+        kept = ToolRanker(None, Offload())
+        for ranker in (kept, kept, ToolRanker(None, Offload())):  # one without memory selects the same
+            assert await names(ranker, "hm") == ["search_tools"]
+            watch = await names(ranker, "hm", "watch the movie")
+            assert watch == ["search_tools", "movie_watch"]
+            assert await names(ranker, "hm", "watch the movie", "purchase a book") == watch
+            # another conversation with the same first message
+            assert await names(ranker, "hm", "purchase a book") == ["search_tools", "purchase_book"]
+
+    asyncio.run(check())
+
+
+def test_selection_does_not_depend_on_later_system_messages() -> None:
+    async def check() -> None:
+        ranker, offload = ToolRanker(None, Offload()), ClientOffload(Offload(), "alice")
+
+        async def names(*messages: tuple[str, str]) -> list[str]:
+            asked = tuple(Message(role, (Text(text),)) for role, text in messages)  # type: ignore[arg-type]
+            whole = Request(model="m", messages=asked, tools=tuple(MANY))
+            offer = await ranker.open_offer(whole, RetrieveRow(k=2), "alice", offload, 0)
+            assert offer is not None
+            return [tool.name for tool in offer.tools]
+
+        question, answer = ("user", "watch movie"), ("assistant", "Which one?")
+        first = await names(("system", "You are helpful."), question)
+        assert first == ["search_tools", "movie_watch"]
+        later = ("system", "The user purchases books.")
+        assert await names(("system", "You are helpful."), question, answer, later) == first
+        assert await names(later, question, answer) == first  # a changed prompt of a continued conversation
+        assert "purchase_book" in await names(later, question)  # a new conversation
 
     asyncio.run(check())
 
@@ -169,27 +214,26 @@ def test_selection_is_kept_when_a_list_changes_during_a_conversation() -> None:
     selections = ConversationSelections()
     first = plan_retrieval(request("hello", tools=MANY), RetrieveRow(k=2))
     assert first is not None
-    key = ("alice", "m", 2, first.opening)
-    selections.add(key, first, ("tool_1", "tool_2"))
+    key = ("alice", "m", 2)
+    selections.add(key, first, 0, ("tool_1", "tool_2"))
     changed = [*MANY, Tool("new")]
     other = plan_retrieval(request("hello", tools=changed), RetrieveRow(k=2))
     assert other is not None
-    assert selections.find(key, other) is None  # another conversation with the same beginning
+    assert selections.find(key, other) == ()  # another conversation with the same beginning
     history = request("hello", tools=changed)
     history = Request(model="m", messages=(*history.messages, Message("assistant", (Text("Hi"),))), tools=history.tools)
     continued = plan_retrieval(history, RetrieveRow(k=2))
     assert continued is not None
     assert selections.find(key, continued) == ("tool_1", "tool_2")
-    assert selections.find(("bob", "m", 2, first.opening), first) is None
+    assert selections.find(("bob", "m", 2), first) == ()
 
 
 def test_selections_are_bounded_by_number_and_bytes() -> None:
-    plan = plan_retrieval(request("hello", tools=MANY), RetrieveRow(k=2))
-    assert plan is not None
-    for selections in (ConversationSelections(max_conversations=3), ConversationSelections(max_bytes=3 * 470)):
-        for number in range(10):
-            selections.add(("alice", "m", 2, bytes([number])), plan, ("tool_1",))
-        kept = [number for number in range(10) if selections.find(("alice", "m", 2, bytes([number])), plan)]
+    plans = [plan_of(MANY, f"hello {number}") for number in range(10)]
+    for selections in (ConversationSelections(max_entries=6), ConversationSelections(max_bytes=6 * 470)):
+        for plan in plans:
+            selections.add(("alice", "m", 2), plan, 0, ("tool_1",))
+        kept = [number for number, plan in enumerate(plans) if selections.find(("alice", "m", 2), plan)]
         assert kept == [7, 8, 9]
 
 
@@ -215,10 +259,10 @@ def test_history_adds_tools_in_the_order_of_their_occurrence() -> None:
 def test_short_message_is_searched_with_the_system_prompt() -> None:
     plan = plan_retrieval(request("hi", tools=MANY, system="You help to rent cars."), RetrieveRow(k=2))
     assert plan is not None
-    assert plan.query == "hi\nYou help to rent cars."
+    assert plan.queries == ("hi\nYou help to rent cars.",)
     plan = plan_retrieval(request("Buy the red book now", tools=MANY, system="You rent cars."), RetrieveRow(k=2))
     assert plan is not None
-    assert "cars" not in plan.query
+    assert plan.queries == ("Buy the red book now",)
 
 
 def test_busy_encoder_does_not_delay_a_request() -> None:

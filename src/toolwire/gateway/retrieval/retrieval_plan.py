@@ -1,7 +1,8 @@
 """The tools that a conversation offers, as a function of the conversation alone.
 
 A gateway keeps no conversation between two requests, and the prompt cache of a provider needs an unchanged beginning.
-So the first tools are selected for the first user message, and later requests of the conversation select the same ones.
+So the first tools are selected for the first user message that has matches (see `run.selection_queries`), and later
+requests of the conversation select the same ones.
 Tools that were called or found by a search follow in the order of the history, so new tools are always last.
 
 A conversation that an upstream stores itself is not in the request. It offers the tools of its earlier responses.
@@ -21,15 +22,12 @@ from ...ir.request import Message, Request
 from ...ir.text import to_bytes
 from ...ir.tool_search import SEARCH_TOOLS, found_in_history, search_tool
 from ...ir.tools import Tool
-from ...run.words import split_words
+from ...run.selection_queries import selection_queries
 from ...wire.protocol import Wire
 from ..settings import RetrieveRow
 
 __all__ = ["RetrievalPlan", "is_stored_elsewhere", "plan_hosted_search", "plan_retrieval"]
 
-_MAX_QUERY = 4_000  # characters of the first user message
-_MAX_SYSTEM = 1_000  # characters of the system prompt that are added to a short message
-_FEW_WORDS = 3
 _REFERENCES = {"openai_responses": ("previous_response_id", "conversation"), "anthropic": ("thread",)}
 _NEW_THREAD = {"type": "create"}
 
@@ -42,8 +40,9 @@ class RetrievalPlan(Struct, frozen=True):
     pinned: frozenset[str]  # names that are offered in any case, from the first request on
     later: tuple[str, ...]  # names that follow the selection: of the history, then of the tool choice
     found: frozenset[str]  # names that a search in the history has loaded
-    query: str
-    opening: bytes  # a digest of the beginning of the conversation
+    queries: tuple[str, ...]  # texts to search for, in order, until one has matches
+    beginnings: tuple[bytes, ...]  # digests of the first query, of the first two, and so on
+    user_beginnings: tuple[bytes, ...]  # the same without the system prompt, which may change during a conversation
     digest: bytes  # of the declarations
     size: int  # bytes of the declarations
     is_continued: bool  # the model has answered before
@@ -101,15 +100,17 @@ def plan_retrieval(
         pinned |= {SEARCH_TOOLS}
     chosen = () if request.choice is None else request.choice.names
     later = dict.fromkeys([*_names_in_history(request.messages), *chosen])
-    system, user = _opening_texts(request.messages)
+    queries = selection_queries(request.messages)
+    user_queries = selection_queries([message for message in request.messages if message.role == "user"])
     return RetrievalPlan(
         tools,
         retrieval.k,
         pinned,
         tuple(name for name in later if name in names),
         frozenset(found_in_history(request.messages)),
-        _make_query(system, user),
-        _digest_texts([system, user]),
+        tuple(queries),
+        _digest_beginnings("queries", queries),
+        _digest_beginnings("user", user_queries),
         *_digest_tools(tools),
         any(message.role == "assistant" for message in request.messages),
         SEARCH_TOOLS not in names,
@@ -126,7 +127,19 @@ def plan_hosted_search(request: Request, wire: Wire) -> RetrievalPlan | None:
     offered = frozenset(tool.name for tool in request.tools if not tool.deferred or tool.name in found)
     digest, size = _digest_tools(request.tools)
     return RetrievalPlan(
-        request.tools, 0, offered, (), found, "", b"", digest, size, is_continued=True, can_search=True, is_hosted=True
+        request.tools,
+        0,
+        offered,
+        (),
+        found,
+        (),
+        (),
+        (),
+        digest,
+        size,
+        is_continued=True,
+        can_search=True,
+        is_hosted=True,
     )
 
 
@@ -140,26 +153,16 @@ def _names_in_history(messages: Sequence[Message]) -> Iterator[str]:
                 yield from part.found
 
 
-def _opening_texts(messages: Sequence[Message]) -> tuple[str, str]:
-    """Return the system prompt, and the first user message with a text."""
-    user = next((message.text for message in messages if message.role == "user" and message.text.strip()), "")
-    system = "\n".join(message.text for message in messages if message.role in ("system", "developer"))
-    return system, user
-
-
-def _make_query(system: str, user: str) -> str:
-    """Return the text to search for. A message such as "hello" has no meaning without the system prompt."""
-    query = user[:_MAX_QUERY]
-    if len(split_words(query)) < _FEW_WORDS:
-        query = f"{query}\n{system[:_MAX_SYSTEM]}".strip()
-    return query
-
-
 def _digest_tools(tools: Sequence[Tool]) -> tuple[bytes, int]:
     """Return a digest of the searched fields of all declarations, and their size."""
     data = to_bytes([[tool.name, tool.namespace, tool.description, tool.input_schema] for tool in tools])
     return blake2b(data, digest_size=16).digest(), len(data)
 
 
-def _digest_texts(texts: Sequence[str]) -> bytes:
-    return blake2b(to_bytes(list(texts)), digest_size=16).digest()
+def _digest_beginnings(label: str, texts: Sequence[str]) -> tuple[bytes, ...]:
+    """Return a digest of the first text, of the first two, and so on."""
+    digest, digests = blake2b(label.encode(), digest_size=16), []
+    for text in texts:
+        digest.update(blake2b(text.encode("utf-8", "replace")).digest())
+        digests.append(digest.digest())
+    return tuple(digests)

@@ -62,13 +62,19 @@ class ToolRanker:
         return await offload.run(work_size, OfferedClientTools, plan, selected, rank, offload)
 
     async def _select(self, plan: RetrievalPlan, model: str, client: str, offload: ClientOffload) -> Sequence[str]:
-        """Return the names of the best tools for a conversation."""
-        key = (client, model, plan.k, plan.opening)
-        selected = self._selections.find(key, plan)
-        if selected is None:
-            ranked = await self.rank(plan, client, offload, plan.query, plan.k + len(plan.pinned))
+        """Return the names of the best tools for the first query of a conversation that has matches."""
+        conversations = (client, model, plan.k)
+        selected = self._selections.find(conversations, plan)
+        if selected:
+            return selected
+        rank = self.rank
+        for number, query in enumerate(plan.queries):
+            ranked = await rank(plan, client, offload, query, plan.k + len(plan.pinned))
             selected = tuple([tool.name for tool in ranked if tool.name not in plan.pinned][: plan.k])
-            self._selections.add(key, plan, selected)
+            if selected:
+                self._selections.add(conversations, plan, number, selected)
+                break
+            rank = self._rank_by_words  # the first query has waited for the encoder
         return selected
 
     async def open_hosted_search(
@@ -93,6 +99,11 @@ class ToolRanker:
                 return [by_name[hit.tool.name] for hit in hits if hit.tool.name in by_name]
         elif self.indexes is not None:
             self.indexes.request(client, plan)
+        return await self._rank_by_words(plan, client, offload, query, k)
+
+    async def _rank_by_words(
+        self, plan: RetrievalPlan, _client: str, offload: ClientOffload, query: str, k: int
+    ) -> Sequence[Tool]:
         size = LARGE + 1 if len(plan.tools) > _FEW_TOOLS else 0
         return await offload.run(size, rank_by_words, query, plan.tools, k)
 
