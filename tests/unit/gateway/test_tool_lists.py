@@ -10,6 +10,7 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolResult
 from toolwire.asgi.offload import ClientOffload, Offload
@@ -112,7 +113,10 @@ def test_indexes_are_bounded_by_bytes_and_pending_lists_by_number() -> None:
         await indexes.wait_until_built()
         kept = [number for number, plan in enumerate(plans) if indexes.find("alice", plan.digest) is not None]
         assert kept == [7, 8, 9]
-        for unusual in (make_tools("a") * 10_001, [Tool(f"t{n}", "x" * 3_000_000) for n in range(3)]):
+        for unusual in (
+            make_tools(*(f"a_{n}" for n in range(10_001))),
+            [Tool(f"t{n}", "x" * 3_000_000) for n in range(3)],
+        ):
             plan = plan_of(unusual)
             indexes.request("alice", plan)
             await indexes.wait_until_built()
@@ -254,6 +258,36 @@ def test_history_adds_tools_in_the_order_of_their_occurrence() -> None:
         *("tool_9", "tool_3", "tool_4"),
     ]
     assert [tool.name for tool in tools if tool.deferred] == ["tool_3", "tool_4"]
+
+
+def test_cache_mark_of_a_tool_that_is_left_out_moves_to_the_first_selection() -> None:
+    marked = [*MANY[:-1], replace(MANY[-1], cache="1h")]
+    messages = [Message("user", (Text("hello there"),))]
+    first = plan_retrieval(Request(messages=tuple(messages), tools=tuple(marked)), RetrieveRow(k=2))
+    messages += [Message("assistant", (ToolCall("s", "search_tools", {"query": "x"}),))]
+    messages += [Message("user", (ToolResult("s", found=(MANY[-1].name,)),))]
+    later = plan_retrieval(Request(messages=tuple(messages), tools=tuple(marked)), RetrieveRow(k=2))
+    assert first is not None
+    assert later is not None
+    offered = first.offer(["tool_7", "movie_watch"])
+    assert [tool.cache for tool in offered] == [None, None, "1h"]
+    assert later.offer(["tool_7", "movie_watch"])[:3] == offered
+    assert later.offer(["tool_7", "movie_watch"])[3] == replace(MANY[-1], deferred=True)
+    assert first.offer(["tool_7", MANY[-1].name])[-1] == marked[-1]  # selected itself
+
+
+def test_tool_that_is_declared_twice_counts_once() -> None:
+    async def check() -> None:
+        ranker, offload = ToolRanker(None, Offload()), ClientOffload(Offload(), "alice")
+        asked = request("watch the movie, rent an automobile, purchase a book", tools=[*MANY, *MANY])
+        offer = await ranker.open_offer(asked, RetrieveRow(k=3), "alice", offload, 0)
+        assert offer is not None
+        assert [tool.name for tool in offer.tools] == [
+            *("search_tools", "automobile_rent", "movie_watch", "purchase_book"),
+        ]
+        assert (offer.offered, offer.declared) == (3, len(MANY))
+
+    asyncio.run(check())
 
 
 def test_short_message_is_searched_with_the_system_prompt() -> None:

@@ -64,10 +64,19 @@ class RetrievalPlan(Struct, frozen=True):
         names = dict.fromkeys([*self.earlier, *[tool.name for tool in self.tools if tool.name in first]])
         tools = [search_tool()] if self.can_search else []
         tools += [tool for name in names for tool in by_name.get(name, ())]
+        marks = [tool.cache for tool in self.tools if tool.cache is not None and tool.name not in names]
+        tools = _mark_last(tools, marks[-1]) if marks else tools
         for name in self.later:
             if name not in names:
-                tools += [replace(tool, deferred=True) if name in self.found else tool for tool in by_name[name]]
+                added = [replace(tool, cache=None) if marks else tool for tool in by_name[name]]
+                tools += [replace(tool, deferred=True) for tool in added] if name in self.found else added
         return tuple(tools)
+
+
+def _mark_last(tools: Sequence[Tool], mark: str) -> list[Tool]:
+    """Move the cache mark of a tool that is left out to the last of these: later requests begin with them, too."""
+    last = max((index for index, tool in enumerate(tools) if tool.kind != "builtin"), default=None)
+    return [replace(tool, cache=tool.cache or mark) if index == last else tool for index, tool in enumerate(tools)]
 
 
 def is_stored_elsewhere(request: Request) -> bool:
@@ -89,7 +98,7 @@ def plan_retrieval(
     """
     if earlier is None and is_stored_elsewhere(request):
         return None
-    tools = request.tools
+    tools = _drop_duplicates(request.tools)
     pinned = frozenset([*retrieval.always, *[tool.name for tool in tools if tool.kind == "builtin"]])
     if sum(tool.name not in pinned for tool in tools) <= retrieval.k:
         return None
@@ -141,6 +150,14 @@ def plan_hosted_search(request: Request, wire: Wire) -> RetrievalPlan | None:
         can_search=True,
         is_hosted=True,
     )
+
+
+def _drop_duplicates(tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Return the tools without later ones of the same name, which would take the places of others."""
+    unique: dict[tuple[str | None, str], Tool] = {}
+    for tool in tools:
+        unique.setdefault((tool.namespace, tool.name), tool)
+    return tuple(unique.values())
 
 
 def _names_in_history(messages: Sequence[Message]) -> Iterator[str]:
