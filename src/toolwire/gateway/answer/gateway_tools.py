@@ -53,6 +53,7 @@ class GatewayTools:
         self.earlier_parts: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
         self.usage: Usage | None = None  # of the earlier turns
         self.turns = 0  # earlier turns, which only called our tools
+        self.last_id = ""  # of the last answer
         self._runner = runner
         self._client_length = len(client.messages)
         self._names = {tool.name for tool in self.request.tools[len(client.tools) :]}  # of our tools
@@ -94,6 +95,7 @@ class GatewayTools:
     async def run(self, response: Response) -> bool:
         """Run our calls of this turn. Return whether the model must be asked again."""
         calls = self.gateway_calls(response)
+        self.last_id = response.id
         self.turn = StoredTurn(response.parts, self.request.messages[self._client_length :])
         if not calls:
             return False

@@ -464,6 +464,7 @@ class RequestHandler:
                 target.upstream,
                 wants_store=client_request.wants_store,
                 offered=None if offer is None else offer.list_names(out.stats.calls),
+                last_id="" if self._gateway_tools is None else self._gateway_tools.last_id,
             )
 
     async def _write_pending_end(self) -> None:

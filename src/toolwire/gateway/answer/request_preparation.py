@@ -24,7 +24,7 @@ __all__ = ["RequestPreparation"]
 _DEFER_MARKS = (b"defer_loading", b"tool_search")  # bytes in a request with deferred tools; cheaper than decoding
 
 
-class ToolCounts(NamedTuple):
+class OfferCounts(NamedTuple):
     """Numbers of declared and offered tools, and of the model's searches."""
 
     declared: int
@@ -61,11 +61,11 @@ class RequestPreparation:
         return None if self.gateway_tools is None else self.gateway_tools.offer
 
     @property
-    def tool_counts(self) -> ToolCounts | None:
+    def tool_counts(self) -> OfferCounts | None:
         """The tools of the last prepared request, if they are selected, or cannot be for this conversation."""
         if self.offer is not None:
-            return ToolCounts(self.offer.declared, self.offer.offered, self.offer.searches)
-        return None if self._tool_count is None else ToolCounts(self._tool_count, self._tool_count, 0)
+            return OfferCounts(self.offer.declared, self.offer.offered, self.offer.searches)
+        return None if self._tool_count is None else OfferCounts(self._tool_count, self._tool_count, 0)
 
     async def prepare(self, target: Target) -> OutboundRequest:
         """Return the request for a target, prepared in a thread if it is large or its tools are new."""

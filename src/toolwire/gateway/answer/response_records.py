@@ -118,11 +118,12 @@ class TurnEntry(Value, frozen=True, tag_field="kind", tag="turn"):
 
 
 class UpstreamPin(Value, frozen=True, tag_field="kind", tag="pin"):
-    """A response that an upstream stores itself. `offered`: the selected tools of its request; None for all."""
+    """A response that an upstream stores itself."""
 
     upstream: str
     owner: str
-    offered: tuple[str, ...] | None = None
+    offered: tuple[str, ...] | None = None  # the selected tools of its request; None for all
+    last_id: str = ""  # its id at the upstream, if a stream to the client began with the id of an earlier turn
 
 
 class ConversationEntry(Value, frozen=True, tag_field="kind", tag="conversation"):

@@ -115,13 +115,13 @@ class ResponseState:
             return
         if pin.owner != turn.access.owner:
             raise not_found("response", response_id, "/previous_response_id", "previous_response_not_found")
-        turn.pinned, turn.offered = pin.upstream, pin.offered
+        turn.continue_pinned(pin)
 
     async def _continue_response(self, turn: ResponseTurn, previous_id: str) -> None:
         data = (await turn.access.load_bytes([previous_id])).get(previous_id, b"")
         entry = decode_entry(data)
         if isinstance(entry, UpstreamPin):
-            turn.pinned, turn.offered = entry.upstream, entry.offered
+            turn.continue_pinned(entry)
         elif isinstance(entry, TurnEntry) and entry.document:
             chain, size = (*entry.chain, entry.id), entry.chain_bytes + len(data)
             await self._load_history(turn, chain, size, "/previous_response_id")
@@ -260,10 +260,11 @@ class ResponseState:
         *,
         wants_store: bool,
         offered: tuple[str, ...] | None,
+        last_id: str,
     ) -> None:
         """Remember the upstream that stores a response, and the tools that were `offered`, if they were selected.
 
-        Without a store, all pins share one bound.
+        `last_id` is the id of the last turn, if several turns made the response. Without a store, all pins share one bound.
         Without a store, the upstream's own state is also the only one there is, so it need not be known to have any.
         """
         if turn.is_saved or not response_id or not wants_store:
@@ -274,7 +275,7 @@ class ResponseState:
         owner = turn.access.owner
         if offered is not None and sum(map(len, offered)) > _MAX_OFFERED:
             offered = None
-        data = encode_entry(UpstreamPin(upstream.name, owner, offered))
+        data = encode_entry(UpstreamPin(upstream.name, owner, offered, "" if last_id == response_id else last_id))
         try:
             await self._store.save(owner if self.keeps_turns else "", response_id, data, _PIN_SECONDS)
         except StoreError as error:

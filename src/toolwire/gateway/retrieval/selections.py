@@ -21,7 +21,7 @@ _NAME_OVERHEAD = 60  # bytes
 
 Conversations: TypeAlias = tuple[str, str, int]
 """The client, the model, and the number of tools to select."""
-_Key: TypeAlias = tuple[Conversations, bytes]  # with the digest of the beginning of a conversation
+_SelectionKey: TypeAlias = tuple[Conversations, bytes]  # with the digest of the beginning of a conversation
 
 
 class _Selection(NamedTuple):
@@ -43,7 +43,7 @@ class ConversationSelections:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._used_bytes = 0
-        self._selections: OrderedDict[_Key, _Selection] = OrderedDict()
+        self._selections: OrderedDict[_SelectionKey, _Selection] = OrderedDict()
 
     def find(self, conversations: Conversations, plan: RetrievalPlan) -> tuple[str, ...]:
         """Return the selection of a conversation, if it still fits its tools.
@@ -67,14 +67,14 @@ class ConversationSelections:
         if number < len(plan.user_beginnings):
             self._put((conversations, plan.user_beginnings[number]), _Selection(plan.digest, names))
 
-    def _put(self, key: _Key, selection: _Selection) -> None:
+    def _put(self, key: _SelectionKey, selection: _Selection) -> None:
         self._drop(key)
         self._selections[key] = selection
         self._used_bytes += selection.size
         while len(self._selections) > self._max_entries or self._used_bytes > self._max_bytes:
             self._drop(next(iter(self._selections)))
 
-    def _drop(self, key: _Key) -> None:
+    def _drop(self, key: _SelectionKey) -> None:
         found = self._selections.pop(key, None)
         if found is not None:
             self._used_bytes -= found.size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import openai
@@ -67,7 +68,8 @@ def test_conversation_at_the_upstream_keeps_its_tools(stream: bool, store: str |
     asyncio.run(check())
 
 
-def test_tools_that_a_search_found_stay_offered() -> None:
+@MODES
+def test_tools_that_a_search_found_stay_offered(stream: bool) -> None:
     async def check() -> None:
         search = ToolCall("s1", "search_tools", {"query": "refund a payment", "k": 1})
         script = (answer(1, search), answer(2, ToolCall("c1", "refund_payment", {})), answer(3, Text("Done.")))
@@ -76,12 +78,13 @@ def test_tools_that_a_search_found_stay_offered() -> None:
                 serving(settings(upstream), encoder=None) as gateway,
                 openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="-", max_retries=0) as client,
             ):
-                asked: dict[str, Any] = {"model": "m", "tools": TOOLS, "stream": False}
+                asked: dict[str, Any] = {"model": "m", "tools": TOOLS, "stream": stream}
                 first = await create(client, input="Close the old issue", **asked)
                 result = {"type": "function_call_output", "call_id": "c1", "output": "ok"}
                 await create(client, input=[result], previous_response_id=first.id, **asked)
             offered = names(upstream)
-        assert first.id == "resp_2"  # that of the whole conversation at the upstream
+            continued = json.loads(upstream.requests[2].body)["previous_response_id"]
+        assert continued == "resp_2"  # a stream has begun with the id of the search, which has no result there
         assert offered[2][:4] == offered[0]
         assert offered[2][4:] == ["refund_payment"]
 
