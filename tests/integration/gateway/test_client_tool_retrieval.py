@@ -298,6 +298,32 @@ def test_search_beside_a_call_of_the_client_is_restored_in_the_next_request() ->
     asyncio.run(check())
 
 
+@pytest.mark.parametrize("listens", [True, False])
+def test_model_that_only_searches_loses_the_search(listens: bool) -> None:
+    def answer(request: Request) -> Response:
+        if listens and "search_tools" not in tool_names(request):
+            return DONE
+        search = ToolCall(f"s{len(request.messages)}", "search_tools", {"query": "close the issue"})
+        return Response(parts=(search,), stop=Stop("tool_calls"), usage=Usage(1, 1))
+
+    async def check() -> None:
+        async with Upstream(*[answer] * 16) as upstream:
+            async with serving(settings(upstream, "openai_chat"), encoder=None) as gateway:
+                if listens:
+                    message, _ = await ask(gateway.url, QUESTION)
+                    assert message.content == "Done."
+                else:
+                    with pytest.raises(openai.APIStatusError) as caught:
+                        await ask(gateway.url, QUESTION)
+                    assert "without finishing" in str(caught.value)
+            offered = [tool_names(received.request) for received in upstream.requests]
+        assert len(offered) == 9  # eight searches, and a request without the search
+        assert "search_tools" in offered[7]
+        assert offered[8] == offered[7][1:]
+
+    asyncio.run(check())
+
+
 def test_own_search_tool_of_the_client_is_not_replaced() -> None:
     async def check() -> None:
         call = Response(parts=(ToolCall("c1", "search_tools", {"number": 1}),), stop=Stop("tool_calls"))

@@ -67,14 +67,16 @@ class ToolRanker:
         selected = self._selections.find(conversations, plan)
         if selected:
             return selected
-        rank = self.rank
+        count = plan.k + len(plan.pinned)
         for number, query in enumerate(plan.queries):
-            ranked = await rank(plan, client, offload, query, plan.k + len(plan.pinned))
+            if number == 0:
+                ranked = await self.rank(plan, client, offload, query, count)
+            else:  # the first query has waited for the encoder
+                ranked = await self._rank_by_words(plan, offload, query, count)
             selected = tuple([tool.name for tool in ranked if tool.name not in plan.pinned][: plan.k])
             if selected:
                 self._selections.add(conversations, plan, number, selected)
                 break
-            rank = self._rank_by_words  # the first query has waited for the encoder
         return selected
 
     async def open_hosted_search(
@@ -99,11 +101,9 @@ class ToolRanker:
                 return [by_name[hit.tool.name] for hit in hits if hit.tool.name in by_name]
         elif self.indexes is not None:
             self.indexes.request(client, plan)
-        return await self._rank_by_words(plan, client, offload, query, k)
+        return await self._rank_by_words(plan, offload, query, k)
 
-    async def _rank_by_words(
-        self, plan: RetrievalPlan, _client: str, offload: ClientOffload, query: str, k: int
-    ) -> Sequence[Tool]:
+    async def _rank_by_words(self, plan: RetrievalPlan, offload: ClientOffload, query: str, k: int) -> Sequence[Tool]:
         size = LARGE + 1 if len(plan.tools) > _FEW_TOOLS else 0
         return await offload.run(size, rank_by_words, query, plan.tools, k)
 
