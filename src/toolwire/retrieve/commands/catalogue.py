@@ -12,7 +12,6 @@ import gzip
 import hashlib
 import os
 import re
-import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,8 +25,9 @@ from .command import COMMAND_NAME, SystemCommand
 from .completions import read_bash_completion, read_zsh_completion
 from .effect_table import refusal_reason
 from .man_pages import is_alias, read_man_page
+from .programs import find_program, program_folders
 
-__all__ = ["Catalogue", "ReadProgress", "Roots", "find_program", "find_roots", "read_text"]
+__all__ = ["Catalogue", "ReadProgress", "Roots", "find_roots", "read_text"]
 
 ReadProgress = Callable[[int, int], None]
 FindProgram = Callable[[str], str | None]
@@ -67,7 +67,7 @@ class _Cache(Value, frozen=True):
 def find_roots(environment: Mapping[str, str] = os.environ) -> Roots:
     """Return the usual folders that exist. MANPATH replaces the man path, as for `man`."""
     named = [part for part in environment.get("MANPATH", "").split(os.pathsep) if part]
-    beside = [str(Path(folder).parent / "share" / "man") for folder in _program_folders(environment)]
+    beside = [str(Path(folder).parent / "share" / "man") for folder in program_folders(environment)]
     man = named or [*beside, "/usr/local/share/man", "/usr/share/man", "/opt/homebrew/share/man"]
     share = ["/usr/local/share", "/usr/share", "/opt/homebrew/share"]
     bash = [f"{folder}/bash-completion/completions" for folder in share]
@@ -78,17 +78,6 @@ def find_roots(environment: Mapping[str, str] = os.environ) -> Roots:
 def _existing(folders: Iterable[str]) -> tuple[str, ...]:
     found = (str(Path(folder).resolve()) for folder in folders if Path(folder).is_absolute() and Path(folder).is_dir())
     return tuple(dict.fromkeys(found))
-
-
-def find_program(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the file of a program. Relative folders of PATH are ignored: the working folder may be hostile."""
-    if COMMAND_NAME.fullmatch(name) is None:
-        return None
-    return shutil.which(name, path=os.pathsep.join(_program_folders(environment)))
-
-
-def _program_folders(environment: Mapping[str, str]) -> list[str]:
-    return [part for part in environment.get("PATH", os.defpath).split(os.pathsep) if part and Path(part).is_absolute()]
 
 
 class Catalogue:

@@ -71,7 +71,7 @@ def make_command_line(command: SystemCommand, arguments: Mapping[str, Any], *, h
             options += written
             used.append(one.name)
     vector = _join(command, options, operands)
-    effect = judge_effect(command.words, used, has_operands=bool(operands))
+    effect = judge_effect(command.words, vector, used)
     if effect.is_read_only and any(char in _SHELL_CHARACTERS for word in vector for char in word):
         effect = replace(effect, is_read_only=False)  # harmless without a shell, but a person should see it
     return CommandLine(command, vector, effect)
