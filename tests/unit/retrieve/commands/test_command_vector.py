@@ -63,7 +63,7 @@ def test_call_becomes_a_vector(arguments, expected):
         ({"source": [""]}, "empty"),
         ({"source": ["a\nb"]}, "cannot be seen"),
         ({"source": ["a" * 5000]}, "longer"),
-        ({"source": ["x" * 4000] * 20}, "too many"),
+        ({"source": ["x" * 900] * 3}, "too many"),
     ],
 )
 def test_unsafe_or_invalid_call_is_refused(arguments, message):
