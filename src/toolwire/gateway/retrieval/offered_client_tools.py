@@ -50,6 +50,11 @@ class OfferedClientTools:
         return len(self._offered)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the offered tools, without the search tool."""
+        return tuple(self._offered)
+
+    @property
     def declared(self) -> int:
         """The number of all tools."""
         return len(self._plan.tools)
