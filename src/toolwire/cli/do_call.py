@@ -11,6 +11,7 @@ from ..ir.request import Message, Params, Request
 from ..ir.terminal import neutralise_text
 from ..ir.tools import Tool, ToolChoice
 from ..ir.value import Value
+from .do_outcome import NOTHING_FITS
 
 if TYPE_CHECKING:
     from ..ir.response import Response
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
     from .do_candidates import CandidateOffer
     from .do_tools import ToolSource
 
-__all__ = ["NOTHING_FITS", "ModelCall", "NothingFits", "ask_model"]
+__all__ = ["ModelCall", "NothingFits", "ask_model"]
 
-NOTHING_FITS = "nothing_fits"
 _MAX_ATTEMPTS = 2
 _MAX_REASON = 300
 _SYSTEM = f"""\

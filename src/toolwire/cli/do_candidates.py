@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.terminal import neutralise_line
 from ..ir.tools import Tool
-from .do_call import NOTHING_FITS
+from .do_outcome import NOTHING_FITS
 from .do_tools import ToolSource, read_source
 from .do_values import limit_values
 from .show import paint
