@@ -1,6 +1,6 @@
 """Gorilla's table: calls of APIBench by the local model and by an oracle, without retrieval, with BM25 and with ToolIndex.
 
-    python bench/gorilla.py                     the oracle on all tasks, the local model on 10 tasks per hub
+    python bench/gorilla.py                     the oracle on all tasks, the local model on 5 tasks per hub
     python bench/gorilla.py --tasks 0           the oracle alone
 
 Each hub of APIBench (torchhub, huggingface, tensorflow) is a catalogue of its own, with one card per distinct call. The
@@ -19,6 +19,7 @@ import hashlib
 import json
 import random
 import re
+import statistics
 import sys
 from collections import Counter
 from functools import cached_property
@@ -170,6 +171,11 @@ def summarise(verdicts: list[str]) -> dict:
     }
 
 
+def _share_of_domain(hub: Hub, reference: dict) -> float:
+    """Return the share of the cards that are right for a task: the accuracy of a random card."""
+    return statistics.mean(hub.database.judge(card["api_call"], reference) in ("exact", "right") for card in hub.cards)
+
+
 def dump_prompts(path: Path, conditions: list[str]) -> None:
     """Write the prompts of all tasks, for `gorilla_gpu.py`."""
     encoder = open_encoder()
@@ -202,6 +208,7 @@ async def measure(tasks: int, seed: int, conditions: list[str]) -> dict:
         catalogues[name] = {
             "cards": len(hub.cards),
             "tasks": len(hub.tasks),
+            "random": 100 * statistics.mean(_share_of_domain(hub, task["reference"]) for task in hub.tasks),
             "matched": sum(verdict == "exact" for verdict in verdicts_of_references),
         }
         sample = random.Random(f"{seed} {name}").sample(range(len(hub.tasks)), min(tasks, len(hub.tasks)))
@@ -228,7 +235,7 @@ async def measure(tasks: int, seed: int, conditions: list[str]) -> dict:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tasks", type=int, default=10, help="tasks per hub for the local model")
+    parser.add_argument("--tasks", type=int, default=5, help="tasks per hub for the local model")
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--conditions", nargs="*", default=list(CONDITIONS), choices=list(CONDITIONS))
     parser.add_argument("--prompts", type=Path, help="write the prompts of all tasks to this file, and exit")

@@ -209,7 +209,7 @@ def measure_set(conversations: list[RecordedConversation], catalogue: list[Tool]
     index = ToolIndex()
     index.add(catalogue)
     everything = [Run(one, catalogue, None) for one in conversations]
-    stable = {k: [Run(one, catalogue, index, k) for one in conversations] for k in (K, *SMALLER)}
+    stable = {k: [Run(one, catalogue, index, k) for one in conversations] for k in (*SMALLER, K)}
     offers = {
         "all tools": [run.requests for run in everything],
         **{f"stable selection of {k}": [run.requests for run in runs] for k, runs in stable.items()},

@@ -1,7 +1,7 @@
 """Measure how often the right tools are found, beside BM25, MiniLM and their plain fusion.
 
+    python bench/run.py retrieval_quality              # the test queries, as a table
     python bench/retrieval_quality.py --split dev      # the development queries, on which the numbers were chosen
-    python bench/retrieval_quality.py                  # the test queries
 
 Every query is searched within the tools of its own corpus and within all tools. The baselines are those of the table in
 `retrieval/README.md`: BM25 with split identifiers and the parameters of bm25s, all-MiniLM-L6-v2 with cosine similarity,
@@ -117,43 +117,26 @@ def compare(values: dict) -> tuple[str, float, float, float]:
     return (best, *(100 * one for one in difference))
 
 
-def render(results: dict, split: str) -> str:
-    lines = [
-        f"Split `{split}`. R@1 / R@5 / R@10 / NDCG@10 in percent; the last column is the difference of toolwire's R@10 to the best",
-        "baseline with its 95 % interval (paired bootstrap).",
-        "",
-        "| corpus | within | " + " | ".join((*BASELINES, *OURS)) + " | difference |",
-        "|---" * (len(BASELINES) + len(OURS) + 3) + "|",
-    ]
+def summarise(results: dict, split: str) -> dict:
+    """Return the means of each method, and the comparison with the best baseline, one row per corpus and set of tools."""
+    rows = []
     for (corpus, place), values in results.items():
-        cells = [
-            " / ".join(f"{100 * mean(values[method][column]):.1f}" for column in ("R@1", "R@5", "R@10", "NDCG@10"))
-            for method in (*BASELINES, *OURS)
-        ]
+        means = {
+            method: {column: 100 * mean(scores) for column, scores in columns.items()}
+            for method, columns in values.items()
+        }
         best, difference, low, high = compare(values)
         count = len(values["toolwire"]["R@10"])
-        lines.append(
-            f"| {corpus} ({count}) | {place} | "
-            + " | ".join(cells)
-            + f" | {difference:+.1f} [{low:+.1f}, {high:+.1f}] over {best} |"
-        )
-    return "\n".join(lines)
+        interval = {"best": best, "difference": difference, "low": low, "high": high}
+        rows.append({"corpus": corpus, "within": place, "queries": count, "means": means, **interval})
+    return {"split": split, "rows": rows}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--split", default="test", choices=("dev", "test"))
-    parser.add_argument("--json", action="store_true", help="print the means as JSON")
     given = parser.parse_args()
-    results = measure(given.split)
-    if given.json:
-        means = {
-            f"{c} {p}": {m: {k: mean(v) for k, v in r.items()} for m, r in one.items()}
-            for (c, p), one in results.items()
-        }
-        print(json.dumps(means, indent=1))
-    else:
-        print(render(results, given.split))
+    print(json.dumps(summarise(measure(given.split), given.split)))
 
 
 if __name__ == "__main__":

@@ -161,7 +161,6 @@ ALLOWED = (
     Allowed("src/toolwire/run/words.py", "word", "it splits texts into real words"),
     Allowed("src/toolwire/retrieve/method_comparison.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/index_file.py", "word", "an index contains real words"),
-    Allowed("src/toolwire/ir/tool_search.py", "word", "a query consists of words"),
     Allowed("src/toolwire/retrieve/api_call.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/documents.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/index.py", "word", "an index contains real words"),
@@ -178,6 +177,15 @@ ALLOWED = (
         for name in (
             *("catalogue", "command", "command_index", "command_tool", "completions", "effect_table", "effects"),
             *("man_pages", "mdoc", "option_text", "roff", "synopsis", "vector"),
+        )
+    ),
+    *(
+        Allowed(path, "words", "the words of a request")
+        for path in (
+            "src/toolwire/cli/do.py",
+            "src/toolwire/cli/do_run.py",
+            "src/toolwire/cli/do_values.py",
+            "docs/do.md",
         )
     ),
     Allowed("src/toolwire/retrieve/commands/common_tasks.py", "w", "tasks as users describe them"),

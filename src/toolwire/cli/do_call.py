@@ -11,13 +11,12 @@ from ..ir.request import Message, Params, Request
 from ..ir.terminal import neutralise_text
 from ..ir.tools import Tool, ToolChoice
 from ..ir.value import Value
-from .do_outcome import NOTHING_FITS
+from .do_candidates import NOTHING_FITS, CandidateOffer
 
 if TYPE_CHECKING:
     from ..ir.response import Response
     from ..net.model_protocol import Model
     from ..retrieve.commands.vector import CommandLine
-    from .do_candidates import CandidateOffer
     from .do_tools import ToolSource
 
 __all__ = ["ModelCall", "NothingFits", "ask_model"]

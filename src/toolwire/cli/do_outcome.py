@@ -13,13 +13,9 @@ from .show import json_text, paint
 if TYPE_CHECKING:
     from ..retrieve.commands.vector import CommandLine
 
-__all__ = ["NOTHING_FITS", "DoOutcome", "OutcomeKind", "print_outcome", "shown_vector"]
+__all__ = ["DoOutcome", "OutcomeKind", "print_outcome", "shown_vector"]
 
 OutcomeKind: TypeAlias = Literal["ran", "failed", "shown", "nothing_fits", "declined", "refused"]
-
-
-NOTHING_FITS = "nothing_fits"
-"""The name of the tool for the answer that no candidate fits. No other tool may have it."""
 
 
 class DoOutcome(Value, frozen=True):

@@ -10,6 +10,7 @@ index.save("tools.index")                        # ToolIndex.load("tools.index")
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,14 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from ..ir.errors import ConfigError, EncodeError
+from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
-from .encoder import Encoder, ProgressCallback, Vectors
+from .encoder import Encoder, ProgressCallback, Vectors, encode_texts
 from .entry_table import EntryTable, IndexedTool, SearchFilter, encode_entry
+from .index_arguments import check_names, check_search, collect_tools, list_tools, make_filter
 from .nearest import EXACT_LIMIT, NearestTools, NearestVectors, find_best, score_rows
 from .ranking import SPREAD_COUNT, add_sentences, choose_candidates, rank_numbers, split_query, spread_similar
 from .reasons import describe_matches
@@ -55,7 +57,8 @@ class SearchHit(Value, frozen=True):
 class IndexChange(Value, frozen=True):
     """The effect of a change of an index, as names of tools. Unchanged tools are not encoded again.
 
-    `refused` are tools that cannot be written as JSON, each with the reason. They are not in the index.
+    `refused` are tools that cannot be written as JSON, and those with the name of an earlier one in the same list, each
+    with the reason. They are not in the index.
     """
 
     added: tuple[str, ...] = ()
@@ -106,28 +109,28 @@ class ToolIndex:
         progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Add tools, and replace those whose declaration or tags changed. Only these are encoded."""
-        given, changed, refused = dict[str, IndexedTool](), dict[str, ToolDocument](), dict[str, str]()
-        for tool in tools:
+
+        def prepare(tool: Tool) -> tuple[IndexedTool, ToolDocument]:
             indexed = IndexedTool(strip_function(tool), server, tuple(tags))
-            try:
-                encode_entry(indexed)
-                changed[tool.name] = make_document(indexed.tool, server=server, tags=indexed.tags)
-                given[tool.name] = indexed
-            except EncodeError as error:
-                refused[tool.name] = error.message
+            encode_entry(indexed)
+            return indexed, make_document(indexed.tool, server=server, tags=indexed.tags)
+
+        check_names("tags", tags)
+        changed, refused = collect_tools(tools, prepare)
         with self._lock:
-            unchanged = [name for name, document in changed.items() if self._has_document(given[name], document)]
+            unchanged = [name for name, entry in changed.items() if self._has_document(*entry)]
         for name in unchanged:
             del changed[name]
         vectors = None
         if self.encoder is not None and changed:
-            vectors = self.encoder.encode([document.text for document in changed.values()], progress)
-        updated = self._put_entries([(given[name], document) for name, document in changed.items()], vectors)
+            vectors = encode_texts(self.encoder, [document.text for _, document in changed.values()], progress)
+        updated = self._put_entries(list(changed.values()), vectors)
         added = tuple(name for name in changed if name not in frozenset(updated))
-        return IndexChange(added, updated, unchanged=len(unchanged), refused=tuple(refused.items()))
+        return IndexChange(added, updated, unchanged=len(unchanged), refused=refused)
 
     def remove(self, names: Iterable[str], *, server: str = "") -> IndexChange:
         """Remove tools. Names that are not in the index are ignored."""
+        check_names("names", names)
         with self._lock:
             removed = tuple(name for name in dict.fromkeys(names) if self._entries.find(server, name) is not None)
             self._remove_entries((server, name) for name in removed)
@@ -142,9 +145,9 @@ class ToolIndex:
         progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Make the tools of a server equal to the given ones: add, update and remove."""
-        tools = tuple(tools)
+        tools = list_tools(tools)
         change = self.add(tools, server=server, tags=tags, progress=progress)
-        kept = {tool.name for tool in tools} - {name for name, _ in change.refused}
+        kept = Counter(tool.name for tool in tools) - Counter(name for name, _ in change.refused)
         with self._lock:
             stale = [name for name in self._entries.names_of_server(server) if name not in kept]
         return replace(change, removed=self.remove(stale, server=server).removed)
@@ -164,12 +167,13 @@ class ToolIndex:
         Filters apply before the ranking: `effects`, `servers`, `tags` (any of them), and `allow`, such as a check of
         the caller's permissions.
         """
-        if k < 1:
-            raise ConfigError(f"k must be at least 1, not {k}")
+        check_search(query, k)
+        given = make_filter(effects, servers, tags, allow)
         query = query[:_MAX_QUERY]
+        if not query.strip():
+            return []
         encoder = self.encoder
-        vectors = None if encoder is None else encoder.encode(split_query(query))
-        given = SearchFilter(effects, servers, tags, allow)
+        vectors = None if encoder is None else encode_texts(encoder, split_query(query))
         nearest = None if vectors is None else self._find_nearest(query, vectors, given)
         with self._lock:
             words, meanings = self._score(query, vectors, given, nearest)
@@ -232,18 +236,28 @@ class ToolIndex:
     def _put_entries(
         self, entries: Sequence[tuple[IndexedTool, ToolDocument]], vectors: Vectors | None
     ) -> tuple[str, ...]:
-        """Add or replace entries. Return the names of those that were replaced."""
+        """Add or replace entries. Return the names of those that were replaced.
+
+        Everything that may fail, such as a missing extra, comes before the first change.
+        """
         with self._lock:
+            nearest = None
+            if (
+                self._vectors is not None
+                and vectors is not None
+                and len(self._vectors) + len(vectors) > self._exact_limit
+            ):
+                nearest = self._open_nearest(self._vectors)
             keys = [(indexed.server, indexed.tool.name) for indexed, _ in entries]
             replaced = [key for key in keys if self._entries.find(*key) is not None]
             self._remove_entries(replaced)
             self._words.add(self._entries.end, [document for _, document in entries])
             if self._vectors is not None and vectors is not None:
                 self._vectors.extend(vectors)
-                if len(self._vectors) > self._exact_limit:
-                    self._open_nearest(self._vectors).grow()
             for indexed, document in entries:
                 self._entries.add(indexed, document)
+            if nearest is not None:
+                nearest.grow()
         return tuple(name for _, name in replaced)
 
     def _remove_entries(self, keys: Iterable[tuple[str, str]]) -> None:

@@ -16,7 +16,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ir.errors import ProtocolError
+from ..ir.errors import ProtocolError, StoreError
 from ..ir.text import to_bytes
 from ..ir.tools import Tool
 from ..run.words import split_words
@@ -47,6 +47,9 @@ class IndexSnapshot:
     def __init__(self, parts: IndexParts, encoder: str | None) -> None:
         self._encoder = encoder
         entries, words, vectors = parts
+        lengths = {entries.end, len(words.is_present), entries.end if vectors is None else len(vectors)}
+        if len(lengths) > 1 or words.count != len(entries):
+            raise StoreError("the index was not saved, because an earlier change of it failed", hint="make a new index")
         self._numbers = entries.numbers()
         self._names = entries.names()
         self._tools = entries.tools()

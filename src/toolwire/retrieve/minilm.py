@@ -81,7 +81,8 @@ class MiniLm:
 
     def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors:
         """Return one vector of length 1 per text. Long texts are cut after 128 tokens."""
-        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch([text[:_MAX_TEXT] for text in texts])]
+        valid = [text[:_MAX_TEXT].encode("utf-8", "replace").decode() for text in texts]  # without lone surrogates
+        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(valid)]
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         order = sorted(range(len(texts)), key=lambda number: len(tokens[number]))
         start = 0

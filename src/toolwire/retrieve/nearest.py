@@ -44,7 +44,7 @@ class NearestVectors:
             from usearch.index import Index
         except ImportError:
             raise MissingExtra(
-                f"the search among more than {EXACT_LIMIT:,} tools requires usearch",
+                "the search among more tools than the exact_limit of an index requires usearch",
                 hint="pip install 'toolwire[usearch]', or give ToolIndex a higher exact_limit",
             ) from None
         self._table = table

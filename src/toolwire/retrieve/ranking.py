@@ -48,7 +48,7 @@ def choose_candidates(words: Floats, meanings: Floats) -> NDArray[np.int64]:
     candidates: NDArray[np.int64] = np.flatnonzero(meanings)  # removed and excluded tools have 0
     if len(candidates) > _CANDIDATES:
         scores = _combine(words[candidates], meanings[candidates])
-        candidates = candidates[np.sort(np.argpartition(-scores, _CANDIDATES)[:_CANDIDATES])]
+        candidates = candidates[np.sort(_find_best(scores, _CANDIDATES))]
     return candidates
 
 
@@ -62,8 +62,7 @@ def add_sentences(meanings: Floats, candidates: NDArray[np.int64], similarities:
 def rank_numbers(words: Floats, meanings: Floats | None, count: int) -> list[tuple[int, float]]:
     """Return the best numbers with their scores, the best first. Equal scores are ordered by number."""
     scores = words if meanings is None else _combine(words, meanings)
-    count = min(count, len(scores))
-    best: NDArray[np.int64] = np.argpartition(-scores, count - 1)[:count] if count else np.zeros(0, np.int64)
+    best = _find_best(scores, count)
     best = best[np.lexsort((best, -scores[best]))]
     return [(int(number), float(scores[number])) for number in best if scores[number] > 0]
 
@@ -88,6 +87,17 @@ def spread_similar(
         spread.append((ranked[best][0], float(lowered[best])))
         highest = np.maximum(highest, excess[best])
     return spread
+
+
+def _find_best(scores: Floats, count: int) -> NDArray[np.int64]:
+    """Return the numbers of the highest scores. Of those that are equal to the last one, the first numbers are taken."""
+    if len(scores) <= count:
+        return np.arange(len(scores))
+    ordered = -scores
+    ordered.partition(count - 1)
+    last = -ordered[count - 1]
+    better = np.flatnonzero(scores > last)
+    return np.concatenate([better, np.flatnonzero(scores == last)[: count - len(better)]])
 
 
 def _combine(words: Floats, meanings: Floats) -> Floats:

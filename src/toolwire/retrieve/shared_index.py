@@ -22,14 +22,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
 
-from ..ir.errors import ConfigError, EncodeError, ProtocolError
+from ..ir.errors import ConfigError, ProtocolError
 from ..ir.tools import Effect, Tool
 from ..run.keys import canonical_json
 from ..run.tool_offer import strip_function
 from .documents import make_document
-from .encoder import Encoder, ProgressCallback, Vectors
+from .encoder import Encoder, ProgressCallback, Vectors, encode_texts
 from .entry_table import IndexedTool, SearchFilter, decode_entry, encode_entry
 from .index import IndexChange, SearchHit, ToolIndex
+from .index_arguments import check_names, collect_tools
 from .nearest import NearestTools, find_best
 from .ranking import SPREAD_COUNT, rank_numbers
 
@@ -138,12 +139,8 @@ class SharedIndex(ToolIndex):
         progress: ProgressCallback | None = None,
     ) -> IndexChange:
         """Add tools, and replace those whose declaration or tags changed. Only these are encoded and sent."""
-        given, refused = dict[str, StoredTool](), dict[str, str]()
-        for tool in tools:
-            try:
-                given[tool.name] = _make_stored(strip_function(tool), server, tuple(tags))
-            except EncodeError as error:
-                refused[tool.name] = error.message
+        check_names("tags", tags)
+        given, refused = collect_tools(tools, lambda tool: _make_stored(strip_function(tool), server, tuple(tags)))
         self.refresh()
         with self._lock:
             known = {name: self._digests.get((server, name)) for name in given}
@@ -154,10 +151,11 @@ class SharedIndex(ToolIndex):
         self.refresh()
         updated = tuple(name for name in changed if known[name])
         added = tuple(name for name in changed if not known[name])
-        return IndexChange(added, updated, unchanged=len(given) - len(changed), refused=tuple(refused.items()))
+        return IndexChange(added, updated, unchanged=len(given) - len(changed), refused=refused)
 
     def remove(self, names: Iterable[str], *, server: str = "") -> IndexChange:
         """Remove tools. Names that are not in the index are ignored."""
+        check_names("names", names)
         self.refresh()
         with self._lock:
             removed = tuple(name for name in dict.fromkeys(names) if self._digests.get((server, name)))
@@ -214,7 +212,7 @@ class SharedIndex(ToolIndex):
             return list(tools)
         indexed = [_decode(tool) for tool in tools]
         texts = [make_document(one.tool, server=one.server, tags=one.tags).text for one in indexed]
-        vectors = self.encoder.encode(texts, progress)
+        vectors = encode_texts(self.encoder, texts, progress)
         return [tool._replace(vector=vector) for tool, vector in zip(tools, vectors.tolist(), strict=True)]
 
     def _apply(self, changed: Sequence[StoredTool]) -> None:

@@ -84,14 +84,26 @@ class WordIndex:
         scores = np.zeros(len(self.is_present), np.float32)
         if not self.count:
             return scores
-        norms = self._length_norms()
-        for word, weight in self.weigh_words(query).items():
-            for segment in self.segments:
-                found, counts = segment.find(word)
-                frequency = np.einsum("ij,ij->i", counts, norms[found])
-                scores[found] += weight * frequency * (SATURATION + 1) / (frequency + SATURATION)
+        found, counts, weights = self._collect_entries(query)
+        frequency = np.einsum("ij,ij->i", counts, self._length_norms()[found])
+        scores += np.bincount(found, weights * frequency / (frequency + SATURATION), len(scores))
         scores[~self.is_present.values] = 0
         return scores
+
+    def _collect_entries(self, query: str) -> tuple[NDArray[np.int32], NDArray[np.uint8], Floats]:
+        """Return the entries of all words of a query, with their weights, so that they are scored at once."""
+        documents, counts, weights = (
+            [np.zeros(0, np.int32)],
+            [np.zeros((0, len(FIELDS)), np.uint8)],
+            [np.zeros(0, np.float32)],
+        )
+        for word, weight in self.weigh_words(query).items():
+            for segment in self.segments:
+                found, occurrences = segment.find(word)
+                documents.append(found)
+                counts.append(occurrences)
+                weights.append(np.full(len(found), weight * (SATURATION + 1), np.float32))
+        return np.concatenate(documents), np.concatenate(counts), np.concatenate(weights)
 
     def match_fields(self, words: Sequence[str], numbers: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return whether each field of each document contains each word: an array of numbers, words and fields."""

@@ -18,7 +18,7 @@ if sys.platform == "win32":
 
 import termios
 
-COMMAND = (sys.executable, "-m", "toolwire", "do")
+COMMAND = (sys.executable, "-m", "toolwire", "do", "--words-only")  # encoding takes time
 NOTHING = b""
 
 

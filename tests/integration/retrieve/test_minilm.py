@@ -40,6 +40,11 @@ def test_progress_ends_with_all_texts(plain):
     assert seen[-1] == (6, 6)
 
 
+def test_lone_surrogates_are_replaced(plain):
+    """Command-line arguments and file names that are not valid UTF-8 contain them."""
+    assert (plain.encode(["weather \ud800", "a\udcff"]) == plain.encode(["weather ?", "a?"])).all()
+
+
 def test_adapted_encoder_has_another_name_and_finds_a_paraphrased_tool(plain):
     adapted = open_minilm()
     assert adapted.name != plain.name

@@ -36,6 +36,23 @@ def test_shorter_result_is_the_beginning_of_a_longer_one(count):
     assert order(words, None, count) == order(words, None)[:count]
 
 
+@pytest.mark.parametrize("count", [1, 7, 60, 499])
+def test_equal_scores_at_the_cut_are_taken_by_number(count):
+    words = np.full(500, 3, np.float32)
+    words[::7] = 5
+    words[::11] = 0
+    assert (
+        order(words, None, count) == sorted(np.flatnonzero(words), key=lambda number: (-words[number], number))[:count]
+    )
+
+
+def test_candidates_with_equal_scores_are_taken_by_number():
+    meanings = np.full(3_000, 0.5, np.float32)
+    meanings[2_000:] = 0.6
+    candidates = choose_candidates(np.zeros(3_000, np.float32), meanings)
+    assert candidates.tolist() == [*range(24), *range(2_000, 3_000)]
+
+
 def test_more_results_than_tools_are_no_error():
     assert order(floats(1), None, 50) == [0]
     assert rank_numbers(floats(), None, 5) == []

@@ -94,6 +94,8 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
             return tool.extra[NAME]
         losses.add(path, "built-in tool", "dropped", f"Anthropic has no built-in tool {tool.name!r}", "error")
         return None
+    if tool.kind == "search":
+        losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a function", "info")
     for concept, severity in _UNWRITABLE:
         if getattr(tool, concept) is not None:
             losses.add(f"{path}/{concept}", concept, "dropped", "Anthropic declarations have no field for it", severity)
