@@ -19,6 +19,7 @@ import hashlib
 import json
 import random
 import re
+import statistics
 import sys
 from collections import Counter
 from functools import cached_property
@@ -170,6 +171,11 @@ def summarise(verdicts: list[str]) -> dict:
     }
 
 
+def _share_of_domain(hub: Hub, reference: dict) -> float:
+    """Return the share of the cards that are right for a task: the accuracy of a random card."""
+    return statistics.mean(hub.database.judge(card["api_call"], reference) in ("exact", "right") for card in hub.cards)
+
+
 def dump_prompts(path: Path, conditions: list[str]) -> None:
     """Write the prompts of all tasks, for `gorilla_gpu.py`."""
     encoder = open_encoder()
@@ -202,6 +208,7 @@ async def measure(tasks: int, seed: int, conditions: list[str]) -> dict:
         catalogues[name] = {
             "cards": len(hub.cards),
             "tasks": len(hub.tasks),
+            "random": 100 * statistics.mean(_share_of_domain(hub, task["reference"]) for task in hub.tasks),
             "matched": sum(verdict == "exact" for verdict in verdicts_of_references),
         }
         sample = random.Random(f"{seed} {name}").sample(range(len(hub.tasks)), min(tasks, len(hub.tasks)))

@@ -54,7 +54,7 @@ def report_growth(result: dict) -> str:
     return "\n".join(
         [
             "## Growth of an index of tools (`bench/retrieval_growth.py`)\n",
-            "1,000 and 10,000 real tools (9,856, and 144 perturbed copies) with real vectors; 100,000 are those and perturbed copies: a fifth of the",
+            "1,000 and 9,856 real tools, encoded (their vectors may come from the cache of an earlier run). 10,000 and 100,000 are filled up with perturbed copies: a fifth of the",
             "words of each description is replaced, and the vector is the original's with noise (cosine about 0.9), not an encoding of the new text.",
             (
                 f"{result['queries']} real queries, k = {result['k']}, one thread, ms of CPU: the median / the 99th percentile. The query's embedding is measured apart, "
@@ -91,10 +91,12 @@ def report_gorilla(result: dict) -> str:
         "API itself / hallucination (a call that is not in the database), in %. The prompt is the seed's form: signatures and the beginning of",
         "the descriptions. The oracle picks the right card if it was offered and invents a call otherwise. "
         + ", ".join(
-            f"{name}: {one['cards']} cards, {one['tasks']} tasks, {one['matched']} references that the procedure finds in the database"
+            f"{name}: {one['cards']} cards, {one['tasks']} tasks ({one['matched']} of their references match the database)"
             for name, one in result["catalogues"].items()
         )
-        + ".\n",
+        + ". A card drawn at random has the task's domain in "
+        + " / ".join(f"{one['random']:.1f}" for one in result["catalogues"].values())
+        + " % of the tasks: most cards of torchhub belong to one domain.\n",
     ]
     for model, title in MODELS.items():
         rows = [

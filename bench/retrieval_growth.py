@@ -4,7 +4,7 @@
     python bench/retrieval_growth.py 1000           one size
 
 1,000 tools are a sample of the five corpora of `retrieval/tools.jsonl`, 10,000 all 9,856 of them and 144 perturbed copies;
-these vectors are real. 100,000 are those and nine perturbed copies of each: a fifth of the words of the description is
+the vectors of the real ones are encoded. 100,000 are those and nine perturbed copies of each: a fifth of the words of the description is
 replaced by words of other tools, the name gets a number, and the vector is the original's with noise (cosine about 0.9)
 instead of an encoding of the new text. Queries are real ones of `retrieval/test.jsonl`. Each size runs in processes of its
 own, with one thread. All times are CPU times; the embedding of the query, and of changed tools, is measured apart. The

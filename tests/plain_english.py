@@ -179,6 +179,15 @@ ALLOWED = (
             *("man_pages", "mdoc", "option_text", "roff", "synopsis", "vector"),
         )
     ),
+    *(
+        Allowed(path, "words", "the words of a request")
+        for path in (
+            "src/toolwire/cli/do.py",
+            "src/toolwire/cli/do_run.py",
+            "src/toolwire/cli/do_values.py",
+            "docs/do.md",
+        )
+    ),
     Allowed("src/toolwire/retrieve/commands/common_tasks.py", "w", "tasks as users describe them"),
     Allowed("src/toolwire/local/relevance.py", "said", "a list of frequent English words"),
     Allowed("src/toolwire/local/relevance.py", "say", "a list of frequent English words"),

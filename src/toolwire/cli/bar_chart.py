@@ -95,9 +95,13 @@ def render_svg(title: str, groups: Iterable[BarGroup], largest: float) -> str:
 
 
 def check_plot_path(path: str | None) -> None:
-    """Refuse a name with another extension before work is done."""
-    if path is not None and Path(path).suffix.lower() not in (".svg", ".html"):
+    """Refuse a name with another extension, or in a folder that does not exist, before work is done."""
+    if path is None:
+        return
+    if Path(path).suffix.lower() not in (".svg", ".html"):
         raise ConfigError(f"cannot write a plot to {path}", hint="use a name that ends with .svg or .html")
+    if not Path(path).parent.is_dir():
+        raise ConfigError(f"cannot write a plot to {path}: there is no folder {Path(path).parent}")
 
 
 def write_plot(path: str, title: str, groups: Sequence[BarGroup], largest: float) -> None:

@@ -11,17 +11,16 @@ from ..ir.request import Message, Params, Request
 from ..ir.terminal import neutralise_text
 from ..ir.tools import Tool, ToolChoice
 from ..ir.value import Value
+from .do_candidates import NOTHING_FITS, CandidateOffer
 
 if TYPE_CHECKING:
     from ..ir.response import Response
     from ..net.model_protocol import Model
     from ..retrieve.commands.vector import CommandLine
-    from .do_candidates import CandidateOffer
     from .do_tools import ToolSource
 
-__all__ = ["NOTHING_FITS", "ModelCall", "NothingFits", "ask_model"]
+__all__ = ["ModelCall", "NothingFits", "ask_model"]
 
-NOTHING_FITS = "nothing_fits"
 _MAX_ATTEMPTS = 2
 _MAX_REASON = 300
 _SYSTEM = f"""\

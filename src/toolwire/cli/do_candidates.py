@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.terminal import neutralise_line
 from ..ir.tools import Tool
-from .do_call import NOTHING_FITS
 from .do_tools import ToolSource, read_source
 from .do_values import limit_values
 from .show import paint
@@ -23,7 +22,10 @@ if TYPE_CHECKING:
     from ..retrieve.encoder import Encoder
     from ..retrieve.index import ToolIndex
 
-__all__ = ["CandidateOffer", "Candidates", "cache_folder", "load_candidates"]
+__all__ = ["NOTHING_FITS", "CandidateOffer", "Candidates", "cache_folder", "load_candidates"]
+
+NOTHING_FITS = "nothing_fits"
+"""The name of the function that a model calls if no candidate fits."""
 
 _OPTIONS = 40  # of one command in a declaration; pages have up to 250
 _FEW_OPTIONS = 10  # for a small model, whose context is short

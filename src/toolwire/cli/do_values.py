@@ -79,16 +79,20 @@ def limit_values(tool: Tool, command: SystemCommand, request: str) -> Tool:
         if limited is not None or name in required:
             kept[name] = one if limited is None else limited
     named = [name for name in kept if name in operands or name in required]
+    if sum(name in operands for name in kept) > 1:  # each operand gets one value
+        kept = {
+            name: {**one, "maxItems": 1} if name in operands and "items" in one else one for name, one in kept.items()
+        }
     return replace(tool, input_schema={**schema, "properties": kept, "required": named})
 
 
 def _option_words(command: SystemCommand, name: str, schema: dict[str, Any]) -> list[str]:
-    """Return the words that mention an option. One that deletes has to be named: a small model sets what it sees."""
+    """Return the words that mention an option. One that deletes has to be named: a small model sets every option that it sees."""
     from ..retrieve.commands.effects import judge_effect
 
     option = schema.get("description", "").partition(":")[0].split(", ")
-    deletes = any("delete" in judge_effect(command.words, [one], has_operands=True).kinds for one in option)
-    is_own = "delete" in judge_effect(command.words, (), has_operands=True).kinds
+    deletes = any("delete" in judge_effect(command.words, (*command.words, one), [one]).kinds for one in option)
+    is_own = "delete" in judge_effect(command.words, command.words).kinds
     return split_words(name if deletes and not is_own else f"{name} {schema.get('description', '')}")
 
 

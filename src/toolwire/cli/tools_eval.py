@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError, ProtocolError
@@ -12,10 +14,11 @@ from .bar_chart import Bar, BarGroup, check_plot_path, draw_bars, write_plot
 from .progress_bar import ProgressBar
 from .show import count_of, json_text, paint, table
 from .tool_documents import read_bytes
-from .tools_groups import print_note
+from .tools_groups import print_note, require_numpy
 from .tools_open import INDEX_HELP, add_index_options, open_index, parse_count
 
 if TYPE_CHECKING:
+    from ..retrieve.index import ToolIndex
     from ..retrieve.method_comparison import LabelledQuery, Method, MethodComparison
 
 __all__ = ["add_eval"]
@@ -47,22 +50,39 @@ def add_eval(actions: Any) -> None:
     parser.add_argument("source", metavar="FILE|SOURCE", help=INDEX_HELP)
     parser.add_argument("queries", metavar="QUERIES", help="JSON Lines of queries with their gold tools")
     parser.add_argument("--plot", metavar="FILE", help="write a chart to FILE.svg or FILE.html")
-    parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="seed of the bootstrap (0)")
+    parser.add_argument("--seed", type=_parse_seed, default=0, metavar="NUMBER", help="seed of the bootstrap (0)")
     parser.add_argument(
         "--rounds", type=parse_count, default=10_000, metavar="NUMBER", help="rounds of the bootstrap (10000)"
     )
-    parser.add_argument("--fail-under", type=float, metavar="PERCENT", help="exit with 1 if R@10 is lower")
+    parser.add_argument("--fail-under", type=_parse_percent, metavar="PERCENT", help="exit with 1 if R@10 is lower")
     add_index_options(parser)
     parser.set_defaults(run=_evaluate)
 
 
+def _parse_seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
+    return int(text[:18])
+
+
+def _parse_percent(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or float(text) > 100:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 100, got {text!r}")
+    return float(text)
+
+
 def _evaluate(arguments: argparse.Namespace) -> int:
     check_plot_path(arguments.plot)
-    index = open_index(arguments.source, arguments)
+    require_numpy()
     from ..retrieve.method_comparison import compare_methods, missing_gold
 
-    queries = read_queries(arguments.queries)
+    queries = read_queries(arguments.queries)  # before the index, which may take minutes
+    index = open_index(arguments.source, arguments)
     missing = missing_gold(index, queries)
+    if len(missing) == len({name for query in queries for name in query.gold}):
+        raise ConfigError(
+            "none of the gold tools is in the index", hint=f"the index has names such as {_some_names(index)}"
+        )
     if missing:
         some = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         print_note(f"{count_of(len(missing), 'gold tool')} not in the index, counted as not found: {some}")
@@ -76,6 +96,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         write_plot(arguments.plot, "R@10 in percent", _chart(compared), 100)
         print(f"wrote {arguments.plot}", file=sys.stderr)
     return int(arguments.fail_under is not None and 100 * compared.mean("search", "R@10") < arguments.fail_under)
+
+
+def _some_names(index: ToolIndex) -> str:
+    return ", ".join(indexed.tool.name for indexed in islice(index, 3))
 
 
 def read_queries(file: str) -> list[LabelledQuery]:
@@ -172,7 +196,7 @@ def _document(compared: MethodComparison, arguments: argparse.Namespace) -> dict
         return {
             "queries": len(compared.select("search", "R@10", group)),
             "methods": {
-                method: {measure: round(compared.mean(method, measure, group), 6) for measure in MEASURES}
+                method: {measure: round(100 * compared.mean(method, measure, group), 4) for measure in MEASURES}
                 for method in compared.values
             },
             "search_minus": {
@@ -180,7 +204,10 @@ def _document(compared: MethodComparison, arguments: argparse.Namespace) -> dict
                     measure: dict(
                         zip(
                             ("mean", "low", "high"),
-                            (round(value, 6) for value in _difference(compared, baseline, measure, group, arguments)),
+                            (
+                                round(100 * value, 4)
+                                for value in _difference(compared, baseline, measure, group, arguments)
+                            ),
                             strict=True,
                         )
                     )

@@ -46,8 +46,8 @@ def bootstrap_difference(
     """
     if len(one) != len(other) or not one:
         raise ConfigError(f"a paired comparison requires as many values on both sides, got {len(one)} and {len(other)}")
-    if rounds < 1:
-        raise ConfigError(f"rounds must be at least 1, got {rounds}")
+    if rounds < 1 or seed < 0:
+        raise ConfigError(f"rounds must be at least 1 and the seed at least 0, got {rounds} and {seed}")
     differences = np.asarray(one, np.float64) - np.asarray(other, np.float64)
     generator = np.random.default_rng(seed)
     count = len(differences)

@@ -19,14 +19,15 @@ from .effects import CommandEffect, judge_effect
 
 __all__ = ["CommandLine", "RefusedCall", "make_command_line"]
 
-MAX_VALUE = 4_096
+MAX_VALUE = 1_000
 """Characters of one value."""
 
 _PATH = re.compile(r"file|path|dir|source|dest|src|target|starting|archive|arg|folder|member")
 _SHELL_CHARACTERS = frozenset(";|&`$<>\\")
 _LEADING = frozenset({"-H", "-L", "-P"})  # options of `find` that precede the paths
 _MAX_VECTOR = 256
-_MAX_TOTAL = 65_536
+_MAX_TOTAL = 2_000  # characters: the beginning stays on the screen
+_SPACES = " " * 8
 # programs whose options follow the operands, and programs that accept `--` before operands
 _OPTIONS_LAST = frozenset({"find"})
 _ENDS_OPTIONS = frozenset(
@@ -71,7 +72,7 @@ def make_command_line(command: SystemCommand, arguments: Mapping[str, Any], *, h
             options += written
             used.append(one.name)
     vector = _join(command, options, operands)
-    effect = judge_effect(command.words, used, has_operands=bool(operands))
+    effect = judge_effect(command.words, vector, used)
     if effect.is_read_only and any(char in _SHELL_CHARACTERS for word in vector for char in word):
         effect = replace(effect, is_read_only=False)  # harmless without a shell, but a person should see it
     return CommandLine(command, vector, effect)
@@ -134,7 +135,12 @@ def _join(command: SystemCommand, options: list[str], operands: list[tuple[Opera
             values.append(value)
         vector = (*command.words, *options, *values)
     if len(vector) > _MAX_VECTOR or sum(map(len, vector)) > _MAX_TOTAL:
-        raise RefusedCall(f"the call of {command.name} has too many arguments")
+        raise RefusedCall(
+            f"the call of {command.name} has too many arguments: nobody could read it before the question"
+        )
+    for word in vector:
+        if reveal_line(word) != word or _SPACES in word:
+            raise RefusedCall(f"a word of the command cannot be seen: {_shown(word)}")
     return vector
 
 
