@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .search_hit import SearchHit
     from .section_file import IndexFileError, IndexInfo, is_index_file
 else:
-    __getattr__, __dir__ = lazy_exports(
+    _load, __dir__ = lazy_exports(
         __name__,
         {
             "api_call": ("call", "call_async"),
@@ -44,6 +44,18 @@ else:
             "section_file": ("IndexFileError", "IndexInfo", "is_index_file"),
         },
     )
+
+    def __getattr__(name: str) -> object:
+        try:
+            return _load(name)
+        except ModuleNotFoundError as error:
+            if error.name != "numpy":
+                raise
+            from ..ir.errors import MissingExtra
+
+            hint = "pip install 'toolwire[retrieve]'"
+            raise MissingExtra(f"{__name__}.{name} requires numpy", hint=hint) from None
+
 
 __all__ = [
     "ApiSpecError",

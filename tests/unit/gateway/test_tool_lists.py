@@ -216,6 +216,23 @@ def test_history_adds_tools_in_the_order_of_their_occurrence() -> None:
     assert [tool.name for tool in tools if tool.deferred] == ["tool_3", "tool_4"]
 
 
+def test_cache_mark_of_a_tool_that_is_not_offered_moves_to_the_end_of_the_first_tools() -> None:
+    marked = Tool("last", "The last one", cache="5m")
+    messages = (
+        Message("user", (Text("hello there"),)),
+        Message("assistant", (ToolCall("c", "tool_9", {}),)),
+        Message("user", (ToolResult("c"),)),
+    )
+    plan = plan_retrieval(Request(messages=messages, tools=(*MANY, marked)), RetrieveRow(k=2))
+    assert plan is not None
+    tools = plan.offer(["tool_7", "movie_watch"])
+    assert [(tool.name, tool.cache) for tool in tools] == [
+        *(("search_tools", None), ("movie_watch", None), ("tool_7", "5m"), ("tool_9", None)),
+    ]
+    tools = plan.offer(["tool_7", "last"])
+    assert [(tool.name, tool.cache) for tool in tools][1:3] == [("tool_7", None), ("last", "5m")]
+
+
 def test_short_message_is_searched_with_the_system_prompt() -> None:
     plan = plan_retrieval(request("hi", tools=MANY, system="You help to rent cars."), RetrieveRow(k=2))
     assert plan is not None

@@ -52,6 +52,7 @@ class RetrievalPlan(Struct, frozen=True):
         first = self.pinned.union(selected)
         tools = [search_tool()] if self.can_search else []
         tools += [tool for tool in self.tools if tool.name in first]
+        tools = self._keep_cache_mark(tools)
         by_name: dict[str, list[Tool]] = {}
         for tool in self.tools:
             by_name.setdefault(tool.name, []).append(tool)
@@ -59,6 +60,13 @@ class RetrievalPlan(Struct, frozen=True):
             if name not in first:
                 tools += [replace(tool, deferred=True) if name in self.found else tool for tool in by_name[name]]
         return tuple(tools)
+
+    def _keep_cache_mark(self, tools: list[Tool]) -> list[Tool]:
+        """Move the cache mark of a tool that is not offered to the last one: clients mark the end of their list."""
+        marks = [tool.cache for tool in self.tools if tool.cache]
+        if not marks or not tools or any(tool.cache for tool in tools):
+            return tools
+        return [*tools[:-1], replace(tools[-1], cache=marks[-1])]
 
     def continue_offer(self, offered: Sequence[str]) -> RetrievalPlan:
         """Return the plan that offers these tools again, in their order, before new ones."""
