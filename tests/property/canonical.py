@@ -167,9 +167,9 @@ output_formats = st.one_of(
 )
 
 response_parts = st.lists(
-    st.one_of(some_words.map(Text), some_words.map(Refusal), calls(), reasonings), max_size=4
+    st.one_of(some_words.map(Text), some_words.map(Refusal), calls(), search_calls, reasonings), max_size=4
 ).map(tuple)
-stops = st.sampled_from(["stop", "tool_calls", "length", "content_filter", "refusal"]).map(Stop)
+stops = st.sampled_from(["stop", "tool_calls", "length", "content_filter", "refusal", "pause", "unknown"]).map(Stop)
 usages = st.builds(Usage, st.integers(0, 10**6), st.integers(0, 10**6))
 responses = st.builds(
     Response,

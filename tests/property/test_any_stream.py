@@ -143,11 +143,13 @@ def has_malformed_call(response):
 def runnable(response, target):
     """The calls that may be run: those that are whole, freeform ones as functions where there is nothing else.
 
-    Anthropic does not tell a complete call at the end of an answer from a truncated one, if a limit ended the answer.
+    Anthropic does not tell a complete call at the end of an answer from a truncated one, if a limit or a refusal
+    ended the answer.
     """
     freeform = get(target).capabilities.freeform
     calls = [call for call in response.calls if call.state == "complete" and not (call.kind == "freeform" and freeform)]
-    if target == "anthropic" and response.stop.reason == "length" and calls and calls[-1] is response.parts[-1]:
+    is_ended_early = response.stop.reason in ("length", "content_filter", "refusal")
+    if target == "anthropic" and is_ended_early and calls and calls[-1] is response.parts[-1]:
         calls.pop()
     return [(call.name, {"input": call.raw} if call.kind == "freeform" else call.arguments) for call in calls]
 

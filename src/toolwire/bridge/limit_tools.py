@@ -7,10 +7,10 @@ all other tools are left out, each with a loss that names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from ..ir.errors import EncodeError
+from ..ir.errors import ConfigError, EncodeError
 from ..ir.losses import Losses, Severity
 from ..ir.parts import ToolCall
 from ..ir.pointer import join
@@ -22,7 +22,7 @@ from ..wire.signatures import FEWER_TOOLS
 __all__ = ["ToolChooser", "keep_all", "limit_tools"]
 
 ToolChooser: TypeAlias = Callable[[Request, Sequence[Tool], int], Sequence[Tool]]
-"""Select at most the given number of tools for a request, such as `toolwire.run.choose_by_words`."""
+"""Select at least one and at most the given number of tools for a request, such as `toolwire.run.choose_by_words`."""
 
 
 def keep_all(request: Request, tools: Sequence[Tool], count: int) -> Sequence[Tool]:
@@ -36,7 +36,8 @@ def limit_tools(
 ) -> list[tuple[Tool, int]]:
     """Return at most `max_tools` tools in their order; each has its index in the request.
 
-    Raise EncodeError if the named tools alone exceed the maximum, or if none is named and there is no chooser.
+    Raise EncodeError if the named tools alone exceed the maximum, or if none is named and there is no chooser. Raise
+    ConfigError for a chooser that breaks its contract.
     """
     if max_tools is None or len(tools) <= max_tools or choose is keep_all:
         return tools
@@ -47,7 +48,7 @@ def limit_tools(
             pointer=join("tools"),
             hint="shorten the history, or name fewer tools in tool_choice",
         )
-    if choose is not None:
+    if choose is not None and len(kept) < max_tools:
         kept |= _chosen_indices(tools, kept, max_tools, request, choose)
     elif not kept:
         raise EncodeError(
@@ -81,7 +82,23 @@ def _chosen_indices(
         (original.namespace, original.name): index
         for original, index in ((request.tools[index], index) for _, index in tools if index not in kept)
     }
-    candidates = [request.tools[index] for index in indices.values()]
-    chosen = choose(request, candidates, max_tools - len(kept))
-    known = dict.fromkeys(index for tool in chosen if (index := indices.get((tool.namespace, tool.name))) is not None)
-    return set(list(known)[: max_tools - len(kept)])
+    candidates, count = [request.tools[index] for index in indices.values()], max_tools - len(kept)
+    chosen: object = choose(request, candidates, count)  # of a caller: checked below
+    name = getattr(choose, "__qualname__", None) or type(choose).__qualname__
+    found: set[int] = set()
+    for tool in chosen if isinstance(chosen, Iterable) else (chosen,):
+        if not isinstance(tool, Tool):
+            raise _chooser_error(name, f"must return tools, got {type(tool).__name__}")
+        if (tool.namespace, tool.name) not in indices:
+            raise _chooser_error(name, f"returned {tool.name!r}, which is not one of the tools to choose from")
+        found.add(indices[tool.namespace, tool.name])
+    if len(found) > count:
+        raise _chooser_error(name, f"returned {len(found)} tools, but only {count} may be chosen")
+    if not found and not kept:
+        raise _chooser_error(name, f"returned none of {len(candidates)} tools")
+    return found
+
+
+def _chooser_error(name: str, problem: str) -> ConfigError:
+    hint = "return a non-empty list of some of the given tools, at most `count`"
+    return ConfigError(f"the chooser {name} {problem}", hint=hint)

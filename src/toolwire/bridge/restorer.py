@@ -7,8 +7,8 @@ Each call takes these steps at its end:
 3. The arguments are lifted to the original schema, or unwrapped to freeform input.
 4. With `repair`, values are repaired in the client's terms: against the original schema.
 5. The result is checked. Errors here are caused by the model, and must not look like a call that can be run:
-   - A truncated call makes the stop `length`, whatever the provider reports. It is the last item of its answer: JSON that
-     ends early anywhere else is malformed.
+   - A truncated call makes the stop `length`, unless the provider reports a limit, a filter or a refusal. It is the
+     last item of its answer: JSON that ends early anywhere else is malformed.
    - Malformed arguments are passed on if the client receives them as text and can check them. If the client would
      receive an object, or plain input, the answer ends in a fault.
 
@@ -419,8 +419,8 @@ class Restorer:
                 self.losses.add(path + join("arguments", name), f"argument {name}", "dropped", detail)
 
     def _adjust_stop(self, choice: int, stop: Stop) -> Stop:
-        """Never return "run these calls" if one of them was truncated: some clients would run it without arguments."""
-        if choice not in self._truncated or stop.reason not in ("tool_calls", "stop"):
+        """Return a stop that marks a truncated call: after any other stop, some clients would run it."""
+        if choice not in self._truncated or stop.reason in _TRUNCATING_STOPS:
             return stop
         where = f"{_choice_path(choice)}/stop"
         self.losses.add(where, "stop reason", "rewritten", "a call was truncated; sent as length", "info")
@@ -433,6 +433,7 @@ class Restorer:
             self.losses.add(path, "one call at a time", "weakened", detail)
 
 
+_TRUNCATING_STOPS = frozenset({"length", "context_window", "content_filter", "refusal"})
 _EMPTY_ANSWER = Fault("server", "the answer has neither content nor a stop reason", 502, "empty_answer", retryable=True)
 
 

@@ -2,7 +2,8 @@
 
 native     the target has deferred tools: they are declared as such, and its search or a result loads them
 results    the target declares a tool in the result of the search that loads it
-append     the target has no deferred tools: found tools are appended to the declarations, the others wait
+append     the target has no deferred tools: found tools are appended to the declarations, the others wait. A request
+           whose deferred tools have all been found grows with each search: its tools keep their order, new ones last
 at once    there is no search: the model could not find a deferred tool, so all are declared as usual
 """
 
@@ -28,6 +29,7 @@ from .hosted_search import hosted_method, read_hosted, unread_fields
 __all__ = ["NO_SEARCH", "SearchPlan", "fit_search_tool", "load_deferred", "plan_search", "waiting_indices"]
 
 ToolLoading: TypeAlias = Literal["native", "results", "append", "at once"]
+_LOADED = "a search has found the tool, or the conversation names it"
 _SEARCH_NAME = re.compile(r"(?i)(search|find|discover).*tool|tool.*(search|find|discover)").search
 
 
@@ -38,7 +40,7 @@ class SearchPlan(Value, frozen=True):
     kind: CallKind = "function"  # of its calls on the target
     is_hosted: bool = False  # the target's provider runs a search
     loading: ToolLoading = "at once"
-    found: tuple[str, ...] = ()  # names of the tools that searches have found, in order
+    found: tuple[str, ...] = ()  # names of the deferred tools that are loaded, in order
 
 
 NO_SEARCH = SearchPlan()
@@ -75,7 +77,12 @@ def _loading(can: Capabilities) -> ToolLoading:
 
 
 def _found_names(request: Request) -> tuple[str, ...]:
-    """Return the tools that all searches in the history have found, in order."""
+    """Return the tools that searches in the history have found, and deferred tools that the conversation names.
+
+    A call in the history shows that its tool was loaded, also if the client has removed the search. The model can
+    follow a tool choice only if the tool is declared.
+    """
+    deferred = frozenset([tool.name for tool in request.tools if tool.deferred])
     names: dict[str, None] = {}
     for message in request.messages:
         for part in message.parts:
@@ -83,6 +90,10 @@ def _found_names(request: Request) -> tuple[str, ...]:
                 names.update(dict.fromkeys(part.found))
             elif isinstance(part, Opaque) and isinstance(search := read_hosted(part), HostedSearchResult):
                 names.update(dict.fromkeys(search.found))
+            elif isinstance(part, ToolCall) and part.name in deferred:
+                names[part.name] = None
+    if request.choice is not None:
+        names.update(dict.fromkeys(name for name in request.choice.names if name in deferred))
     return tuple(names)
 
 
@@ -102,7 +113,7 @@ def _find_search(request: Request) -> Tool | None:
 
 
 def waiting_indices(request: Request) -> frozenset[int]:
-    """Return the indices of the deferred tools that a search of the caller has not found yet."""
+    """Return the indices of the deferred tools that wait for a search of the caller."""
     tools = request.tools
     if not any(tool.deferred for tool in tools) or _find_search(request) is None:
         return frozenset()
@@ -170,6 +181,9 @@ def load_deferred(
     if plan.loading == "at once":
         reason = "no search tool of the target is declared; the model sees the tool from the start"
         return [(_undefer(tool, index, reason, losses), index) for tool, index in tools]
+    if plan.loading == "append" and _keeps_order(request, plan):
+        _report_appended(losses)
+        return [(_undefer(tool, index, _LOADED, losses), index) for tool, index in tools]
     found: dict[str, tuple[Tool, int]] = {}
     others: list[tuple[Tool, int]] = []
     names = frozenset(plan.found)
@@ -182,10 +196,30 @@ def load_deferred(
             losses.add(join("tools", index), "deferred tool", "moved", "declared when a search finds it", "info")
     loaded = [found[name] for name in plan.found if name in found]
     if plan.loading == "append" and loaded:
-        detail = "found tools are appended to the declarations, which changes the beginning of the prompt"
-        losses.add(join("tools"), "prompt prefix", "rewritten", detail, "info")
-        loaded = [(_undefer(tool, index, "a search has found the tool", losses), index) for tool, index in loaded]
+        _report_appended(losses)
+        loaded = [(_undefer(tool, index, _LOADED, losses), index) for tool, index in loaded]
+    elif plan.loading == "results":
+        in_results = frozenset(found_in_history(request.messages))
+        loaded = [
+            entry if request.tools[entry[1]].name in in_results else (_undefer(*entry, _LOADED, losses), entry[1])
+            for entry in loaded
+        ]
     return [*others, *loaded]
+
+
+def _keeps_order(request: Request, plan: SearchPlan) -> bool:
+    """Return whether the request lists its tools in the order in which they were first offered.
+
+    Agents and the gateway declare a found tool when it is found, and may declare another one after it. A client that
+    declares all tools from the start has deferred ones that wait, at any position.
+    """
+    search = next((tool for tool in request.tools if tool.kind == "search"), None)
+    return search is not None and search.name == plan.name and not waiting_indices(request)
+
+
+def _report_appended(losses: Losses) -> None:
+    detail = "found tools are appended to the declarations, which changes the beginning of the prompt"
+    losses.add(join("tools"), "prompt prefix", "rewritten", detail, "info")
 
 
 def _undefer(tool: Tool, index: int, reason: str, losses: Losses) -> Tool:

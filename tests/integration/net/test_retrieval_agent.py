@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -472,3 +473,23 @@ def test_the_number_of_tools_that_a_retriever_adds_is_bounded(monkeypatch):
         tools = [Tool(f"tool_{number}_{other}", "Send a letter") for other in range(10)]
         assert len(retriever.search("letter", tools, 5)) == 5
     assert len(index) <= 20
+
+
+def test_waiting_retrievers_do_not_block_the_threads_of_the_event_loop():
+    class Waiting:
+        def choose(self, request, tools, offered):
+            assert release.wait(60)
+            return tools
+
+    async def check():
+        agent = Agent(ScriptedModel([says("done")] * 40), catalogue(5), retriever=Waiting())
+        runs = [asyncio.ensure_future(agent.run("hello")) for _ in range(40)]
+        await asyncio.sleep(0.1)
+        try:
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: 7), 10) == 7
+        finally:
+            release.set()
+        assert [answer.text for answer in await asyncio.gather(*runs)] == ["done"] * 40
+
+    release = threading.Event()
+    asyncio.run(check())

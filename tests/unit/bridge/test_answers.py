@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import permutations, product
+
 import pytest
 
 import toolwire
-from toolwire.ir import Losses, Message, Request, Response, Stop, Text, Tool, ToolChoice
+from toolwire.ir import Losses, Message, Request, Response, Stop, Text, Tool, ToolCall, ToolChoice
 from toolwire.ir.text import dumps
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get, names
+from whole_and_streamed import as_stream, disagreements, is_same_answer
 
 FRONTS = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 EMPTY = {
@@ -124,22 +127,50 @@ def test_call_that_ends_early_before_another_call_is_malformed(target):
         assert "answer" in [loss.concept for loss in losses if loss.severity == "error"]
 
 
+STOPS = ("stop", "tool_calls", "length", "content_filter", "refusal", "context_window", "pause", "unknown")
+
+
+@pytest.mark.parametrize(("source", "target"), list(permutations(FRONTS, 2)))
+def test_truncated_call_has_the_same_translation_in_both_forms_after_every_stop(source, target):
+    codec = get(source)
+    compared = 0
+    for stop, kind, raw in product(STOPS, ("function", "search", "freeform"), ("", "{", '{"path": "a.txt"', CUT)):
+        response = Response("r", "m", (ToolCall("c", "save", None, raw, "truncated", kind),), Stop(stop))
+        document, data = codec.encode_response(response).body, as_stream(codec, response)
+        if not is_same_answer(codec, document, data):
+            continue  # the source has another form for it in a stream
+        compared += 1
+        assert disagreements(document, data, source, target) == [], (stop, kind, raw)
+        if "truncated" in [call.state for call in codec.decode_response(document).calls]:
+            for answer, _ in translated(document, data, source, target):
+                assert "complete" not in [call.state for call in answer.calls], (stop, kind, raw)
+    assert compared > 0
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "stop"])
+def test_stop_after_a_truncated_call_keeps_a_filter(reason):
+    for answer, _ in translated(*chat_answer(CUT, reason=reason), "openai_chat", "anthropic"):
+        assert answer.calls[0].state == "truncated"
+        assert answer.stop.reason == ("refusal" if reason == "content_filter" else "length")
+
+
+@pytest.mark.parametrize(("word", "reason"), [("max_tokens", "length"), ("refusal", "refusal")])
 @pytest.mark.parametrize("arguments", [{}, {"path": "a.txt"}])
-def test_last_call_of_an_anthropic_answer_at_a_limit_is_truncated_in_both_forms(arguments):
+def test_last_call_of_an_anthropic_answer_that_ends_early_is_truncated_in_both_forms(arguments, word, reason):
     block = {"type": "tool_use", "id": "t", "name": "save", "input": arguments}
     head = {"id": "m", "type": "message", "role": "assistant", "model": "m", "usage": {}}
     codec = get("anthropic")
-    whole = codec.decode_response({**head, "content": [block], "stop_reason": "max_tokens"})
+    whole = codec.decode_response({**head, "content": [block], "stop_reason": word})
     complete = codec.decode_response({**head, "content": [block], "stop_reason": "tool_use"})
     encoder = codec.stream_encoder()
     data = b"".join([encoder.feed(event) for event in toolwire.unfold(complete)])
     streamed = toolwire.fold(
-        decode_stream(codec, [data.replace(b'"tool_use","stop_sequence', b'"max_tokens","stop_sequence')])
+        decode_stream(codec, [data.replace(b'"tool_use","stop_sequence', b'"%b","stop_sequence' % word.encode())])
     )
     for answer in (whole, streamed):
         (call,) = answer.calls
         assert (call.state, call.arguments) == ("truncated", None)
-        assert answer.stop.reason == "length"
+        assert answer.stop.reason == reason
         chat = toolwire.wire.get("openai_chat").encode_response(answer).body["choices"][0]["message"]
         written = chat["tool_calls"][0]["function"]["arguments"]
         assert not written.endswith("}")  # as text it looks truncated, too

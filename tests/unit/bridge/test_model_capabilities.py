@@ -222,7 +222,7 @@ def check_names(wire, known):
     call = ToolCall("an id that is long", "a.very.long.name.0", {})
     messages = (USER, Message("assistant", (call,)), Message("user", (ToolResult(call.id, call.name, (Text("ok"),)),)))
     request = prepare(
-        Request("m", messages, tools), wire, capabilities=known, choose=lambda request, tools, count: tools
+        Request("m", messages, tools), wire, capabilities=known, choose=lambda request, tools, count: tools[:count]
     ).request
     assert len(request.tools) == (known.tools or 4)
     for tool in request.tools:

@@ -6,7 +6,7 @@ import pytest
 
 import toolwire
 from recordings import WIRES
-from toolwire.ir import EncodeError, Message, Text, ToolCall, ToolChoice
+from toolwire.ir import ConfigError, EncodeError, Message, Text, ToolCall, ToolChoice
 from toolwire.ir.losses import Losses
 from toolwire.net.endpoint import resolve
 from toolwire.net.endpoint_request import EndpointRequest
@@ -64,7 +64,7 @@ def test_chooser_fills_the_places_that_named_tools_leave():
 
     def choose(request, tools, count):
         asked.append((len(tools), count))
-        return [*reversed(tools), toolwire.Tool("unknown")]
+        return [*reversed(tools)][:count]
 
     request = toolwire.Request("m", history("tool_3", "tool_1"), TOOLS, ToolChoice("tool", ("tool_2",)))
     prepared = toolwire.prepare(request, "openai_chat", choose=choose)
@@ -73,6 +73,31 @@ def test_chooser_fills_the_places_that_named_tools_leave():
     left_out = [loss for loss in prepared.losses if loss.concept == "tool"]
     assert len(left_out) == 200 - LIMIT and {loss.severity for loss in left_out} == {"warning"}
     assert all(repr(TOOLS[int(loss.path[7:])].name) in loss.detail for loss in left_out)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "problem"),
+    [
+        (lambda tools: [tool.name for tool in tools[:3]], "must return tools, got str"),
+        (lambda tools: "tool_1", "must return tools, got str"),
+        (lambda tools: None, "must return tools, got NoneType"),
+        (lambda tools: [toolwire.Tool("unknown")], "returned 'unknown', which is not one of the tools"),
+        (lambda tools: tools, f"returned 200 tools, but only {LIMIT} may be chosen"),
+        (lambda tools: [], "returned none of 200 tools"),
+    ],
+)
+def test_error_names_a_chooser_that_breaks_its_contract(chosen, problem):
+    def pick_some(request, tools, count):
+        return chosen(tools)
+
+    with pytest.raises(ConfigError, match=f"pick_some {problem}") as caught:
+        toolwire.prepare(toolwire.Request("m", (USER,), TOOLS), "openai_chat", choose=pick_some)
+    assert "at most `count`" in caught.value.hint
+
+
+def test_chooser_may_add_nothing_to_named_tools():
+    request = toolwire.Request("m", history("tool_3"), TOOLS)
+    assert names(toolwire.prepare(request, "openai_chat", choose=lambda *_: ()).request) == ["tool_3"]
 
 
 @pytest.mark.finding("G23")

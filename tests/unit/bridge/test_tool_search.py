@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import toolwire
 from recordings import WIRES
-from toolwire import Request, Tool, ToolCall
+from toolwire import Request, Tool, ToolCall, ToolChoice
 from toolwire.audit import check_body
 from toolwire.ir import Message, Opaque, Text, fold, found_in_history, search_tool
 from toolwire.wire import get
@@ -180,6 +180,16 @@ def test_found_tools_are_appended_on_other_wires(wire):
     assert [loss.severity for loss in losses if loss.concept == "prompt prefix"] == ["info"]
 
 
+@pytest.mark.parametrize("wire", [wire for wire in WIRES if wire not in NATIVE])
+def test_tool_that_follows_a_found_one_stays_after_it(wire):
+    """A gateway declares a tool that the model has called after the found ones, which are before it in the prompt."""
+    before = agent_request(WEATHER, turns=TURN)
+    after = replace(before, tools=(*before.tools, Tool("later", "A later tool.", CITY)))
+    names = declared_names(wire, written(before, wire)[0])
+    assert names == ["clock", "search_tools", "get_weather"]
+    assert declared_names(wire, written(after, wire)[0]) == [*names, "later"]
+
+
 @pytest.mark.parametrize("wire", NATIVE)
 def test_found_tools_leave_the_beginning_of_the_prompt_unchanged(wire):
     before, _, _ = written(agent_request(), wire)
@@ -245,6 +255,25 @@ def test_deferred_tools_of_a_coding_agent_wait_for_its_search():
     without_search, losses, _ = written(Request("m", (USER,), tools[1:]), "openai_chat")
     assert declared_names("openai_chat", without_search) == ["clock", "get_weather"]
     assert any(loss.concept == "deferred loading" for loss in losses)
+
+
+@pytest.mark.parametrize("wire", [wire for wire in WIRES if wire != "anthropic"])
+def test_deferred_tool_that_the_conversation_names_is_declared(wire):
+    """The client has removed the search that found it, or forces it by the tool choice."""
+    deferred = [replace(tool, deferred=True) for tool in (ALERTS, WEATHER)]
+    request = Request("m", (USER, *TURN), (Tool("ToolSearch", "Find tools.", CITY), *deferred, CLOCK))
+    body, losses, _ = written(request, wire)
+    assert declared_names(wire, body) == [declared_names(wire, body)[0], "clock", "get_weather"]
+    assert not [tool for tool in get(wire).decode_request(body).tools if tool.deferred]
+    assert [loss.path for loss in losses if loss.concept == "deferred tool"] == ["/tools/1"]
+    if wire != "ollama":  # it has no tool choice
+        forced = replace(request, messages=(USER,), choice=ToolChoice("tool", ("get_weather",)))
+        body, losses, _ = written(forced, wire)
+        decoded = get(wire).decode_request(body)
+        assert [tool.name for tool in decoded.tools][1:] == ["clock", "get_weather"]
+        assert decoded.choice.names == ("get_weather",)
+        assert {loss.severity for loss in losses} == {"info"}
+    assert not check_body(body, wire)
 
 
 def test_function_of_the_same_name_is_not_a_search():
@@ -373,6 +402,16 @@ def test_stream_of_a_search_has_the_content_of_the_whole_answer(upstream, client
 
 def _without_form(part):
     return part if isinstance(part, Opaque) else replace(part, extra={}, raw=None)
+
+
+def test_error_of_a_search_survives_both_wires():
+    call, result = HOSTED["anthropic"]
+    error = {"type": "tool_search_tool_result_error", "error_code": "unavailable"}
+    document = response_of("anthropic", call, {**result, "content": error})
+    there = toolwire.translate(document, source="anthropic", target="openai_responses", kind="response").body
+    assert [item["status"] for item in there["output"]] == ["completed", "incomplete"]
+    back = toolwire.translate(there, source="openai_responses", target="anthropic", kind="response").body
+    assert back["content"][1]["content"] == error
 
 
 def test_result_without_a_call_is_dropped():

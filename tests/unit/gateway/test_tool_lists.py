@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from toolwire import Message, Request, Text, Tool, ToolCall, ToolResult
+from toolwire import Media, Message, Request, Text, Tool, ToolCall, ToolResult
 from toolwire.asgi.offload import ClientOffload, Offload
 from toolwire.gateway.retrieval.installed_encoder import find_encoder
 from toolwire.gateway.retrieval.list_indexes import ToolListIndexes
@@ -297,6 +297,21 @@ def test_short_message_is_searched_with_the_system_prompt() -> None:
     plan = plan_retrieval(request("Buy the red book now", tools=MANY, system="You rent cars."), RetrieveRow(k=2))
     assert plan is not None
     assert plan.queries == ("Buy the red book now",)
+
+
+def test_conversation_that_begins_with_an_image_keeps_the_selection_for_its_system_prompt() -> None:
+    image = Message("user", (Media("image", "image/png", "aGk="),))
+    system = Message("system", (Text("You rent cars."),))
+    later = Message("user", (Text("Purchase the red book"),))
+    plans = [
+        plan_retrieval(Request(messages=messages, tools=tuple(MANY)), RetrieveRow(k=2))
+        for messages in ((system, image), (system, image, later), (image, later))
+    ]
+    assert [plan.queries for plan in plans if plan is not None] == [
+        ("You rent cars.",),
+        ("You rent cars.", "Purchase the red book"),
+        ("Purchase the red book",),
+    ]
 
 
 def test_busy_encoder_does_not_delay_a_request() -> None:

@@ -68,7 +68,7 @@ _STOP_NAMES: dict[StopReason, str] = {reason: word for word, reason in STOP_REAS
 
 
 def decode_response(body: Object) -> Response:
-    """Decode a response or an error body; the last call is truncated if a limit ended the answer."""
+    """Decode a response or an error body; the last call is truncated if a limit or a refusal ended the answer."""
     if require_object(body).get("type") == "error":
         return Response(fault=read_fault(body))
     if type(body.get("content")) is not list:
@@ -94,12 +94,12 @@ def decode_response(body: Object) -> Response:
 
 
 def is_truncated(stop: Stop) -> bool:
-    """Return whether a limit stopped the model before it finished."""
-    return stop.reason in ("length", "context_window")
+    """Return whether a limit or a classifier stopped the model before it finished."""
+    return stop.reason in ("length", "context_window", "refusal", "content_filter")
 
 
 def _as_truncated(call: ToolCall) -> ToolCall:
-    """Mark the last call of an answer that a limit ended.
+    """Mark the last call of an answer that a limit or a refusal ended.
 
     Its input holds the parameters that were complete by then, or none. In a document, a complete input looks like the
     beginning of a longer one, and half a call must not be run.
@@ -255,14 +255,14 @@ def _write_truncated(call: ToolCall, losses: Losses, path: str) -> ToolCall:
 def report_truncated(raw: str, losses: Losses, path: str) -> None:
     """Report the text of a truncated call that its `input`, an object, cannot hold."""
     if raw and parse_arguments(f"{raw}}}")[0] is None:
-        detail = "it is truncated; only complete arguments are in its input, and the stop reason is max_tokens"
+        detail = "it is truncated; only complete arguments are in its input, and the stop reason is not tool_use"
         losses.add(path, "call", "weakened", detail)
 
 
 def report_last_call(state: CallState, stop: Stop | None, losses: Losses, path: str) -> None:
-    """Report a complete call that ends an answer at a limit: to clients it looks like a truncated one."""
+    """Report a complete call before a limit or a refusal: to clients it looks like a truncated one."""
     if state == "complete" and stop is not None and is_truncated(stop):
-        detail = "the last call of an Anthropic answer counts as truncated if a limit ended the answer"
+        detail = "the last call of an Anthropic answer counts as truncated if a limit or a refusal ended it"
         losses.add(path, "call", "weakened", detail)
 
 

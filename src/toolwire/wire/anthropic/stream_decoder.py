@@ -207,7 +207,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
     def _append_input(self, block: _OpenBlock, escaped: bytes, events: list[Event]) -> None:
         """Emit a fragment of a call's input without a final closing brace, which may have to stay away.
 
-        The last call of an answer that a limit ended is truncated (see `response._as_truncated`), and must not look
+        The last call of an answer that a limit or a refusal ended is truncated (see `response._as_truncated`), and must not look
         complete. Whether it is the last one becomes known after its end.
         """
         if block.held:

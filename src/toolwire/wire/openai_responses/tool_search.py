@@ -150,7 +150,9 @@ def _read(part: Opaque) -> HostedSearchPart | None:
         is_complete = item.get("status") != "in_progress"
         return HostedSearchCall(str(item.get("call_id") or item.get("id") or ""), arguments, "", is_complete)
     if part.type == "tool_search_output":
-        return HostedSearchResult(str(item.get("call_id") or ""), _names(read_output_tools(part)))
+        found = _names(read_output_tools(part))
+        error = "unavailable" if item.get("status") == "incomplete" and not found else None
+        return HostedSearchResult(str(item.get("call_id") or ""), found, error)
     return None
 
 
