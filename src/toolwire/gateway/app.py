@@ -34,6 +34,7 @@ from ..wire import get
 from ..wire.model_lists import model_entry, model_list
 from .answer.cache import AnswerCache
 from .answer.client_request import ClientRequest, read_client_request
+from .answer.counted_body import find_counted_body
 from .answer.document_limits import admit_document
 from .answer.known_tools import KnownTools
 from .answer.request_handler import Dependencies, RequestHandler
@@ -498,7 +499,9 @@ class Gateway:
             caller.check(client_request.model)
             if caller.name:
                 await self._limiter.admit(caller)
-            body: Object = count_reply(route.ingress.wire, _estimate_tokens(client_request.body))
+            offload = ClientOffload(self._offload, caller.name)
+            counted = await find_counted_body(client_request, self._router, self.ranker, caller.name, offload)
+            body: Object = count_reply(route.ingress.wire, _estimate_tokens(counted))
         elif route.action == "version":
             body = {"version": VERSION}
         elif route.action == "models":

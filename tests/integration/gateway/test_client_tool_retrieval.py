@@ -238,6 +238,31 @@ def test_cache_mark_on_the_last_tool_reaches_the_provider() -> None:
     asyncio.run(check())
 
 
+def test_tools_that_are_not_offered_do_not_count_as_tokens() -> None:
+    async def check() -> None:
+        async with Upstream() as upstream:
+            document = settings(upstream, "openai_chat", {"k": 3})
+            document["models"]["plain"] = {"upstream": "openai_chat"}
+            async with (
+                serving(document, encoder=None) as gateway,
+                anthropic.AsyncAnthropic(base_url=gateway.url, api_key="-", max_retries=0) as client,
+            ):
+                tools: list[Any] = [{"name": one.name, "input_schema": SCHEMA} for one in TOOLS]
+                messages: list[Any] = [{"role": "user", "content": QUESTION}]
+                counts = [
+                    (
+                        await client.messages.count_tokens(model=model, messages=messages, tools=tools[:number])
+                    ).input_tokens
+                    for model, number in (("m", 40), ("m", 400), ("plain", 4), ("plain", 40), ("m", 0))
+                ]
+        selected, more, four, forty, none = counts
+        assert none < selected
+        assert abs(selected - more) < 30
+        assert selected < 2 * four < forty
+
+    asyncio.run(check())
+
+
 def test_call_of_a_client_tool_that_was_not_offered_reaches_the_client() -> None:
     async def check() -> None:
         call = Response(parts=(ToolCall("c1", "merge_branch", {"number": 1}),), stop=Stop("tool_calls"))
