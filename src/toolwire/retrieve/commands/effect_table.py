@@ -88,6 +88,11 @@ _PROGRAM_VALUE = re.compile(
     r"(?:\w*(?:command|cmd|program)|prog|script|shell|exec|execute|hook|action|pager|editor|browser|plugin|load)s?",
     re.IGNORECASE,
 )
+# the operand `command` of these is a subcommand, or the name of a running program
+_HAS_SUBCOMMANDS = frozenset(
+    """systemctl hostnamectl timedatectl localectl networkctl loginctl systemd-analyze git pip gpg gpgsm docker kubectl apt
+    apt-get ip pidof pgrep which whereis type""".split()
+)
 _ARGUMENTS = frozenset({"arg", "args", "argument", "arguments", "command_args", "command_arguments", "options"})
 _NOT_PROGRAMS = frozenset({"ps", "pgrep", "pkill", "killall", "systemctl", "which", "apropos", "docker"})
 
@@ -170,7 +175,7 @@ def starts_programs(command: SystemCommand) -> bool:
 
     Commands that the table lists with this effect, such as `docker exec`, are shown with it.
     """
-    if "program" in EFFECTS.get(command.name, "").split():
+    if "program" in EFFECTS.get(command.name, "").split() or command.name in _HAS_SUBCOMMANDS:
         return False
     named = [number for number, one in enumerate(command.operands) if _PROGRAM_VALUE.fullmatch(one.name)]
     after = command.operands[named[0] :] if named else ()

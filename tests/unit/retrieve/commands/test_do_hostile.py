@@ -195,3 +195,15 @@ def test_declarations_for_the_model_have_no_invisible_characters(tmp_path):
     helper = next(tool for tool in offer.tools if tool.name == "helper")
     assert helper.description == "helper: list files and folders. hidden [31mtext"
     assert (VECTORS / "man").is_dir()
+
+
+def test_page_of_a_refused_program_is_no_subcommand(tmp_path):
+    """`ssh-agent` is refused; `ssh agent` would be another command."""
+    (tmp_path / "man1").mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "vim.basic").write_text("")
+    (tmp_path / "bin" / "write-text").symlink_to("vim.basic")
+    for name in ("ssh-agent", "write-text"):
+        (tmp_path / "man1" / f"{name}.1").write_text(PAGE.format(name=name, text="text"))
+    commands = Catalogue(Roots((str(tmp_path),)), find_program=lambda name: str(tmp_path / "bin" / name)).load()
+    assert commands == []
