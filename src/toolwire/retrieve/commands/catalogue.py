@@ -67,10 +67,13 @@ class _Cache(Value, frozen=True):
 
 
 def find_roots(environment: Mapping[str, str] = os.environ) -> Roots:
-    """Return the usual folders that exist. MANPATH replaces the man path, as for `man`."""
+    """Return the usual folders that exist, those of the system first. MANPATH replaces the man path, as for `man`.
+
+    The first page of a command counts: a package of a virtual environment does not replace the page of `sort`.
+    """
     named = [part for part in environment.get("MANPATH", "").split(os.pathsep) if part]
     beside = [str(Path(folder).parent / "share" / "man") for folder in program_folders(environment)]
-    man = named or [*beside, "/usr/local/share/man", "/usr/share/man", "/opt/homebrew/share/man"]
+    man = named or ["/usr/share/man", "/usr/local/share/man", "/opt/homebrew/share/man", *beside]
     share = ["/usr/local/share", "/usr/share", "/opt/homebrew/share"]
     bash = [f"{folder}/bash-completion/completions" for folder in share]
     zsh = [f"{folder}/zsh/{part}" for folder in share for part in ("site-functions", "vendor-completions", "functions")]

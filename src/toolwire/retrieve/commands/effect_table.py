@@ -110,7 +110,7 @@ EFFECTS: dict[str, str] = {
     **dict.fromkeys(("git status", "git log", "git shortlog", "git diff", "git show", "git stash list"), "read program"),
     **dict.fromkeys(("git branch", "git tag", "git remote"), "write program"),
     **dict.fromkeys(("git push", "git pull", "git fetch", "git clone"), "network write program"),
-    **dict.fromkeys(("git commit", "git checkout", "git merge", "git rebase", "git switch"), "write program"),
+    **dict.fromkeys(("git submodule", "git submodule foreach", "git bisect", "git bisect run", "git commit", "git checkout", "git merge", "git rebase", "git switch"), "write program"),
     **dict.fromkeys(("git clean", "git reset", "git branch -d", "git stash drop", "git stash clear"), "delete"),
     **dict.fromkeys(("docker rm", "docker rmi", "docker container rm", "docker image rm", "docker volume rm"), "delete"),
     **dict.fromkeys(("docker system prune", "docker image prune", "docker volume prune", "docker container prune"), "delete"),
