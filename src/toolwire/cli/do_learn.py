@@ -120,7 +120,7 @@ class _Descendants:
         self._is_supported = sys.platform == "linux" and self._adopt(True)
         self._before = _child_processes() if self._is_supported else frozenset()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *problem: object) -> None:
         if not self._is_supported:
             return
         for _ in range(self._MAX_ROUNDS):
@@ -137,7 +137,7 @@ class _Descendants:
         import ctypes
 
         try:
-            return ctypes.CDLL(None, use_errno=True).prctl(self._SUBREAPER, int(is_wanted), 0, 0, 0) == 0
+            return bool(ctypes.CDLL(None).prctl(self._SUBREAPER, int(is_wanted), 0, 0, 0) == 0)
         except (OSError, AttributeError):
             return False
 

@@ -21,6 +21,7 @@ __all__ = [
     "is_withheld",
     "refusal_reason",
     "starts_programs",
+    "usual_name",
 ]
 
 _PRIVILEGES = "it changes the user or the privileges"
@@ -93,6 +94,7 @@ _HAS_SUBCOMMANDS = frozenset(
     """systemctl hostnamectl timedatectl localectl networkctl loginctl systemd-analyze git pip gpg gpgsm docker kubectl apt
     apt-get ip pidof pgrep which whereis type""".split()
 )
+_PROGRAM_NAME = re.compile(r"command|cmd|program|exec|execute|script|shell")
 _ARGUMENTS = frozenset({"arg", "args", "argument", "arguments", "command_args", "command_arguments", "options"})
 _NOT_PROGRAMS = frozenset({"ps", "pgrep", "pkill", "killall", "systemctl", "which", "apropos", "docker"})
 
@@ -170,6 +172,11 @@ def _refused_name(program: str) -> str | None:
     return _REFUSED.get(name)
 
 
+def usual_name(program: str) -> str:
+    """Return the name under which the tables list a program: `slogin` is `ssh`."""
+    return _SAME.get(program, program)
+
+
 def starts_programs(command: SystemCommand) -> bool:
     """Return True if the operands are a program and its arguments: `prlimit [options] command [argument...]`.
 
@@ -184,19 +191,20 @@ def starts_programs(command: SystemCommand) -> bool:
 
 def is_withheld(words: Sequence[str], option: CommandOption) -> bool:
     """Return True for an option that runs a program or loads a configuration: no call may contain it."""
-    program = _SAME.get(words[0], words[0])
+    program = usual_name(words[0])
     listed = _WITHHELD.get(program, "").split()
     if any(_is_same_option(name, one) for name in option.names for one in listed):
         return True
-    if program in _NOT_PROGRAMS or option.style == "flag":
+    if program in _NOT_PROGRAMS:
         return False
     parts = [part for name in (option.placeholder, *option.names) for part in re.split(r"[^A-Za-z0-9]+", name)]
-    return any(_PROGRAM_VALUE.fullmatch(part) for part in parts)
+    pattern = _PROGRAM_NAME if option.style == "flag" else _PROGRAM_VALUE  # a page may lack the value
+    return any(pattern.fullmatch(part) for part in parts)
 
 
 def has_withheld_letters(words: Sequence[str]) -> bool:
-    """Return True if a program has withheld options of one letter: they could follow another one in the same word."""
-    listed = _WITHHELD.get(_SAME.get(words[0], words[0]), "").split()
+    """Return True if a program has withheld options of one letter: they could follow another one, as in `-cI`."""
+    listed = _WITHHELD.get(usual_name(words[0]), "").split()
     return any(len(name) == 2 for name in listed)
 
 
