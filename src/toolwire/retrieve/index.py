@@ -29,6 +29,7 @@ from .index_arguments import check_names, check_search, collect_tools, list_tool
 from .nearest import EXACT_LIMIT, NearestTools, NearestVectors, find_best, score_rows
 from .ranking import SPREAD_COUNT, add_sentences, choose_candidates, rank_numbers, split_query, spread_similar
 from .reasons import describe_matches
+from .reranker import RERANK_COUNT, Reranker, rerank_hits
 from .vector_table import VectorTable
 from .word_index import Floats, WordIndex
 
@@ -73,10 +74,16 @@ class ToolIndex:
 
     Searches may run in several threads while another one changes the index. Vectors of up to `exact_limit` tools are
     compared one by one; more are searched approximately, which needs the extra `usearch`.
+
+    `rerank` may be set to a function of a query and the tools that were found for it, up to 50. It returns a score for
+    each, by which they are ordered. It is called without a lock, in the thread of the search.
     """
 
-    def __init__(self, encoder: Encoder | None = None, *, exact_limit: int = EXACT_LIMIT) -> None:
+    def __init__(
+        self, encoder: Encoder | None = None, *, exact_limit: int = EXACT_LIMIT, rerank: Reranker | None = None
+    ) -> None:
         self.encoder = encoder
+        self.rerank = rerank
         self._lock = threading.RLock()
         self._entries = EntryTable()
         self._words = WordIndex()
@@ -172,18 +179,20 @@ class ToolIndex:
         query = query[:_MAX_QUERY]
         if not query.strip():
             return []
-        encoder = self.encoder
+        encoder, rerank = self.encoder, self.rerank
+        count = k if rerank is None else max(k, RERANK_COUNT)
         vectors = None if encoder is None else encode_texts(encoder, split_query(query))
         nearest = None if vectors is None else self._find_nearest(query, vectors, given)
         with self._lock:
             words, meanings = self._score(query, vectors, given, nearest)
-            ranked = self._rank(words, meanings, k, nearest)
+            ranked = self._rank(words, meanings, count, nearest)
             reasons = describe_matches(query, self._words, [number for number, _ in ranked], meanings)
             found = [(self._entries.indexed(number), score) for number, score in ranked]
-        return [
+        hits = [
             SearchHit(indexed.tool, score, why, indexed.server)
             for (indexed, score), why in zip(found, reasons, strict=True)
         ]
+        return hits if rerank is None else rerank_hits(rerank, query, hits, k)
 
     def score_words(self, query: str) -> Floats:
         """Return the BM25 score of every tool for a query, in the order of iteration."""
