@@ -30,6 +30,7 @@ from .nearest import EXACT_LIMIT, NearestTools, NearestVectors, find_best, score
 from .ranking import SPREAD_COUNT, add_sentences, choose_candidates, rank_numbers, split_query, spread_similar
 from .reasons import describe_matches
 from .reranker import RERANK_COUNT, Reranker, rerank_hits
+from .search_hit import SearchHit
 from .vector_table import VectorTable
 from .word_index import Floats, WordIndex
 
@@ -41,18 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["IndexChange", "IndexedTool", "SearchHit", "ToolIndex"]
 
 _MAX_QUERY = 8_000  # characters
-
-
-class SearchHit(Value, frozen=True):
-    """A tool that was found. A higher `score` is better; scores of different queries are not comparable.
-
-    `reasons` describe the match for a person: the words in common, and the similarity of meanings.
-    """
-
-    tool: Tool
-    score: float
-    reasons: tuple[str, ...] = ()
-    server: str = ""
 
 
 class IndexChange(Value, frozen=True):

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
-
-if TYPE_CHECKING:
-    from .index import SearchHit
+from .search_hit import SearchHit
 
 __all__ = ["RERANK_COUNT", "Reranker", "rerank_hits"]
 
 RERANK_COUNT = 50
 """The best tools that a reranker gets, if fewer are requested."""
 
-Reranker: TypeAlias = "Callable[[str, Sequence[SearchHit]], Sequence[float]]"
+Reranker: TypeAlias = Callable[[str, Sequence[SearchHit]], Sequence[float]]
 """Returns a score for each tool that was found for a query; a higher one is better."""
 
 
