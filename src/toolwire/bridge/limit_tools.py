@@ -83,7 +83,7 @@ def _chosen_indices(
         for original, index in ((request.tools[index], index) for _, index in tools if index not in kept)
     }
     candidates, count = [request.tools[index] for index in indices.values()], max_tools - len(kept)
-    chosen: object = choose(request, candidates, count)  # which may break its contract
+    chosen: object = choose(request, candidates, count)  # of a caller: checked below
     name = getattr(choose, "__qualname__", None) or type(choose).__qualname__
     found: set[int] = set()
     for tool in chosen if isinstance(chosen, Iterable) else (chosen,):

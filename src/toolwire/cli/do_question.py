@@ -1,4 +1,4 @@
-"""Show a command or call with its effect, and ask whether to run it. The person sees what the answer is about."""
+"""Show a command or call with its effect, and ask whether to run it. The command is always visible before the question."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ def letter_notes(text: str) -> list[str]:
         return []
     is_reordered = any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text)
     is_similar = unicodedata.normalize("NFKC", text) != text
-    notes = (
-        ["it contains right-to-left letters: a terminal may show the words in another order"] if is_reordered else []
-    )
+    notes = ["it contains right-to-left letters: a terminal may show it in another order"] if is_reordered else []
     return notes + (["it contains characters that look like others, such as full-width letters"] if is_similar else [])
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from .retriever import IndexRetriever
 
-__all__ = ["IndexChange", "IndexedTool", "SearchHit", "ToolIndex"]
+__all__ = ["IndexChange", "IndexedTool", "ToolIndex"]
 
 _MAX_QUERY = 8_000  # characters
 
@@ -63,16 +63,13 @@ class ToolIndex:
 
     Searches may run in several threads while another one changes the index. Vectors of up to `exact_limit` tools are
     compared one by one; more are searched approximately, which needs the extra `usearch`.
-
-    `rerank` may be set to a function of a query and the tools that were found for it, up to 50. It returns a score for
-    each, by which they are ordered. It is called without a lock, in the thread of the search.
     """
 
     def __init__(
-        self, encoder: Encoder | None = None, *, exact_limit: int = EXACT_LIMIT, rerank: Reranker | None = None
+        self, encoder: Encoder | None = None, *, reranker: Reranker | None = None, exact_limit: int = EXACT_LIMIT
     ) -> None:
         self.encoder = encoder
-        self.rerank = rerank
+        self.reranker = reranker  # orders the best tools of each search again; it is not saved
         self._lock = threading.RLock()
         self._entries = EntryTable()
         self._words = WordIndex()
@@ -168,20 +165,19 @@ class ToolIndex:
         query = query[:_MAX_QUERY]
         if not query.strip():
             return []
-        encoder, rerank = self.encoder, self.rerank
-        count = k if rerank is None else max(k, RERANK_COUNT)
+        encoder = self.encoder
         vectors = None if encoder is None else encode_texts(encoder, split_query(query))
         nearest = None if vectors is None else self._find_nearest(query, vectors, given)
         with self._lock:
             words, meanings = self._score(query, vectors, given, nearest)
-            ranked = self._rank(words, meanings, count, nearest)
+            ranked = self._rank(words, meanings, k if self.reranker is None else max(k, RERANK_COUNT), nearest)
             reasons = describe_matches(query, self._words, [number for number, _ in ranked], meanings)
             found = [(self._entries.indexed(number), score) for number, score in ranked]
         hits = [
             SearchHit(indexed.tool, score, why, indexed.server)
             for (indexed, score), why in zip(found, reasons, strict=True)
         ]
-        return hits if rerank is None else rerank_hits(rerank, query, hits, k)
+        return hits if self.reranker is None else rerank_hits(self.reranker, query, hits)[:k]
 
     def score_words(self, query: str) -> Floats:
         """Return the BM25 score of every tool for a query, in the order of iteration."""

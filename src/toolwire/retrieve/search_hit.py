@@ -1,4 +1,4 @@
-"""The result of a search in an index."""
+"""The result of a search."""
 
 from __future__ import annotations
 

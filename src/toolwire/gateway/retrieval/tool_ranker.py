@@ -18,7 +18,8 @@ from .selections import ConversationSelections
 if TYPE_CHECKING:
     from ...ir.request import Request
     from ...retrieve.encoder import Encoder
-    from ...retrieve.index import SearchHit, ToolIndex
+    from ...retrieve.index import ToolIndex
+    from ...retrieve.search_hit import SearchHit
     from ...wire.protocol import Wire
     from .list_indexes import ToolListIndexes
 

@@ -1,6 +1,6 @@
 """Read and write files of untrusted folders: regular files only, within limits, and private caches.
 
-A cache is trusted only if its folder and file belong to this user and nobody else can write them.
+A cache is trusted only if its folder and file belong to this user and no other user can write them.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def _is_private(status: os.stat_result) -> bool:
 
 
 def is_private_file(path: Path) -> bool:
-    """Return True for a regular file of this user that nobody else can write."""
+    """Return True for a regular file of this user that no other user can write."""
     status = path.lstat()
     return stat.S_ISREG(status.st_mode) and _is_private(status)
 
 
 def open_private_folder(folder: Path) -> bool:
-    """Create a folder that only this user can use. Return False if it is a link or belongs to somebody else."""
+    """Create a folder that only this user can use. Return False if it is a link or belongs to another user."""
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()

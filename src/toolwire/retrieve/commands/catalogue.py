@@ -25,7 +25,7 @@ from ...ir.value import Value
 from .bounded_files import read_private, read_text, write_private
 from .command import COMMAND_NAME, SystemCommand
 from .completions import read_bash_completion, read_zsh_completion
-from .effect_table import refusal_reason
+from .effect_table import refusal_reason, starts_programs
 from .man_pages import is_alias, read_man_page
 from .programs import find_program, program_folders
 
@@ -131,7 +131,7 @@ class Catalogue:
         """Return each command once: the first page, with the options of its completion if the page has none."""
         found: dict[tuple[str, ...], SystemCommand] = {}
         for command in (command for record in records for command in record.commands):
-            if refusal_reason(command.words[0]) is not None or not self._has_program(command.words[0]):
+            if not self._has_program(command.words[0]) or starts_programs(command):
                 continue
             known = found.get(command.words)
             if known is None:
@@ -142,7 +142,9 @@ class Catalogue:
 
     def _has_program(self, name: str) -> bool:
         if name not in self._programs:
-            self._programs[name] = self._find_program(name) is not None
+            file = self._find_program(name)
+            is_refused = file is None or refusal_reason(name, os.path.realpath(file)) is not None
+            self._programs[name] = not is_refused
         return self._programs[name]
 
     def _files(self) -> Iterator[tuple[Path, str]]:

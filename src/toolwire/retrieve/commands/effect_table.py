@@ -9,10 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .command import CommandOption
+from .command import CommandOption, SystemCommand
 from .read_only_table import READ_ONLY
 
-__all__ = ["ARCHIVE_LIST", "ARCHIVE_LIST_OPTIONS", "EFFECTS", "OPTION_EFFECTS", "is_withheld", "refusal_reason"]
+__all__ = [
+    "ARCHIVE_LIST",
+    "ARCHIVE_LIST_OPTIONS",
+    "EFFECTS",
+    "OPTION_EFFECTS",
+    "has_withheld_letters",
+    "is_withheld",
+    "refusal_reason",
+    "starts_programs",
+]
 
 _PRIVILEGES = "it changes the user or the privileges"
 _SHELLS = "it runs any program that its arguments name"
@@ -26,11 +35,29 @@ _REFUSED: dict[str, str] = {
         parallel entr flock unshare nsenter chroot systemd-run systemd-nspawn batch at crontab daemonize start-stop-daemon
         ld.so ld-linux.so socat nc ncat netcat telnet rlogin rsh expect unbuffer faketime fakeroot proot eval exec command
         builtin source run-parts dbus-send gdbus busctl m4 make gmake ninja cmake scons ssh-agent dpkg-buildpackage
-        toolwire sqlite3 psql mysql mariadb redis-cli mongosh ftp sftp lftp less more most man info pinfo""".split(),
+        toolwire sqlite3 psql mysql mariadb redis-cli mongosh ftp sftp lftp less more most man info pinfo
+        editor rvim rview gvim gview evim rgvim rgview vimtutor pager zless zmore bzless bzmore xzless xzmore lesspipe
+        sensible-editor sensible-pager sensible-browser sensible-terminal select-editor x-terminal-emulator xterm setarch
+        linux32 linux64 i386 x86_64 uname26 prlimit choom runcon dbus-run-session dbus-launch systemd-inhibit systemd-cat
+        logsave rtcwake scriptlive scriptreplay valgrind fakeroot-sysv fakeroot-tcp debugfs jrunscript cpan pdb pdb3 ipython
+        pydoc prove memusage sotruss catchsegv git-shell vipw vigr wish xvfb-run bwrap numactl sshpass autoexpect gdbserver
+        gdbtui run-mailcap see xdg-open open ctest rake bundle irb npx uvx pipx tox pytest doas.real crun runc firejail
+        torsocks torify proxychains proxychains4 caffeinate cpulimit softlimit chpst envdir setuidgid daemon dtach abduco
+        byobu mosh eatmydata ltrace.real entr""".split(),
         _SHELLS,
     ),
 }
-_INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|php|lua|node|tclsh|wish|guile|gdb)[0-9][0-9.]*")
+_INTERPRETER = re.compile(
+    r"(?:python|pypy|perl|ruby|php|lua|node|tclsh|wish|guile|gdb|pydoc|pdb|irb|ipython)[0-9][0-9.]*"
+)
+_EDITOR = re.compile(r"(?:vim|vi|nvim|nano|emacs|ed|joe|less|more)[.-][a-z0-9.-]+")
+# one program under several names; `busybox` depends on the name, so that its links are judged by their own names
+_SAME = {
+    "slogin": "ssh", "podman": "docker", "nerdctl": "docker", "docker.io": "docker", "pip3": "pip", "pipx": "pip", "gtar": "tar",
+    "bsdtar": "tar", "star": "tar", "gfind": "find", "fdfind": "fd", "gsort": "sort", "gsplit": "split", "gsed": "sed",
+    "egrep": "grep", "fgrep": "grep", "rgrep": "grep", "ggrep": "grep", "gdate": "date", "wget2": "wget", "wcurl": "curl",
+}  # fmt: skip
+_MULTIPLE = frozenset({"busybox", "toybox", "coreutils"})
 
 # options that run a program, load code or replace the configuration, in any spelling; never offered to a model
 _WITHHELD: dict[str, str] = {
@@ -58,8 +85,10 @@ _WITHHELD: dict[str, str] = {
     "systemctl": "-H --host -M --machine --root --image",
 }
 _PROGRAM_VALUE = re.compile(
-    r"(?:command|cmd|program|prog|script|shell|exec|hook|action|pager|editor|browser)s?", re.IGNORECASE
+    r"(?:\w*(?:command|cmd|program)|prog|script|shell|exec|execute|hook|action|pager|editor|browser|plugin|load)s?",
+    re.IGNORECASE,
 )
+_ARGUMENTS = frozenset({"arg", "args", "argument", "arguments", "command_args", "command_arguments", "options"})
 _NOT_PROGRAMS = frozenset({"ps", "pgrep", "pkill", "killall", "systemctl", "which", "apropos", "docker"})
 
 
@@ -117,17 +146,57 @@ ARCHIVE_LIST_OPTIONS = ARCHIVE_LIST | frozenset(
 """Options with which `tar --list` only reads."""
 
 
-def refusal_reason(program: str) -> str | None:
-    """Return the reason why a program is never offered or run; None for any other program."""
+def refusal_reason(program: str, file: str | None = None) -> str | None:
+    """Return the reason why a program is never offered or run; None for any other program.
+
+    `file`: the file of the program without links. `editor` is a link to an editor.
+    """
+    own = _refused_name(program)
+    if own is not None or file is None:
+        return own
+    target = file.rpartition("/")[2]
+    return None if target in _MULTIPLE else _refused_name(target)
+
+
+def _refused_name(program: str) -> str | None:
     name = program.rpartition("/")[2].lower()
-    if _INTERPRETER.fullmatch(name):
+    if _INTERPRETER.fullmatch(name) or _EDITOR.fullmatch(name):
         return _SHELLS
     return _REFUSED.get(name)
 
 
+def starts_programs(command: SystemCommand) -> bool:
+    """Return True if the operands are a program and its arguments: `prlimit [options] command [argument...]`.
+
+    Commands that the table lists with this effect, such as `docker exec`, are shown with it.
+    """
+    if "program" in EFFECTS.get(command.name, "").split():
+        return False
+    named = [number for number, one in enumerate(command.operands) if _PROGRAM_VALUE.fullmatch(one.name)]
+    after = command.operands[named[0] :] if named else ()
+    return any(one.name in _ARGUMENTS or (one.repeats and _PROGRAM_VALUE.fullmatch(one.name)) for one in after)
+
+
 def is_withheld(words: Sequence[str], option: CommandOption) -> bool:
     """Return True for an option that runs a program or loads a configuration: no call may contain it."""
-    listed = _WITHHELD.get(words[0])
-    if listed is not None and not frozenset(listed.split()).isdisjoint(option.names):
+    program = _SAME.get(words[0], words[0])
+    listed = _WITHHELD.get(program, "").split()
+    if any(_is_same_option(name, one) for name in option.names for one in listed):
         return True
-    return words[0] not in _NOT_PROGRAMS and _PROGRAM_VALUE.fullmatch(option.placeholder) is not None
+    if program in _NOT_PROGRAMS or option.style == "flag":
+        return False
+    parts = [part for name in (option.placeholder, *option.names) for part in re.split(r"[^A-Za-z0-9]+", name)]
+    return any(_PROGRAM_VALUE.fullmatch(part) for part in parts)
+
+
+def has_withheld_letters(words: Sequence[str]) -> bool:
+    """Return True if a program has withheld options of one letter: they could follow another one in the same word."""
+    listed = _WITHHELD.get(_SAME.get(words[0], words[0]), "").split()
+    return any(len(name) == 2 for name in listed)
+
+
+def _is_same_option(name: str, withheld: str) -> bool:
+    """Return True for equal names, and for abbreviations of long ones, which GNU programs accept."""
+    if name.startswith("--") and withheld.startswith("--") and len(name) > 4:
+        return name.startswith(withheld) or withheld.startswith(name)
+    return name == withheld

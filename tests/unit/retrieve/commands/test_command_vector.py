@@ -146,3 +146,64 @@ def test_option_with_the_name_of_an_operand_gets_another_name():
     properties = declare_command(COMMANDS["tar"]).input_schema["properties"]
     assert "f" in properties
     assert properties["file"]["type"] == "array"
+
+
+@pytest.mark.parametrize(
+    "name",
+    """editor rvim vim.basic pager zless sensible-editor setarch linux64 prlimit choom runcon dbus-run-session systemd-inhibit
+    logsave rtcwake scriptlive valgrind debugfs jrunscript cpan pdb3 prove memusage git-shell vipw wish""".split(),
+)
+def test_program_that_starts_others_is_refused_under_each_name(name):
+    with pytest.raises(RefusedCall, match="refused"):
+        make_command_line(SystemCommand((name,)), {})
+
+
+def test_link_to_an_editor_is_refused_and_a_link_to_a_multiple_program_is_not():
+    assert refusal_reason("write-text", "/usr/bin/vim.basic")
+    assert refusal_reason("ls", "/bin/busybox") is None
+    assert refusal_reason("ls", "/usr/bin/ls") is None
+
+
+def test_operands_that_are_a_program_and_its_arguments_are_refused():
+    operands = (Operand("resource"), Operand("command"), Operand("argument", repeats=True))
+    with pytest.raises(RefusedCall, match="starts the program"):
+        make_command_line(SystemCommand(("frobrun",), operands=operands), {"command": "sh"})
+    line = make_command_line(SystemCommand(("docker", "exec"), operands=operands), {"command": "ls"})
+    assert line.vector == ("docker", "exec", "ls")
+
+
+@pytest.mark.parametrize(
+    ("program", "names", "placeholder"),
+    [
+        ("slogin", ("-o",), "option"),
+        ("podman", ("-v", "--volume"), "list"),
+        ("tar", ("--checkpoint-act",), "WHAT"),
+        ("tar", ("--use-compress",), "KIND"),
+        ("tar", ("--checkpoint-action-x",), "WHAT"),
+        ("agetty", ("--login-program",), "login_program"),
+        ("ldattach", ("--intro-command",), "string"),
+        ("gpg", ("--agent-program",), "file"),
+        ("gpg", ("--exec-path",), "path"),
+        ("gpgtar", ("--gpg",), "gpgcmd"),
+        ("ld", ("-plugin",), "name"),
+        ("opt", ("-load",), "file"),
+    ],
+)
+def test_option_that_runs_a_program_is_withheld_under_each_spelling(program, names, placeholder):
+    command = SystemCommand((program,), options=(CommandOption(names, "attached", placeholder),))
+    assert declare_command(command).input_schema["properties"] == {}
+
+
+def test_first_operand_of_tar_is_no_list_of_options():
+    command = SystemCommand(
+        ("tar",), options=(CommandOption(("-t", "--list")),), operands=(Operand("arg", repeats=True),)
+    )
+    with pytest.raises(RefusedCall, match="as options"):
+        vector(command, arg=["cIf", "./evil.sh", "o.tar", "f"])
+    assert vector(command, list=True, arg=["x"]) == ["tar", "--list", "x"]
+
+
+def test_flag_that_a_page_declares_with_a_value_gets_no_letters():
+    command = SystemCommand(("tar",), options=(CommandOption(("-c",), "optional", "MODE"),))
+    with pytest.raises(RefusedCall, match="could be read as options"):
+        vector(command, c="I./evil.sh")
