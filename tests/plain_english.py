@@ -175,8 +175,8 @@ ALLOWED = (
     *(
         Allowed(f"src/toolwire/retrieve/commands/{name}.py", "word", "the words of a command line, a text or a request")
         for name in (
-            *("catalogue", "command", "command_index", "command_tool", "completions", "effect_table", "effects"),
-            *("man_pages", "mdoc", "option_text", "roff", "synopsis", "vector"),
+            *("catalogue", "command", "command_index", "command_tool", "completions", "effects"),
+            *("man_pages", "mdoc", "option_text", "read_only_table", "roff", "synopsis", "vector"),
         )
     ),
     *(

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from ..ir.errors import ConfigError
 from ..ir.parts import Text, ToolCall, ToolResult
-from ..ir.terminal import neutralise_line, neutralise_text, reveal_line
+from ..ir.terminal import neutralise_line, neutralise_text
 from ..ir.text import dumps
 from ..ir.tools import Tool
 from ..ir.value import Value
 from .do_outcome import DoOutcome, OutcomeKind
-from .do_run import confirm
+from .do_question import confirm, letter_notes, show_action
+from .live_approval import has_terminal
 from .show import paint
 from .tool_source import open_source, read_declared, source_kind
 
@@ -69,8 +70,10 @@ async def run_source_call(
     document = {"name": call.name, "arguments": call.arguments, "source": source.name}
     effect = {"kinds": [tool.effect], "read_only": False}
     outcome = DoOutcome(request, "shown", call=document, effect=effect, candidates=offered)
-    if not arguments.json:
-        _show_call(call, tool, source)
+    text = f"{call.name} {dumps(call.arguments)}"
+    asks = source.is_callable and not arguments.dry_run and has_terminal()
+    notes = [*_make_notes(tool, source, arguments), *letter_notes(text)]
+    show_action(text, notes, as_json=arguments.json, asks=asks)
     if not source.is_callable:
         return _finish(outcome, "shown", "the specification has no implementation: the call is shown, not run")
     if arguments.dry_run:
@@ -100,10 +103,15 @@ async def _run_through_toolbox(call: ToolCall, source: ToolSource, arguments: ar
         return (await runner.run([call]))[0]
 
 
-def _show_call(call: ToolCall, tool: Tool, source: ToolSource) -> None:
-    print(f"{paint(reveal_line(call.name), 'bold')} {reveal_line(dumps(call.arguments))}")
-    about = f"effect: {tool.effect}; {'source' if source.is_callable else 'specification'}: {reveal_line(source.name)}"
-    print(paint(about, "dim", sys.stderr), file=sys.stderr)
+def _make_notes(tool: Tool, source: ToolSource, arguments: argparse.Namespace) -> list[str]:
+    """Return the effect that the source declares, and the target of a request."""
+    from ..openapi.api_tools import ApiTool
+
+    notes = [f"effect: {tool.effect}; {'source' if source.is_callable else 'specification'}: {source.name}"]
+    if isinstance(tool, ApiTool) and arguments.api_url:
+        base = arguments.api_url.rpartition("@")[2] if "@" in arguments.api_url else arguments.api_url
+        notes.append(f"sends: {tool.method} {base.rstrip('/')}{tool.path}")
+    return notes
 
 
 def _finish(outcome: DoOutcome, kind: OutcomeKind, message: str) -> DoOutcome:

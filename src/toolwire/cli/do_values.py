@@ -91,8 +91,8 @@ def _option_words(command: SystemCommand, name: str, schema: dict[str, Any]) -> 
     from ..retrieve.commands.effects import judge_effect
 
     option = schema.get("description", "").partition(":")[0].split(", ")
-    deletes = any("delete" in judge_effect(command.words, [one], has_operands=True).kinds for one in option)
-    is_own = "delete" in judge_effect(command.words, (), has_operands=True).kinds
+    deletes = any("delete" in judge_effect(command.words, (*command.words, one), [one]).kinds for one in option)
+    is_own = "delete" in judge_effect(command.words, command.words).kinds
     return split_words(name if deletes and not is_own else f"{name} {schema.get('description', '')}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,8 @@ from .bar_chart import Bar, BarGroup, check_plot_path, draw_bars, write_plot
 from .progress_bar import ProgressBar
 from .show import count_of, json_text, paint, table
 from .tool_documents import read_bytes
-from .tools_groups import print_note
-from .tools_open import INDEX_HELP, add_index_options, open_index, parse_count, require_numpy
+from .tools_groups import print_note, require_numpy
+from .tools_open import INDEX_HELP, add_index_options, open_index, parse_count
 
 if TYPE_CHECKING:
     from ..retrieve.index import ToolIndex
@@ -53,7 +54,7 @@ def add_eval(actions: Any) -> None:
     parser.add_argument(
         "--rounds", type=parse_count, default=10_000, metavar="NUMBER", help="rounds of the bootstrap (10000)"
     )
-    parser.add_argument("--fail-under", type=float, metavar="PERCENT", help="exit with 1 if R@10 is lower")
+    parser.add_argument("--fail-under", type=_parse_percent, metavar="PERCENT", help="exit with 1 if R@10 is lower")
     add_index_options(parser)
     parser.set_defaults(run=_evaluate)
 
@@ -62,6 +63,12 @@ def _parse_seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
     return int(text[:18])
+
+
+def _parse_percent(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or float(text) > 100:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 100, got {text!r}")
+    return float(text)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
@@ -189,7 +196,7 @@ def _document(compared: MethodComparison, arguments: argparse.Namespace) -> dict
         return {
             "queries": len(compared.select("search", "R@10", group)),
             "methods": {
-                method: {measure: round(compared.mean(method, measure, group), 6) for measure in MEASURES}
+                method: {measure: round(100 * compared.mean(method, measure, group), 4) for measure in MEASURES}
                 for method in compared.values
             },
             "search_minus": {
@@ -197,7 +204,10 @@ def _document(compared: MethodComparison, arguments: argparse.Namespace) -> dict
                     measure: dict(
                         zip(
                             ("mean", "low", "high"),
-                            (round(value, 6) for value in _difference(compared, baseline, measure, group, arguments)),
+                            (
+                                round(100 * value, 4)
+                                for value in _difference(compared, baseline, measure, group, arguments)
+                            ),
                             strict=True,
                         )
                     )

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from ..ir.errors import ConfigError, ProtocolError
+from ..ir.errors import ConfigError, MissingExtra, ProtocolError
 from ..ir.terminal import neutralise_line
 from .show import count_of, paint
 from .tool_source import SOURCE_HELP, read_declared, read_served, source_kind
@@ -24,7 +24,16 @@ if TYPE_CHECKING:
 
     from ..ir.tools import Tool
 
-__all__ = ["GROUP_SOURCE_HELP", "ToolGroup", "is_folder", "print_note", "read_groups", "read_source", "split_name"]
+__all__ = [
+    "GROUP_SOURCE_HELP",
+    "ToolGroup",
+    "is_folder",
+    "print_note",
+    "read_groups",
+    "read_source",
+    "require_numpy",
+    "split_name",
+]
 
 GROUP_SOURCE_HELP = f"{SOURCE_HELP}, or a folder of JSON specifications"
 _MAX_PROBLEMS = 5  # files of a folder that are reported one by one
@@ -101,6 +110,7 @@ def _read_file(source: str, arguments: argparse.Namespace) -> Sequence[Tool]:
 
 def _read_index(file: str) -> Iterator[tuple[str, Tool]]:
     """Return the tools of an index file."""
+    require_numpy()
     from ..retrieve import ToolIndex
 
     for indexed in ToolIndex.load(file):
@@ -157,3 +167,11 @@ def _default_name(source: str) -> str:
 def print_note(text: str) -> None:
     """Print a note about input on standard error."""
     print(paint(neutralise_line(text), "yellow", sys.stderr), file=sys.stderr)
+
+
+def require_numpy() -> None:
+    """Raise MissingExtra if numpy is not installed."""
+    try:
+        import numpy  # noqa: F401, ICN001
+    except ImportError:
+        raise MissingExtra("an index of tools requires numpy", hint="pip install 'toolwire[retrieve]'") from None

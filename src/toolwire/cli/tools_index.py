@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
+from .file_lock import lock_file
 from .progress_bar import ProgressBar
 from .show import count_of, json_text, paint, table
-from .tools_groups import GROUP_SOURCE_HELP, ToolGroup, print_note, read_groups
-from .tools_open import add_index_options, choose_encoder, load_file, require_numpy
+from .tools_groups import GROUP_SOURCE_HELP, ToolGroup, print_note, read_groups, require_numpy
+from .tools_open import add_index_options, choose_encoder, load_file
 
 if TYPE_CHECKING:
     from ..ir.tools import Tool
@@ -68,23 +69,24 @@ def _index(arguments: argparse.Namespace) -> int:
     require_numpy()
     start = time.monotonic()
     path = Path(arguments.output)
-    index = _open_target(path, arguments)
+    _check_output(path)
     groups = read_groups(arguments.source, arguments)
-    changes = _apply(index, groups, arguments.remove, path)
+    with lock_file(path, lambda: print_note(f"waiting for another process that changes {path}")):
+        index = _open_target(path, arguments)
+        changes = _apply(index, groups, arguments.remove, path)
+        index.save(path)
     for server, change in changes.items():
         for name, reason in change.refused[:_MAX_REFUSED]:
             print_note(f"skipped: {server}/{name}: {reason}")
         if len(change.refused) > _MAX_REFUSED:
             print_note(f"skipped: {len(change.refused) - _MAX_REFUSED} more of {server}")
-    index.save(path)
     _print_changes(path, index, changes, time.monotonic() - start, is_json=arguments.json)
     return 0
 
 
-def _open_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
-    """Load the existing file, or make an empty index. A file that is no index is never replaced."""
-    from ..retrieve.index import ToolIndex
-    from ..retrieve.section_file import IndexFileError, is_index_file
+def _check_output(path: Path) -> None:
+    """Refuse a path that cannot be an index before work is done. A file that is no index is never replaced."""
+    from ..retrieve.section_file import is_index_file
 
     if path.is_dir() or not path.parent.is_dir():
         problem = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
@@ -93,6 +95,13 @@ def _open_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
         raise ConfigError(
             f"{path} exists and is not an index of toolwire", hint="give another name, or delete the file"
         )
+
+
+def _open_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
+    """Load the existing file, or make an empty index."""
+    from ..retrieve.index import ToolIndex
+    from ..retrieve.section_file import IndexFileError
+
     if arguments.rebuild or not path.exists():
         return ToolIndex(encoder=choose_encoder(arguments))
     try:
@@ -103,11 +112,11 @@ def _open_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
 
 
 def _load_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
-    """Load a file, which must have the form that the options ask for."""
+    """Load a file, which must have the form that the options ask for. A removal needs no option for a file of words."""
     from ..retrieve.index_file import read_index_info
 
     has_vectors = read_index_info(path).encoder is not None
-    if has_vectors == arguments.words_only:
+    if has_vectors == arguments.words_only and (has_vectors or arguments.source):
         form = "has vectors" if has_vectors else "has words only"
         hint = "leave out --words-only" if has_vectors else "add --words-only"
         raise ConfigError(f"the index {path} {form}", hint=f"{hint}, or make the file again with --rebuild")

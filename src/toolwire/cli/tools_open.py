@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import MissingExtra
 from .progress_bar import ProgressBar
 from .tool_source import add_source_options
-from .tools_groups import GROUP_SOURCE_HELP, read_groups
+from .tools_groups import GROUP_SOURCE_HELP, read_groups, require_numpy
 
 if TYPE_CHECKING:
     import argparse
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..retrieve.encoder import Encoder
     from ..retrieve.index import ToolIndex
 
-__all__ = ["INDEX_HELP", "add_index_options", "choose_encoder", "load_file", "open_index", "require_numpy"]
+__all__ = ["INDEX_HELP", "add_index_options", "choose_encoder", "load_file", "open_index", "parse_count"]
 
 INDEX_HELP = f"an index file (toolwire tools index), or {GROUP_SOURCE_HELP}"
 _WORDS_ONLY = "or use --words-only"
@@ -27,14 +27,6 @@ def add_index_options(parser: Any) -> None:
     parser.add_argument("--words-only", action="store_true", help="compare words only; needs no encoder")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_source_options(parser)
-
-
-def require_numpy() -> None:
-    """Raise MissingExtra if numpy is not installed."""
-    try:
-        import numpy  # noqa: F401, ICN001
-    except ImportError:
-        raise MissingExtra("an index of tools requires numpy", hint="pip install 'toolwire[retrieve]'") from None
 
 
 def choose_encoder(arguments: argparse.Namespace) -> Encoder | None:

@@ -13,7 +13,8 @@ from .show import count_of, json_text, paint, table
 from .tools_open import INDEX_HELP, add_index_options, open_index, parse_count
 
 if TYPE_CHECKING:
-    from ..retrieve.index import SearchHit, ToolIndex
+    from ..retrieve.index import ToolIndex
+    from ..retrieve.search_hit import SearchHit
 
 __all__ = ["add_search"]
 

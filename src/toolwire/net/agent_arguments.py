@@ -28,7 +28,8 @@ def check_agent_arguments(**arguments: Any) -> None:
     for name, method in _METHODS.items():
         value = arguments[name]
         if value is not None and not isinstance(value, str) and not callable(getattr(value, method, None)):
-            raise ConfigError(f"{name} needs a method {method}, got {value!r}")
+            hint = "use index.retriever(k=5)" if callable(getattr(value, "retriever", None)) else ""
+            raise ConfigError(f"{name} needs a method {method}, got {value!r}", hint=hint)
     if arguments["price"] is not None and not callable(arguments["price"]):
         raise ConfigError(f"price must be a function of a response, got {arguments['price']!r}")
     if arguments["cache"] not in (None, "auto"):

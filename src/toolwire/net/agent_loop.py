@@ -32,7 +32,7 @@ from .dispatch import Dispatch
 from .model_protocol import Model
 from .model_requests import ask_model, stream_model
 from .own_context import in_own_context
-from .retrieval import make_tool_search
+from .retrieval import make_tool_search, run_in_retriever_thread
 from .runner import Runner
 from .stream_calls import StreamCollector
 from .transfers import active_agent, take_successor
@@ -249,7 +249,8 @@ class AgentLoop:
         tools = runner.tools_for_run(session.state.run_id, can_search=session.tool_search is not None)
         retriever = self.agent.retriever
         if retriever is not None and not session.state.has_fixed_tools:
-            tools = await asyncio.to_thread(select_tools, retriever, session, tools, self.agent.always_offered)
+            always = self.agent.always_offered
+            tools = await run_in_retriever_thread(lambda: select_tools(retriever, session, tools, always))
         session.offer_tools(tools, untrusted=runner.untrusted)
 
     def _auxiliary_work(self) -> AuxiliaryWork | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import cache
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..ir.tools import Tool
 from ..run.observe import Retriever, ToolSearcher
@@ -11,7 +15,13 @@ from ..run.search_tools import SEARCH_TOOLS, ToolSearch, add_search_tool
 from ..run.session import Session
 from .runner import Runner
 
-__all__ = ["RetrievingAgent", "first_tools", "make_tool_search", "prepare_retriever"]
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+__all__ = ["RetrievingAgent", "first_tools", "make_tool_search", "prepare_retriever", "run_in_retriever_thread"]
+
+_THREADS = 16
+_Result = TypeVar("_Result")
 
 
 class RetrievingAgent(Protocol):
@@ -49,3 +59,21 @@ def make_tool_search(agent: RetrievingAgent, session: Session) -> ToolSearch | N
     if retriever is None or session.state.has_fixed_tools or not isinstance(retriever, ToolSearcher):
         return None
     return ToolSearch(retriever, lambda: box.filter_available(box.tools))
+
+
+async def run_in_retriever_thread(function: Callable[[], _Result]) -> _Result:
+    """Run a function in a thread for retrievers.
+
+    Runs wait there while another one encodes its tools. In the threads of the event loop they would block file access,
+    DNS and the tools of all other runs.
+    """
+    return await asyncio.get_running_loop().run_in_executor(_open_threads(), copy_context().run, function)
+
+
+@cache
+def _open_threads() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=_open_threads.cache_clear)  # a forked process has no threads
+    return ThreadPoolExecutor(_THREADS, "toolwire-retriever")

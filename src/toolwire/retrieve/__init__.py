@@ -16,30 +16,46 @@ if TYPE_CHECKING:
     from .api_specs import ApiSpecError, ApiSpecs, SpecFile, load_api_specs
     from .encoder import Encoder
     from .entry_table import IndexedTool
-    from .index import IndexChange, SearchHit, ToolIndex
+    from .index import IndexChange, ToolIndex
     from .index_file import read_index_info
     from .minilm import MiniLm, open_minilm
     from .postgres_index import PostgresIndex
     from .qdrant_index import QdrantIndex
+    from .reranker import Reranker
     from .retriever import IndexRetriever
+    from .search_hit import SearchHit
     from .section_file import IndexFileError, IndexInfo, is_index_file
 else:
-    __getattr__, __dir__ = lazy_exports(
+    _load, __dir__ = lazy_exports(
         __name__,
         {
             "api_call": ("call", "call_async"),
             "api_specs": ("ApiSpecError", "ApiSpecs", "SpecFile", "load_api_specs"),
             "encoder": ("Encoder",),
             "entry_table": ("IndexedTool",),
-            "index": ("IndexChange", "SearchHit", "ToolIndex"),
+            "index": ("IndexChange", "ToolIndex"),
             "index_file": ("read_index_info",),
             "minilm": ("MiniLm", "open_minilm"),
             "postgres_index": ("PostgresIndex",),
             "qdrant_index": ("QdrantIndex",),
+            "reranker": ("Reranker",),
+            "search_hit": ("SearchHit",),
             "retriever": ("IndexRetriever",),
             "section_file": ("IndexFileError", "IndexInfo", "is_index_file"),
         },
     )
+
+    def __getattr__(name: str) -> object:
+        try:
+            return _load(name)
+        except ModuleNotFoundError as error:
+            if error.name != "numpy":
+                raise
+            from ..ir.errors import MissingExtra
+
+            hint = "pip install 'toolwire[retrieve]'"
+            raise MissingExtra(f"{__name__}.{name} requires numpy", hint=hint) from None
+
 
 __all__ = [
     "ApiSpecError",
@@ -53,6 +69,7 @@ __all__ = [
     "MiniLm",
     "PostgresIndex",
     "QdrantIndex",
+    "Reranker",
     "SearchHit",
     "SpecFile",
     "ToolIndex",

@@ -39,7 +39,7 @@ from .spec_tools import spec_name
 
 if TYPE_CHECKING:
     from ..net.model_protocol import Model
-    from .index import SearchHit
+    from .search_hit import SearchHit
 
 __all__ = ["call", "call_async", "make_prompt"]
 

@@ -29,6 +29,8 @@ from .index_arguments import check_names, check_search, collect_tools, list_tool
 from .nearest import EXACT_LIMIT, NearestTools, NearestVectors, find_best, score_rows
 from .ranking import SPREAD_COUNT, add_sentences, choose_candidates, rank_numbers, split_query, spread_similar
 from .reasons import describe_matches
+from .reranker import RERANK_COUNT, Reranker, rerank_hits
+from .search_hit import SearchHit
 from .vector_table import VectorTable
 from .word_index import Floats, WordIndex
 
@@ -37,21 +39,9 @@ if TYPE_CHECKING:
 
     from .retriever import IndexRetriever
 
-__all__ = ["IndexChange", "IndexedTool", "SearchHit", "ToolIndex"]
+__all__ = ["IndexChange", "IndexedTool", "ToolIndex"]
 
 _MAX_QUERY = 8_000  # characters
-
-
-class SearchHit(Value, frozen=True):
-    """A tool that was found. A higher `score` is better; scores of different queries are not comparable.
-
-    `reasons` describe the match for a person: the words in common, and the similarity of meanings.
-    """
-
-    tool: Tool
-    score: float
-    reasons: tuple[str, ...] = ()
-    server: str = ""
 
 
 class IndexChange(Value, frozen=True):
@@ -75,8 +65,11 @@ class ToolIndex:
     compared one by one; more are searched approximately, which needs the extra `usearch`.
     """
 
-    def __init__(self, encoder: Encoder | None = None, *, exact_limit: int = EXACT_LIMIT) -> None:
+    def __init__(
+        self, encoder: Encoder | None = None, *, reranker: Reranker | None = None, exact_limit: int = EXACT_LIMIT
+    ) -> None:
         self.encoder = encoder
+        self.reranker = reranker  # orders the best tools of each search again; it is not saved
         self._lock = threading.RLock()
         self._entries = EntryTable()
         self._words = WordIndex()
@@ -177,13 +170,14 @@ class ToolIndex:
         nearest = None if vectors is None else self._find_nearest(query, vectors, given)
         with self._lock:
             words, meanings = self._score(query, vectors, given, nearest)
-            ranked = self._rank(words, meanings, k, nearest)
+            ranked = self._rank(words, meanings, k if self.reranker is None else max(k, RERANK_COUNT), nearest)
             reasons = describe_matches(query, self._words, [number for number, _ in ranked], meanings)
             found = [(self._entries.indexed(number), score) for number, score in ranked]
-        return [
+        hits = [
             SearchHit(indexed.tool, score, why, indexed.server)
             for (indexed, score), why in zip(found, reasons, strict=True)
         ]
+        return hits if self.reranker is None else rerank_hits(self.reranker, query, hits)[:k]
 
     def score_words(self, query: str) -> Floats:
         """Return the BM25 score of every tool for a query, in the order of iteration."""

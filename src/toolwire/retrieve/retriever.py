@@ -2,9 +2,9 @@
 
     agent = Agent("openai/gpt-5.6", toolbox, retriever=index.retriever(k=5, always=["current_user"]))
 
-The selection is made once per conversation, for its first user message. Later turns offer the same tools, so that the
-prompt cache of the provider stays valid; `search_tools` and calls in the history add others at the end. The same
-messages give the same selection, so it is stable for a caller without state, too.
+The selection is made once per conversation, for the first user message that has matches. Later turns offer the same
+tools, so that the prompt cache of the provider stays valid; `search_tools` and calls in the history add others at the
+end. The same messages give the same selection, so it is stable for a caller without state, too.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ..ir.tool_search import found_in_history
 from ..ir.tools import Tool
 from ..run.definitions import definition_hash, has_same_definition
 from ..run.keys import list_calls
+from ..run.selection_queries import selection_queries
 from ..run.suggestions import NameIndex, suggest_names
 
 __all__ = ["IndexRetriever", "SearchableTools", "ToolEntry", "ToolHit"]
@@ -88,12 +89,13 @@ class IndexRetriever:
     def choose(self, request: Request, tools: Sequence[Tool], offered: Sequence[str]) -> tuple[Tool, ...]:
         """Return the offered tools, then new ones: those that a search found, and those that the history has used.
 
-        A conversation that offers nothing yet gets the tools in `always`, then the best ones for its first user message.
+        A conversation that offers nothing yet gets the tools in `always`, then the best ones for its first user message
+        that has matches. An agent with few tools offers all of them.
         """
         known = {tool.name: tool for tool in tools}
         names = dict.fromkeys(offered)
-        if not names:
-            best = {tool.name for tool in self.search(_first_text(request.messages), tools, self.k)}
+        if frozenset(names).issubset(self.always):
+            best = self._select(request, tools)
             names.update(dict.fromkeys([*self.always, *[name for name in known if name in best]]))
         names.update(dict.fromkeys(found_in_history(request.messages)))
         names.update(dict.fromkeys(_called_names(request.messages)))
@@ -119,6 +121,14 @@ class IndexRetriever:
                 raise ConfigError(
                     f"always names the unknown tool {name!r}", hint=similar or "use the name of a tool of the agent"
                 )
+
+    def _select(self, request: Request, tools: Sequence[Tool]) -> frozenset[str]:
+        """Return the names of the best tools for the first text of the user that has matches."""
+        others = [tool for tool in tools if tool.name not in self.always]
+        if len(others) <= self.k:
+            return frozenset(tool.name for tool in others)
+        found = (self.search(query, tools, self.k) for query in selection_queries(request.messages))
+        return frozenset(tool.name for tool in next(filter(None, found), ()))
 
     def _index_tools(self, known: dict[str, Tool]) -> Callable[[ToolEntry], bool] | None:
         """Add the tools that the index does not have. Return the filter for these tools; None if it has no others."""
@@ -179,8 +189,3 @@ def _called_names(messages: Sequence[Message]) -> Iterator[str]:
         for part in message.parts:
             if isinstance(part, ToolResult) and not part.is_error and part.call_id in names:
                 yield names[part.call_id]
-
-
-def _first_text(messages: Sequence[Message]) -> str:
-    """Return the text of the first user message that has one."""
-    return next((message.text for message in messages if message.role == "user" and message.text.strip()), "")

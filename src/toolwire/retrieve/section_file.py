@@ -13,6 +13,7 @@ can be made again. Checksums find damage. They do not stop a forger, whose file 
 from __future__ import annotations
 
 import mmap
+import os
 import stat
 import struct
 from collections.abc import Iterable, Mapping
@@ -182,7 +183,7 @@ def _pad(file: BinaryIO) -> None:
 def is_index_file(path: str | Path) -> bool:
     """Return True for a file that begins like an index. It may still be damaged."""
     try:
-        with Path(path).open("rb") as file:
+        with _open_regular(Path(path)) as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False
@@ -191,9 +192,7 @@ def is_index_file(path: str | Path) -> bool:
 def open_index_file(path: Path) -> IndexFile:
     """Map a file into memory and check it."""
     try:
-        with path.open("rb") as file:
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise IndexFileError(f"{path} is not a file", hint="give the path of a saved index")
+        with _open_regular(path) as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
         raise IndexFileError(f"there is no index at {path}", hint=REBUILD.replace("again ", "")) from None
@@ -202,6 +201,15 @@ def open_index_file(path: Path) -> IndexFile:
     opened = IndexFile(path, data, _read_manifest(path, data))
     _check_places(opened, data)
     return opened
+
+
+def _open_regular(path: Path) -> BinaryIO:
+    """Open a file. Raise OSError for a pipe or device, which could block for ever."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("it is not a regular file")
+    return open(descriptor, "rb")  # noqa: PTH123  # a descriptor
 
 
 def _read_manifest(path: Path, data: mmap.mmap) -> Manifest:

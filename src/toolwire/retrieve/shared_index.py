@@ -29,10 +29,11 @@ from ..run.tool_offer import strip_function
 from .documents import make_document
 from .encoder import Encoder, ProgressCallback, Vectors, encode_texts
 from .entry_table import IndexedTool, SearchFilter, decode_entry, encode_entry
-from .index import IndexChange, SearchHit, ToolIndex
+from .index import IndexChange, ToolIndex
 from .index_arguments import check_names, collect_tools
 from .nearest import NearestTools, find_best
 from .ranking import SPREAD_COUNT, rank_numbers
+from .search_hit import SearchHit
 
 __all__ = ["SharedIndex", "SharedTools", "StoredTool"]
 

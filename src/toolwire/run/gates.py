@@ -38,6 +38,7 @@ __all__ = [
     "find",
     "fuse_gates",
     "lift",
+    "make_unknown_gate",
     "make_unoffered_gate",
     "pass_gates",
     "policy",
@@ -73,6 +74,17 @@ def refuse_changed(pending: Pending) -> ToolResult:
         "The next turn offers its present definition."
     )
     return refusal(pending.call, "withdrawn", message)
+
+
+def make_unknown_gate(offered: Iterable[str], instruction: str) -> Gate:
+    """Return a gate that refuses the call of a tool that does not exist. The result names similar tools that are offered."""
+
+    def refuse_unknown(pending: Pending) -> ToolResult:
+        name = pending.call.name
+        suggestion = suggest_names(NameIndex(offered).similar(name))
+        return refusal(pending.call, "unknown_tool", f"There is no tool called {name!r}.{suggestion} {instruction}")
+
+    return refuse_unknown
 
 
 def make_unoffered_gate(offered: Iterable[str], instruction: str) -> Gate:

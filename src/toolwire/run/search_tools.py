@@ -23,8 +23,9 @@ from .observe import ToolSearcher
 from .options import Options
 from .toolbox import Entry, Toolbox
 
-__all__ = ["SEARCH_TOOLS", "ToolSearch", "add_search_tool", "found_in_history", "render_found_tools"]
+__all__ = ["EMPTY_QUERY", "SEARCH_TOOLS", "ToolSearch", "add_search_tool", "found_in_history", "render_found_tools"]
 
+EMPTY_QUERY = 'The argument "query" must be a text, such as {"query": "send an e-mail"}.'
 _DEFAULT_COUNT = 5
 _MAX_QUERY = 2_000  # characters
 _MAX_DESCRIPTION = 200
@@ -61,6 +62,8 @@ def _search_tools(query: str, context: CallContext, k: int = _DEFAULT_COUNT) -> 
     session = context.session
     if session is None or session.tool_search is None:
         raise ToolError("This conversation has no other tools.")
+    if not query.strip():
+        raise ToolError(EMPTY_QUERY)
     tools = session.tool_search.find(query, max(1, min(k, MAX_FOUND)), session.state.max_effect)
     return render_found_tools(tools, session.offered_names)
 

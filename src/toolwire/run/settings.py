@@ -9,10 +9,11 @@ from msgspec.structs import force_setattr, replace
 
 from ..ir.parts import ToolCall
 from ..ir.pointer import Object
+from ..ir.tool_search import SEARCH_TOOLS
 from ..ir.value import Value
 from .cache import ResultCache
 from .context import ProgressSink
-from .gates import GATES, Gate, build_gates, find, fuse_gates, make_unoffered_gate, refuse_changed
+from .gates import GATES, Gate, build_gates, find, fuse_gates, make_unknown_gate, make_unoffered_gate, refuse_changed
 from .output import LIMIT, StoredOutputs
 from .policy import Policy
 from .records import DAY
@@ -104,6 +105,9 @@ class RunSettings(Value, frozen=True):
         refuse = None if entry is None or self.session is None else self._refusal_gate(entry, self.session)
         if refuse is not None:
             return ToolGates(entry, replace(self, gates=(find, refuse), policy=None, session=None))
+        if entry is None and self.session is not None and self.session.tool_search is not None:
+            gate = make_unknown_gate(self.session.offered_names, f"Find tools with {SEARCH_TOOLS}.")
+            return ToolGates(None, replace(self, gates=(gate,), policy=None, session=None))
         found = self.gates_by_tool.get(name)
         if found is None or found.entry is not entry:
             found = ToolGates(entry, self)

@@ -35,7 +35,8 @@ def select_tools(
     max_effect = session.state.max_effect
     known = {tool.name: tool for tool in tools if not is_stronger(tool.effect, max_effect)}
     candidates = [tool for name, tool in known.items() if name not in _AUXILIARY]
-    chosen = retriever.choose(request, candidates, [name for name in offered if name not in _AUXILIARY])
+    others = [name for name in offered if name not in _AUXILIARY and name not in always]
+    chosen = retriever.choose(request, candidates, others)
     names = dict.fromkeys(
         (
             *offered,

@@ -60,15 +60,17 @@ async def _run(environment, tmp_path, answers, arguments, terminal):
 
 
 async def _run_on_terminal(command, environment, tmp_path, terminal):
+    """The third value of `terminal`, if there is one, is the file that standard output is redirected to."""
     ours, theirs = os.openpty()
     attributes = termios.tcgetattr(theirs)
     attributes[3] &= ~termios.ECHO
     termios.tcsetattr(theirs, termios.TCSANOW, attributes)
+    early, answer, *redirected = terminal
+    out = redirected[0] if redirected else theirs
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=tmp_path, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+        *command, cwd=tmp_path, env=environment, stdin=theirs, stdout=out, stderr=theirs
     )
     os.close(theirs)
-    early, answer = terminal
     os.write(ours, early)
     written = await asyncio.to_thread(_read_all, ours, answer)
     os.close(ours)
@@ -146,6 +148,33 @@ def test_any_other_answer_runs_nothing(answer, environment, tmp_path):
     code, out, _ = run(environment, tmp_path, [REMOVE], "delete the file notes.txt", terminal=(NOTHING, answer))
     assert (code, "not run" in out) == (1, True)
     assert (tmp_path / "notes.txt").exists()
+
+
+@pytest.mark.parametrize("options", [["--json"], [], ["--json", "--yes"]])
+@pytest.mark.parametrize("is_redirected", [True, False])
+def test_command_and_effect_are_on_the_terminal_before_the_question(options, is_redirected, environment, tmp_path):
+    with (tmp_path / "out").open("wb") as file:
+        terminal = (NOTHING, b"n\n", file) if is_redirected else (NOTHING, b"n\n")
+        code, out, _ = run(environment, tmp_path, [REMOVE], "delete the file notes.txt", *options, terminal=terminal)
+    before = out.partition("Run it?")[0]
+    assert code == 1
+    assert before.count("rm notes.txt") == 1
+    assert "effect: deletes" in before
+
+
+def test_call_of_an_api_is_on_the_terminal_before_the_question(environment, tmp_path):
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "pets", "version": "1"},
+        "paths": {"/pets": {"get": {"operationId": "list_pets", "summary": "List the pets", "responses": {}}}},
+    }
+    (tmp_path / "pets.json").write_text(json.dumps(document))
+    options = ("-t", "pets.json", "--api-url", "http://127.0.0.1:9/api", "--no-commands", "--json")
+    answer = [call("list_pets")]
+    _, out, _ = run(environment, tmp_path, answer, "list the pets", *options, terminal=(NOTHING, b"n\n"))
+    before = out.partition("Run it?")[0]
+    assert "list_pets {}" in before
+    assert "GET http://127.0.0.1:9/api/pets" in before
 
 
 def test_text_typed_before_the_question_is_no_answer(environment, tmp_path):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,29 @@ def test_the_selection_of_the_first_turn_stays():
     assert offered(model) == [FLIGHTS] * 4
 
 
+@pytest.mark.parametrize("always", [(), ("list_backup",)])
+def test_a_conversation_that_begins_without_matches_selects_later(always):
+    agent, model = make_agent([says("yes?"), says("done"), says("more"), says("stateless")], always=always)
+    first = agent.run_sync("hm")
+    second = agent.run_sync("Create and list a flight", history=first)
+    third = agent.run_sync("Now delete every recipe", history=second)
+    agent.run_sync("Thanks", history=third.messages)
+    flights = [name for name in FLIGHTS if name != "list_backup" or always]
+    assert offered(model) == [["search_tools", *always], *[flights] * 3]
+
+
+def test_a_short_message_is_read_together_with_the_system_prompt():
+    agent, model = make_agent([says("done")], system="You create and list flights")
+    agent.run_sync("hello")
+    assert offered(model) == [FLIGHTS]
+
+
+def test_an_agent_with_few_tools_offers_all():
+    agent, model = make_agent([says("done")], catalogue(5), k=5, always=())
+    agent.run_sync("hello")
+    assert offered(model) == [["search_tools", *[f"{action}_issue" for action in ACTIONS]]]
+
+
 def test_found_tools_are_offered_last_and_loaded_later():
     create = ToolCall("2", "create_invoice", {"id": "9"})
     agent, model = make_agent([says(search("create an invoice", k=1)), says(create), says("done"), says("more")])
@@ -113,12 +137,27 @@ def test_a_policy_may_allow_tools_that_were_not_offered():
 ALLOWED = Policy(unoffered="allow")
 
 
-def test_unknown_names_are_answered_with_similar_ones():
-    agent, _ = make_agent([says(ToolCall("1", "delete_recipes", {})), says("done")], catalogue(300))
+def test_unknown_names_are_answered_with_similar_ones_that_are_offered():
+    calls = [ToolCall("1", "list_flights", {}), ToolCall("2", "zzz", {})]
+    agent, _ = make_agent([says(*calls), says("done")], catalogue(300))
+    similar, other = agent.run_sync("Create and list a flight").results
+    assert [result_code(result) for result in (similar, other)] == ["unknown_tool"] * 2
+    assert similar.text.startswith("There is no tool called 'list_flights'. Did you mean list_flight")
+    assert "list_issue" not in similar.text  # calling it would be refused
+    assert other.text == "There is no tool called 'zzz'. Find tools with search_tools."
+
+
+def test_an_empty_query_is_an_error():
+    agent, _ = make_agent([says(search("  ")), says("done")])
     (result,) = agent.run_sync("Create and list a flight").results
-    assert result_code(result) == "unknown_tool"
-    assert "delete_recipe" in result.text
-    assert len(result.text) < 200
+    assert result.is_error
+    assert 'The argument "query" must be a text' in result.text
+
+
+def test_an_index_in_place_of_a_retriever_is_refused_with_a_hint():
+    with pytest.raises(ConfigError) as caught:
+        Agent(ScriptedModel([]), catalogue(), retriever=ToolIndex())
+    assert caught.value.hint == "use index.retriever(k=5)"
 
 
 def test_only_tools_of_the_agent_are_offered():
@@ -136,14 +175,15 @@ def test_only_tools_of_the_agent_are_offered():
 
 def test_two_agents_share_an_index_without_replacing_tools():
     index = ToolIndex()
-    first = [Entry(Tool("post", "Post a letter to a friend", SCHEMA), str)]
-    second = [Entry(Tool("post", "Post a picture to a blog", SCHEMA), str)]
+    other = Entry(Tool("compress", "Compress a file", SCHEMA), str)
+    first = [Entry(Tool("post", "Post a letter to a friend", SCHEMA), str), other]
+    second = [Entry(Tool("post", "Post a picture to a blog", SCHEMA), str), other]
     for _ in range(2):
         for tools in (first, second):
             model = ScriptedModel([says("done")])
             Agent(model, tools, retriever=index.retriever(k=1)).run_sync("post it")
             assert model.requests[0].tools[1].description == tools[0].tool.description
-    assert len(index) == 2
+    assert len(index) == 3
 
 
 class Live:
@@ -433,3 +473,23 @@ def test_the_number_of_tools_that_a_retriever_adds_is_bounded(monkeypatch):
         tools = [Tool(f"tool_{number}_{other}", "Send a letter") for other in range(10)]
         assert len(retriever.search("letter", tools, 5)) == 5
     assert len(index) <= 20
+
+
+def test_waiting_retrievers_do_not_block_the_threads_of_the_event_loop():
+    class Waiting:
+        def choose(self, request, tools, offered):
+            assert release.wait(60)
+            return tools
+
+    async def check():
+        agent = Agent(ScriptedModel([says("done")] * 40), catalogue(5), retriever=Waiting())
+        runs = [asyncio.ensure_future(agent.run("hello")) for _ in range(40)]
+        await asyncio.sleep(0.1)
+        try:
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: 7), 10) == 7
+        finally:
+            release.set()
+        assert [answer.text for answer in await asyncio.gather(*runs)] == ["done"] * 40
+
+    release = threading.Event()
+    asyncio.run(check())

@@ -34,8 +34,8 @@ def write_queries(folder, queries):
 def test_words_only_measures_one_method(folder, capsys):
     assert main(["tools", "eval", "tools.json", "queries.jsonl", "--words-only", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["all"]["methods"] == {"search": {"R@1": 0.5, "R@5": 0.5, "R@10": 0.5, "NDCG@10": 0.5}}
-    assert document["groups"]["exact"]["methods"]["search"]["R@1"] == 1
+    assert document["all"]["methods"] == {"search": {"R@1": 50, "R@5": 50, "R@10": 50, "NDCG@10": 50}}
+    assert document["groups"]["exact"]["methods"]["search"]["R@1"] == 100
     assert document["groups"]["vague"]["methods"]["search"]["R@10"] == 0
 
 
@@ -55,6 +55,9 @@ def test_fail_under_sets_the_exit_code(folder, capsys):
     command = ["tools", "eval", "tools.json", "queries.jsonl", "--words-only"]
     assert main([*command, "--fail-under", "50"]) == 0
     assert main([*command, "--fail-under", "50.1"]) == 1
+    for value in ("101", "-1", "nan", "x"):
+        with pytest.raises(SystemExit):
+            main([*command, "--fail-under", value])
 
 
 def test_gold_outside_of_the_index_is_reported(folder, capsys):
@@ -62,7 +65,7 @@ def test_gold_outside_of_the_index_is_reported(folder, capsys):
     assert main(["tools", "eval", "tools.json", "queries.jsonl", "--words-only", "--json"]) == 0
     captured = capsys.readouterr()
     assert "1 gold tool not in the index, counted as not found: fly\\x1b" in captured.err
-    assert json.loads(captured.out)["all"]["methods"]["search"]["R@10"] == 0.5
+    assert json.loads(captured.out)["all"]["methods"]["search"]["R@10"] == 50
 
 
 def test_gold_without_a_tool_of_the_index_is_refused(folder, capsys):

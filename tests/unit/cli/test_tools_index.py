@@ -2,11 +2,13 @@
 
 import io
 import json
+import subprocess
 import sys
 
 import pytest
 
-from toolwire.cli import tools_index, tools_open
+from toolwire.cli import tools_groups, tools_index
+from toolwire.cli.file_lock import lock_file
 from toolwire.cli.main import main
 from toolwire.cli.progress_bar import ProgressBar
 from toolwire.cli.tools_groups import split_name
@@ -206,6 +208,7 @@ def test_server_is_removed(folder, capsys):
     assert index_json(capsys, "--remove", "pets")["servers"]["pets"]["removed"] == ["find_pet"]
     assert main(["tools", "index", "--remove", "pets", "-o", "all.index", WORDS]) == 2
     assert "the index has no server 'pets' (its servers: tools)" in capsys.readouterr().err
+    assert main(["tools", "index", "--remove", "tools", "-o", "all.index"]) == 0  # a removal encodes nothing
     assert main(["tools", "index", "-o", "all.index"]) == 2
     assert "no source of tools is given" in capsys.readouterr().err
 
@@ -313,9 +316,50 @@ def test_missing_weights_are_reported_with_the_fix(folder, capsys, monkeypatch):
 def test_missing_numpy_is_reported_with_the_fix(folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(MissingExtra, match="requires numpy"):
-        tools_open.require_numpy()
+        tools_groups.require_numpy()
     assert main(["tools", "search", "pets.json", "pet", WORDS]) == 2
     assert "toolwire[retrieve]" in capsys.readouterr().err
+
+
+def test_missing_numpy_is_reported_for_an_index_as_a_source(folder, capsys, monkeypatch):
+    index_json(capsys, "tools.py")
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    for action in ("cost", "list"):
+        assert main(["tools", action, "all.index"]) == 2
+        assert "toolwire[retrieve]" in capsys.readouterr().err
+
+
+def test_query_that_is_not_utf_8_is_searched(folder, capsys):
+    assert main(["tools", "index", "tools.py", "-o", "vectors.index"]) == 0
+    for index in ("vectors.index", "pets.json"):
+        assert main(["tools", "search", index, "mail of a pet \udcff", "--json"]) == 0
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_commands_that_change_one_file_at_once_lose_nothing(folder, capsys):
+    command = [sys.executable, "-m", "toolwire", "tools", "index", "-o", "all.index", WORDS]
+    names = [f"server{number}" for number in range(4)]
+    processes = [subprocess.Popen([*command, f"{name}=pets.json"], stderr=subprocess.DEVNULL) for name in names]
+    assert [process.wait(60) for process in processes] == [0] * 4
+    assert sorted(indexed.server for indexed in ToolIndex.load("all.index")) == names
+    assert [path.name for path in folder.iterdir() if "lock" in path.name] == []
+
+
+def test_command_waits_for_the_lock_of_the_file(folder, capsys):
+    path = folder / "all.index"
+    waited = []
+    with lock_file(path, waited.append):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "toolwire", "tools", "index", "pets.json", "-o", path, WORDS],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert "waiting for another process that changes" in process.stderr.readline()
+        assert not path.exists()
+    assert process.wait(60) == 0
+    process.stderr.close()
+    assert len(ToolIndex.load(path)) == 1
+    assert waited == []
 
 
 @pytest.mark.parametrize(

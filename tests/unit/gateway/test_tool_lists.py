@@ -112,7 +112,7 @@ def test_indexes_are_bounded_by_bytes_and_pending_lists_by_number() -> None:
         await indexes.wait_until_built()
         kept = [number for number, plan in enumerate(plans) if indexes.find("alice", plan.digest) is not None]
         assert kept == [7, 8, 9]
-        for unusual in (make_tools("a") * 10_001, [Tool(f"t{n}", "x" * 3_000_000) for n in range(3)]):
+        for unusual in (make_tools("a", "b", "c") * 3_334, [Tool(f"t{n}", "x" * 3_000_000) for n in range(3)]):
             plan = plan_of(unusual)
             indexes.request("alice", plan)
             await indexes.wait_until_built()
@@ -154,12 +154,16 @@ def test_selection_of_a_conversation_does_not_change_when_vectors_become_availab
             assert offer is not None
             return [tool.name for tool in offer.tools]
 
-        before = await names("buy me one car")
-        assert before == ["search_tools"]  # no word in common
+        before = await names("watch one film in my car")
+        assert before == ["search_tools", "movie_watch"]
+        assert await names("buy me one car") == ["search_tools"]  # no keyword in common
         assert ranker.indexes is not None
         await ranker.indexes.wait_until_built()
-        assert await names("buy me one car", "watch a film") == before
-        assert "automobile_rent" in await names("buy me one car now")  # a new conversation, by meaning
+        assert await names("watch one film in my car", "buy a book") == before
+        assert "automobile_rent" in await names("watch one film in my car now")  # a new conversation, by meaning
+        selected = await names("buy me one car", "and then")  # nothing was selected before
+        assert "automobile_rent" in selected
+        assert await names("buy me one car", "watch a film") == selected
         await ranker.aclose()
 
     asyncio.run(check())
@@ -169,8 +173,8 @@ def test_selection_is_kept_when_a_list_changes_during_a_conversation() -> None:
     selections = ConversationSelections()
     first = plan_retrieval(request("hello", tools=MANY), RetrieveRow(k=2))
     assert first is not None
-    key = ("alice", "m", 2, first.opening)
-    selections.add(key, first, ("tool_1", "tool_2"))
+    key = ("alice", "m", 2, first.openings[0])
+    selections.add(key, first.digest, ("tool_1", "tool_2"))
     changed = [*MANY, Tool("new")]
     other = plan_retrieval(request("hello", tools=changed), RetrieveRow(k=2))
     assert other is not None
@@ -180,7 +184,7 @@ def test_selection_is_kept_when_a_list_changes_during_a_conversation() -> None:
     continued = plan_retrieval(history, RetrieveRow(k=2))
     assert continued is not None
     assert selections.find(key, continued) == ("tool_1", "tool_2")
-    assert selections.find(("bob", "m", 2, first.opening), first) is None
+    assert selections.find(("bob", "m", 2, first.openings[0]), first) is None
 
 
 def test_selections_are_bounded_by_number_and_bytes() -> None:
@@ -188,7 +192,7 @@ def test_selections_are_bounded_by_number_and_bytes() -> None:
     assert plan is not None
     for selections in (ConversationSelections(max_conversations=3), ConversationSelections(max_bytes=3 * 470)):
         for number in range(10):
-            selections.add(("alice", "m", 2, bytes([number])), plan, ("tool_1",))
+            selections.add(("alice", "m", 2, bytes([number])), plan.digest, ("tool_1",))
         kept = [number for number in range(10) if selections.find(("alice", "m", 2, bytes([number])), plan)]
         assert kept == [7, 8, 9]
 
@@ -212,13 +216,30 @@ def test_history_adds_tools_in_the_order_of_their_occurrence() -> None:
     assert [tool.name for tool in tools if tool.deferred] == ["tool_3", "tool_4"]
 
 
+def test_cache_mark_of_a_tool_that_is_not_offered_moves_to_the_end_of_the_first_tools() -> None:
+    marked = Tool("last", "The last one", cache="5m")
+    messages = (
+        Message("user", (Text("hello there"),)),
+        Message("assistant", (ToolCall("c", "tool_9", {}),)),
+        Message("user", (ToolResult("c"),)),
+    )
+    plan = plan_retrieval(Request(messages=messages, tools=(*MANY, marked)), RetrieveRow(k=2))
+    assert plan is not None
+    tools = plan.offer(["tool_7", "movie_watch"])
+    assert [(tool.name, tool.cache) for tool in tools] == [
+        *(("search_tools", None), ("movie_watch", None), ("tool_7", "5m"), ("tool_9", None)),
+    ]
+    tools = plan.offer(["tool_7", "last"])
+    assert [(tool.name, tool.cache) for tool in tools][1:3] == [("tool_7", None), ("last", "5m")]
+
+
 def test_short_message_is_searched_with_the_system_prompt() -> None:
     plan = plan_retrieval(request("hi", tools=MANY, system="You help to rent cars."), RetrieveRow(k=2))
     assert plan is not None
-    assert plan.query == "hi\nYou help to rent cars."
+    assert plan.queries == ("hi\nYou help to rent cars.",)
     plan = plan_retrieval(request("Buy the red book now", tools=MANY, system="You rent cars."), RetrieveRow(k=2))
     assert plan is not None
-    assert "cars" not in plan.query
+    assert "cars" not in plan.queries[0]
 
 
 def test_busy_encoder_does_not_delay_a_request() -> None:

@@ -1,6 +1,9 @@
 """Saving and opening an index: the same results, and a typed error for every file that is not usable."""
 
+import os
 import struct
+import subprocess
+import sys
 
 import pytest
 
@@ -279,3 +282,16 @@ def test_link_and_permissions_are_kept(tmp_path):
     assert link.is_symlink()
     assert path.stat().st_mode & 0o777 == 0o640
     assert read_index_info(path).encoder == "hash"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_named_pipe_is_refused_without_waiting_for_a_writer(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    code = (
+        "import sys\nfrom toolwire.retrieve import ToolIndex, is_index_file\nprint(is_index_file(sys.argv[1]))\n"
+        "try: ToolIndex.load(sys.argv[1])\nexcept Exception as error: print(type(error).__name__, error)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "pipe")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("False\nIndexFileError cannot read the index")
+    assert "not a regular file" in done.stdout

@@ -457,6 +457,7 @@ class RequestHandler:
         if out.recorder is not None:
             await self._dependencies.responses.save_answer(client_request.turn, out.recorder, out.endpoint, written)
         elif out.endpoint.wire.name == client_request.wire.name:
+            self._preparation.keep_offer(target, out.stats.id)
             await self._dependencies.responses.save_pin(
                 client_request.turn, out.stats.id, target.upstream, wants_store=client_request.wants_store
             )

@@ -75,8 +75,21 @@ class RequestPreparation:
         if may_defer:
             offer = await ranker.open_hosted_search(with_own, target.endpoint.wire, client, offload, work_size)
         if offer is None and retrieval is not None:
-            offer = await ranker.open_offer(with_own, retrieval, client, offload, work_size)
+            offer = await ranker.open_offer(with_own, retrieval, client, offload, work_size, self._stored_id)
         return (None, None) if offer is None else (request, offer)
+
+    @property
+    def _stored_id(self) -> str | None:
+        """The response or conversation that the request continues, if only the upstream has its messages."""
+        turn = self._client_request.turn
+        return None if turn is None or turn.is_rebuilt else turn.previous_id or turn.conversation_id
+
+    def keep_offer(self, target: Target, response_id: str) -> None:
+        """Keep the offered tools for the request that continues a response of an upstream that stores it."""
+        offer, retrieval, turn = self.offer, target.row.retrieval, self._client_request.turn
+        if offer is not None and retrieval is not None and turn is not None:
+            ids = [one for one in (response_id, turn.conversation_id) if one]
+            self._ranker.keep_offer(offer, retrieval, self._caller, self._client_request.model, ids)
 
     def _may_defer(self, target: Target) -> bool:
         """Check whether the client may rely on the tool search of a provider that the target does not have."""

@@ -11,7 +11,7 @@ from ...ir.losses import Losses
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.tool_search import MAX_FOUND, SEARCH_TOOLS
 from ...ir.tools import Tool
-from ...run.search_tools import render_found_tools
+from ...run.search_tools import EMPTY_QUERY, render_found_tools
 from ...run.suggestions import NameIndex, suggest_names
 from .retrieval_plan import RetrievalPlan
 
@@ -50,6 +50,11 @@ class OfferedClientTools:
         return len(self._offered)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the offered tools, without the search tool."""
+        return tuple(self._offered)
+
+    @property
     def declared(self) -> int:
         """The number of all tools."""
         return len(self._plan.tools)
@@ -67,8 +72,7 @@ class OfferedClientTools:
         arguments = call.arguments or {}
         query, k = arguments.get("query"), arguments.get("k", _DEFAULT_COUNT)
         if not isinstance(query, str) or not query.strip():
-            message = 'The argument "query" must be a text, such as {"query": "send an e-mail"}.'
-            return call.result(message, is_error=True), []
+            return call.result(EMPTY_QUERY, is_error=True), []
         count = max(1, min(k, MAX_FOUND)) if type(k) is int else _DEFAULT_COUNT
         tools = [tool for tool in await self._rank(query[:_MAX_QUERY], count) if tool.kind != "builtin"]
         result = render_found_tools(tools, tuple(self._offered))

@@ -1,7 +1,7 @@
 """The tools that a conversation offers, as a function of the conversation alone.
 
 A gateway keeps no conversation between two requests, and the prompt cache of a provider needs an unchanged beginning.
-So the first tools are selected for the first user message, and later requests of the conversation select the same ones.
+So the first tools are selected for the first user message that has matches, and later requests select the same ones.
 Tools that were called or found by a search follow in the order of the history, so new tools are always last.
 """
 
@@ -19,15 +19,11 @@ from ...ir.request import Message, Request
 from ...ir.text import to_bytes
 from ...ir.tool_search import SEARCH_TOOLS, found_in_history, search_tool
 from ...ir.tools import Tool
-from ...run.words import split_words
+from ...run.selection_queries import opening_texts, selection_queries
 from ...wire.protocol import Wire
 from ..settings import RetrieveRow
 
 __all__ = ["RetrievalPlan", "plan_hosted_search", "plan_retrieval"]
-
-_MAX_QUERY = 4_000  # characters of the first user message
-_MAX_SYSTEM = 1_000  # characters of the system prompt that are added to a short message
-_FEW_WORDS = 3
 
 
 class RetrievalPlan(Struct, frozen=True):
@@ -38,8 +34,8 @@ class RetrievalPlan(Struct, frozen=True):
     pinned: frozenset[str]  # names that are offered in any case, from the first request on
     later: tuple[str, ...]  # names that follow the selection: of the history, then of the tool choice
     found: frozenset[str]  # names that a search in the history has loaded
-    query: str
-    opening: bytes  # a digest of the beginning of the conversation
+    queries: tuple[str, ...]  # tools are selected for the first one that has matches
+    openings: tuple[bytes, ...]  # digests of the beginning of the conversation: with its system prompt, and without
     digest: bytes  # of the declarations
     size: int  # bytes of the declarations
     is_continued: bool  # the model has answered before
@@ -56,6 +52,7 @@ class RetrievalPlan(Struct, frozen=True):
         first = self.pinned.union(selected)
         tools = [search_tool()] if self.can_search else []
         tools += [tool for tool in self.tools if tool.name in first]
+        tools = self._keep_cache_mark(tools)
         by_name: dict[str, list[Tool]] = {}
         for tool in self.tools:
             by_name.setdefault(tool.name, []).append(tool)
@@ -63,6 +60,19 @@ class RetrievalPlan(Struct, frozen=True):
             if name not in first:
                 tools += [replace(tool, deferred=True) if name in self.found else tool for tool in by_name[name]]
         return tuple(tools)
+
+    def _keep_cache_mark(self, tools: list[Tool]) -> list[Tool]:
+        """Move the cache mark of a tool that is not offered to the last one: clients mark the end of their list."""
+        marks = [tool.cache for tool in self.tools if tool.cache]
+        if not marks or not tools or any(tool.cache for tool in tools):
+            return tools
+        return [*tools[:-1], replace(tools[-1], cache=marks[-1])]
+
+    def continue_offer(self, offered: Sequence[str]) -> RetrievalPlan:
+        """Return the plan that offers these tools again, in their order, before new ones."""
+        names = dict.fromkeys(tool.name for tool in self.tools)
+        later = dict.fromkeys([*offered, *[name for name in names if name in self.pinned], *self.later])
+        return replace(self, pinned=frozenset(), later=tuple([name for name in later if name in names]))
 
 
 def plan_retrieval(request: Request, retrieval: RetrieveRow) -> RetrievalPlan | None:
@@ -72,7 +82,7 @@ def plan_retrieval(request: Request, retrieval: RetrieveRow) -> RetrievalPlan | 
     """
     tools = request.tools
     pinned = frozenset([*retrieval.always, *[tool.name for tool in tools if tool.kind == "builtin"]])
-    if sum(tool.name not in pinned for tool in tools) <= retrieval.k:
+    if len({tool.name for tool in tools} - pinned) <= retrieval.k:
         return None
     if any(tool.deferred or tool.kind == "search" for tool in tools):
         return None
@@ -81,15 +91,15 @@ def plan_retrieval(request: Request, retrieval: RetrieveRow) -> RetrievalPlan | 
         pinned |= {SEARCH_TOOLS}
     chosen = () if request.choice is None else request.choice.names
     later = dict.fromkeys([*_names_in_history(request.messages), *chosen])
-    system, user = _opening_texts(request.messages)
+    system, user = opening_texts(request.messages)
     return RetrievalPlan(
         tools,
         retrieval.k,
         pinned,
         tuple(name for name in later if name in names),
         frozenset(found_in_history(request.messages)),
-        _make_query(system, user),
-        _digest_texts([system, user]),
+        tuple(selection_queries(request.messages)),
+        (_digest_texts([system, user]), _digest_texts([user])),
         *_digest_tools(tools),
         any(message.role == "assistant" for message in request.messages),
         SEARCH_TOOLS not in names,
@@ -105,7 +115,7 @@ def plan_hosted_search(request: Request, wire: Wire) -> RetrievalPlan | None:
     offered = frozenset(tool.name for tool in request.tools if not tool.deferred or tool.name in found)
     digest, size = _digest_tools(request.tools)
     return RetrievalPlan(
-        request.tools, 0, offered, (), found, "", b"", digest, size, is_continued=True, can_search=True, is_hosted=True
+        request.tools, 0, offered, (), found, (), (), digest, size, is_continued=True, can_search=True, is_hosted=True
     )
 
 
@@ -117,21 +127,6 @@ def _names_in_history(messages: Sequence[Message]) -> Iterator[str]:
                 yield part.name
             elif isinstance(part, ToolResult):
                 yield from part.found
-
-
-def _opening_texts(messages: Sequence[Message]) -> tuple[str, str]:
-    """Return the system prompt, and the first user message with a text."""
-    user = next((message.text for message in messages if message.role == "user" and message.text.strip()), "")
-    system = "\n".join(message.text for message in messages if message.role in ("system", "developer"))
-    return system, user
-
-
-def _make_query(system: str, user: str) -> str:
-    """Return the text to search for. A message such as "hello" has no meaning without the system prompt."""
-    query = user[:_MAX_QUERY]
-    if len(split_words(query)) < _FEW_WORDS:
-        query = f"{query}\n{system[:_MAX_SYSTEM]}".strip()
-    return query
 
 
 def _digest_tools(tools: Sequence[Tool]) -> tuple[bytes, int]:

@@ -2,6 +2,9 @@
 
 A selection is the same for every request of a conversation, except while vectors are being computed: then the first
 request selects by keyword, and a later one would select by meaning, too. This memory keeps the first selection.
+
+A conversation that the upstream stores is not known here: its requests have only the new messages. This memory keeps
+its offered tools by the id of the response that the next request continues.
 """
 
 from __future__ import annotations
@@ -18,8 +21,11 @@ _MAX_BYTES = 16 * 1024 * 1024
 _ENTRY_OVERHEAD = 400  # bytes
 _NAME_OVERHEAD = 60  # bytes
 
-SelectionKey: TypeAlias = tuple[str, str, int, bytes]
-"""The client, the model, the number of tools to select, and the digest of the beginning of the conversation."""
+SelectionKey: TypeAlias = tuple[str, str, int, bytes | str]
+"""The client, the model, the number of tools to select, and the digest of the beginning of the conversation.
+
+For a conversation that the upstream stores, the last value is the id of a response or of the conversation.
+"""
 
 
 class _Selection(NamedTuple):
@@ -57,9 +63,14 @@ class ConversationSelections:
         self._selections.move_to_end(key)
         return found.names
 
-    def add(self, key: SelectionKey, plan: RetrievalPlan, names: tuple[str, ...]) -> None:
+    def find_stored(self, key: SelectionKey) -> tuple[str, ...] | None:
+        """Return the tools that a conversation of the upstream offered."""
+        found = self._selections.get(key)
+        return None if found is None else found.names
+
+    def add(self, key: SelectionKey, digest: bytes, names: tuple[str, ...]) -> None:
         self._drop(key)
-        self._selections[key] = selection = _Selection(plan.digest, names)
+        self._selections[key] = selection = _Selection(digest, names)
         self._used_bytes += selection.size
         while len(self._selections) > self._max_conversations or self._used_bytes > self._max_bytes:
             self._drop(next(iter(self._selections)))

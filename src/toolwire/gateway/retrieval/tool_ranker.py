@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,8 @@ from .selections import ConversationSelections
 if TYPE_CHECKING:
     from ...ir.request import Request
     from ...retrieve.encoder import Encoder
-    from ...retrieve.index import SearchHit, ToolIndex
+    from ...retrieve.index import ToolIndex
+    from ...retrieve.search_hit import SearchHit
     from ...wire.protocol import Wire
     from .list_indexes import ToolListIndexes
 
@@ -41,23 +42,54 @@ class ToolRanker:
         self.max_seconds = max_seconds
 
     async def open_offer(
-        self, request: Request, retrieval: RetrieveRow, client: str, offload: ClientOffload, work_size: int
+        self,
+        request: Request,
+        retrieval: RetrieveRow,
+        client: str,
+        offload: ClientOffload,
+        work_size: int,
+        stored_id: str | None = None,
     ) -> OfferedClientTools | None:
         """Select the tools that a request offers; None if these are all.
 
-        `work_size` is that of the request, for `offload`.
+        `work_size` is that of the request, for `offload`. `stored_id`: the response or conversation of the upstream that
+        the request continues. Its tools are offered again; all tools, if they are not known.
         """
         plan = await offload.run(work_size, plan_retrieval, request, retrieval)
         if plan is None:
             return None
-        key = (client, request.model, plan.k, plan.opening)
-        selected = self._selections.find(key, plan)
-        if selected is None:
-            ranked = await self.rank(plan, client, offload, plan.query, plan.k + len(plan.pinned))
-            selected = tuple([tool.name for tool in ranked if tool.name not in plan.pinned][: plan.k])
-            self._selections.add(key, plan, selected)
+        if stored_id is None:
+            selected = await self._select(plan, (client, request.model, plan.k), offload)
+        else:
+            known = self._selections.find_stored((client, request.model, plan.k, stored_id))
+            if known is None:
+                return None
+            plan, selected = plan.continue_offer(known), ()
         rank = partial(self.rank, plan, client, offload)
         return await offload.run(work_size, OfferedClientTools, plan, selected, rank, offload)
+
+    def keep_offer(
+        self, offer: OfferedClientTools, retrieval: RetrieveRow, client: str, model: str, ids: Iterable[str]
+    ) -> None:
+        """Keep the offered tools for requests that continue a response or conversation of the upstream."""
+        for stored_id in ids:
+            self._selections.add((client, model, retrieval.k, stored_id), b"", offer.names)
+
+    async def _select(
+        self, plan: RetrievalPlan, owner: tuple[str, str, int], offload: ClientOffload
+    ) -> tuple[str, ...]:
+        """Select the tools of a conversation. A selection without tools is not kept: vectors may find some later."""
+        openings = plan.openings if plan.is_continued else plan.openings[:1]
+        kept = (self._selections.find((*owner, opening), plan) for opening in openings)
+        selected = next(filter(None, kept), ())
+        queries = iter(() if selected else plan.queries)
+        while not selected and (query := next(queries, None)) is not None:
+            ranked = await self.rank(plan, owner[0], offload, query, plan.k + len(plan.pinned))
+            selected = tuple([tool.name for tool in ranked if tool.name not in plan.pinned][: plan.k])
+        if selected:
+            for opening in plan.openings:
+                self._selections.add((*owner, opening), plan.digest, selected)
+        return selected
 
     async def open_hosted_search(
         self, request: Request, wire: Wire, client: str, offload: ClientOffload, work_size: int
@@ -82,7 +114,9 @@ class ToolRanker:
         elif self.indexes is not None:
             self.indexes.request(client, plan)
         size = LARGE + 1 if len(plan.tools) > _FEW_TOOLS else 0
-        return await offload.run(size, rank_by_words, query, plan.tools, k)
+        repeated = len(plan.tools) - len({tool.name for tool in plan.tools})
+        ranked = await offload.run(size, rank_by_words, query, plan.tools, k + repeated)
+        return list({tool.name: tool for tool in ranked}.values())[:k]
 
     async def _search(self, index: ToolIndex, offload: ClientOffload, query: str, k: int) -> list[SearchHit] | None:
         """Search by meaning, too; return None if the encoder is too slow. A search that has begun ends in its thread."""

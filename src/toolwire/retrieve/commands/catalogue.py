@@ -8,35 +8,37 @@ folder; a page is read again if its size or time of change differs.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
 import re
-import shutil
+import stat
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 
 import msgspec
 
 from ...ir.value import Value
+from .bounded_files import read_private, read_text, write_private
 from .command import COMMAND_NAME, SystemCommand
 from .completions import read_bash_completion, read_zsh_completion
-from .effect_table import refusal_reason
+from .effect_table import refusal_reason, starts_programs
 from .man_pages import is_alias, read_man_page
+from .programs import find_program, program_folders
 
-__all__ = ["Catalogue", "ReadProgress", "Roots", "find_program", "find_roots", "read_text"]
+__all__ = ["Catalogue", "ReadProgress", "Roots", "find_roots"]
 
 ReadProgress = Callable[[int, int], None]
 FindProgram = Callable[[str], str | None]
 
-MAX_FILE = 1_000_000
-"""Bytes of a page, also after decompression."""
-
 MAX_FILES = 20_000
-_FORMAT = 1  # of the cache; to be raised when the readers change
+MAX_SECONDS = 120.0
+"""Time to read files anew. The rest is read by later calls."""
+
+_FORMAT = 2  # of the cache; to be raised when the readers change
 _MAX_CACHE = 200_000_000
 _PAGE = re.compile(r"(?P<stem>.+)\.(?P<section>[168])[a-z]*(?P<gz>\.gz)?")
 _MAX_DASHES = 4
@@ -67,7 +69,7 @@ class _Cache(Value, frozen=True):
 def find_roots(environment: Mapping[str, str] = os.environ) -> Roots:
     """Return the usual folders that exist. MANPATH replaces the man path, as for `man`."""
     named = [part for part in environment.get("MANPATH", "").split(os.pathsep) if part]
-    beside = [str(Path(folder).parent / "share" / "man") for folder in _program_folders(environment)]
+    beside = [str(Path(folder).parent / "share" / "man") for folder in program_folders(environment)]
     man = named or [*beside, "/usr/local/share/man", "/usr/share/man", "/opt/homebrew/share/man"]
     share = ["/usr/local/share", "/usr/share", "/opt/homebrew/share"]
     bash = [f"{folder}/bash-completion/completions" for folder in share]
@@ -78,17 +80,6 @@ def find_roots(environment: Mapping[str, str] = os.environ) -> Roots:
 def _existing(folders: Iterable[str]) -> tuple[str, ...]:
     found = (str(Path(folder).resolve()) for folder in folders if Path(folder).is_absolute() and Path(folder).is_dir())
     return tuple(dict.fromkeys(found))
-
-
-def find_program(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the file of a program. Relative folders of PATH are ignored: the working folder may be hostile."""
-    if COMMAND_NAME.fullmatch(name) is None:
-        return None
-    return shutil.which(name, path=os.pathsep.join(_program_folders(environment)))
-
-
-def _program_folders(environment: Mapping[str, str]) -> list[str]:
-    return [part for part in environment.get("PATH", os.defpath).split(os.pathsep) if part and Path(part).is_absolute()]
 
 
 class Catalogue:
@@ -116,14 +107,19 @@ class Catalogue:
             with suppress(OSError):
                 status = path.stat()
                 record = known.get(str(path))
+                if not stat.S_ISREG(status.st_mode):
+                    continue
                 if record is not None and (record.size, record.changed) == (status.st_size, status.st_mtime_ns):
                     records[str(path)] = record
                 else:
                     stale.append((path, kind, status))
+        deadline = time.monotonic() + MAX_SECONDS
         for number, (path, kind, status) in enumerate(stale):
+            if time.monotonic() > deadline:
+                break
             if progress is not None:
                 progress(number, len(stale))
-            commands = tuple(self._read_file(path, kind))
+            commands = tuple(command for command in self._read_file(path, kind) if command.is_valid)
             records[str(path)] = _FileRecord(status.st_size, status.st_mtime_ns, commands)
         if progress is not None and stale:
             progress(len(stale), len(stale))
@@ -135,7 +131,7 @@ class Catalogue:
         """Return each command once: the first page, with the options of its completion if the page has none."""
         found: dict[tuple[str, ...], SystemCommand] = {}
         for command in (command for record in records for command in record.commands):
-            if refusal_reason(command.words[0]) is not None or not self._has_program(command.words[0]):
+            if not self._has_program(command.words[0]) or starts_programs(command):
                 continue
             known = found.get(command.words)
             if known is None:
@@ -146,7 +142,9 @@ class Catalogue:
 
     def _has_program(self, name: str) -> bool:
         if name not in self._programs:
-            self._programs[name] = self._find_program(name) is not None
+            file = self._find_program(name)
+            is_refused = file is None or refusal_reason(name, os.path.realpath(file)) is not None
+            self._programs[name] = not is_refused
         return self._programs[name]
 
     def _files(self) -> Iterator[tuple[Path, str]]:
@@ -155,7 +153,9 @@ class Catalogue:
                 yield from ((path, "man") for path in _list_folder(Path(root, section)) if _PAGE.fullmatch(path.name))
         for root in self._roots.zsh:
             folder = Path(root)
-            paths = sorted(folder.rglob("_*")) if folder.name == "functions" else _list_folder(folder)
+            paths = (
+                sorted(islice(folder.rglob("_*"), MAX_FILES)) if folder.name == "functions" else _list_folder(folder)
+            )
             yield from ((path, "zsh") for path in paths[:MAX_FILES] if path.name.startswith("_"))
         for root in self._roots.bash:
             yield from ((path, "bash") for path in _list_folder(Path(root)) if not path.name.startswith("_"))
@@ -193,47 +193,27 @@ class Catalogue:
         splits = sorted(product(" -", repeat=len(parts) - 2), key=lambda marks: marks.count("-"))
         for marks in splits:
             rest = "".join(f"{mark}{part}" for mark, part in zip((" ", *marks), parts[1:], strict=True))
-            if re.search(rf"^\W*{re.escape(parts[0] + rest)}(?![\w-])", text, re.MULTILINE):
+            if re.search(rf"^[^\w\n]*{re.escape(parts[0] + rest)}(?![\w-])", text, re.MULTILINE):
                 return (parts[0], *rest.split())
         return (parts[0], "-".join(parts[1:]))
 
     def _read_cache(self) -> Mapping[str, _FileRecord]:
+        """Return the cached records; none if the file is foreign, damaged or of another format."""
         if self._cache_file is None:
             return {}
         try:
-            if self._cache_file.stat().st_size > _MAX_CACHE:
-                return {}
-            cache = msgspec.json.decode(self._cache_file.read_bytes(), type=_Cache)
-        except (OSError, msgspec.MsgspecError):
+            cache = msgspec.json.decode(read_private(self._cache_file, _MAX_CACHE), type=_Cache)
+        except (OSError, ValueError, RecursionError):
             return {}
         is_current = cache.format == _FORMAT and cache.program_path == os.environ.get("PATH", "")
-        return cache.files if is_current else {}
+        is_valid = all(command.is_valid for record in cache.files.values() for command in record.commands)
+        return cache.files if is_current and is_valid else {}
 
     def _write_cache(self, records: dict[str, _FileRecord]) -> None:
-        """Replace the cache in one step. A folder that cannot be written only costs time."""
-        if self._cache_file is None:
-            return
-        data = msgspec.json.encode(_Cache(_FORMAT, os.environ.get("PATH", ""), records))
-        new = self._cache_file.with_name(f"{self._cache_file.name}.{os.getpid()}")
-        with suppress(OSError):
-            self._cache_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            new.replace(self._cache_file)
-
-
-def read_text(path: Path) -> str:
-    """Read a file, decompressed if it is gzip. Raise ValueError for one beyond MAX_FILE."""
-    with path.open("rb") as file:
-        if path.suffix == ".gz":
-            with gzip.GzipFile(fileobj=file) as unzipped:
-                data = unzipped.read(MAX_FILE + 1)
-        else:
-            data = file.read(MAX_FILE + 1)
-    if len(data) > MAX_FILE:
-        raise ValueError(f"{path} is larger than {MAX_FILE} bytes")
-    return data.decode("utf-8", "replace")
+        if self._cache_file is not None:
+            data = msgspec.json.encode(_Cache(_FORMAT, os.environ.get("PATH", ""), records))
+            if len(data) <= _MAX_CACHE:
+                write_private(self._cache_file, data)
 
 
 def _read_alias(folder: Path, name: str) -> str:
@@ -247,6 +227,6 @@ def _read_alias(folder: Path, name: str) -> str:
 
 def _list_folder(folder: Path) -> Sequence[Path]:
     try:
-        return sorted(folder.iterdir())[:MAX_FILES]
+        return sorted(islice(folder.iterdir(), 2 * MAX_FILES))[:MAX_FILES]
     except OSError:
         return ()

@@ -13,6 +13,8 @@ OptionStyle: TypeAlias = Literal["flag", "attached", "separate", "optional"]
 """The form of the value of an option: none, `--name=VALUE`, `-n VALUE`, or `--name[=VALUE]`."""
 
 COMMAND_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_OPTION_NAME = re.compile(r"[-+]{1,2}[A-Za-z0-9@#?][A-Za-z0-9_.+@#?-]{0,99}")
+_OPERAND_NAME = re.compile(r"[a-z0-9_]{1,100}")
 _NOT_IDENTIFIER = re.compile(r"[^A-Za-z0-9]+")
 
 
@@ -57,6 +59,18 @@ class SystemCommand(Value, frozen=True):
     def name(self) -> str:
         """The words as the user types them."""
         return " ".join(self.words)
+
+    @property
+    def is_valid(self) -> bool:
+        """True if words and names consist of plain characters. A cache could contain any others."""
+        names = [name for option in self.options for name in option.names]
+        return (
+            bool(self.words)
+            and all(map(COMMAND_NAME.fullmatch, self.words))
+            and all(option.names for option in self.options)
+            and all(map(_OPTION_NAME.fullmatch, names))
+            and all(_OPERAND_NAME.fullmatch(one.name) and one.prefix in ("", "+") for one in self.operands)
+        )
 
     @property
     def tool_name(self) -> str:

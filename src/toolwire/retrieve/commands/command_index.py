@@ -16,6 +16,7 @@ from ...ir.tools import Tool
 from ...run.words import split_words
 from ..documents import FIELDS, clean_text, make_document
 from ..index import ToolIndex
+from .bounded_files import is_private_file, open_private_folder
 from .command import SystemCommand
 from .common_tasks import COMMON_TASKS
 
@@ -65,7 +66,8 @@ class CommandIndex:
 
         `cache`: the folder of a saved index, which is used if the commands are the same.
         """
-        self._commands = {command.tool_name: command for command in commands}
+        self._commands = {command.tool_name: command for command in reversed(commands)}  # the first of a name
+        self._commands = dict(reversed(self._commands.items()))
         tools = [_searched_tool(command) for command in self._commands.values()]
         self._index = _open_index(tools, None, cache, progress)
         self._common = None
@@ -121,11 +123,13 @@ def _open_index(
     name = "words" if encoder is None else re.sub(r"\W+", "-", encoder.name)[:40]
     content = hashlib.sha256(msgspec.json.encode([_FORMAT, tools])).hexdigest()[:24]
     file = cache / f"commands-{name}-{content}.index"
-    with suppress(ToolwireError, OSError, ValueError):
-        return ToolIndex.load(file, encoder)
+    if not open_private_folder(cache):
+        return _build(tools, encoder, progress)
+    with suppress(ToolwireError, OSError, ValueError, RecursionError):
+        if is_private_file(file):
+            return ToolIndex.load(file, encoder)
     index = _build(tools, encoder, progress)
     with suppress(OSError):
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in cache.glob(f"commands-{name}-*.index"):
             old.unlink()
         index.save(file)

@@ -17,7 +17,7 @@ _MAX_BASH = 20_000  # characters: a larger file completes several subcommands, w
 _STRING = re.compile(r"'([^'\n]{0,2000}(?:\n[^'\n]{0,500}){0,30})'|\"([^\"\n]{0,2000}(?:\n[^\"\n]{0,500}){0,30})\"")
 _WORD_LIST = re.compile(r"compgen\s+-W\s*$|\b\w*(?:opts|options|flags)\w*\+?=\(?\s*$", re.IGNORECASE)
 _OPTION = re.compile(r"-{1,2}[A-Za-z0-9](?:[A-Za-z0-9_]|-(?=[A-Za-z0-9]))*=?")
-_COMPLETE = re.compile(r"^\s*(?:complete|compdef)\b([^\n#&|;]{0,300})", re.MULTILINE)
+_COMPLETE = re.compile(r"^[ \t]*+(?:complete|compdef)\b([^\n#&|;]{0,300})", re.MULTILINE)
 _COMPDEF = re.compile(r"#compdef\s+([^\n]{1,300})")
 _BRACES = re.compile(r"\{(-[^{}\s]{1,200})\}")
 _SPEC = re.compile(

@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from ...ir.tools import Effect
 from ...ir.value import Value
 from .command import SystemCommand
-from .effect_table import EFFECTS, OPTION_EFFECTS, READ_ONLY
+from .effect_table import ARCHIVE_LIST, ARCHIVE_LIST_OPTIONS, EFFECTS, OPTION_EFFECTS
+from .read_only_table import READ_ONLY, is_read_only
 
 __all__ = ["CommandEffect", "default_effect", "judge_effect"]
 
@@ -17,7 +18,7 @@ _LABELS = {
     "write": "writes",
     "delete": "deletes or ends",
     "network": "uses the network",
-    "program": "runs other programs",
+    "program": "may run other programs",
 }
 
 
@@ -35,25 +36,40 @@ class CommandEffect(Value, frozen=True):
         return shown if self.is_known else f"unknown, may write (assumed: {shown})"
 
 
-def judge_effect(words: Sequence[str], options: Collection[str], *, has_operands: bool) -> CommandEffect:
-    """Return the effect of a command with the given options."""
+def judge_effect(words: Sequence[str], vector: Sequence[str], options: Collection[str] = ()) -> CommandEffect:
+    """Return the effect of a written command line. `options`: the names of its options, without their values."""
     listed = _find_listed(words)
     if listed is None:
         return CommandEffect(("write",), is_known=False)
-    name, kinds = listed
-    use = READ_ONLY.get(" ".join(words))
-    if use is not None and use.options.issuperset(options) and (use.takes_operands or not has_operands):
+    if is_read_only(words, vector):
         return CommandEffect(("read",), is_read_only=True)
-    found = set(kinds)
+    name, kinds = listed
     effects = OPTION_EFFECTS.get(name, {})
     matched = [effects[option] for option in options if option in effects]
-    if use is not None and not (matched and use.options.union(effects).issuperset(options)):
-        found.add("write")  # an option that the table does not list
-    if matched == ["read"]:
+    found = set(kinds).union(*(one.split() for one in matched))
+    if _is_unlisted(words, vector, options):
+        found.add("write")
+    elif _lists_archive(name, vector, options):
         found = {"read"}
-    else:
-        found.update(matched)
-    return CommandEffect(tuple(kind for kind in _ORDER if kind in found and (kind != "read" or len(found) == 1)))
+    only_reads = found <= {"read", "program"}
+    return CommandEffect(tuple(kind for kind in _ORDER if kind in found and (kind != "read" or only_reads)))
+
+
+def _is_unlisted(words: Sequence[str], vector: Sequence[str], options: Collection[str]) -> bool:
+    """Return True for a use of a reading or sending command that no table describes: it may write."""
+    name = " ".join(words)
+    effects = OPTION_EFFECTS.get(name, {})
+    use = READ_ONLY.get(name)
+    if use is None:
+        return EFFECTS.get(name) == "network" and not effects.keys() >= set(options)
+    rest = [word for word in vector[len(words) :] if word.partition("=")[0] not in effects]
+    return len(rest) == len(vector) - len(words) or not use.admits(rest)
+
+
+def _lists_archive(name: str, vector: Sequence[str], options: Collection[str]) -> bool:
+    """Return True for `tar --list` of a local file. A name with a colon is a file of another machine."""
+    is_list = name == "tar" and not ARCHIVE_LIST.isdisjoint(options) and ARCHIVE_LIST_OPTIONS.issuperset(options)
+    return is_list and not any(":" in word for word in vector)
 
 
 def _find_listed(words: Sequence[str]) -> tuple[str, frozenset[str]] | None:

@@ -16,6 +16,7 @@ __all__ = ["is_alias", "read_man_page"]
 
 _MAX_OPTIONS = 400
 _MAX_SUBCOMMANDS = 80
+_MAX_SHARED = 8_000  # options of all subcommands of a page
 _MAX_DESCRIPTION = 600
 _MAX_OPERANDS = 6
 _WITHOUT_OPTIONS = frozenset(
@@ -53,11 +54,9 @@ def read_man_page(source: str, words: Sequence[str], *, origin: str = "") -> lis
             name = " ".join(usage.literals)
             described[name] = (described[name][0] if name in described else "", usage)
     own = SystemCommand(tuple(words), summary, description, options, _merge(plain), origin)
-    nested = [
-        _subcommand(own, name.split(), text, usage)
-        for name, (text, usage) in list(described.items())[:_MAX_SUBCOMMANDS]
-    ]
-    return [own, *nested]
+    listed = list(described.items())[:_MAX_SUBCOMMANDS]
+    shared = replace(own, options=options[: _MAX_SHARED // max(1, len(listed))])
+    return [own, *(_subcommand(shared, name.split(), text, usage) for name, (text, usage) in listed)]
 
 
 def _subcommand(own: SystemCommand, literals: Sequence[str], text: str, usage: SynopsisLine) -> SystemCommand:
@@ -140,7 +139,7 @@ def _subcommands(
 
 def _alternatives(lines: Iterable[str]) -> Iterator[tuple[str, SynopsisLine]]:
     """Return the alternatives of a synopsis that begin with a word: `{update | install PACKAGE...}`."""
-    text = mark_variables(" ".join(lines)[:10_000], ())
+    text = mark_variables(" ".join(lines)[:4_000], ())
     for group in _BRACES.findall(text):
         for alternative in re.split(r"\|(?![^\[{(]*[\]})])", group):
             found = _SUBCOMMAND.match(alternative.strip())

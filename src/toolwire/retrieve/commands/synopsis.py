@@ -17,12 +17,15 @@ _OPTIONS = re.compile(r"(?:general |global |log |common )?-*(?:options?|flags?|o
 _LITERAL = re.compile(r"[a-z][a-z0-9-]*")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_-]*")
 _PLAIN = re.compile(r"(?:[a-z][a-z0-9_-]*|[A-Z][A-Z0-9_-]*)(?:\.\.\.)?")
-_ITALIC = re.compile(f"{ITALIC_START}([^{ITALIC_END}]*){ITALIC_END}")
+_ITALIC = re.compile(f"{ITALIC_START}([^{ITALIC_START}{ITALIC_END}]*+){ITALIC_END}")
 _SIMPLIFIED = (
     (re.compile(r"\\"), ""),
     (re.compile(r"--\[no-\]"), "--"),
-    (re.compile(r"(-[\w-]+)\[=?[^\[\]]{0,200}\]"), r"\1=x"),  # --color[=WHEN]
-    (re.compile(r"(-[\w-]+)=(?:\([^()]{0,200}\)|<[^<>]{0,80}>|\{[^{}]{0,200}\})"), r"\1=x"),  # --mirror=(fetch|push)
+    (re.compile(r"(?<![\w-])(-[\w-]++)\[=?[^\[\]]{0,200}\]"), r"\1=x"),  # --color[=WHEN]
+    (
+        re.compile(r"(?<![\w-])(-[\w-]++)=(?:\([^()]{0,200}\)|<[^<>]{0,80}>|\{[^{}]{0,200}\})"),
+        r"\1=x",
+    ),  # --mirror=(fetch|push)
     (re.compile(r"<([^<>\s]*)>\s*\.\.\."), r"<\1> ..."),
     (re.compile(r"\bURLs\b"), "<url> ..."),
     (re.compile(r"\{([a-z][a-z0-9_-]*)\}"), r"<\1>"),
@@ -31,6 +34,7 @@ _SIMPLIFIED = (
 _PLURALS = frozenset({"files", "paths", "directories", "args", "arguments", "urls", "names", "hosts", "packages"})
 _MAX_TOKENS = 4_000
 _MAX_OPERANDS = 6
+_MAX_USAGE = 4_000  # characters
 _MAX_LINES = 40
 
 
@@ -51,7 +55,7 @@ def usage_lines(lines: Iterable[str], words: Sequence[str]) -> list[str]:
         start = next((start for start in starts if re.match(rf"{re.escape(start)}(?![\w-])", plain)), None)
         if start is not None:
             found.append(plain[len(start) :].strip())
-        elif found and line.strip():
+        elif found and line.strip() and len(found[-1]) < _MAX_USAGE:
             found[-1] += f" {plain}"
     return found[:_MAX_LINES]
 
@@ -72,6 +76,7 @@ def mark_variables(line: str, starts: Sequence[str]) -> str:
 
 def read_usage(text: str) -> SynopsisLine:
     """Return the literals and operands of one usage."""
+    text = text[:_MAX_USAGE]
     for pattern, replacement in _SIMPLIFIED:
         text = pattern.sub(replacement, text)
     pieces = _TOKEN.findall(text)[:_MAX_TOKENS]

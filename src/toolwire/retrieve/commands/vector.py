@@ -14,20 +14,22 @@ from ...ir.value import Value
 from ...schema.validate import validator
 from .command import CommandOption, Operand, SystemCommand
 from .command_tool import command_properties, declare_command
-from .effect_table import refusal_reason
+from .effect_table import has_withheld_letters, refusal_reason, starts_programs
 from .effects import CommandEffect, judge_effect
 
 __all__ = ["CommandLine", "RefusedCall", "make_command_line"]
 
-MAX_VALUE = 4_096
+MAX_VALUE = 1_000
 """Characters of one value."""
 
 _PATH = re.compile(r"file|path|dir|source|dest|src|target|starting|archive|arg|folder|member")
 _SHELL_CHARACTERS = frozenset(";|&`$<>\\")
 _LEADING = frozenset({"-H", "-L", "-P"})  # options of `find` that precede the paths
 _MAX_VECTOR = 256
-_MAX_TOTAL = 65_536
+_MAX_TOTAL = 2_000  # characters: the beginning stays on the screen
+_SPACES = " " * 8
 # programs whose options follow the operands, and programs that accept `--` before operands
+_OLD_STYLE = frozenset({"tar", "gtar", "bsdtar", "star", "ar"})  # options without a dash
 _OPTIONS_LAST = frozenset({"find"})
 _ENDS_OPTIONS = frozenset(
     """ls cat head tail wc du df cp mv rm rmdir mkdir touch ln chmod chown chgrp stat file grep sort uniq cut diff cmp comm
@@ -54,6 +56,8 @@ def make_command_line(command: SystemCommand, arguments: Mapping[str, Any], *, h
     `home`: the folder for a `~` at the start of a path, which no shell expands.
     """
     reason = refusal_reason(command.words[0])
+    if reason is None and starts_programs(command):
+        reason = "it starts the program that its arguments name"
     if reason is not None:
         raise RefusedCall(f"{command.words[0]} is refused: {reason}", hint="run it yourself if you trust it")
     problems = validator(declare_command(command).input_schema).problems(dict(arguments))
@@ -68,10 +72,11 @@ def make_command_line(command: SystemCommand, arguments: Mapping[str, Any], *, h
         if isinstance(one, Operand):
             operands += [(one, value) for value in _write_operand(one, arguments[name], home)]
         elif written := _write_option(one, arguments[name]):
+            _refuse_joined_letters(command, one, written)
             options += written
             used.append(one.name)
     vector = _join(command, options, operands)
-    effect = judge_effect(command.words, used, has_operands=bool(operands))
+    effect = judge_effect(command.words, vector, used)
     if effect.is_read_only and any(char in _SHELL_CHARACTERS for word in vector for char in word):
         effect = replace(effect, is_read_only=False)  # harmless without a shell, but a person should see it
     return CommandLine(command, vector, effect)
@@ -93,6 +98,14 @@ def _write_value(option: CommandOption, value: str) -> list[str]:
     if value.startswith("-") and not value[1:].isdigit():
         raise RefusedCall(f"the value of {option.name} looks like an option: {_shown(value)}")
     return [option.name, value]
+
+
+def _refuse_joined_letters(command: SystemCommand, option: CommandOption, written: list[str]) -> None:
+    """Refuse `-xVALUE` if the program could read the value as further options: a page may declare a flag like this."""
+    is_joined = not option.name.startswith("--") and len(option.name) == 2 and option.style in ("attached", "optional")
+    values = [word[2:] for word in written] if is_joined and has_withheld_letters(command.words) else []
+    if not all(value.isdigit() for value in values if value):
+        raise RefusedCall(f"the value of {option.name} could be read as options of {command.words[0]}")
 
 
 def _write_operand(operand: Operand, value: Any, home: str | None) -> list[str]:
@@ -132,9 +145,16 @@ def _join(command: SystemCommand, options: list[str], operands: list[tuple[Opera
                 values.append("--")
                 has_end = True
             values.append(value)
+        if program in _OLD_STYLE and not options and values:
+            raise RefusedCall(
+                f"{program} would read the first argument as options", hint="set an option such as --list"
+            )
         vector = (*command.words, *options, *values)
     if len(vector) > _MAX_VECTOR or sum(map(len, vector)) > _MAX_TOTAL:
-        raise RefusedCall(f"the call of {command.name} has too many arguments")
+        raise RefusedCall(f"the call of {command.name} has too many arguments to be read before the question")
+    for word in vector:
+        if reveal_line(word) != word or _SPACES in word:
+            raise RefusedCall(f"a word of the command cannot be seen: {_shown(word)}")
     return vector
 
 

@@ -5,8 +5,9 @@ import pytest
 from do_fixtures import load_fixture_commands
 from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand
 from toolwire.retrieve.commands.command_tool import declare_command, select_options
-from toolwire.retrieve.commands.effect_table import EFFECTS, READ_ONLY, refusal_reason
+from toolwire.retrieve.commands.effect_table import EFFECTS, refusal_reason
 from toolwire.retrieve.commands.effects import judge_effect
+from toolwire.retrieve.commands.read_only_table import READ_ONLY
 from toolwire.retrieve.commands.vector import RefusedCall, make_command_line
 
 COMMANDS = {command.name: command for command in load_fixture_commands()}
@@ -62,7 +63,7 @@ def test_call_becomes_a_vector(arguments, expected):
         ({"source": [""]}, "empty"),
         ({"source": ["a\nb"]}, "cannot be seen"),
         ({"source": ["a" * 5000]}, "longer"),
-        ({"source": ["x" * 4000] * 20}, "too many"),
+        ({"source": ["x" * 900] * 3}, "too many"),
     ],
 )
 def test_unsafe_or_invalid_call_is_refused(arguments, message):
@@ -93,34 +94,42 @@ def test_programs_of_the_read_only_table_are_never_refused_ones():
 
 
 @pytest.mark.parametrize(
-    ("words", "options", "operands", "kinds", "is_read_only"),
+    ("words", "rest", "kinds", "is_read_only"),
     [
-        ("ls", ["-l"], True, ("read",), True),
-        ("ls", ["--unlisted"], True, ("write",), False),
-        ("find", ["-name"], True, ("read",), True),
-        ("find", ["-delete"], True, ("delete",), False),
-        ("find", ["-delete", "-unlisted"], True, ("write", "delete"), False),
-        ("sort", ["--output"], True, ("write",), False),
-        ("uniq", [], True, ("write",), False),
-        ("git branch", [], False, ("read",), True),
-        ("git branch", [], True, ("write",), False),
-        ("git branch", ["--delete"], True, ("delete",), False),
-        ("git log", ["--oneline"], False, ("read",), True),
-        ("git frobnicate", [], False, ("write",), False),
-        ("tar", ["--list", "--file"], False, ("read",), False),
-        ("tar", ["--extract"], False, ("write",), False),
-        ("rm", [], True, ("delete",), False),
-        ("curl", [], True, ("network",), False),
-        ("curl", ["--output"], True, ("write", "network"), False),
-        ("ssh", [], True, ("network", "program"), False),
-        ("systemctl stop", [], True, ("write",), False),
-        ("frob", [], False, ("write",), False),
+        ("ls", ["-l", "x"], ("read",), True),
+        ("ls", ["--unlisted", "x"], ("write",), False),
+        ("find", [".", "-name", "x"], ("read",), True),
+        ("find", [".", "-delete"], ("delete",), False),
+        ("find", [".", "-delete", "-unlisted"], ("write", "delete"), False),
+        ("sort", ["--output=x", "y"], ("write",), False),
+        ("uniq", ["x"], ("write",), False),
+        ("git branch", [], ("write", "program"), False),
+        ("git branch", ["--delete", "x"], ("write", "delete", "program"), False),
+        ("git log", ["--oneline"], ("read", "program"), False),
+        ("git frobnicate", [], ("write",), False),
+        ("tail", ["--follow", "x"], ("read",), False),
+        ("tar", ["--list", "--file=x"], ("read",), False),
+        ("tar", ["--list", "--file=host:x"], ("write",), False),
+        ("tar", ["--list", "--listed-incremental=x"], ("write",), False),
+        ("tar", ["--extract"], ("write",), False),
+        ("rm", ["x"], ("delete",), False),
+        ("curl", ["x"], ("network",), False),
+        ("curl", ["--silent", "x"], ("network",), False),
+        ("curl", ["--output=x", "y"], ("write", "network"), False),
+        ("curl", ["--cookie-jar=x", "y"], ("write", "network"), False),
+        ("curl", ["--data-binary=@x", "y"], ("write", "network"), False),
+        ("sed", ["1e id", "x"], ("write", "program"), False),
+        ("ssh", ["x"], ("network", "program"), False),
+        ("systemctl stop", ["x"], ("write",), False),
+        ("pip list", ["--outdated"], ("write", "network"), False),
+        ("frob", [], ("write",), False),
     ],
 )
-def test_effect_of_a_command_line(words, options, operands, kinds, is_read_only):
-    effect = judge_effect(words.split(), options, has_operands=operands)
+def test_effect_of_a_command_line(words, rest, kinds, is_read_only):
+    options = [word.partition("=")[0] for word in rest if word.startswith("-")]
+    effect = judge_effect(words.split(), [*words.split(), *rest], options)
     assert (effect.kinds, effect.is_read_only) == (kinds, is_read_only)
-    assert effect.is_known == (words not in ("frob", "git frobnicate"))
+    assert effect.is_known == (words not in ("frob", "git frobnicate", "uniq"))
 
 
 def test_command_with_many_options_offers_those_of_the_request():
@@ -137,3 +146,64 @@ def test_option_with_the_name_of_an_operand_gets_another_name():
     properties = declare_command(COMMANDS["tar"]).input_schema["properties"]
     assert "f" in properties
     assert properties["file"]["type"] == "array"
+
+
+@pytest.mark.parametrize(
+    "name",
+    """editor rvim vim.basic pager zless sensible-editor setarch linux64 prlimit choom runcon dbus-run-session systemd-inhibit
+    logsave rtcwake scriptlive valgrind debugfs jrunscript cpan pdb3 prove memusage git-shell vipw wish""".split(),
+)
+def test_program_that_starts_others_is_refused_under_each_name(name):
+    with pytest.raises(RefusedCall, match="refused"):
+        make_command_line(SystemCommand((name,)), {})
+
+
+def test_link_to_an_editor_is_refused_and_a_link_to_a_multiple_program_is_not():
+    assert refusal_reason("write-text", "/usr/bin/vim.basic")
+    assert refusal_reason("ls", "/bin/busybox") is None
+    assert refusal_reason("ls", "/usr/bin/ls") is None
+
+
+def test_operands_that_are_a_program_and_its_arguments_are_refused():
+    operands = (Operand("resource"), Operand("command"), Operand("argument", repeats=True))
+    with pytest.raises(RefusedCall, match="starts the program"):
+        make_command_line(SystemCommand(("frobrun",), operands=operands), {"command": "sh"})
+    line = make_command_line(SystemCommand(("docker", "exec"), operands=operands), {"command": "ls"})
+    assert line.vector == ("docker", "exec", "ls")
+
+
+@pytest.mark.parametrize(
+    ("program", "names", "placeholder"),
+    [
+        ("slogin", ("-o",), "option"),
+        ("podman", ("-v", "--volume"), "list"),
+        ("tar", ("--checkpoint-act",), "WHAT"),
+        ("tar", ("--use-compress",), "KIND"),
+        ("tar", ("--checkpoint-action-x",), "WHAT"),
+        ("agetty", ("--login-program",), "login_program"),
+        ("ldattach", ("--intro-command",), "string"),
+        ("gpg", ("--agent-program",), "file"),
+        ("gpg", ("--exec-path",), "path"),
+        ("gpgtar", ("--gpg",), "gpgcmd"),
+        ("ld", ("-plugin",), "name"),
+        ("opt", ("-load",), "file"),
+    ],
+)
+def test_option_that_runs_a_program_is_withheld_under_each_spelling(program, names, placeholder):
+    command = SystemCommand((program,), options=(CommandOption(names, "attached", placeholder),))
+    assert declare_command(command).input_schema["properties"] == {}
+
+
+def test_first_operand_of_tar_is_no_list_of_options():
+    command = SystemCommand(
+        ("tar",), options=(CommandOption(("-t", "--list")),), operands=(Operand("arg", repeats=True),)
+    )
+    with pytest.raises(RefusedCall, match="as options"):
+        vector(command, arg=["cIf", "./evil.sh", "o.tar", "f"])
+    assert vector(command, list=True, arg=["x"]) == ["tar", "--list", "x"]
+
+
+def test_flag_that_a_page_declares_with_a_value_gets_no_letters():
+    command = SystemCommand(("tar",), options=(CommandOption(("-c",), "optional", "MODE"),))
+    with pytest.raises(RefusedCall, match="could be read as options"):
+        vector(command, c="I./evil.sh")

@@ -48,7 +48,8 @@ def test_request_offers_the_right_command_and_its_call_becomes_the_right_vector(
     assert outcome.kind == "shown", outcome.message
     assert list(outcome.vector) == one["vector"]
     assert one["effect"] in outcome.effect["kinds"]
-    assert outcome.effect["read_only"] == (one["effect"] == "read" and one["vector"][0] != "tar")
+    is_asked = one["vector"][0] in ("tar", "git") or "--follow" in one["vector"]
+    assert outcome.effect["read_only"] == (one["effect"] == "read" and not is_asked)
 
 
 def test_small_model_gets_one_command_with_values_of_the_request(candidates):

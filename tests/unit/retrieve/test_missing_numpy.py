@@ -1,0 +1,14 @@
+"""Without numpy, the package names the extra to install."""
+
+import subprocess
+import sys
+
+
+def test_missing_numpy_is_reported_with_the_extra():
+    code = (
+        "import sys\nsys.modules['numpy'] = None\nfrom toolwire.ir.errors import MissingExtra\n"
+        "try:\n    from toolwire.retrieve import ToolIndex\n"
+        "except MissingExtra as error: print(error.message, '|', error.hint)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "toolwire.retrieve.ToolIndex requires numpy | pip install 'toolwire[retrieve]'\n"
