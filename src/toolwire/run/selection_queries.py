@@ -12,7 +12,7 @@ from itertools import islice, takewhile
 from ..ir.request import Message
 from .words import split_words
 
-__all__ = ["opening_texts", "selection_queries"]
+__all__ = ["selection_queries"]
 
 _MAX_QUERY = 4_000  # characters of a user message
 _MAX_SYSTEM = 1_000  # characters of the system prompt that are added to a short message
@@ -20,18 +20,16 @@ _MAX_QUERIES = 8
 _FEW_WORDS = 3
 
 
-def opening_texts(messages: Sequence[Message]) -> tuple[str, str]:
-    """Return the system prompt at the beginning, and the first user message with a text."""
-    beginning = takewhile(lambda message: message.role != "user", messages)
-    system = "\n".join(message.text for message in beginning if message.role in ("system", "developer"))
-    return system, next(iter(_user_texts(messages, 1)), "")
-
-
 def selection_queries(messages: Sequence[Message]) -> list[str]:
-    """Return the texts to search for, in order, until one of them has matches."""
-    system, _ = opening_texts(messages)
-    texts = _user_texts(messages, _MAX_QUERIES) or [""]
-    queries = [_add_system(text, system) for text in texts]
+    """Return the texts to search for, in order, until one of them has matches.
+
+    A conversation that begins with an image begins with the system prompt as its query.
+    """
+    beginning = list(takewhile(lambda message: message.role != "user", messages))
+    system = "\n".join(message.text for message in beginning if message.role in ("system", "developer"))
+    first = next((message.text for message in messages[len(beginning) :]), "")
+    texts = _user_texts(messages, _MAX_QUERIES)
+    queries = [_add_system(text, system) for text in (texts if first.strip() else ["", *texts])]
     return [query for query in dict.fromkeys(queries) if query]
 
 

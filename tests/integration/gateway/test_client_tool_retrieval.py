@@ -220,6 +220,24 @@ def test_client_that_defers_tools_itself_gets_no_selection() -> None:
     asyncio.run(check())
 
 
+def test_cache_mark_on_the_last_tool_reaches_the_provider() -> None:
+    async def check() -> None:
+        tools: list[Any] = [{"name": tool.name, "input_schema": SCHEMA} for tool in TOOLS[:40]]
+        tools[-1]["cache_control"] = {"type": "ephemeral"}
+        async with Upstream(DONE) as upstream:
+            async with (
+                serving(settings(upstream, "anthropic", {"k": 3}), encoder=None) as gateway,
+                anthropic.AsyncAnthropic(base_url=gateway.url, api_key="-", max_retries=0) as client,
+            ):
+                messages: list[Any] = [{"role": "user", "content": QUESTION}]
+                await client.messages.create(model="m", max_tokens=9, messages=messages, tools=tools)
+            sent = json.loads(upstream.requests[0].body)["tools"]
+        assert tools[-1]["name"] not in [tool["name"] for tool in sent]
+        assert [tool.get("cache_control") for tool in sent] == [None, None, None, {"type": "ephemeral"}]
+
+    asyncio.run(check())
+
+
 def test_call_of_a_client_tool_that_was_not_offered_reaches_the_client() -> None:
     async def check() -> None:
         call = Response(parts=(ToolCall("c1", "merge_branch", {"number": 1}),), stop=Stop("tool_calls"))
@@ -276,6 +294,32 @@ def test_search_beside_a_call_of_the_client_is_restored_in_the_next_request() ->
             "search_tools",
             "close_issue",
         }
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_model_that_only_searches_loses_the_search(listens: bool) -> None:
+    def answer(request: Request) -> Response:
+        if listens and "search_tools" not in tool_names(request):
+            return DONE
+        search = ToolCall(f"s{len(request.messages)}", "search_tools", {"query": "close the issue"})
+        return Response(parts=(search,), stop=Stop("tool_calls"), usage=Usage(1, 1))
+
+    async def check() -> None:
+        async with Upstream(*[answer] * 16) as upstream:
+            async with serving(settings(upstream, "openai_chat"), encoder=None) as gateway:
+                if listens:
+                    message, _ = await ask(gateway.url, QUESTION)
+                    assert message.content == "Done."
+                else:
+                    with pytest.raises(openai.APIStatusError) as caught:
+                        await ask(gateway.url, QUESTION)
+                    assert "without finishing" in str(caught.value)
+            offered = [tool_names(received.request) for received in upstream.requests]
+        assert len(offered) == 9  # eight searches, and a request without the search
+        assert "search_tools" in offered[7]
+        assert offered[8] == offered[7][1:]
 
     asyncio.run(check())
 

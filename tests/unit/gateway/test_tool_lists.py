@@ -10,8 +10,9 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from toolwire import Message, Request, Text, Tool, ToolCall, ToolResult
+from toolwire import Media, Message, Request, Text, Tool, ToolCall, ToolResult
 from toolwire.asgi.offload import ClientOffload, Offload
 from toolwire.gateway.retrieval.installed_encoder import find_encoder
 from toolwire.gateway.retrieval.list_indexes import ToolListIndexes
@@ -112,7 +113,10 @@ def test_indexes_are_bounded_by_bytes_and_pending_lists_by_number() -> None:
         await indexes.wait_until_built()
         kept = [number for number, plan in enumerate(plans) if indexes.find("alice", plan.digest) is not None]
         assert kept == [7, 8, 9]
-        for unusual in (make_tools("a", "b", "c") * 3_334, [Tool(f"t{n}", "x" * 3_000_000) for n in range(3)]):
+        for unusual in (
+            make_tools(*(f"a_{n}" for n in range(10_001))),
+            [Tool(f"t{n}", "x" * 3_000_000) for n in range(3)],
+        ):
             plan = plan_of(unusual)
             indexes.request("alice", plan)
             await indexes.wait_until_built()
@@ -154,17 +158,58 @@ def test_selection_of_a_conversation_does_not_change_when_vectors_become_availab
             assert offer is not None
             return [tool.name for tool in offer.tools]
 
-        before = await names("watch one film in my car")
-        assert before == ["search_tools", "movie_watch"]
-        assert await names("buy me one car") == ["search_tools"]  # no keyword in common
+        before = await names("buy me one book")
+        assert before == ["search_tools", "purchase_book"]  # by keyword
+        assert await names("drive this car") == ["search_tools"]  # no word in common
         assert ranker.indexes is not None
         await ranker.indexes.wait_until_built()
-        assert await names("watch one film in my car", "buy a book") == before
-        assert "automobile_rent" in await names("watch one film in my car now")  # a new conversation, by meaning
-        selected = await names("buy me one car", "and then")  # nothing was selected before
-        assert "automobile_rent" in selected
-        assert await names("buy me one car", "watch a film") == selected
+        assert await names("buy me one book", "watch a film") == before
+        assert "automobile_rent" in await names("drive this car")  # an empty selection is not kept
+        assert "automobile_rent" in await names("buy me one car now")  # a new conversation, by meaning
         await ranker.aclose()
+
+    asyncio.run(check())
+
+
+def test_conversation_without_matches_selects_for_a_later_message() -> None:
+    async def check() -> None:
+        offload = ClientOffload(Offload(), "alice")
+
+        async def names(ranker: ToolRanker, *texts: str) -> list[str]:
+            offer = await ranker.open_offer(request(*texts, tools=MANY), RetrieveRow(k=2), "alice", offload, 0)
+            assert offer is not None
+            return [tool.name for tool in offer.tools]
+
+        kept = ToolRanker(None, Offload())
+        for ranker in (kept, kept, ToolRanker(None, Offload())):  # one without memory selects the same
+            assert await names(ranker, "hm") == ["search_tools"]
+            watch = await names(ranker, "hm", "watch the movie")
+            assert watch == ["search_tools", "movie_watch"]
+            assert await names(ranker, "hm", "watch the movie", "purchase a book") == watch
+            # another conversation with the same first message
+            assert await names(ranker, "hm", "purchase a book") == ["search_tools", "purchase_book"]
+
+    asyncio.run(check())
+
+
+def test_selection_does_not_depend_on_later_system_messages() -> None:
+    async def check() -> None:
+        ranker, offload = ToolRanker(None, Offload()), ClientOffload(Offload(), "alice")
+
+        async def names(*messages: tuple[str, str]) -> list[str]:
+            asked = tuple(Message(role, (Text(text),)) for role, text in messages)  # type: ignore[arg-type]
+            whole = Request(model="m", messages=asked, tools=tuple(MANY))
+            offer = await ranker.open_offer(whole, RetrieveRow(k=2), "alice", offload, 0)
+            assert offer is not None
+            return [tool.name for tool in offer.tools]
+
+        question, answer = ("user", "watch movie"), ("assistant", "Which one?")
+        first = await names(("system", "You are helpful."), question)
+        assert first == ["search_tools", "movie_watch"]
+        later = ("system", "The user purchases books.")
+        assert await names(("system", "You are helpful."), question, answer, later) == first
+        assert await names(later, question, answer) == first  # a changed prompt of a continued conversation
+        assert "purchase_book" in await names(later, question)  # a new conversation
 
     asyncio.run(check())
 
@@ -173,27 +218,26 @@ def test_selection_is_kept_when_a_list_changes_during_a_conversation() -> None:
     selections = ConversationSelections()
     first = plan_retrieval(request("hello", tools=MANY), RetrieveRow(k=2))
     assert first is not None
-    key = ("alice", "m", 2, first.openings[0])
-    selections.add(key, first.digest, ("tool_1", "tool_2"))
+    key = ("alice", "m", 2)
+    selections.add(key, first, 0, ("tool_1", "tool_2"))
     changed = [*MANY, Tool("new")]
     other = plan_retrieval(request("hello", tools=changed), RetrieveRow(k=2))
     assert other is not None
-    assert selections.find(key, other) is None  # another conversation with the same beginning
+    assert selections.find(key, other) == ()  # another conversation with the same beginning
     history = request("hello", tools=changed)
     history = Request(model="m", messages=(*history.messages, Message("assistant", (Text("Hi"),))), tools=history.tools)
     continued = plan_retrieval(history, RetrieveRow(k=2))
     assert continued is not None
     assert selections.find(key, continued) == ("tool_1", "tool_2")
-    assert selections.find(("bob", "m", 2, first.openings[0]), first) is None
+    assert selections.find(("bob", "m", 2), first) == ()
 
 
 def test_selections_are_bounded_by_number_and_bytes() -> None:
-    plan = plan_retrieval(request("hello", tools=MANY), RetrieveRow(k=2))
-    assert plan is not None
-    for selections in (ConversationSelections(max_conversations=3), ConversationSelections(max_bytes=3 * 470)):
-        for number in range(10):
-            selections.add(("alice", "m", 2, bytes([number])), plan.digest, ("tool_1",))
-        kept = [number for number in range(10) if selections.find(("alice", "m", 2, bytes([number])), plan)]
+    plans = [plan_of(MANY, f"hello {number}") for number in range(10)]
+    for selections in (ConversationSelections(max_entries=6), ConversationSelections(max_bytes=6 * 470)):
+        for plan in plans:
+            selections.add(("alice", "m", 2), plan, 0, ("tool_1",))
+        kept = [number for number, plan in enumerate(plans) if selections.find(("alice", "m", 2), plan)]
         assert kept == [7, 8, 9]
 
 
@@ -216,21 +260,34 @@ def test_history_adds_tools_in_the_order_of_their_occurrence() -> None:
     assert [tool.name for tool in tools if tool.deferred] == ["tool_3", "tool_4"]
 
 
-def test_cache_mark_of_a_tool_that_is_not_offered_moves_to_the_end_of_the_first_tools() -> None:
-    marked = Tool("last", "The last one", cache="5m")
-    messages = (
-        Message("user", (Text("hello there"),)),
-        Message("assistant", (ToolCall("c", "tool_9", {}),)),
-        Message("user", (ToolResult("c"),)),
-    )
-    plan = plan_retrieval(Request(messages=messages, tools=(*MANY, marked)), RetrieveRow(k=2))
-    assert plan is not None
-    tools = plan.offer(["tool_7", "movie_watch"])
-    assert [(tool.name, tool.cache) for tool in tools] == [
-        *(("search_tools", None), ("movie_watch", None), ("tool_7", "5m"), ("tool_9", None)),
-    ]
-    tools = plan.offer(["tool_7", "last"])
-    assert [(tool.name, tool.cache) for tool in tools][1:3] == [("tool_7", None), ("last", "5m")]
+def test_cache_mark_of_a_tool_that_is_left_out_moves_to_the_first_selection() -> None:
+    marked = [*MANY[:-1], replace(MANY[-1], cache="1h")]
+    messages = [Message("user", (Text("hello there"),))]
+    first = plan_retrieval(Request(messages=tuple(messages), tools=tuple(marked)), RetrieveRow(k=2))
+    messages += [Message("assistant", (ToolCall("s", "search_tools", {"query": "x"}),))]
+    messages += [Message("user", (ToolResult("s", found=(MANY[-1].name,)),))]
+    later = plan_retrieval(Request(messages=tuple(messages), tools=tuple(marked)), RetrieveRow(k=2))
+    assert first is not None
+    assert later is not None
+    offered = first.offer(["tool_7", "movie_watch"])
+    assert [tool.cache for tool in offered] == [None, None, "1h"]
+    assert later.offer(["tool_7", "movie_watch"])[:3] == offered
+    assert later.offer(["tool_7", "movie_watch"])[3] == replace(MANY[-1], deferred=True)
+    assert first.offer(["tool_7", MANY[-1].name])[-1] == marked[-1]  # selected itself
+
+
+def test_tool_that_is_declared_twice_counts_once() -> None:
+    async def check() -> None:
+        ranker, offload = ToolRanker(None, Offload()), ClientOffload(Offload(), "alice")
+        asked = request("watch the movie, rent an automobile, purchase a book", tools=[*MANY, *MANY])
+        offer = await ranker.open_offer(asked, RetrieveRow(k=3), "alice", offload, 0)
+        assert offer is not None
+        assert [tool.name for tool in offer.tools] == [
+            *("search_tools", "automobile_rent", "movie_watch", "purchase_book"),
+        ]
+        assert (offer.offered, offer.declared) == (3, len(MANY))
+
+    asyncio.run(check())
 
 
 def test_short_message_is_searched_with_the_system_prompt() -> None:
@@ -239,7 +296,22 @@ def test_short_message_is_searched_with_the_system_prompt() -> None:
     assert plan.queries == ("hi\nYou help to rent cars.",)
     plan = plan_retrieval(request("Buy the red book now", tools=MANY, system="You rent cars."), RetrieveRow(k=2))
     assert plan is not None
-    assert "cars" not in plan.queries[0]
+    assert plan.queries == ("Buy the red book now",)
+
+
+def test_conversation_that_begins_with_an_image_keeps_the_selection_for_its_system_prompt() -> None:
+    image = Message("user", (Media("image", "image/png", "aGk="),))
+    system = Message("system", (Text("You rent cars."),))
+    later = Message("user", (Text("Purchase the red book"),))
+    plans = [
+        plan_retrieval(Request(messages=messages, tools=tuple(MANY)), RetrieveRow(k=2))
+        for messages in ((system, image), (system, image, later), (image, later))
+    ]
+    assert [plan.queries for plan in plans if plan is not None] == [
+        ("You rent cars.",),
+        ("You rent cars.", "Purchase the red book"),
+        ("Purchase the red book",),
+    ]
 
 
 def test_busy_encoder_does_not_delay_a_request() -> None:

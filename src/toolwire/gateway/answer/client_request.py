@@ -12,6 +12,7 @@ from ...bridge.stored import find_new_thread, find_stored
 from ...ir.errors import ConfigError, ProtocolError, StoredStateError, ToolwireError
 from ...ir.pointer import Object, join, nearest_existing
 from ...ir.request import Request
+from ...ir.text import to_bytes
 from ...net.endpoint import Endpoint
 from ...stream.strict import parse_object
 from ...wire import get
@@ -102,6 +103,10 @@ class ClientRequest:
     def continue_turn(self, turn: ResponseTurn) -> None:
         """Continue a stored conversation: from now on, `request` has its messages."""
         self.turn = turn
+        if turn.last_id:
+            self.document = {**self.document, "previous_response_id": turn.last_id}
+            self.body = to_bytes(self.document)
+            self._request = None
         if turn.is_rebuilt:
             self._decoded = self.request
             self._request = turn.rebuild(self.decoded, None)

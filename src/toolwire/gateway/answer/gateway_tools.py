@@ -53,6 +53,7 @@ class GatewayTools:
         self.earlier_parts: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
         self.usage: Usage | None = None  # of the earlier turns
         self.turns = 0  # earlier turns, which only called our tools
+        self.last_id = ""  # of the last answer
         self._runner = runner
         self._client_length = len(client.messages)
         self._names = {tool.name for tool in self.request.tools[len(client.tools) :]}  # of our tools
@@ -94,16 +95,19 @@ class GatewayTools:
     async def run(self, response: Response) -> bool:
         """Run our calls of this turn. Return whether the model must be asked again."""
         calls = self.gateway_calls(response)
+        self.last_id = response.id
         self.turn = StoredTurn(response.parts, self.request.messages[self._client_length :])
         if not calls:
             return False
+        is_last = self.offer is not None and self.offer.has_no_search  # the request did not offer the search
         results, found = await self._run_calls(calls)
         if self.is_client_visible(response):
             self.turn = replace(self.turn, hidden=tuple([call.id for call in calls]), results=tuple(results))
             return False
         self.turns += 1
-        if self.turns >= _MAX_TURNS:
-            message = f"the model called the gateway's tools {_MAX_TURNS} times without finishing"
+        only_searches = all(self.offer is not None and self.offer.is_search(call.name) for call in calls)
+        if self.turns >= _MAX_TURNS or (is_last and only_searches):
+            message = f"the model called the gateway's tools {self.turns} times without finishing"
             raise UpstreamError(Fault("server", message, 502, "no_end", retryable=False))
         self._append_turn(response, results, found)
         return True
@@ -138,6 +142,8 @@ class GatewayTools:
         assistant_message, result_message = Message("assistant", response.parts), Message("user", tuple(results))
         messages = (*self.request.messages, assistant_message, result_message)
         tools = (*self.request.tools, *found, *self._list_new_tools())
+        if self.offer is not None and self.offer.has_no_search:
+            tools = tuple(tool for tool in tools if not self.offer.is_search(tool.name))
         self.request = replace(self.request, messages=messages, tools=tools)
         self.earlier_parts = (*self.earlier_parts, *self.client_view(response).parts)
         self.usage = add_usage(self.usage, response.usage)

@@ -304,10 +304,10 @@ class RequestHandler:
             request_log.usage = await self._offload.run(len(out.body), stats.estimate, out.body)
             request_log.is_estimated = request_log.usage is not None
         request_log.losses, request_log.repairs = tuple(out.losses), tuple(out.repairs)
-        offer = self._preparation.offer
-        if offer is not None:
-            request_log.declared_tools, request_log.offered_tools = offer.declared, offer.offered
-            request_log.tool_searches = offer.searches
+        counts = self._preparation.tool_counts
+        if counts is not None:
+            request_log.declared_tools, request_log.offered_tools = counts.declared, counts.offered
+            request_log.tool_searches = counts.searches
         request_log.loss_counts = None
         await self._offload.run(len(out.losses) * _WORK_PER_LOSS, request_log.count_losses)
 
@@ -438,8 +438,8 @@ class RequestHandler:
 
     def _report_headers(self, out: OutboundRequest) -> dict[str, str]:
         """Return the headers about the translation: the number of losses, and of offered and declared tools."""
-        headers, offer = {"x-toolwire-losses": str(len(out.losses))}, self._preparation.offer
-        return headers if offer is None else {**headers, "x-toolwire-tools": f"{offer.offered}/{offer.declared}"}
+        headers, counts = {"x-toolwire-losses": str(len(out.losses))}, self._preparation.tool_counts
+        return headers if counts is None else {**headers, "x-toolwire-tools": f"{counts.offered}/{counts.declared}"}
 
     async def _store_turn(self, out: OutboundRequest, answer_size: int) -> None:
         """Store the turn of an answer once, with the rounds of the gateway's own tools."""
@@ -457,9 +457,14 @@ class RequestHandler:
         if out.recorder is not None:
             await self._dependencies.responses.save_answer(client_request.turn, out.recorder, out.endpoint, written)
         elif out.endpoint.wire.name == client_request.wire.name:
-            self._preparation.keep_offer(target, out.stats.id)
+            offer = self._preparation.offer
             await self._dependencies.responses.save_pin(
-                client_request.turn, out.stats.id, target.upstream, wants_store=client_request.wants_store
+                client_request.turn,
+                out.stats.id,
+                target.upstream,
+                wants_store=client_request.wants_store,
+                offered=None if offer is None else offer.list_names(out.stats.calls),
+                last_id="" if self._gateway_tools is None else self._gateway_tools.last_id,
             )
 
     async def _write_pending_end(self) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from secrets import token_hex
+from typing import NamedTuple
 
 from ...asgi.offload import LARGE, ClientOffload
 from ...ir.request import Request
 from ...net.runner import Runner
 from ..retrieval.offered_client_tools import OfferedClientTools
+from ..retrieval.retrieval_plan import is_stored_elsewhere
 from ..retrieval.tool_ranker import ToolRanker
 from .client_request import ClientRequest
 from .gateway_tools import GatewayTools, with_gateway_tools
@@ -20,6 +22,14 @@ from .turn_memory import TurnMemory
 __all__ = ["RequestPreparation"]
 
 _DEFER_MARKS = (b"defer_loading", b"tool_search")  # bytes in a request with deferred tools; cheaper than decoding
+
+
+class OfferCounts(NamedTuple):
+    """Numbers of declared and offered tools, and of the model's searches."""
+
+    declared: int
+    offered: int
+    searches: int
 
 
 class RequestPreparation:
@@ -43,11 +53,19 @@ class RequestPreparation:
         self._known_tools = known_tools
         self._ranker = ranker
         self._find_runner = find_runner
+        self._tool_count: int | None = None  # of a request whose conversation is stored elsewhere
 
     @property
     def offer(self) -> OfferedClientTools | None:
         """The tools that were selected for the last prepared request; None if all are offered."""
         return None if self.gateway_tools is None else self.gateway_tools.offer
+
+    @property
+    def tool_counts(self) -> OfferCounts | None:
+        """The tools of the last prepared request, if they are selected, or cannot be for this conversation."""
+        if self.offer is not None:
+            return OfferCounts(self.offer.declared, self.offer.offered, self.offer.searches)
+        return None if self._tool_count is None else OfferCounts(self._tool_count, self._tool_count, 0)
 
     async def prepare(self, target: Target) -> OutboundRequest:
         """Return the request for a target, prepared in a thread if it is large or its tools are new."""
@@ -63,6 +81,7 @@ class RequestPreparation:
 
         Return the request with its stored turns, and the selection; None and None if all tools are offered.
         """
+        self._tool_count = None
         retrieval, runner = target.row.retrieval, self._runner_for(target)
         has_tools = self._client_request.has_tools or runner is not None
         may_defer = self._may_defer(target)
@@ -75,21 +94,12 @@ class RequestPreparation:
         if may_defer:
             offer = await ranker.open_hosted_search(with_own, target.endpoint.wire, client, offload, work_size)
         if offer is None and retrieval is not None:
-            offer = await ranker.open_offer(with_own, retrieval, client, offload, work_size, self._stored_id)
+            turn = self._client_request.turn
+            earlier = None if turn is None else turn.offered
+            offer = await ranker.open_offer(with_own, retrieval, client, offload, work_size, earlier)
+            if offer is None and is_stored_elsewhere(with_own):
+                self._tool_count = len(with_own.tools)
         return (None, None) if offer is None else (request, offer)
-
-    @property
-    def _stored_id(self) -> str | None:
-        """The response or conversation that the request continues, if only the upstream has its messages."""
-        turn = self._client_request.turn
-        return None if turn is None or turn.is_rebuilt else turn.previous_id or turn.conversation_id
-
-    def keep_offer(self, target: Target, response_id: str) -> None:
-        """Keep the offered tools for the request that continues a response of an upstream that stores it."""
-        offer, retrieval, turn = self.offer, target.row.retrieval, self._client_request.turn
-        if offer is not None and retrieval is not None and turn is not None:
-            ids = [one for one in (response_id, turn.conversation_id) if one]
-            self._ranker.keep_offer(offer, retrieval, self._caller, self._client_request.model, ids)
 
     def _may_defer(self, target: Target) -> bool:
         """Check whether the client may rely on the tool search of a provider that the target does not have."""

@@ -122,6 +122,8 @@ class UpstreamPin(Value, frozen=True, tag_field="kind", tag="pin"):
 
     upstream: str
     owner: str
+    offered: tuple[str, ...] | None = None  # the selected tools of its request; None for all
+    last_id: str = ""  # its id at the upstream, if a stream to the client began with the id of an earlier turn
 
 
 class ConversationEntry(Value, frozen=True, tag_field="kind", tag="conversation"):

@@ -47,6 +47,7 @@ __all__ = ["ResponseState"]
 _log = getLogger("toolwire.gateway")
 _RESTART = "start again with a shorter conversation in `input`"
 _PIN_SECONDS = 30 * 24 * 3600.0  # OpenAI keeps a response for 30 days
+_MAX_OFFERED = 64 * 1024  # characters of the names of offered tools
 _LOCK_SECONDS = 900.0  # renewed before the end of a turn; bounds the effect of a crash
 
 
@@ -93,7 +94,7 @@ class ResponseState:
         turn.has_instructions = bool(document.get("instructions"))
         if not self.keeps_turns:
             if previous_id is not None:
-                turn.pinned = await self._find_unstored_pin(access, previous_id)
+                await self._find_unstored_pin(turn, previous_id)
             return turn
         if conversation_id is not None:
             await self._open_conversation(turn, document, conversation_id)
@@ -107,20 +108,20 @@ class ResponseState:
             raise
         return turn
 
-    async def _find_unstored_pin(self, access: StateAccess, response_id: str) -> str | None:
-        """Return the upstream of a response if it is known. Without a store, an unknown id goes on unchecked."""
-        pin = (await access.load([response_id], namespace="")).get(response_id)
+    async def _find_unstored_pin(self, turn: ResponseTurn, response_id: str) -> None:
+        """Set the upstream of a response if it is known. Without a store, an unknown id goes on unchecked."""
+        pin = (await turn.access.load([response_id], namespace="")).get(response_id)
         if not isinstance(pin, UpstreamPin):
-            return None
-        if pin.owner != access.owner:
+            return
+        if pin.owner != turn.access.owner:
             raise not_found("response", response_id, "/previous_response_id", "previous_response_not_found")
-        return pin.upstream
+        turn.continue_pinned(pin)
 
     async def _continue_response(self, turn: ResponseTurn, previous_id: str) -> None:
         data = (await turn.access.load_bytes([previous_id])).get(previous_id, b"")
         entry = decode_entry(data)
         if isinstance(entry, UpstreamPin):
-            turn.pinned = entry.upstream
+            turn.continue_pinned(entry)
         elif isinstance(entry, TurnEntry) and entry.document:
             chain, size = (*entry.chain, entry.id), entry.chain_bytes + len(data)
             await self._load_history(turn, chain, size, "/previous_response_id")
@@ -252,10 +253,18 @@ class ResponseState:
         return len(data)
 
     async def save_pin(
-        self, turn: ResponseTurn, response_id: str, upstream: ConfiguredUpstream, *, wants_store: bool
+        self,
+        turn: ResponseTurn,
+        response_id: str,
+        upstream: ConfiguredUpstream,
+        *,
+        wants_store: bool,
+        offered: tuple[str, ...] | None,
+        last_id: str,
     ) -> None:
-        """Remember the upstream that stores a response. Without a store, all pins share one bound.
+        """Remember the upstream that stores a response, and the tools that were `offered`, if they were selected.
 
+        `last_id` is the id of the last turn, if several turns made the response. Without a store, all pins share one bound.
         Without a store, the upstream's own state is also the only one there is, so it need not be known to have any.
         """
         if turn.is_saved or not response_id or not wants_store:
@@ -264,7 +273,9 @@ class ResponseState:
             return
         turn.is_saved = True
         owner = turn.access.owner
-        data = encode_entry(UpstreamPin(upstream.name, owner))
+        if offered is not None and sum(map(len, offered)) > _MAX_OFFERED:
+            offered = None
+        data = encode_entry(UpstreamPin(upstream.name, owner, offered, "" if last_id == response_id else last_id))
         try:
             await self._store.save(owner if self.keeps_turns else "", response_id, data, _PIN_SECONDS)
         except StoreError as error:

@@ -14,7 +14,7 @@ from ...ir.text import to_bytes
 from ..upstreams import ConfiguredUpstream
 from .input_items import FoundItems, resolve_input
 from .response_recorder import ResponseRecorder
-from .response_records import WIRE, BoundMessages, TurnEntry, input_documents
+from .response_records import WIRE, BoundMessages, TurnEntry, UpstreamPin, input_documents
 from .state_access import StateAccess
 
 __all__ = ["ResponseTurn"]
@@ -33,6 +33,8 @@ class ResponseTurn(Struct):
     previous_id: str | None = None
     conversation_id: str | None = None
     pinned: str | None = None  # the upstream that stores the conversation itself
+    offered: tuple[str, ...] | None = None  # tools selected for a conversation that the upstream stores
+    last_id: str = ""  # the upstream's id of the previous response, if the client has another
     has_instructions: bool = False  # the first message of the request is its field `instructions`
     is_rebuilt: bool = False  # the request gets its history from the store
     history: tuple[BoundMessages, ...] = ()
@@ -43,6 +45,10 @@ class ResponseTurn(Struct):
     found_bytes: int = 0  # of the items that the request refers to, each as often as it does
     lock_token: str = ""
     is_saved: bool = False
+
+    def continue_pinned(self, pin: UpstreamPin) -> None:
+        """Continue a response that an upstream stores."""
+        self.pinned, self.offered, self.last_id = pin.upstream, pin.offered, pin.last_id
 
     def records_at(self, upstream: ConfiguredUpstream) -> bool:
         """Check whether the gateway stores the answer of this upstream."""

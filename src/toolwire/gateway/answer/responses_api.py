@@ -143,9 +143,9 @@ class ResponsesApi:
         if upstream is None:
             raise not_found("response", request.entry_id)
         endpoint = upstream.endpoint("any")
-        base = urlsplit(endpoint.url(stream=False))
+        base, stored_id = urlsplit(endpoint.url(stream=False)), pin.last_id or request.entry_id
         query = "&".join(filter(None, (base.query, urlencode(_public_query(request.query)))))
-        url = urlunsplit((base.scheme, base.netloc, f"{base.path}/{quote(request.entry_id, safe='')}{path}", query, ""))
+        url = urlunsplit((base.scheme, base.netloc, f"{base.path}/{quote(stored_id, safe='')}{path}", query, ""))
         try:
             secrets = await endpoint.authorise()
             async with self._transport.send(method, url, endpoint.headers, secrets, b"", upstream.row.timeout) as reply:

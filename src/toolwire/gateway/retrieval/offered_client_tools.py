@@ -18,6 +18,7 @@ from .retrieval_plan import RetrievalPlan
 __all__ = ["OfferedClientTools"]
 
 _DEFAULT_COUNT = 5
+_MAX_SEARCHES = 8  # for one answer
 _MAX_QUERY = 2_000  # characters
 _WORK_PER_NAME = 256  # bytes of text that take as long as a name in the index of names
 _MAX_NAME = 100  # characters of an unknown name that are repeated
@@ -49,15 +50,19 @@ class OfferedClientTools:
         """The number of offered tools, without the search tool."""
         return len(self._offered)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the offered tools, without the search tool."""
-        return tuple(self._offered)
+    def list_names(self, called: Iterable[str]) -> tuple[str, ...]:
+        """Return the names that the next request of the conversation offers: the offered, then the other `called` ones."""
+        return tuple(dict.fromkeys([*self._offered, *[name for name in called if name in self._known]]))
 
     @property
     def declared(self) -> int:
         """The number of all tools."""
         return len(self._plan.tools)
+
+    @property
+    def has_no_search(self) -> bool:
+        """True once the model has searched often enough for one answer. Further requests do not offer the search."""
+        return self.searches >= _MAX_SEARCHES
 
     def is_search(self, name: str) -> bool:
         return self._plan.can_search and name == SEARCH_TOOLS
@@ -68,6 +73,9 @@ class OfferedClientTools:
 
     async def search(self, call: ToolCall) -> tuple[ToolResult, list[Tool]]:
         """Answer a search. Return its result, and the tools that it adds to the offer."""
+        if self.has_no_search:
+            message = f"No more searches. Use the tools that are offered, or answer without {SEARCH_TOOLS}."
+            return call.result(message, is_error=True), []
         self.searches += 1
         arguments = call.arguments or {}
         query, k = arguments.get("query"), arguments.get("k", _DEFAULT_COUNT)

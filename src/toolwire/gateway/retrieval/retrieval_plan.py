@@ -1,8 +1,11 @@
 """The tools that a conversation offers, as a function of the conversation alone.
 
 A gateway keeps no conversation between two requests, and the prompt cache of a provider needs an unchanged beginning.
-So the first tools are selected for the first user message that has matches, and later requests select the same ones.
+So the first tools are selected for the first user message that has matches (see `run.selection_queries`), and later
+requests of the conversation select the same ones.
 Tools that were called or found by a search follow in the order of the history, so new tools are always last.
+
+A conversation that an upstream stores itself is not in the request. It offers the tools of its earlier responses.
 """
 
 from __future__ import annotations
@@ -19,11 +22,14 @@ from ...ir.request import Message, Request
 from ...ir.text import to_bytes
 from ...ir.tool_search import SEARCH_TOOLS, found_in_history, search_tool
 from ...ir.tools import Tool
-from ...run.selection_queries import opening_texts, selection_queries
+from ...run.selection_queries import selection_queries
 from ...wire.protocol import Wire
 from ..settings import RetrieveRow
 
-__all__ = ["RetrievalPlan", "plan_hosted_search", "plan_retrieval"]
+__all__ = ["RetrievalPlan", "is_stored_elsewhere", "plan_hosted_search", "plan_retrieval"]
+
+_REFERENCES = {"openai_responses": ("previous_response_id", "conversation"), "anthropic": ("thread",)}
+_NEW_THREAD = {"type": "create"}
 
 
 class RetrievalPlan(Struct, frozen=True):
@@ -34,13 +40,15 @@ class RetrievalPlan(Struct, frozen=True):
     pinned: frozenset[str]  # names that are offered in any case, from the first request on
     later: tuple[str, ...]  # names that follow the selection: of the history, then of the tool choice
     found: frozenset[str]  # names that a search in the history has loaded
-    queries: tuple[str, ...]  # tools are selected for the first one that has matches
-    openings: tuple[bytes, ...]  # digests of the beginning of the conversation: with its system prompt, and without
+    queries: tuple[str, ...]  # texts to search for, in order, until one has matches
+    beginnings: tuple[bytes, ...]  # digests of the first query, of the first two, and so on
+    user_beginnings: tuple[bytes, ...]  # the same without the system prompt, which may change during a conversation
     digest: bytes  # of the declarations
     size: int  # bytes of the declarations
     is_continued: bool  # the model has answered before
     can_search: bool  # the client has no tool with the name of ours
     is_hosted: bool = False  # the client has declared the search of a provider, which the gateway runs instead
+    earlier: tuple[str, ...] = ()  # names of offered tools in a conversation that the upstream stores
 
     def offer(self, selected: Sequence[str]) -> tuple[Tool, ...]:
         """Return the tools to offer: the search tool, those selected in the client's order, and later ones.
@@ -49,40 +57,50 @@ class RetrievalPlan(Struct, frozen=True):
         """
         if self.is_hosted:
             return self.tools
-        first = self.pinned.union(selected)
-        tools = [search_tool()] if self.can_search else []
-        tools += [tool for tool in self.tools if tool.name in first]
-        tools = self._keep_cache_mark(tools)
         by_name: dict[str, list[Tool]] = {}
         for tool in self.tools:
             by_name.setdefault(tool.name, []).append(tool)
+        first = self.pinned.union(selected)
+        names = dict.fromkeys([*self.earlier, *[tool.name for tool in self.tools if tool.name in first]])
+        tools = [search_tool()] if self.can_search else []
+        tools += [tool for name in names for tool in by_name.get(name, ())]
+        marks = [tool.cache for tool in self.tools if tool.cache is not None and tool.name not in names]
+        tools = _mark_last(tools, marks[-1]) if marks else tools
         for name in self.later:
-            if name not in first:
-                tools += [replace(tool, deferred=True) if name in self.found else tool for tool in by_name[name]]
+            if name not in names:
+                added = [replace(tool, cache=None) if marks else tool for tool in by_name[name]]
+                tools += [replace(tool, deferred=True) for tool in added] if name in self.found else added
         return tuple(tools)
 
-    def _keep_cache_mark(self, tools: list[Tool]) -> list[Tool]:
-        """Move the cache mark of a tool that is not offered to the last one: clients mark the end of their list."""
-        marks = [tool.cache for tool in self.tools if tool.cache]
-        if not marks or not tools or any(tool.cache for tool in tools):
-            return tools
-        return [*tools[:-1], replace(tools[-1], cache=marks[-1])]
 
-    def continue_offer(self, offered: Sequence[str]) -> RetrievalPlan:
-        """Return the plan that offers these tools again, in their order, before new ones."""
-        names = dict.fromkeys(tool.name for tool in self.tools)
-        later = dict.fromkeys([*offered, *[name for name in names if name in self.pinned], *self.later])
-        return replace(self, pinned=frozenset(), later=tuple([name for name in later if name in names]))
+def _mark_last(tools: Sequence[Tool], mark: str) -> list[Tool]:
+    """Move the cache mark of a tool that is left out to the last of these: later requests begin with them, too."""
+    last = max((index for index, tool in enumerate(tools) if tool.kind != "builtin"), default=None)
+    return [replace(tool, cache=tool.cache or mark) if index == last else tool for index, tool in enumerate(tools)]
 
 
-def plan_retrieval(request: Request, retrieval: RetrieveRow) -> RetrievalPlan | None:
+def is_stored_elsewhere(request: Request) -> bool:
+    """Return True if an upstream stores the beginning of the conversation, so that only its end is known here."""
+    for wire, names in _REFERENCES.items():
+        fields = request.extra.get(wire, {})
+        if any(fields.get(name) not in (None, _NEW_THREAD) for name in names):
+            return True
+    return False
+
+
+def plan_retrieval(
+    request: Request, retrieval: RetrieveRow, earlier: Sequence[str] | None = None
+) -> RetrievalPlan | None:
     """Return the plan for a request; None if all of its tools are offered.
 
-    That is the case for a short list, and for a client that defers the loading of tools itself.
+    That is the case for a short list, for a client that defers the loading of tools itself, and for a conversation that
+    an upstream stores, unless it is known which tools were offered `earlier`.
     """
-    tools = request.tools
+    if earlier is None and is_stored_elsewhere(request):
+        return None
+    tools = _drop_duplicates(request.tools)
     pinned = frozenset([*retrieval.always, *[tool.name for tool in tools if tool.kind == "builtin"]])
-    if len({tool.name for tool in tools} - pinned) <= retrieval.k:
+    if sum(tool.name not in pinned for tool in tools) <= retrieval.k:
         return None
     if any(tool.deferred or tool.kind == "search" for tool in tools):
         return None
@@ -91,18 +109,21 @@ def plan_retrieval(request: Request, retrieval: RetrieveRow) -> RetrievalPlan | 
         pinned |= {SEARCH_TOOLS}
     chosen = () if request.choice is None else request.choice.names
     later = dict.fromkeys([*_names_in_history(request.messages), *chosen])
-    system, user = opening_texts(request.messages)
+    queries = selection_queries(request.messages)
+    user_queries = selection_queries([message for message in request.messages if message.role == "user"])
     return RetrievalPlan(
         tools,
         retrieval.k,
         pinned,
         tuple(name for name in later if name in names),
         frozenset(found_in_history(request.messages)),
-        tuple(selection_queries(request.messages)),
-        (_digest_texts([system, user]), _digest_texts([user])),
+        tuple(queries),
+        _digest_beginnings("queries", queries),
+        _digest_beginnings("user", user_queries),
         *_digest_tools(tools),
         any(message.role == "assistant" for message in request.messages),
         SEARCH_TOOLS not in names,
+        earlier=() if earlier is None else tuple(earlier),
     )
 
 
@@ -115,8 +136,28 @@ def plan_hosted_search(request: Request, wire: Wire) -> RetrievalPlan | None:
     offered = frozenset(tool.name for tool in request.tools if not tool.deferred or tool.name in found)
     digest, size = _digest_tools(request.tools)
     return RetrievalPlan(
-        request.tools, 0, offered, (), found, (), (), digest, size, is_continued=True, can_search=True, is_hosted=True
+        request.tools,
+        0,
+        offered,
+        (),
+        found,
+        (),
+        (),
+        (),
+        digest,
+        size,
+        is_continued=True,
+        can_search=True,
+        is_hosted=True,
     )
+
+
+def _drop_duplicates(tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Return the tools without later ones of the same name, which would take the places of others."""
+    unique: dict[tuple[str | None, str], Tool] = {}
+    for tool in tools:
+        unique.setdefault((tool.namespace, tool.name), tool)
+    return tuple(unique.values())
 
 
 def _names_in_history(messages: Sequence[Message]) -> Iterator[str]:
@@ -135,5 +176,10 @@ def _digest_tools(tools: Sequence[Tool]) -> tuple[bytes, int]:
     return blake2b(data, digest_size=16).digest(), len(data)
 
 
-def _digest_texts(texts: Sequence[str]) -> bytes:
-    return blake2b(to_bytes(list(texts)), digest_size=16).digest()
+def _digest_beginnings(label: str, texts: Sequence[str]) -> tuple[bytes, ...]:
+    """Return a digest of the first text, of the first two, and so on."""
+    digest, digests = blake2b(label.encode(), digest_size=16), []
+    for text in texts:
+        digest.update(blake2b(text.encode("utf-8", "replace")).digest())
+        digests.append(digest.digest())
+    return tuple(digests)

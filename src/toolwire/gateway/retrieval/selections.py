@@ -1,10 +1,8 @@
 """The selections of recent conversations.
 
 A selection is the same for every request of a conversation, except while vectors are being computed: then the first
-request selects by keyword, and a later one would select by meaning, too. This memory keeps the first selection.
-
-A conversation that the upstream stores is not known here: its requests have only the new messages. This memory keeps
-its offered tools by the id of the response that the next request continues.
+request selects by keyword, and a later one would select by meaning, too. This memory keeps the first selection, unless
+it is empty.
 """
 
 from __future__ import annotations
@@ -16,16 +14,14 @@ from .retrieval_plan import RetrievalPlan
 
 __all__ = ["ConversationSelections"]
 
-_MAX_CONVERSATIONS = 10_000
+_MAX_ENTRIES = 20_000
 _MAX_BYTES = 16 * 1024 * 1024
 _ENTRY_OVERHEAD = 400  # bytes
 _NAME_OVERHEAD = 60  # bytes
 
-SelectionKey: TypeAlias = tuple[str, str, int, bytes | str]
-"""The client, the model, the number of tools to select, and the digest of the beginning of the conversation.
-
-For a conversation that the upstream stores, the last value is the id of a response or of the conversation.
-"""
+Conversations: TypeAlias = tuple[str, str, int]
+"""The client, the model, and the number of tools to select."""
+_SelectionKey: TypeAlias = tuple[Conversations, bytes]  # with the digest of the beginning of a conversation
 
 
 class _Selection(NamedTuple):
@@ -38,44 +34,47 @@ class _Selection(NamedTuple):
 
 
 class ConversationSelections:
-    """Names of selected tools by conversation, the newest `max_conversations`. A client finds only its own."""
+    """Names of selected tools by conversation, the newest `max_entries`. A client finds only its own.
 
-    def __init__(self, max_conversations: int = _MAX_CONVERSATIONS, max_bytes: int = _MAX_BYTES) -> None:
-        self._max_conversations = max_conversations
+    A conversation has two entries: with its system prompt, and without.
+    """
+
+    def __init__(self, max_entries: int = _MAX_ENTRIES, max_bytes: int = _MAX_BYTES) -> None:
+        self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._used_bytes = 0
-        self._selections: OrderedDict[SelectionKey, _Selection] = OrderedDict()
+        self._selections: OrderedDict[_SelectionKey, _Selection] = OrderedDict()
 
-    def find(self, key: SelectionKey, plan: RetrievalPlan) -> tuple[str, ...] | None:
+    def find(self, conversations: Conversations, plan: RetrievalPlan) -> tuple[str, ...]:
         """Return the selection of a conversation, if it still fits its tools.
 
-        A list that changes during a conversation does not change the selection. A new conversation that begins with the
-        same message and other tools has a selection of its own.
+        Neither a list nor a system prompt that changes during a conversation changes the selection. A new conversation
+        that begins with the same message and other tools, or another system prompt, has a selection of its own.
         """
-        found = self._selections.get(key)
-        if found is None:
-            return None
-        is_usable = found.digest == plan.digest or (
-            plan.is_continued and {tool.name for tool in plan.tools}.issuperset(found.names)
-        )
-        if not is_usable:
-            return None
-        self._selections.move_to_end(key)
-        return found.names
+        known = {tool.name for tool in plan.tools}
+        for digest in (*plan.beginnings, *(plan.user_beginnings if plan.is_continued else ())):
+            found = self._selections.get((conversations, digest))
+            if found is None:
+                continue
+            if found.digest == plan.digest or (plan.is_continued and known.issuperset(found.names)):
+                self._selections.move_to_end((conversations, digest))
+                return found.names
+        return ()
 
-    def find_stored(self, key: SelectionKey) -> tuple[str, ...] | None:
-        """Return the tools that a conversation of the upstream offered."""
-        found = self._selections.get(key)
-        return None if found is None else found.names
+    def add(self, conversations: Conversations, plan: RetrievalPlan, number: int, names: tuple[str, ...]) -> None:
+        """Keep the selection that was made for the query with this number."""
+        self._put((conversations, plan.beginnings[number]), _Selection(plan.digest, names))
+        if number < len(plan.user_beginnings):
+            self._put((conversations, plan.user_beginnings[number]), _Selection(plan.digest, names))
 
-    def add(self, key: SelectionKey, digest: bytes, names: tuple[str, ...]) -> None:
+    def _put(self, key: _SelectionKey, selection: _Selection) -> None:
         self._drop(key)
-        self._selections[key] = selection = _Selection(digest, names)
+        self._selections[key] = selection
         self._used_bytes += selection.size
-        while len(self._selections) > self._max_conversations or self._used_bytes > self._max_bytes:
+        while len(self._selections) > self._max_entries or self._used_bytes > self._max_bytes:
             self._drop(next(iter(self._selections)))
 
-    def _drop(self, key: SelectionKey) -> None:
+    def _drop(self, key: _SelectionKey) -> None:
         found = self._selections.pop(key, None)
         if found is not None:
             self._used_bytes -= found.size

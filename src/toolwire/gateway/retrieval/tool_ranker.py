@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,47 +48,36 @@ class ToolRanker:
         client: str,
         offload: ClientOffload,
         work_size: int,
-        stored_id: str | None = None,
+        earlier: Sequence[str] | None = None,
     ) -> OfferedClientTools | None:
         """Select the tools that a request offers; None if these are all.
 
-        `work_size` is that of the request, for `offload`. `stored_id`: the response or conversation of the upstream that
-        the request continues. Its tools are offered again; all tools, if they are not known.
+        `work_size` is that of the request, for `offload`. `earlier` has the names of the tools that were offered in a
+        conversation that the upstream stores; None if they are not known.
         """
-        plan = await offload.run(work_size, plan_retrieval, request, retrieval)
+        plan = await offload.run(work_size, plan_retrieval, request, retrieval, earlier)
         if plan is None:
             return None
-        if stored_id is None:
-            selected = await self._select(plan, (client, request.model, plan.k), offload)
-        else:
-            known = self._selections.find_stored((client, request.model, plan.k, stored_id))
-            if known is None:
-                return None
-            plan, selected = plan.continue_offer(known), ()
+        selected: Sequence[str] = () if plan.earlier else await self._select(plan, request.model, client, offload)
         rank = partial(self.rank, plan, client, offload)
         return await offload.run(work_size, OfferedClientTools, plan, selected, rank, offload)
 
-    def keep_offer(
-        self, offer: OfferedClientTools, retrieval: RetrieveRow, client: str, model: str, ids: Iterable[str]
-    ) -> None:
-        """Keep the offered tools for requests that continue a response or conversation of the upstream."""
-        for stored_id in ids:
-            self._selections.add((client, model, retrieval.k, stored_id), b"", offer.names)
-
-    async def _select(
-        self, plan: RetrievalPlan, owner: tuple[str, str, int], offload: ClientOffload
-    ) -> tuple[str, ...]:
-        """Select the tools of a conversation. A selection without tools is not kept: vectors may find some later."""
-        openings = plan.openings if plan.is_continued else plan.openings[:1]
-        kept = (self._selections.find((*owner, opening), plan) for opening in openings)
-        selected = next(filter(None, kept), ())
-        queries = iter(() if selected else plan.queries)
-        while not selected and (query := next(queries, None)) is not None:
-            ranked = await self.rank(plan, owner[0], offload, query, plan.k + len(plan.pinned))
-            selected = tuple([tool.name for tool in ranked if tool.name not in plan.pinned][: plan.k])
+    async def _select(self, plan: RetrievalPlan, model: str, client: str, offload: ClientOffload) -> Sequence[str]:
+        """Return the names of the best tools for the first query of a conversation that has matches."""
+        conversations = (client, model, plan.k)
+        selected = self._selections.find(conversations, plan)
         if selected:
-            for opening in plan.openings:
-                self._selections.add((*owner, opening), plan.digest, selected)
+            return selected
+        count = plan.k + len(plan.pinned)
+        for number, query in enumerate(plan.queries):
+            if number == 0:
+                ranked = await self.rank(plan, client, offload, query, count)
+            else:  # the first query has waited for the encoder
+                ranked = await self._rank_by_words(plan, offload, query, count)
+            selected = tuple([tool.name for tool in ranked if tool.name not in plan.pinned][: plan.k])
+            if selected:
+                self._selections.add(conversations, plan, number, selected)
+                break
         return selected
 
     async def open_hosted_search(
@@ -113,10 +102,11 @@ class ToolRanker:
                 return [by_name[hit.tool.name] for hit in hits if hit.tool.name in by_name]
         elif self.indexes is not None:
             self.indexes.request(client, plan)
+        return await self._rank_by_words(plan, offload, query, k)
+
+    async def _rank_by_words(self, plan: RetrievalPlan, offload: ClientOffload, query: str, k: int) -> Sequence[Tool]:
         size = LARGE + 1 if len(plan.tools) > _FEW_TOOLS else 0
-        repeated = len(plan.tools) - len({tool.name for tool in plan.tools})
-        ranked = await offload.run(size, rank_by_words, query, plan.tools, k + repeated)
-        return list({tool.name: tool for tool in ranked}.values())[:k]
+        return await offload.run(size, rank_by_words, query, plan.tools, k)
 
     async def _search(self, index: ToolIndex, offload: ClientOffload, query: str, k: int) -> list[SearchHit] | None:
         """Search by meaning, too; return None if the encoder is too slow. A search that has begun ends in its thread."""
