@@ -155,6 +155,7 @@ ALLOWED = (
     Allowed("src/toolwire/retrieve/postgres_index.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/qdrant_index.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/ranking.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/retrieve/search_hit.py", "word", "the words that a query and a tool have in common"),
     Allowed("src/toolwire/retrieve/reasons.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/shared_index.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/word_index.py", "word", "an index contains real words"),

@@ -48,8 +48,10 @@ NO_SEARCH = SearchPlan()
 
 def plan_search(request: Request, wire: Wire, *, runs_search: bool) -> SearchPlan:
     """Plan the search of a request. `runs_search`: the caller runs `search_tools` in place of a provider's search."""
-    can, tools = wire.capabilities, request.tools
-    found = _found_names(request)
+    can, choice = wire.capabilities, request.choice
+    if choice is not None and choice.mode == "allowed" and "allowed" not in can.choices:  # only these are declared
+        request = replace(request, tools=tuple([tool for tool in request.tools if tool.name in choice.names]))
+    tools, found = request.tools, _found_names(request)
     if any(hosted_method(tool) is not None for tool in tools):
         if can.deferred and isinstance(wire, WireCodec) and wire.search is not None:
             return SearchPlan(None, "function", True, "native", found)
@@ -69,7 +71,7 @@ def _loads_without_search(request: Request, wire: Wire) -> bool:
     """
     if any(tool.kind == "builtin" and wire.name in tool.extra for tool in request.tools):
         return True
-    return not wire.capabilities.search_calls and bool(found_in_history(request.messages))
+    return not wire.capabilities.search_calls and next(_loader_names(request), None) is not None
 
 
 def _loading(can: Capabilities) -> ToolLoading:
@@ -122,13 +124,14 @@ def waiting_indices(request: Request) -> frozenset[int]:
 
 
 def _loader_names(request: Request) -> Iterator[str]:
-    """Yield the names of the tools whose results have loaded others."""
+    """Yield the names of the tools whose results have loaded others; a result without a call is sent as text."""
     names: dict[str, str] = {}
+    declared = frozenset([tool.name for tool in request.tools])
     for message in request.messages:
         for part in message.parts:
             if isinstance(part, ToolCall):
                 names[part.id] = part.name
-            elif isinstance(part, ToolResult) and part.found and part.call_id in names:
+            elif isinstance(part, ToolResult) and part.call_id in names and not declared.isdisjoint(part.found):
                 yield names[part.call_id]
 
 

@@ -10,9 +10,10 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from ..ir.errors import ConfigError
+from .show import paint
 
 if TYPE_CHECKING:
     from ..retrieve.commands.command import SystemCommand
@@ -22,9 +23,9 @@ __all__ = ["learn_command"]
 _TIMEOUT = 5.0  # seconds
 _MAX_OUTPUT = 262_144  # bytes
 _MAX_MEMORY = 2 << 30
-_MAX_FILES = 1 << 20  # bytes of a file that the program writes
+_MAX_FILES = 1 << 18  # bytes of a file that the program writes
 _MAX_PROCESSES = 64
-_MAX_WORDS = 4
+_MAX_WORDS = 2  # a third one could be an operand: `docker run IMAGE` starts a container
 
 
 def learn_command(text: str) -> list[SystemCommand]:
@@ -47,10 +48,19 @@ def learn_command(text: str) -> list[SystemCommand]:
     program = find_program(words[0])
     if program is None:
         raise ConfigError(f"{words[0]} was not found in PATH", hint="--learn takes the name of an installed command")
+    _warn_without_landlock(words[0])
     output = _run_help(program, words)
     if not output.strip():
         raise ConfigError(f"{text} --help printed nothing", hint="leave out --learn if it has a man page")
     return read_help(output, words, origin=f"{text} --help")
+
+
+def _warn_without_landlock(name: str) -> None:
+    from ..testing.tool_tests.landlock import landlock_version
+
+    if not landlock_version():
+        text = f"this system has no Landlock: {name} --help runs with limits of time and memory, but can write files"
+        print(paint(text, "yellow", sys.stderr), file=sys.stderr)
 
 
 def _run_help(program: str, words: list[str]) -> str:
@@ -66,27 +76,81 @@ def _run_help(program: str, words: list[str]) -> str:
             "PAGER": "cat",
             "COLUMNS": "120",
         }
-        process = subprocess.Popen(  # noqa: S603  # a list of arguments; the user named the program
-            [*words, "--help"],
-            executable=program,
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_make_restriction(folder),  # noqa: PLW1509  # no other thread has started yet
-        )
-        try:
-            process.wait(_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            raise ConfigError(f"{' '.join(words)} --help did not end within {_TIMEOUT:g} seconds") from None
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        with _Descendants():
+            _wait_for_help([*words, "--help"], program, environment, folder, output)
         output.seek(0)
         return output.read(_MAX_OUTPUT).decode("utf-8", "replace")
+
+
+def _wait_for_help(
+    vector: list[str], program: str, environment: dict[str, str], folder: str, output: IO[bytes]
+) -> None:
+    process = subprocess.Popen(  # noqa: S603  # a list of arguments; the user named the program
+        vector,
+        executable=program,
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=_make_restriction(folder),  # noqa: PLW1509  # no other thread has started yet
+    )
+    try:
+        process.wait(_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"{' '.join(vector)} did not end within {_TIMEOUT:g} seconds") from None
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+class _Descendants:
+    """End all processes that the program started, also those in a session of their own.
+
+    On Linux, this process adopts them when their parent ends (PR_SET_CHILD_SUBREAPER). Children that this process had
+    before are left alone. Other systems have only the process group.
+    """
+
+    _SUBREAPER = 36
+    _MAX_ROUNDS = 100  # a program that starts processes faster than this is beyond the limit of processes
+
+    def __enter__(self) -> None:
+        self._is_supported = sys.platform == "linux" and self._adopt(True)
+        self._before = _child_processes() if self._is_supported else frozenset()
+
+    def __exit__(self, *problem: object) -> None:
+        if not self._is_supported:
+            return
+        for _ in range(self._MAX_ROUNDS):
+            found = _child_processes() - self._before
+            if not found:
+                break
+            for number in found:
+                with suppress(ProcessLookupError, PermissionError, ChildProcessError):
+                    os.kill(number, signal.SIGKILL)
+                    os.waitpid(number, 0)
+        self._adopt(False)
+
+    def _adopt(self, is_wanted: bool) -> bool:
+        import ctypes
+
+        try:
+            return bool(ctypes.CDLL(None).prctl(self._SUBREAPER, int(is_wanted), 0, 0, 0) == 0)
+        except (OSError, AttributeError):
+            return False
+
+
+def _child_processes() -> frozenset[int]:
+    """Return the direct children of this process; orphans of the program become direct children."""
+    found: set[int] = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[1]) == os.getpid():
+                found.add(int(entry.name))
+    return frozenset(found)
 
 
 def _make_restriction(folder: str) -> Callable[[], None] | None:

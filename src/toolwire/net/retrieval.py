@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["RetrievingAgent", "first_tools", "make_tool_search", "prepare_retriever", "run_in_retriever_thread"]
 
 _THREADS = 16
-_Result = TypeVar("_Result")
+_RetrieverResult = TypeVar("_RetrieverResult")
 
 
 class RetrievingAgent(Protocol):
@@ -61,7 +61,7 @@ def make_tool_search(agent: RetrievingAgent, session: Session) -> ToolSearch | N
     return ToolSearch(retriever, lambda: box.filter_available(box.tools))
 
 
-async def run_in_retriever_thread(function: Callable[[], _Result]) -> _Result:
+async def run_in_retriever_thread(function: Callable[[], _RetrieverResult]) -> _RetrieverResult:
     """Run a function in a thread for retrievers.
 
     Runs wait there while another one encodes its tools. In the threads of the event loop they would block file access,

@@ -21,6 +21,7 @@ points differ from it:
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -79,7 +80,7 @@ async def call_async(
     query: str, k: int = 3, *, index: SearchableIndex, model: Model | str, max_tokens: int = MAX_TOKENS
 ) -> ToolCall | None:
     """Like `call`, for asynchronous programs."""
-    hits = index.search(query, k)
+    hits = await asyncio.to_thread(index.search, query, k)  # it may have to encode the query
     tools = [hit.tool for hit in hits]
     if not tools:
         return None

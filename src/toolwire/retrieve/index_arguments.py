@@ -11,7 +11,7 @@ from .entry_table import EFFECTS, IndexedTool, SearchFilter
 
 __all__ = ["check_names", "check_search", "collect_tools", "list_tools", "make_filter"]
 
-_Converted = TypeVar("_Converted")
+_PreparedTool = TypeVar("_PreparedTool")
 
 
 def check_search(query: str, k: int) -> None:
@@ -44,10 +44,10 @@ def make_filter(
 
 
 def collect_tools(
-    tools: Iterable[Tool], convert: Callable[[Tool], _Converted]
-) -> tuple[dict[str, _Converted], tuple[tuple[str, str], ...]]:
+    tools: Iterable[Tool], convert: Callable[[Tool], _PreparedTool]
+) -> tuple[dict[str, _PreparedTool], tuple[tuple[str, str], ...]]:
     """Convert tools. Return the results by name, and the refused tools, each with the reason."""
-    converted: dict[str, _Converted] = {}
+    converted: dict[str, _PreparedTool] = {}
     refused: list[tuple[str, str]] = []
     for tool in list_tools(tools):
         try:

@@ -276,6 +276,21 @@ def test_deferred_tool_that_the_conversation_names_is_declared(wire):
     assert not check_body(body, wire)
 
 
+def test_deferred_tools_are_declared_if_their_search_is_not_sent():
+    """Anthropic refuses a request whose tools are all deferred."""
+    weather = replace(WEATHER, deferred=True)
+    allowed = ToolChoice("allowed", ("get_weather",))  # without the search, which is left out
+    body, _, _ = written(Request("m", (USER,), (search_tool(), weather), allowed), "anthropic")
+    assert [(tool["name"], "defer_loading" in tool) for tool in body["tools"]] == [("get_weather", False)]
+    result = replace(LOOKUP.result("get_weather"), found=("get_weather",))  # its call is not in the history
+    turns = (Message("user", (result, Text("Weather in Oslo?"))),)
+    body, _, _ = written(Request("m", turns, (CLOCK, weather)), "anthropic")
+    assert [(tool["name"], "defer_loading" in tool) for tool in body["tools"]] == [
+        ("clock", False),
+        ("get_weather", False),
+    ]
+
+
 def test_function_of_the_same_name_is_not_a_search():
     plain = Tool("search_tools", "Search the workshop.", CITY)
     call = ToolCall("c", "search_tools", {"city": "Oslo"})

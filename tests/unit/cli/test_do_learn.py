@@ -1,6 +1,8 @@
 """`toolwire do --learn` runs a program that the user names, restricted."""
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +90,53 @@ def test_name_that_is_no_plain_command_is_refused(name, install):
     install(HELP)
     with pytest.raises(ConfigError):
         learn_command(name)
+
+
+SURVIVOR = """
+import os, subprocess, sys, time
+print("Frobnicate things.")
+child = subprocess.Popen(["/bin/sh", "-c", "sleep 300 & sleep 300"], start_new_session=True)
+print(f"  --child TEXT  {child.pid}")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_CHILD_SUBREAPER")
+def test_process_in_a_session_of_its_own_is_ended(install):
+    install(SURVIVOR)
+    own = subprocess.Popen(["/bin/sleep", "300"])
+    try:
+        (command,) = learn_command("frob")
+        (option,) = command.options
+        assert not Path(f"/proc/{option.description}").exists()
+        assert sleeping_processes(option.description) == []
+        assert own.poll() is None
+    finally:
+        own.kill()
+        own.wait()
+
+
+def sleeping_processes(session):
+    """Return the processes of a session."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[3] == session:
+            found.append(entry)
+    return found
+
+
+def test_third_word_could_be_an_operand_and_is_refused(install):
+    install(HELP)
+    assert learn_command("frob get")[0].name == "frob get"
+    with pytest.raises(ConfigError, match="takes the name of a command"):
+        learn_command("frob run image")
+
+
+def test_missing_landlock_is_reported(install, monkeypatch, capsys):
+    monkeypatch.setattr("toolwire.testing.tool_tests.landlock.landlock_version", lambda: 0)
+    install(HELP)
+    learn_command("frob")
+    assert "no Landlock" in capsys.readouterr().err

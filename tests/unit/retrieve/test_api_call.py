@@ -1,10 +1,13 @@
 """One call in the prompt form of Gorilla: found, written by a model, parsed and validated, never executed."""
 
+import asyncio
+import threading
+
 import pytest
 
 from toolwire import ProtocolError, Tool
 from toolwire.ir.errors import InvalidArguments
-from toolwire.retrieve import ToolIndex, call
+from toolwire.retrieve import ToolIndex, call, call_async
 from toolwire.retrieve.api_call import make_prompt
 from toolwire.retrieve.spec_tools import spec_tool
 from toolwire.testing import ScriptedModel
@@ -118,3 +121,17 @@ def test_prompt_is_bounded():
     tool = Tool("f", "words " * 10_000, {"type": "object", "properties": {f"p{number}": {} for number in range(5000)}})
     assert len(make_prompt("hi", [tool] * 3)) < 2_000
     assert len(make_prompt("hi", [tool, Tool("g", "x " * 9000), Tool("h", "y " * 9000)])) < 5_000
+
+
+def test_search_does_not_block_the_event_loop(index):
+    threads = []
+
+    class Watched:
+        def search(self, query, k):
+            threads.append(threading.current_thread())
+            return index.search(query, k)
+
+    model = ScriptedModel(["list_files()"])
+    found = asyncio.run(call_async("list the files", k=1, index=Watched(), model=model))
+    assert found.name == "list_files"
+    assert threads != [threading.main_thread()]

@@ -67,10 +67,13 @@ class _Cache(Value, frozen=True):
 
 
 def find_roots(environment: Mapping[str, str] = os.environ) -> Roots:
-    """Return the usual folders that exist. MANPATH replaces the man path, as for `man`."""
+    """Return the usual folders that exist, those of the system first. MANPATH replaces the man path, as for `man`.
+
+    The first page of a command counts: a package of a virtual environment does not replace the page of `sort`.
+    """
     named = [part for part in environment.get("MANPATH", "").split(os.pathsep) if part]
     beside = [str(Path(folder).parent / "share" / "man") for folder in program_folders(environment)]
-    man = named or [*beside, "/usr/local/share/man", "/usr/share/man", "/opt/homebrew/share/man"]
+    man = named or ["/usr/share/man", "/usr/local/share/man", "/opt/homebrew/share/man", *beside]
     share = ["/usr/local/share", "/usr/share", "/opt/homebrew/share"]
     bash = [f"{folder}/bash-completion/completions" for folder in share]
     zsh = [f"{folder}/zsh/{part}" for folder in share for part in ("site-functions", "vendor-completions", "functions")]
@@ -90,7 +93,7 @@ class Catalogue:
         self._find_program = find_program
         key = hashlib.sha256(msgspec.json.encode(roots)).hexdigest()[:16]
         self._cache_file = None if cache is None else cache / f"commands-{key}.json"
-        self._programs: dict[str, bool] = {}
+        self._programs: dict[str, str | None] = {}
 
     @property
     def key(self) -> str:
@@ -131,7 +134,7 @@ class Catalogue:
         """Return each command once: the first page, with the options of its completion if the page has none."""
         found: dict[tuple[str, ...], SystemCommand] = {}
         for command in (command for record in records for command in record.commands):
-            if not self._has_program(command.words[0]) or starts_programs(command):
+            if self._is_refused(command.words[0]) or starts_programs(command):
                 continue
             known = found.get(command.words)
             if known is None:
@@ -140,12 +143,17 @@ class Catalogue:
                 found[command.words] = msgspec.structs.replace(known, options=command.options)
         return list(found.values())
 
-    def _has_program(self, name: str) -> bool:
+    def _find(self, name: str) -> str | None:
         if name not in self._programs:
-            file = self._find_program(name)
-            is_refused = file is None or refusal_reason(name, os.path.realpath(file)) is not None
-            self._programs[name] = not is_refused
+            self._programs[name] = self._find_program(name)
         return self._programs[name]
+
+    def _has_program(self, name: str) -> bool:
+        return self._find(name) is not None
+
+    def _is_refused(self, name: str) -> bool:
+        file = self._find(name)
+        return file is None or refusal_reason(name, os.path.realpath(file)) is not None
 
     def _files(self) -> Iterator[tuple[Path, str]]:
         for root in self._roots.man:

@@ -21,6 +21,7 @@ __all__ = [
     "is_withheld",
     "refusal_reason",
     "starts_programs",
+    "usual_name",
 ]
 
 _PRIVILEGES = "it changes the user or the privileges"
@@ -88,6 +89,12 @@ _PROGRAM_VALUE = re.compile(
     r"(?:\w*(?:command|cmd|program)|prog|script|shell|exec|execute|hook|action|pager|editor|browser|plugin|load)s?",
     re.IGNORECASE,
 )
+# the operand `command` of these is a subcommand, or the name of a running program
+_HAS_SUBCOMMANDS = frozenset(
+    """systemctl hostnamectl timedatectl localectl networkctl loginctl systemd-analyze git pip gpg gpgsm docker kubectl apt
+    apt-get ip pidof pgrep which whereis type""".split()
+)
+_PROGRAM_NAME = re.compile(r"command|cmd|program|exec|execute|script|shell")
 _ARGUMENTS = frozenset({"arg", "args", "argument", "arguments", "command_args", "command_arguments", "options"})
 _NOT_PROGRAMS = frozenset({"ps", "pgrep", "pkill", "killall", "systemctl", "which", "apropos", "docker"})
 
@@ -105,7 +112,7 @@ EFFECTS: dict[str, str] = {
     **dict.fromkeys(("git status", "git log", "git shortlog", "git diff", "git show", "git stash list"), "read program"),
     **dict.fromkeys(("git branch", "git tag", "git remote"), "write program"),
     **dict.fromkeys(("git push", "git pull", "git fetch", "git clone"), "network write program"),
-    **dict.fromkeys(("git commit", "git checkout", "git merge", "git rebase", "git switch"), "write program"),
+    **dict.fromkeys(("git submodule", "git submodule foreach", "git bisect", "git bisect run", "git commit", "git checkout", "git merge", "git rebase", "git switch"), "write program"),
     **dict.fromkeys(("git clean", "git reset", "git branch -d", "git stash drop", "git stash clear"), "delete"),
     **dict.fromkeys(("docker rm", "docker rmi", "docker container rm", "docker image rm", "docker volume rm"), "delete"),
     **dict.fromkeys(("docker system prune", "docker image prune", "docker volume prune", "docker container prune"), "delete"),
@@ -165,12 +172,17 @@ def _refused_name(program: str) -> str | None:
     return _REFUSED.get(name)
 
 
+def usual_name(program: str) -> str:
+    """Return the name under which the tables list a program: `slogin` is `ssh`."""
+    return _SAME.get(program, program)
+
+
 def starts_programs(command: SystemCommand) -> bool:
     """Return True if the operands are a program and its arguments: `prlimit [options] command [argument...]`.
 
     Commands that the table lists with this effect, such as `docker exec`, are shown with it.
     """
-    if "program" in EFFECTS.get(command.name, "").split():
+    if "program" in EFFECTS.get(command.name, "").split() or command.name in _HAS_SUBCOMMANDS:
         return False
     named = [number for number, one in enumerate(command.operands) if _PROGRAM_VALUE.fullmatch(one.name)]
     after = command.operands[named[0] :] if named else ()
@@ -179,19 +191,20 @@ def starts_programs(command: SystemCommand) -> bool:
 
 def is_withheld(words: Sequence[str], option: CommandOption) -> bool:
     """Return True for an option that runs a program or loads a configuration: no call may contain it."""
-    program = _SAME.get(words[0], words[0])
+    program = usual_name(words[0])
     listed = _WITHHELD.get(program, "").split()
     if any(_is_same_option(name, one) for name in option.names for one in listed):
         return True
-    if program in _NOT_PROGRAMS or option.style == "flag":
+    if program in _NOT_PROGRAMS:
         return False
     parts = [part for name in (option.placeholder, *option.names) for part in re.split(r"[^A-Za-z0-9]+", name)]
-    return any(_PROGRAM_VALUE.fullmatch(part) for part in parts)
+    pattern = _PROGRAM_NAME if option.style == "flag" else _PROGRAM_VALUE  # a page may lack the value
+    return any(pattern.fullmatch(part) for part in parts)
 
 
 def has_withheld_letters(words: Sequence[str]) -> bool:
-    """Return True if a program has withheld options of one letter: they could follow another one in the same word."""
-    listed = _WITHHELD.get(_SAME.get(words[0], words[0]), "").split()
+    """Return True if a program has withheld options of one letter: they could follow another one, as in `-cI`."""
+    listed = _WITHHELD.get(usual_name(words[0]), "").split()
     return any(len(name) == 2 for name in listed)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from ...ir.tools import Effect
 from ...ir.value import Value
 from .command import SystemCommand
-from .effect_table import ARCHIVE_LIST, ARCHIVE_LIST_OPTIONS, EFFECTS, OPTION_EFFECTS
+from .effect_table import ARCHIVE_LIST, ARCHIVE_LIST_OPTIONS, EFFECTS, OPTION_EFFECTS, usual_name
 from .read_only_table import READ_ONLY, is_read_only
 
 __all__ = ["CommandEffect", "default_effect", "judge_effect"]
@@ -38,11 +38,12 @@ class CommandEffect(Value, frozen=True):
 
 def judge_effect(words: Sequence[str], vector: Sequence[str], options: Collection[str] = ()) -> CommandEffect:
     """Return the effect of a written command line. `options`: the names of its options, without their values."""
+    if is_read_only(words, vector):
+        return CommandEffect(("read",), is_read_only=True)
+    words, vector = (usual_name(words[0]), *words[1:]), (usual_name(words[0]), *vector[1:])
     listed = _find_listed(words)
     if listed is None:
         return CommandEffect(("write",), is_known=False)
-    if is_read_only(words, vector):
-        return CommandEffect(("read",), is_read_only=True)
     name, kinds = listed
     effects = OPTION_EFFECTS.get(name, {})
     matched = [effects[option] for option in options if option in effects]

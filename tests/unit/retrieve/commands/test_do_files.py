@@ -9,7 +9,7 @@ import pytest
 
 from do_fixtures import VECTORS
 from toolwire.retrieve.commands.bounded_files import MAX_FILE, open_private_folder, read_text
-from toolwire.retrieve.commands.catalogue import _FORMAT, Catalogue, Roots, _Cache, _FileRecord
+from toolwire.retrieve.commands.catalogue import _FORMAT, Catalogue, Roots, _Cache, _FileRecord, find_roots
 from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand
 from toolwire.retrieve.commands.command_index import CommandIndex
 from toolwire.retrieve.commands.completions import read_bash_completion
@@ -193,3 +193,14 @@ def test_word_of_a_command_that_cannot_be_seen_is_refused():
 def test_command_that_hides_its_beginning_is_refused(value):
     with pytest.raises(RefusedCall):
         make_command_line(SystemCommand(("rm",), operands=(Operand("file"),)), {"file": value})
+
+
+def test_first_command_of_a_tool_name_is_found():
+    first, second = SystemCommand(("frob", "log"), "show the history"), SystemCommand(("frob-log",), "show the history")
+    assert CommandIndex([first, second]).find("frob_log") == first
+
+
+def test_pages_of_the_system_precede_those_beside_a_folder_of_the_path(tmp_path):
+    (tmp_path / "share" / "man").mkdir(parents=True)
+    folders = find_roots({"PATH": str(tmp_path / "bin")}).man
+    assert folders[-1] == str((tmp_path / "share" / "man").resolve())

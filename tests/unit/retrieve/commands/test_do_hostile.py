@@ -195,3 +195,46 @@ def test_declarations_for_the_model_have_no_invisible_characters(tmp_path):
     helper = next(tool for tool in offer.tools if tool.name == "helper")
     assert helper.description == "helper: list files and folders. hidden [31mtext"
     assert (VECTORS / "man").is_dir()
+
+
+def test_page_of_a_refused_program_is_no_subcommand(tmp_path):
+    """`ssh-agent` is refused; `ssh agent` would be another command."""
+    (tmp_path / "man1").mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "vim.basic").write_text("")
+    (tmp_path / "bin" / "write-text").symlink_to("vim.basic")
+    for name in ("ssh-agent", "write-text"):
+        (tmp_path / "man1" / f"{name}.1").write_text(PAGE.format(name=name, text="text"))
+    commands = Catalogue(Roots((str(tmp_path),)), find_program=lambda name: str(tmp_path / "bin" / name)).load()
+    assert commands == []
+
+
+@pytest.mark.parametrize("order", [("fn.py", "zoo.json"), ("zoo.json", "fn.py")])
+def test_call_runs_in_the_source_whose_tool_was_offered(order):
+    """Two sources with one name: one tool is offered, and the call is checked and run against that one."""
+    tools = {
+        "fn.py": Tool("order_pizza", "Run a program.", {"type": "object", "properties": {"cmd": {"type": "string"}}}),
+        "zoo.json": Tool(
+            "order_pizza",
+            "Order a pizza with a topping.",
+            {"type": "object", "properties": {"topping": {"type": "string"}}, "additionalProperties": False},
+        ),
+    }
+    index = ToolIndex()
+    for name in order:
+        index.add([tools[name]], server=name)
+    sources = [ToolSource(name, (tools[name],), is_callable=False) for name in order]
+    candidates = Candidates(None, sources, index)
+    offer = candidates.search("order a pizza with a topping", 6, is_small=False)
+    assert [tool.name for tool in offer.tools] == ["order_pizza"]
+    assert offer.sources["order_pizza"].tools == (offer.tools[0],)
+    outcome = run(obey(("order_pizza", {"topping": "x"})), "order a pizza with a topping", candidates)
+    assert (outcome.kind, outcome.call["source"]) == ("shown", "zoo.json")
+
+
+def test_tool_with_the_name_of_the_refusal_is_not_offered():
+    spec = Tool("nothing_fits", "Order a pizza.", {"type": "object"})
+    index = ToolIndex()
+    index.add([spec], server="zoo.json")
+    candidates = Candidates(None, [ToolSource("zoo.json", (spec,), is_callable=False)], index)
+    assert candidates.search("order a pizza", 6, is_small=False).tools == []
