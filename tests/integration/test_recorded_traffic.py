@@ -64,6 +64,7 @@ WITHOUT_EFFECT = (
     ("gemini", r".*/function_?[rR]esponse/name", "a result belongs to the call of its id, whose name it takes"),
     ("openai_chat", r"/messages/\*/name<tool>", "a result belongs to the call of its id, whose name it takes"),
     ("openai_responses", r"/input/\*/name(space)?<function_call_output>", "a result takes the name of its call"),
+    ("openai_responses", r"/input/\*/tools<tool_search_output>/\*/defer_loading<function>", "a found tool is loaded"),
     ("ollama", r"/tools/\*/type<function>", "the server ignores it: every tool is a function"),
     ("ollama", r".*/tool_calls<assistant>/\*/type<function>", "the server ignores it: every call is of a function"),
     ("ollama", r".*/tool_calls<assistant>/\*/function(<function>)?/index", "the position of the call in its list"),

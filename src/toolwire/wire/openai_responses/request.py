@@ -5,13 +5,14 @@ A single leading system message of plain text is the field `instructions`; every
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Extra, Opaque, Text, ToolResult
+from ...ir.parts import Extra, Opaque, Part, Text, ToolResult
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import Tool
@@ -68,10 +69,11 @@ def decode_request(body: Object) -> Request:
     _read_logprobs(body, params, extra)
     output = _read_text(body.get("text"), params, extra)
     messages = _read_input(body, extra)
+    tools = _add_loaded_tools(read_tools(body), messages)
     return Request(
         read_optional_string(body, "model") or "",
-        messages,
-        _add_loaded_tools(read_tools(body), messages),
+        _keep_other_declarations(messages, tools),
+        tools,
         read_choice(body.get("tool_choice")),
         read_boolean(body, "parallel_tool_calls"),
         Params(**params) if params else NO_PARAMS,
@@ -99,6 +101,31 @@ def _add_loaded_tools(tools: tuple[Tool, ...], messages: tuple[Message, ...]) ->
                         names.add((tool.namespace, tool.name))
                         loaded.append(replace(_with_place(tool, "output"), deferred=True))
     return (*tools, *loaded) if loaded else tools
+
+
+def _keep_other_declarations(messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> tuple[Message, ...]:
+    """Mark results of searches that declare a tool differently than the request: only this wire has both declarations."""
+    declared = {(tool.namespace, tool.name): _definition(tool) for tool in tools}
+    kept: list[Message] = []
+    for message in messages:
+        parts = tuple([_mark_other_declarations(part, declared) for part in message.parts])
+        is_same = all(part is given for part, given in zip(parts, message.parts, strict=True))
+        kept.append(message if is_same else replace(message, parts=parts))
+    return tuple(kept)
+
+
+def _mark_other_declarations(part: Part, declared: Mapping[tuple[str | None, str], Tool]) -> Part:
+    if not isinstance(part, ToolResult) or not part.found:
+        return part
+    copies = read_output_tools(part)
+    if all(_definition(copy) == declared.get((copy.namespace, copy.name)) for copy in copies):
+        return part
+    own = {**part.extra.get(NAME, {}), "tools": part.extra[_FORM][":tools"]}
+    return replace(part, extra={**part.extra, NAME: own})
+
+
+def _definition(tool: Tool) -> Tool:
+    return replace(tool, deferred=None, extra={})
 
 
 def _with_place(tool: Tool, place: str) -> Tool:

@@ -54,8 +54,8 @@ def read_search_call(raw: Object) -> ToolCall | None:
     if not is_client_search(raw) or type(arguments) is not dict:
         return None
     extra = read_extra(raw, _CALL, NAME)
-    if "execution" not in raw:
-        extra[_FORM] = {**extra.get(_FORM, {}), ":execution": "absent"}
+    if raw.get("execution") is None:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":execution": _form_of(raw, "execution")}
     if raw.get("status") == "incomplete":
         extra[_FORM] = {**extra.get(_FORM, {}), ":arguments": arguments}
         return ToolCall(raw["call_id"], SEARCH_TOOLS, None, "", "truncated", "search", extra=extra)
@@ -71,9 +71,9 @@ def read_search_output(raw: Object) -> ToolResult | None:
     except ProtocolError:
         return None
     extra = read_extra(raw, _OUTPUT, NAME)
-    form: Object = {":tools": raw.get("tools")}
-    if "execution" not in raw:
-        form[":execution"] = "absent"
+    form: Object = {":tools": raw.get("tools", "absent")}
+    if raw.get("execution") is None:
+        form[":execution"] = _form_of(raw, "execution")
     extra[_FORM] = {**extra.get(_FORM, {}), **form}
     return ToolResult(raw["call_id"], None, kind="search", extra=extra, found=found)
 
@@ -100,9 +100,20 @@ def write_search_call(call: ToolCall) -> Object:
     out: Object = {"type": "tool_search_call", "execution": "client", "call_id": call.id}
     form = call.extra.get(_FORM, {})
     out["arguments"] = form.get(":arguments", {}) if call.arguments is None else call.arguments
-    if ":execution" in form:
-        del out["execution"]
+    _restore_execution(out, form)
     return write_extra(out, call.extra, NAME)
+
+
+def _form_of(raw: Object, field: str) -> str:
+    return "null" if field in raw else "absent"
+
+
+def _restore_execution(out: Object, form: Object) -> None:
+    """Leave the execution out, or null, if it was read so."""
+    if form.get(":execution") == "null":
+        out["execution"] = None
+    elif ":execution" in form:
+        del out["execution"]
 
 
 def write_search_output(result: ToolResult, declared: Mapping[str, Tool], losses: Losses, path: str) -> Object:
@@ -117,11 +128,14 @@ def write_search_output(result: ToolResult, declared: Mapping[str, Tool], losses
     if ":tools" not in form:
         out["status"] = "completed"
     out["tools"] = form.get(":tools")
+    extra = result.extra
     if ":tools" not in form or _names(read_output_tools(result)) != result.found:
         out["tools"] = write_tools(tuple(_found_tools(result, declared, losses, path)), losses)
-    if ":execution" in form:
-        del out["execution"]
-    return write_extra(out, result.extra, NAME)
+        extra = {**extra, NAME: {key: value for key, value in extra.get(NAME, {}).items() if key != "tools"}}
+    elif form[":tools"] == "absent":
+        del out["tools"]
+    _restore_execution(out, form)
+    return write_extra(out, extra, NAME)
 
 
 def _found_tools(result: ToolResult, declared: Mapping[str, Tool], losses: Losses, path: str) -> list[Tool]:
