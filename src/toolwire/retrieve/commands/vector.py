@@ -147,7 +147,7 @@ def _join(command: SystemCommand, options: list[str], operands: list[tuple[Opera
             values.append(value)
         if program in _OLD_STYLE and not options and values:
             raise RefusedCall(
-                f"{program} would read the first argument as options", hint="set an option such as --list"
+                f"{program} would read the first argument as options", hint="set one of its options as well"
             )
         vector = (*command.words, *options, *values)
     if len(vector) > _MAX_VECTOR or sum(map(len, vector)) > _MAX_TOTAL:
