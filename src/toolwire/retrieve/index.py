@@ -25,7 +25,7 @@ from ..run.tool_offer import strip_function
 from .documents import ToolDocument, make_document
 from .encoder import Encoder, ProgressCallback, Vectors, encode_texts
 from .entry_table import EntryTable, IndexedTool, SearchFilter, encode_entry
-from .index_arguments import check_names, check_search, collect_tools, list_tools, make_filter
+from .index_arguments import check_encoder, check_names, check_search, collect_tools, list_tools, make_filter
 from .nearest import EXACT_LIMIT, NearestTools, NearestVectors, find_best, score_rows
 from .ranking import SPREAD_COUNT, add_sentences, choose_candidates, rank_numbers, split_query, spread_similar
 from .reasons import describe_matches
@@ -68,6 +68,7 @@ class ToolIndex:
     def __init__(
         self, encoder: Encoder | None = None, *, reranker: Reranker | None = None, exact_limit: int = EXACT_LIMIT
     ) -> None:
+        check_encoder(encoder)
         self.encoder = encoder
         self.reranker = reranker  # orders the best tools of each search again; it is not saved
         self._lock = threading.RLock()
@@ -79,15 +80,18 @@ class ToolIndex:
         self._unused_encoder: str | None = None  # of a saved index that was opened for words only
 
     def __len__(self) -> int:
+        self._refresh_if_due()
         return len(self._entries)
 
     def __iter__(self) -> Iterator[IndexedTool]:
         """Iterate over the tools in the order in which they were added."""
+        self._refresh_if_due()
         with self._lock:
             return iter([self._entries.indexed(number) for number in self._entries.numbers().tolist()])
 
     def find(self, name: str, server: str | None = None) -> Tool | None:
         """Return the tool with this name, of any server by default."""
+        self._refresh_if_due()
         with self._lock:
             entries = self._entries
             number = entries.find_name(name) if server is None else entries.find(server, name)
@@ -161,6 +165,7 @@ class ToolIndex:
         the caller's permissions.
         """
         check_search(query, k)
+        self._refresh_if_due()
         given = make_filter(effects, servers, tags, allow)
         query = query[:_MAX_QUERY]
         if not query.strip():
@@ -257,6 +262,9 @@ class ToolIndex:
     def _remove_entries(self, keys: Iterable[tuple[str, str]]) -> None:
         for server, name in keys:
             self._words.remove(*self._entries.remove(server, name))
+
+    def _refresh_if_due(self) -> None:
+        """Read the changes of other processes; an index in memory has none."""
 
     def _find_nearest(self, query: str, vectors: Vectors, given: SearchFilter) -> NearestTools | None:
         """Return the tools near a query, if a server has the vectors."""

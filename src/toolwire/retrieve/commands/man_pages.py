@@ -36,7 +36,7 @@ def is_alias(source: str) -> str | None:
 
 
 def read_man_page(source: str, words: Sequence[str], *, origin: str = "") -> list[SystemCommand]:
-    """Return the command of a page and its subcommands. `words`: the words that the file name stands for."""
+    """Return the command of a page and its subcommands. `words`: the command in the name of the file."""
     sections = read_sections(source, name=" ".join(words))
     summary = _summary(sections)
     if not summary:
