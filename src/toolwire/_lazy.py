@@ -10,21 +10,41 @@ __all__ = ["lazy_exports"]
 
 
 def lazy_exports(
-    package: str, exports: Mapping[str, tuple[str, ...]], packages: tuple[str, ...] = (), own: tuple[str, ...] = ()
+    package: str,
+    exports: Mapping[str, tuple[str, ...]],
+    packages: tuple[str, ...] = (),
+    own: tuple[str, ...] = (),
+    extras: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package.
 
     `exports` maps a module of the package to the names that it defines. `packages` are subpackages that are imported
-    on first use. `own` are public names that the package defines itself.
+    on first use. `own` are public names that the package defines itself. `extras` maps a module that may be missing to
+    the extra that installs it; if that import fails, `__getattr__` raises MissingExtra with the install command.
     """
     homes = {name: module for module, names in exports.items() for name in names}
     public = sorted([*homes, *own])
+
+    def import_home(name: str) -> object:
+        from importlib import import_module
+
+        try:
+            return import_module(f"{package}.{homes[name]}")
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            extra = (extras or {}).get(missing)
+            if extra is None:
+                raise
+            from .ir.errors import MissingExtra
+
+            hint = f"pip install 'toolwire[{extra}]'"
+            raise MissingExtra(f"{package}.{name} requires {missing}", hint=hint) from None
 
     def load(name: str) -> object:
         from importlib import import_module
 
         if name in homes:
-            value = getattr(import_module(f"{package}.{homes[name]}"), name)
+            value = getattr(import_home(name), name)
         elif name in packages:
             value = import_module(f"{package}.{name}")
         else:

@@ -237,7 +237,7 @@ def test_dependencies_have_upper_bounds_that_allow_the_locked_versions():
     )
     texts = [*PROJECT["dependencies"], *(text for extra in PROJECT["optional-dependencies"].values() for text in extra)]
     for requirement in map(Requirement, texts):
-        if requirement.name != "toolwire":
+        if requirement.name not in ("toolwire", "torch"):  # the build of torch depends on the machine
             assert any(bound.operator == "<" for bound in requirement.specifier), requirement
             assert requirement.name not in locked or locked[requirement.name] in requirement.specifier, requirement
 

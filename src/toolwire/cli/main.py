@@ -28,7 +28,7 @@ _COMMANDS = (
     *("demo", "run", "chat", "do", "runs"),
     *("convert", "parse", "formats", "models"),
     *("tools", "audit", "test", "mcp"),
-    *("serve", "trace"),
+    *("serve", "trace", "learn"),
     *("doctor", "completion"),
 )
 _EPILOG = """\

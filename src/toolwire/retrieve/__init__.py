@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .search_hit import SearchHit
     from .section_file import IndexFileError, IndexInfo, is_index_file
 else:
-    _load, __dir__ = lazy_exports(
+    __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "api_call": ("call", "call_async"),
@@ -43,18 +43,8 @@ else:
             "retriever": ("IndexRetriever",),
             "section_file": ("IndexFileError", "IndexInfo", "is_index_file"),
         },
+        extras={"numpy": "retrieve"},
     )
-
-    def __getattr__(name: str) -> object:
-        try:
-            return _load(name)
-        except ModuleNotFoundError as error:
-            if error.name != "numpy":
-                raise
-            from ..ir.errors import MissingExtra
-
-            hint = "pip install 'toolwire[retrieve]'"
-            raise MissingExtra(f"{__name__}.{name} requires numpy", hint=hint) from None
 
 
 __all__ = [

@@ -1,0 +1,37 @@
+"""`toolwire learn`: training data, fine-tuning, Toolformer, ToolkenGPT and evaluation for open models."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+__all__ = ["add_to"]
+
+_ACTIONS = ("export", "train", "mine", "toolken", "eval")  # each is the module `learn_<action>`
+_EXAMPLES = """\
+examples:
+  toolwire learn export traces/ --format trl -o train.jsonl    recorded conversations as training data
+  toolwire learn train train.jsonl -m smollm2 -o runs/tuned    fine-tune, write an adapter and a GGUF file
+  toolwire learn mine texts.jsonl -m smollm2 -o runs/mined     Toolformer: find the calls that help the model
+  toolwire learn toolken pairs.jsonl -m smollm2 -o runs/head   ToolkenGPT: one trained token for each tool
+  toolwire learn eval bfcl -m smollm2 --format hermes --mask   the share of right calls
+
+toolwire learn ACTION --help shows the options. Models are folders or files on this machine; nothing is downloaded.
+exit codes: 0 done   1 a check failed   2 wrong usage, or unreadable input
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "learn",
+        help="training data, fine-tuning and evaluation for open models",
+        description="Teach an open model to call tools, and measure how well it does.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    for action in _ACTIONS:
+        if find_spec(f"{__package__}.learn_{action}") is not None:
+            import_module(f".learn_{action}", __package__).add_to(actions)

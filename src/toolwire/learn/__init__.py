@@ -1,0 +1,23 @@
+"""Teach open models to call tools: training data, fine-tuning, Toolformer, ToolkenGPT, evaluation (extra `learn`)."""
+
+from __future__ import annotations
+
+from .._lazy import lazy_exports
+
+TYPE_CHECKING = False  # as in `typing`, without the import
+
+if TYPE_CHECKING:
+    from .language_model import LanguageModel, open_model
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "language_model": ("LanguageModel", "open_model"),
+        },
+        extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
+    )
+
+__all__ = [
+    "LanguageModel",
+    "open_model",
+]

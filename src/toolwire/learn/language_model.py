@@ -1,0 +1,87 @@
+"""A causal language model with its tokenizer, read from a folder. Nothing is downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["LanguageModel", "open_model"]
+
+
+class LanguageModel:
+    """A model of transformers and its tokenizer, with the few operations that training and mining need."""
+
+    def __init__(self, network: Any, tokenizer: Any, path: Path | None = None) -> None:
+        self.network = network
+        """The `PreTrainedModel`."""
+        self.tokenizer = tokenizer
+        """The `PreTrainedTokenizerFast`."""
+        self.path = path
+        """The folder that it was read from, or None for a model built in memory."""
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        device: torch.device = self.network.device
+        return device
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of rows of the output layer, which may exceed the number of tokens of the tokenizer."""
+        return int(self.network.get_output_embeddings().weight.shape[0])
+
+    @property
+    def end_token(self) -> int:
+        """The token that ends a text: the tokenizer's `eos_token`."""
+        return int(self.tokenizer.eos_token_id)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of `text`, without added start and end tokens."""
+        tokens: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return tokens
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of `tokens`, special tokens included."""
+        text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return text
+
+    def hidden_states(self, tokens: torch.Tensor, attention: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the last hidden states (batch, length, d), which the output layer turns into logits."""
+        states: torch.Tensor = self.network.get_decoder()(input_ids=tokens, attention_mask=attention).last_hidden_state
+        return states
+
+    def word_logits(self, states: torch.Tensor) -> torch.Tensor:
+        """Return the logits of the vocabulary for hidden states, in float32."""
+        logits: torch.Tensor = self.network.get_output_embeddings()(states)
+        return logits.float()
+
+    def pad_batch(self, sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return `sequences` padded on the right, and their attention mask, on the model's device."""
+        import torch
+
+        width = max(map(len, sequences), default=0)
+        tokens = torch.full((len(sequences), width), self.end_token, dtype=torch.long)
+        attention = torch.zeros_like(tokens)
+        for row, sequence in enumerate(sequences):
+            tokens[row, : len(sequence)] = torch.tensor(list(sequence), dtype=torch.long)
+            attention[row, : len(sequence)] = 1
+        return tokens.to(self.device), attention.to(self.device)
+
+
+def open_model(path: str | Path, *, device: str = "cpu", dtype: str = "float32") -> LanguageModel:
+    """Read a model from a folder in the layout of Hugging Face (`config.json`, safetensors, `tokenizer.json`)."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = Path(path)
+    if not (folder / "config.json").is_file():
+        raise ConfigError(f"{folder} is not the folder of a model: it has no config.json")
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), local_files_only=True)
+    return LanguageModel(network.to(device).eval(), tokenizer, folder)

@@ -1,0 +1,46 @@
+"""A run continues only with the same inputs, and an interrupted write loses at most its own row."""
+
+import pytest
+
+from toolwire.ir.errors import ConfigError
+from toolwire.learn.run_folder import RunFolder
+
+
+def test_run_continues_with_equal_settings(tmp_path):
+    data = tmp_path / "data.jsonl"
+    data.write_text("{}\n")
+    folder = RunFolder.create(tmp_path / "run", {"seed": 1}, [data])
+    folder.append("log.jsonl", [{"step": 1}, {"step": 2}])
+    again = RunFolder.create(tmp_path / "run", {"seed": 1}, [data], resume=True)
+    assert list(again.rows("log.jsonl")) == [{"step": 1}, {"step": 2}]
+
+
+@pytest.mark.parametrize(("settings", "text"), [({"seed": 2}, "{}\n"), ({"seed": 1}, "{} \n")])
+def test_run_with_other_inputs_is_refused(tmp_path, settings, text):
+    data = tmp_path / "data.jsonl"
+    data.write_text("{}\n")
+    RunFolder.create(tmp_path / "run", {"seed": 1}, [data])
+    data.write_text(text)
+    with pytest.raises(ConfigError, match="a run with other"):
+        RunFolder.create(tmp_path / "run", settings, [data], resume=True)
+
+
+def test_existing_run_is_not_overwritten(tmp_path):
+    RunFolder.create(tmp_path / "run", {})
+    with pytest.raises(ConfigError, match="already contains a run"):
+        RunFolder.create(tmp_path / "run", {})
+
+
+def test_interrupted_row_is_removed(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", {})
+    folder.append("log.jsonl", [1])
+    with (folder.path / "log.jsonl").open("ab") as file:
+        file.write(b'{"step": ')
+    assert list(folder.rows("log.jsonl")) == [1]
+    folder.append("log.jsonl", [2])
+    assert list(folder.rows("log.jsonl")) == [1, 2]
+
+
+def test_unreadable_input_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"cannot read .*missing\.jsonl"):
+        RunFolder.create(tmp_path / "run", {}, [tmp_path / "missing.jsonl"])
