@@ -15,18 +15,18 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ..ir.errors import EncodeError
 from ..ir.events import CallStart, Event, ResponseEnd
 from ..ir.folding import fold, unfold
 from ..ir.losses import Losses
-from ..ir.pointer import JSON, Object, join
+from ..ir.pointer import Object, join
 from ..ir.request import OutputFormat, Request
 from ..ir.response import Response
 from ..ir.tools import Tool, ToolChoice
 from ..ir.value import Value
-from ..schema.lowering import Lowered, lower
+from ..schema.lowering import Lowered
 from ..text import get
 from ..wire.protocol import Capabilities
+from .call_schema import call_schema, lower_arguments
 from .emulate_answer import AnswerReader
 from .fit_choice import fit_choice
 from .repair import CallRepairer
@@ -37,9 +37,6 @@ __all__ = ["FORCED_MODES", "RequiredCall", "RequiredCallRestorer", "fit_required
 FORCED_MODES = frozenset({"required", "tool"})
 _GRAMMAR = "gbnf"  # the dialect of schemas that Ollama and llama.cpp compile
 _TEXT_FORMAT = "generic_json"
-_DEFINITIONS = "#/$defs/"
-_DATA_KEYWORDS = frozenset({"const", "enum", "default", "examples"})
-_MAX_CALLS = 16  # of an answer with parallel calls: a small model may repeat itself forever
 _ANSWERS_WITHOUT_CALL = frozenset({"length", "context_window", "content_filter", "refusal"})
 
 
@@ -80,7 +77,7 @@ def fit_required_call(
         declared,
         OutputFormat(
             "json_schema",
-            _answer_schema([tool for tool, _ in callable_tools], is_parallel=bool(request.parallel)),
+            call_schema([tool for tool, _ in callable_tools], parallel=bool(request.parallel)),
             strict=True,
         ),
         get(_TEXT_FORMAT).render_tools(declared) if can.choice_by_schema == "stated" else None,
@@ -107,7 +104,7 @@ def _grammar_schema(request: Request, tool: Tool, index: int, lifts: dict[str, L
     original = request.tools[index]
     is_original_shape = tool.name not in lifts and original.kind == "function"
     for schema in (original.input_schema if is_original_shape else None, tool.input_schema):
-        lowered = None if schema is None else _try_lower(schema)
+        lowered = None if schema is None else lower_arguments(schema, _GRAMMAR)
         if lowered is not None:
             _report_unenforced(lowered, index, losses)
             return lowered.schema
@@ -118,66 +115,12 @@ def _grammar_schema(request: Request, tool: Tool, index: int, lifts: dict[str, L
     return {"type": "object"}
 
 
-def _try_lower(schema: Object) -> Lowered | None:
-    """Return the schema for the grammar, or None if it cannot be expressed in the same shape."""
-    try:
-        lowered = lower(schema, _GRAMMAR)
-    except (EncodeError, RecursionError):
-        return None
-    return lowered if lowered.conforms and not lowered.changes_arguments else None
-
-
 def _report_unenforced(lowered: Lowered, index: int, losses: Losses) -> None:
     """Report the keywords of a tool's schema that the grammar does not enforce, as one loss."""
     names = list(dict.fromkeys(loss.concept for loss in lowered.losses if loss.action in ("weakened", "dropped")))
     if names:
         detail = f"the grammar does not enforce {', '.join(names)}; they are checked before the call is run"
         losses.add(join("tools", index, "input_schema"), "constraints of the call", "weakened", detail, "info")
-
-
-def _answer_schema(tools: list[Tool], *, is_parallel: bool) -> Object:
-    """Return the schema of one call, or of an array of calls."""
-    definitions: Object = {}
-    shapes = [_call_shape(tool, f"tool{number}_", definitions) for number, tool in enumerate(tools)]
-    schema: Object = shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
-    if is_parallel:
-        schema = {"type": "array", "items": schema, "minItems": 1, "maxItems": _MAX_CALLS}
-    return {**schema, "$defs": definitions} if definitions else schema
-
-
-def _call_shape(tool: Tool, prefix: str, definitions: Object) -> Object:
-    """Return the schema of a call of one tool; the definitions of its arguments move to `definitions`.
-
-    They move because converters of older servers resolve references only through objects, not through `anyOf`.
-    """
-    arguments = tool.input_schema or {"type": "object"}
-    for name, definition in arguments.get("$defs", {}).items():
-        definitions[prefix + name] = _prefix_references(definition, prefix)
-    arguments = {name: value for name, value in arguments.items() if name != "$defs"}
-    if not arguments.get("properties"):
-        arguments.setdefault("additionalProperties", False)  # a tool without parameters accepts none
-    return {
-        "type": "object",
-        "properties": {"name": {"const": tool.name}, "arguments": _prefix_references(arguments, prefix)},
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    }
-
-
-def _prefix_references(schema: JSON, prefix: str) -> JSON:
-    """Return the schema with the moved definitions as targets of its references."""
-    if type(schema) is list:
-        return [_prefix_references(item, prefix) for item in schema]
-    if type(schema) is not dict:
-        return schema
-    moved = {
-        name: value if name in _DATA_KEYWORDS else _prefix_references(value, prefix) for name, value in schema.items()
-    }
-    if type(target := moved.get("$ref")) is str:
-        moved["$ref"] = _DEFINITIONS + prefix + target.removeprefix(_DEFINITIONS)
-    if moved.get("type") == "object" and moved.get("properties") == {} and "additionalProperties" not in moved:
-        del moved["properties"]  # llama.cpp takes it for an object without any entry
-    return moved
 
 
 class RequiredCallRestorer(Restorer):
