@@ -7,17 +7,26 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .example_files import RejectedExample, read_examples, write_examples
+    from .examples import Example, make_example
     from .language_model import LanguageModel, open_model
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "example_files": ("RejectedExample", "read_examples", "write_examples"),
+            "examples": ("Example", "make_example"),
             "language_model": ("LanguageModel", "open_model"),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
 
 __all__ = [
+    "Example",
     "LanguageModel",
+    "RejectedExample",
+    "make_example",
     "open_model",
+    "read_examples",
+    "write_examples",
 ]
