@@ -12,7 +12,10 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "language_model": ("LanguageModel", "open_model"),
+            "language_model": (
+                "LanguageModel",
+                "open_model",
+            ),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
