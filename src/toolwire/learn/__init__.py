@@ -7,17 +7,26 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .bfcl.checker import CheckResult, check_calls
+    from .bfcl.entries import BFCL_CATEGORIES, BFCLEntry, read_bfcl
     from .language_model import LanguageModel, open_model
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "bfcl.checker": ("CheckResult", "check_calls"),
+            "bfcl.entries": ("BFCL_CATEGORIES", "BFCLEntry", "read_bfcl"),
             "language_model": ("LanguageModel", "open_model"),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
 
 __all__ = [
+    "BFCLEntry",
+    "BFCL_CATEGORIES",
+    "CheckResult",
     "LanguageModel",
+    "check_calls",
     "open_model",
+    "read_bfcl",
 ]
