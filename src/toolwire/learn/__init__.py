@@ -7,11 +7,22 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .bfcl.checker import CheckResult, check_calls
+    from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
     from .language_model import LanguageModel, open_model
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "bfcl.checker": (
+                "CheckResult",
+                "check_calls",
+            ),
+            "bfcl.entries": (
+                "BFCLEntry",
+                "BFCL_CATEGORIES",
+                "read_bfcl",
+            ),
             "language_model": (
                 "LanguageModel",
                 "open_model",
@@ -21,6 +32,11 @@ else:
     )
 
 __all__ = [
+    "BFCLEntry",
+    "BFCL_CATEGORIES",
+    "CheckResult",
     "LanguageModel",
+    "check_calls",
     "open_model",
+    "read_bfcl",
 ]
