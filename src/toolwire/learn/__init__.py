@@ -9,6 +9,8 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 if TYPE_CHECKING:
     from .bfcl.checker import CheckResult, check_calls
     from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
+    from .example_files import RejectedExample, read_examples, write_examples
+    from .examples import Example, make_example
     from .language_model import LanguageModel, open_model
 else:
     __getattr__, __dir__ = lazy_exports(
@@ -23,6 +25,15 @@ else:
                 "BFCL_CATEGORIES",
                 "read_bfcl",
             ),
+            "example_files": (
+                "RejectedExample",
+                "read_examples",
+                "write_examples",
+            ),
+            "examples": (
+                "Example",
+                "make_example",
+            ),
             "language_model": (
                 "LanguageModel",
                 "open_model",
@@ -35,8 +46,13 @@ __all__ = [
     "BFCLEntry",
     "BFCL_CATEGORIES",
     "CheckResult",
+    "Example",
     "LanguageModel",
+    "RejectedExample",
     "check_calls",
+    "make_example",
     "open_model",
     "read_bfcl",
+    "read_examples",
+    "write_examples",
 ]
