@@ -7,17 +7,23 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
+    from .model_files import find_model
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "gguf_files": ("write_gguf",),
             "language_model": ("LanguageModel", "open_model"),
+            "model_files": ("find_model",),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
 
 __all__ = [
     "LanguageModel",
+    "find_model",
     "open_model",
+    "write_gguf",
 ]

