@@ -8,6 +8,8 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .gguf_files import write_gguf
+    from .example_files import RejectedExample, read_examples, write_examples
+    from .examples import Example, make_example
     from .language_model import LanguageModel, open_model
     from .model_files import find_model
 else:
@@ -15,6 +17,8 @@ else:
         __name__,
         {
             "gguf_files": ("write_gguf",),
+            "example_files": ("RejectedExample", "read_examples", "write_examples"),
+            "examples": ("Example", "make_example"),
             "language_model": ("LanguageModel", "open_model"),
             "model_files": ("find_model",),
         },
@@ -22,8 +26,14 @@ else:
     )
 
 __all__ = [
+    "Example",
     "LanguageModel",
     "find_model",
     "open_model",
     "write_gguf",
+    "RejectedExample",
+    "make_example",
+    "open_model",
+    "read_examples",
+    "write_examples",
 ]
