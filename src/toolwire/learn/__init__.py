@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
     from .example_files import RejectedExample, read_examples, write_examples
     from .examples import Example, make_example
+    from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
+    from .model_files import find_model
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -34,10 +36,12 @@ else:
                 "Example",
                 "make_example",
             ),
+            "gguf_files": ("write_gguf",),
             "language_model": (
                 "LanguageModel",
                 "open_model",
             ),
+            "model_files": ("find_model",),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
@@ -50,9 +54,11 @@ __all__ = [
     "LanguageModel",
     "RejectedExample",
     "check_calls",
+    "find_model",
     "make_example",
     "open_model",
     "read_bfcl",
     "read_examples",
     "write_examples",
+    "write_gguf",
 ]
