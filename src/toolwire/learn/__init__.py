@@ -9,11 +9,15 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 if TYPE_CHECKING:
     from .example_checks import ExampleFinding, check_example
     from .example_export import ExampleExport, ExportReport, ExportSettings, LossCount
+    from .bfcl.checker import CheckResult, check_calls
+    from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
     from .example_files import RejectedExample, read_examples, write_examples
     from .example_sources import collect_examples
     from .examples import Example, make_example
+    from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
     from .specifications import SpecifiedExample, add_specifications
+    from .model_files import find_model
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -25,12 +29,39 @@ else:
             "examples": ("Example", "make_example"),
             "language_model": ("LanguageModel", "open_model"),
             "specifications": ("SpecifiedExample", "add_specifications"),
+            "bfcl.checker": (
+                "CheckResult",
+                "check_calls",
+            ),
+            "bfcl.entries": (
+                "BFCLEntry",
+                "BFCL_CATEGORIES",
+                "read_bfcl",
+            ),
+            "example_files": (
+                "RejectedExample",
+                "read_examples",
+                "write_examples",
+            ),
+            "examples": (
+                "Example",
+                "make_example",
+            ),
+            "gguf_files": ("write_gguf",),
+            "language_model": (
+                "LanguageModel",
+                "open_model",
+            ),
+            "model_files": ("find_model",),
         },
         packages=("formats",),
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
 
 __all__ = [
+    "BFCLEntry",
+    "BFCL_CATEGORIES",
+    "CheckResult",
     "Example",
     "ExampleExport",
     "ExampleFinding",
@@ -43,8 +74,12 @@ __all__ = [
     "add_specifications",
     "check_example",
     "collect_examples",
+    "check_calls",
+    "find_model",
     "make_example",
     "open_model",
+    "read_bfcl",
     "read_examples",
     "write_examples",
+    "write_gguf",
 ]
