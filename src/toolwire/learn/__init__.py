@@ -7,17 +7,17 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .bfcl.checker import CheckResult, check_calls
+    from .bfcl.entries import BFCL_CATEGORIES, BFCLEntry, read_bfcl
     from .example_checks import ExampleFinding, check_example
     from .example_export import ExampleExport, ExportReport, ExportSettings, LossCount
-    from .bfcl.checker import CheckResult, check_calls
-    from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
     from .example_files import RejectedExample, read_examples, write_examples
     from .example_sources import collect_examples
     from .examples import Example, make_example
     from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
-    from .specifications import SpecifiedExample, add_specifications
     from .model_files import find_model
+    from .specifications import SpecifiedExample, add_specifications
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -38,20 +38,7 @@ else:
                 "BFCL_CATEGORIES",
                 "read_bfcl",
             ),
-            "example_files": (
-                "RejectedExample",
-                "read_examples",
-                "write_examples",
-            ),
-            "examples": (
-                "Example",
-                "make_example",
-            ),
             "gguf_files": ("write_gguf",),
-            "language_model": (
-                "LanguageModel",
-                "open_model",
-            ),
             "model_files": ("find_model",),
         },
         packages=("formats",),
@@ -72,9 +59,9 @@ __all__ = [
     "RejectedExample",
     "SpecifiedExample",
     "add_specifications",
+    "check_calls",
     "check_example",
     "collect_examples",
-    "check_calls",
     "find_model",
     "make_example",
     "open_model",
