@@ -180,7 +180,7 @@ def _open_index(path: str | None) -> ToolIndex | None:
 
 def _write(export: ExampleExport, report: ExportReport, arguments: argparse.Namespace) -> dict[str, int]:
     """Write the data and the manifest."""
-    import msgspec
+    from msgspec.structs import asdict
 
     from ..learn.example_sources import list_files
     from ..learn.run_folder import hash_file, write_atomically
@@ -191,7 +191,7 @@ def _write(export: ExampleExport, report: ExportReport, arguments: argparse.Name
     if arguments.specs is not None:
         hashes[arguments.specs] = hash_file(Path(arguments.specs))
     written = export.write(arguments.output)
-    manifest = {"settings": msgspec.to_builtins(export.settings), "inputs": hashes, **_document(report, written)}
+    manifest = {"settings": asdict(export.settings), "inputs": hashes, **_document(report, written)}
     target = Path(arguments.output)
     write_atomically(target.with_name(f"{target.stem}.manifest.json"), json_text(manifest).encode() + b"\n")
     return written

@@ -3,8 +3,8 @@
     for row in add_specifications(examples, index, k=3):
         row.example, row.gold_found
 
-The model learns to judge what it is given: with `gold="retrieved"` the specification of the right tool may be missing,
-as it will be in use. The calls to learn stay the same.
+The model learns to judge the specifications: with `gold="retrieved"` that of the right tool may be missing, as it may be
+missing in use. The calls to learn stay the same.
 """
 
 from __future__ import annotations
