@@ -8,16 +8,27 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .bfcl.checker import CheckResult, check_calls
-    from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
+    from .bfcl.entries import BFCL_CATEGORIES, BFCLEntry, read_bfcl
+    from .example_checks import ExampleFinding, check_example
+    from .example_export import ExampleExport, ExportReport, ExportSettings, LossCount
     from .example_files import RejectedExample, read_examples, write_examples
+    from .example_sources import collect_examples
     from .examples import Example, make_example
     from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
     from .model_files import find_model
+    from .specifications import SpecifiedExample, add_specifications
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "example_checks": ("ExampleFinding", "check_example"),
+            "example_export": ("ExampleExport", "ExportReport", "ExportSettings", "LossCount"),
+            "example_files": ("RejectedExample", "read_examples", "write_examples"),
+            "example_sources": ("collect_examples",),
+            "examples": ("Example", "make_example"),
+            "language_model": ("LanguageModel", "open_model"),
+            "specifications": ("SpecifiedExample", "add_specifications"),
             "bfcl.checker": (
                 "CheckResult",
                 "check_calls",
@@ -27,22 +38,10 @@ else:
                 "BFCL_CATEGORIES",
                 "read_bfcl",
             ),
-            "example_files": (
-                "RejectedExample",
-                "read_examples",
-                "write_examples",
-            ),
-            "examples": (
-                "Example",
-                "make_example",
-            ),
             "gguf_files": ("write_gguf",),
-            "language_model": (
-                "LanguageModel",
-                "open_model",
-            ),
             "model_files": ("find_model",),
         },
+        packages=("formats",),
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
 
@@ -51,9 +50,18 @@ __all__ = [
     "BFCL_CATEGORIES",
     "CheckResult",
     "Example",
+    "ExampleExport",
+    "ExampleFinding",
+    "ExportReport",
+    "ExportSettings",
     "LanguageModel",
+    "LossCount",
     "RejectedExample",
+    "SpecifiedExample",
+    "add_specifications",
     "check_calls",
+    "check_example",
+    "collect_examples",
     "find_model",
     "make_example",
     "open_model",
