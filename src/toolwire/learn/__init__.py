@@ -7,18 +7,18 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .gguf_files import write_gguf
     from .example_files import RejectedExample, read_examples, write_examples
     from .examples import Example, make_example
+    from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
     from .model_files import find_model
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "gguf_files": ("write_gguf",),
             "example_files": ("RejectedExample", "read_examples", "write_examples"),
             "examples": ("Example", "make_example"),
+            "gguf_files": ("write_gguf",),
             "language_model": ("LanguageModel", "open_model"),
             "model_files": ("find_model",),
         },
@@ -28,12 +28,11 @@ else:
 __all__ = [
     "Example",
     "LanguageModel",
-    "find_model",
-    "open_model",
-    "write_gguf",
     "RejectedExample",
+    "find_model",
     "make_example",
     "open_model",
     "read_examples",
     "write_examples",
+    "write_gguf",
 ]
