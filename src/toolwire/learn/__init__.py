@@ -7,6 +7,9 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .gguf_files import write_gguf
+    from .example_files import RejectedExample, read_examples, write_examples
+    from .examples import Example, make_example
     from .language_model import LanguageModel, open_model
     from .shards import run_shards
     from .toolformer.call_text import InlineCall, format_call
@@ -26,10 +29,14 @@ if TYPE_CHECKING:
     )
     from .toolformer.proposals import propose_insertion_points
     from .toolformer.sampling import sample_calls
+    from .model_files import find_model
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "gguf_files": ("write_gguf",),
+            "example_files": ("RejectedExample", "read_examples", "write_examples"),
+            "examples": ("Example", "make_example"),
             "language_model": ("LanguageModel", "open_model"),
             "shards": ("run_shards",),
             "toolformer.call_text": ("InlineCall", "format_call"),
@@ -49,6 +56,7 @@ else:
             ),
             "toolformer.proposals": ("propose_insertion_points",),
             "toolformer.sampling": ("sample_calls",),
+            "model_files": ("find_model",),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
@@ -79,4 +87,14 @@ __all__ = [
     "search_tool",
     "translate_tool",
     "weighted_nll",
+    "Example",
+    "LanguageModel",
+    "find_model",
+    "open_model",
+    "write_gguf",
+    "RejectedExample",
+    "make_example",
+    "open_model",
+    "read_examples",
+    "write_examples",
 ]
