@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .examples import Example, make_example
     from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
+    from .model_files import find_model
     from .shards import run_shards
     from .toolformer.call_text import InlineCall, format_call
     from .toolformer.corpus import AugmentedText, CorpusText, read_texts
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     )
     from .toolformer.proposals import propose_insertion_points
     from .toolformer.sampling import sample_calls
-    from .model_files import find_model
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -88,11 +88,9 @@ __all__ = [
     "translate_tool",
     "weighted_nll",
     "Example",
-    "LanguageModel",
     "RejectedExample",
     "find_model",
     "make_example",
-    "open_model",
     "read_examples",
     "write_examples",
     "write_gguf",

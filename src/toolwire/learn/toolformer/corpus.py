@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from ...ir.errors import ConfigError
 from ...ir.value import Value
+from ..chat_rendering import TrainingRow, encode_segments, text_segments
+from ..language_model import LanguageModel
 from .call_text import InlineCall, call_span, insert_calls
 
-__all__ = ["AugmentedText", "CorpusText", "augment_texts", "read_texts", "result_spans"]
+__all__ = ["AugmentedText", "CorpusText", "Objective", "augment_texts", "corpus_rows", "read_texts", "result_spans"]
+
+Objective: TypeAlias = Literal["paper", "masked"]
 
 _MAX_TEXT = 20_000  # characters
 _MAX_TEXTS = 10_000_000
@@ -74,6 +79,23 @@ def result_spans(row: AugmentedText) -> list[tuple[int, int]]:
         spans.append((start, end))
         added += len(with_result)
     return spans
+
+
+def corpus_rows(
+    model: LanguageModel, rows: Iterable[AugmentedText], objective: Objective = "paper"
+) -> list[TrainingRow]:
+    """Return texts with calls as rows for `train`.
+
+    `paper` trains every token, as the paper does. `masked` has no loss on results, because the tool writes them.
+    """
+    if objective not in get_args(Objective):
+        raise ConfigError(f"unknown objective {objective!r}", hint=f"use one of {', '.join(get_args(Objective))}")
+    end = model.decode([model.end_token])
+    found = []
+    for row in rows:
+        spans = result_spans(row) if objective == "masked" else ()
+        found.append(encode_segments(text_segments(row.text, spans, end), model.tokenizer))
+    return found
 
 
 def _read_line(file: Path, number: int, line: bytes) -> CorpusText:

@@ -174,7 +174,7 @@ def decide(candidates: Sequence[Candidate], tools: Sequence[MiningTool], setting
     for number, one in enumerate(candidates):
         if one.reason:
             continue
-        gain = one.gain if one.gain is not None else 0.0
+        gain = 0.0 if one.gain is None or settings.filter == "none" else one.gain
         if settings.filter != "none" and (one.losses is None or gain < thresholds[one.tool]):
             decided[number] = msgspec.structs.replace(one, reason=_NO_GAIN)
             continue
