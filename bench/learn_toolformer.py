@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 
 import msgspec
-from learn_toolformer_data import load_data, write_data
 
+from learn_toolformer_data import load_data, write_data
 from toolwire.learn.toolformer.calculator import evaluate
 from toolwire.learn.toolformer.mining import Candidate, MiningSettings
 
@@ -354,9 +354,7 @@ class Experiment:
         )
         report = {}
         for source in dict.fromkeys(row["source"] for row in self.problems):
-            own = [
-                (row, one) for row, one in zip(self.problems, answers, strict=True) if row["source"] == source
-            ]
+            own = [(row, one) for row, one in zip(self.problems, answers, strict=True) if row["source"] == source]
             called = [(row, one) for row, one in own if one.call is not None]
             report[source] = {
                 "problems": len(own),
@@ -379,7 +377,9 @@ class Experiment:
     def print_table(self) -> None:
         for name, value in self.results.items():
             if name.startswith("variant "):
-                scores = {key: one["accuracy"] for key, one in value.items() if isinstance(one, dict) and "accuracy" in one}
+                scores = {
+                    key: one["accuracy"] for key, one in value.items() if isinstance(one, dict) and "accuracy" in one
+                }
                 print(f"{name:24} {scores} calls in C*: {value.get('calls')} right: {value.get('right')}")
 
 
