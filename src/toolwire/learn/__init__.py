@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     )
     from .toolformer.proposals import propose_insertion_points
     from .toolformer.sampling import sample_calls
+    from .training import TrainSettings
+    from .tuning import TuneReport, TuneSettings, tune
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -95,6 +97,12 @@ else:
             ),
             "toolformer.proposals": ("propose_insertion_points",),
             "toolformer.sampling": ("sample_calls",),
+            "training": ("TrainSettings",),
+            "tuning": (
+                "TuneReport",
+                "TuneSettings",
+                "tune",
+            ),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
@@ -114,6 +122,9 @@ __all__ = [
     "MiningTool",
     "RejectedExample",
     "TextWithCall",
+    "TrainSettings",
+    "TuneReport",
+    "TuneSettings",
     "calculator_tool",
     "calendar_tool",
     "check_calls",
@@ -134,6 +145,7 @@ __all__ = [
     "sample_calls",
     "search_tool",
     "translate_tool",
+    "tune",
     "weighted_nll",
     "write_examples",
     "write_gguf",
