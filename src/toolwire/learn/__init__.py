@@ -18,6 +18,26 @@ if TYPE_CHECKING:
     from .language_model import LanguageModel, open_model
     from .model_files import find_model
     from .specifications import SpecifiedExample, add_specifications
+    from .shards import run_shards
+    from .toolformer.call_text import InlineCall, format_call
+    from .toolformer.corpus import AugmentedText, CorpusText, read_texts
+    from .toolformer.filters import CallLosses, loss_reduction_filter
+    from .toolformer.inference import TextWithCall, generate_with_calls
+    from .toolformer.losses import weighted_nll
+    from .toolformer.mining import MinedCall, MiningSettings, mine_toolformer_data
+    from .toolformer.mining_tool import (
+        MiningTool,
+        calculator_tool,
+        calendar_tool,
+        convert_tool,
+        qa_tool,
+        search_tool,
+        translate_tool,
+    )
+    from .toolformer.proposals import propose_insertion_points
+    from .toolformer.sampling import sample_calls
+    from .training import TrainSettings
+    from .tuning import TuneReport, TuneSettings, tune
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -40,15 +60,59 @@ else:
             ),
             "gguf_files": ("write_gguf",),
             "model_files": ("find_model",),
+            "shards": ("run_shards",),
+            "toolformer.call_text": (
+                "InlineCall",
+                "format_call",
+            ),
+            "toolformer.corpus": (
+                "AugmentedText",
+                "CorpusText",
+                "read_texts",
+            ),
+            "toolformer.filters": (
+                "CallLosses",
+                "loss_reduction_filter",
+            ),
+            "toolformer.inference": (
+                "TextWithCall",
+                "generate_with_calls",
+            ),
+            "toolformer.losses": ("weighted_nll",),
+            "toolformer.mining": (
+                "MinedCall",
+                "MiningSettings",
+                "mine_toolformer_data",
+            ),
+            "toolformer.mining_tool": (
+                "MiningTool",
+                "calculator_tool",
+                "calendar_tool",
+                "convert_tool",
+                "qa_tool",
+                "search_tool",
+                "translate_tool",
+            ),
+            "toolformer.proposals": ("propose_insertion_points",),
+            "toolformer.sampling": ("sample_calls",),
+            "training": ("TrainSettings",),
+            "tuning": (
+                "TuneReport",
+                "TuneSettings",
+                "tune",
+            ),
         },
         packages=("formats",),
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
 
 __all__ = [
+    "AugmentedText",
     "BFCLEntry",
     "BFCL_CATEGORIES",
+    "CallLosses",
     "CheckResult",
+    "CorpusText",
     "Example",
     "ExampleExport",
     "ExampleFinding",
@@ -62,11 +126,38 @@ __all__ = [
     "check_calls",
     "check_example",
     "collect_examples",
+    "InlineCall",
+    "LanguageModel",
+    "MinedCall",
+    "MiningSettings",
+    "MiningTool",
+    "RejectedExample",
+    "TextWithCall",
+    "TrainSettings",
+    "TuneReport",
+    "TuneSettings",
+    "calculator_tool",
+    "calendar_tool",
+    "check_calls",
+    "convert_tool",
     "find_model",
+    "format_call",
+    "generate_with_calls",
+    "loss_reduction_filter",
     "make_example",
+    "mine_toolformer_data",
     "open_model",
+    "propose_insertion_points",
+    "qa_tool",
     "read_bfcl",
     "read_examples",
+    "read_texts",
+    "run_shards",
+    "sample_calls",
+    "search_tool",
+    "translate_tool",
+    "tune",
+    "weighted_nll",
     "write_examples",
     "write_gguf",
 ]
