@@ -7,11 +7,16 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .gguf_files import write_gguf
     from .example_files import RejectedExample, read_examples, write_examples
     from .examples import Example, make_example
+    from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
     from .model_files import find_model
+    from .toolken.decoding import ToolkenCall, ToolkenOutput, generate_with_toolkens
+    from .toolken.demonstrations import Demonstration, MarkedCall, demonstration_of_query, read_demonstrations
+    from .toolken.fitting import ToolkenFit, add_toolkens, collect_states, fit_toolkens, split_demonstrations
+    from .toolken.head import ToolkenHead
+    from .toolken.training import ToolkenScore, ToolkenSettings, calibrate_bias, measure_toolkens, sweep_bias
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -21,19 +26,58 @@ else:
             "examples": ("Example", "make_example"),
             "language_model": ("LanguageModel", "open_model"),
             "model_files": ("find_model",),
+            "toolken.decoding": ("ToolkenCall", "ToolkenOutput", "generate_with_toolkens"),
+            "toolken.demonstrations": (
+                "Demonstration",
+                "MarkedCall",
+                "demonstration_of_query",
+                "read_demonstrations",
+            ),
+            "toolken.fitting": (
+                "ToolkenFit",
+                "add_toolkens",
+                "collect_states",
+                "fit_toolkens",
+                "split_demonstrations",
+            ),
+            "toolken.head": ("ToolkenHead",),
+            "toolken.training": (
+                "ToolkenScore",
+                "ToolkenSettings",
+                "calibrate_bias",
+                "measure_toolkens",
+                "sweep_bias",
+            ),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
 
 __all__ = [
+    "Demonstration",
     "Example",
     "LanguageModel",
-    "find_model",
-    "open_model",
-    "write_gguf",
+    "MarkedCall",
     "RejectedExample",
+    "ToolkenCall",
+    "ToolkenFit",
+    "ToolkenHead",
+    "ToolkenOutput",
+    "ToolkenScore",
+    "ToolkenSettings",
+    "add_toolkens",
+    "calibrate_bias",
+    "collect_states",
+    "demonstration_of_query",
+    "find_model",
+    "fit_toolkens",
+    "generate_with_toolkens",
     "make_example",
+    "measure_toolkens",
     "open_model",
+    "read_demonstrations",
     "read_examples",
+    "split_demonstrations",
+    "sweep_bias",
     "write_examples",
+    "write_gguf",
 ]
