@@ -7,6 +7,8 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .bfcl.checker import CheckResult, check_calls
+    from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
     from .example_files import RejectedExample, read_examples, write_examples
     from .examples import Example, make_example
     from .gguf_files import write_gguf
@@ -21,10 +23,29 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "bfcl.checker": (
+                "CheckResult",
+                "check_calls",
+            ),
+            "bfcl.entries": (
+                "BFCLEntry",
+                "BFCL_CATEGORIES",
+                "read_bfcl",
+            ),
+            "example_files": (
+                "RejectedExample",
+                "read_examples",
+                "write_examples",
+            ),
+            "examples": (
+                "Example",
+                "make_example",
+            ),
             "gguf_files": ("write_gguf",),
-            "example_files": ("RejectedExample", "read_examples", "write_examples"),
-            "examples": ("Example", "make_example"),
-            "language_model": ("LanguageModel", "open_model"),
+            "language_model": (
+                "LanguageModel",
+                "open_model",
+            ),
             "model_files": ("find_model",),
             "toolken.decoding": ("ToolkenCall", "ToolkenOutput", "generate_with_toolkens"),
             "toolken.demonstrations": (
@@ -71,10 +92,19 @@ __all__ = [
     "find_model",
     "fit_toolkens",
     "generate_with_toolkens",
+    "BFCLEntry",
+    "BFCL_CATEGORIES",
+    "CheckResult",
+    "Example",
+    "LanguageModel",
+    "RejectedExample",
+    "check_calls",
+    "find_model",
     "make_example",
     "measure_toolkens",
     "open_model",
     "read_demonstrations",
+    "read_bfcl",
     "read_examples",
     "split_demonstrations",
     "sweep_bias",

@@ -12,7 +12,18 @@ from .training_format import TrainingFormat
 __all__ = ["detect", "get", "names"]
 
 # The only list of the formats: each is a module here with a FORMAT.
-_MODULES = ("toolwire", "openai")
+_MODULES = (
+    "toolwire",
+    "openai",
+    "trl",
+    "trl_prompt",
+    "llamafactory",
+    "llamafactory_openai",
+    "axolotl",
+    "swift",
+    "xlam",
+    "toolace",
+)
 
 
 def names(*, writable: bool = False) -> list[str]:

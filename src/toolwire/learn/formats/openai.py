@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from ...ir.errors import EncodeError
 from ...ir.pointer import Object
 from ..examples import Example
-from .chat_rows import decode_chat, encode_chat, has_chat_calls
+from .chat_rows import decode_chat, encode_chat, has_chat_calls, mark_weights
+from .plain_messages import require_learnable
 from .training_format import EncodedRow, TrainingFormat
 
 __all__ = ["FORMAT"]
@@ -24,14 +26,18 @@ def _decode(row: Object) -> Example:
 
 
 def _encode(example: Example) -> EncodedRow:
+    require_learnable(example)
+    for call in example.calls:
+        if call.state != "complete":
+            raise EncodeError(f"a call of {call.name} is {call.state}", hint="remove this example")
     row, losses = encode_chat(example)
-    if example.weights:
-        assistants = (message for message in row["messages"] if message["role"] == "assistant")
-        for message, weight in zip(assistants, example.weights, strict=True):
-            message["weight"] = weight
+    mark_weights(row["messages"], example.weights, "weight")
     if example.parallel is not None and example.tools:
         row["parallel_tool_calls"] = example.parallel
-    return EncodedRow({**row, **example.extra.get("openai", {})}, losses)
+    for name in example.extra:
+        if name != "openai":
+            losses.add(f"/extra/{name}", "extra", "dropped", f"only {name} has these fields", "info")
+    return EncodedRow({**example.extra.get("openai", {}), **row}, losses)
 
 
 def _matches(row: Object) -> int:
@@ -47,5 +53,5 @@ FORMAT = TrainingFormat(
     decode=_decode,
     encode=_encode,
     matches=_matches,
-    settings="upload the file with purpose fine-tune",
+    settings="upload the file with the purpose fine-tune",
 )
