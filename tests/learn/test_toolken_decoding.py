@@ -46,14 +46,21 @@ def recorded_tool(calls, answer="July 4", name="today"):
 
 def test_tool_runs_once_and_its_result_is_in_the_text():
     model, calls = tiny_model(4), []
-    box = Toolbox(recorded_tool(calls))
+    box = Toolbox(recorded_tool(calls, "July IV"))
     output = generate_with_toolkens(model, head_that_calls(model, box.tools, PROMPT), box, PROMPT, max_new=20)
     assert calls == ["today"]
-    assert output.text.startswith(" July 4")
     [call] = output.calls
-    assert (call.tool, call.arguments, call.result, call.position) == ("today", {}, "July 4", 0)
+    assert (call.tool, call.arguments, call.result, call.position) == ("today", {}, "July IV", 0)
     assert output.failed == () and output.tokens == 20
-    assert output.text == " July 4" + plain_text(model, PROMPT + " July 4", 13)  # decoding continues after the result
+    assert output.text == " July IV" + plain_text(model, PROMPT + " July IV", 12)  # decoding continues after it
+
+
+def test_number_of_a_result_gets_no_further_digits():
+    model, calls = tiny_model(4), []
+    box = Toolbox(recorded_tool(calls))
+    assert plain_text(model, PROMPT + " July 4", 1).isdigit()
+    output = generate_with_toolkens(model, head_that_calls(model, box.tools, PROMPT), box, PROMPT, max_new=8)
+    assert output.text.startswith(" July 4") and not output.text[7].isdigit()
 
 
 def test_text_without_a_toolken_equals_plain_generation():

@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .bfcl.checker import CheckResult, check_calls
-    from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
+    from .bfcl.entries import BFCL_CATEGORIES, BFCLEntry, read_bfcl
     from .example_files import RejectedExample, read_examples, write_examples
     from .examples import Example, make_example
     from .gguf_files import write_gguf
@@ -74,6 +74,9 @@ else:
     )
 
 __all__ = [
+    "BFCLEntry",
+    "BFCL_CATEGORIES",
+    "CheckResult",
     "Demonstration",
     "Example",
     "LanguageModel",
@@ -87,24 +90,17 @@ __all__ = [
     "ToolkenSettings",
     "add_toolkens",
     "calibrate_bias",
+    "check_calls",
     "collect_states",
     "demonstration_of_query",
     "find_model",
     "fit_toolkens",
     "generate_with_toolkens",
-    "BFCLEntry",
-    "BFCL_CATEGORIES",
-    "CheckResult",
-    "Example",
-    "LanguageModel",
-    "RejectedExample",
-    "check_calls",
-    "find_model",
     "make_example",
     "measure_toolkens",
     "open_model",
-    "read_demonstrations",
     "read_bfcl",
+    "read_demonstrations",
     "read_examples",
     "split_demonstrations",
     "sweep_bias",

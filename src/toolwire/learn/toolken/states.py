@@ -1,6 +1,6 @@
 """Hidden states of a frozen model at labelled positions, computed once and stored on disk.
 
-The word logits of a frozen model are constants. Training needs only their logsumexp, and the decision to call needs
+The logits of the vocabulary of a frozen model are constants. Training needs only their logsumexp, and the decision to call needs
 their maximum, so that both are stored beside a hidden state and the vocabulary is never read again.
 """
 
@@ -25,11 +25,11 @@ __all__ = ["StateTable", "compute_states", "hash_model"]
 
 _BATCH_TOKENS = 8192  # padded tokens of a forward pass
 _PART_ROWS = 8192  # hidden states of a file
-_LOGIT_ROWS = 512  # rows whose word logits are in memory at one time
+_LOGIT_ROWS = 512  # rows whose vocabulary logits are in memory at one time
 
 
 class StateTable(NamedTuple):
-    """Hidden states (n, d) with their labels. `total`: logsumexp of the word logits; `best`: their maximum; `target`:
+    """Hidden states (n, d) with their labels. `total`: logsumexp of the vocabulary logits; `best`: their maximum; `target`:
     the logit of the next token where no tool is right, else 0. All are float32, on the CPU.
     """
 
@@ -162,7 +162,7 @@ def _compute_batch(
 
 
 def _word_columns(model: LanguageModel, states: torch.Tensor, targets: torch.Tensor) -> NDArray[np.float32]:
-    """Return logsumexp, maximum and the target's value of the word logits."""
+    """Return logsumexp, maximum and the target's value of the vocabulary logits."""
     found = []
     for start in range(0, len(states), _LOGIT_ROWS):
         logits = model.word_logits(states[start : start + _LOGIT_ROWS])

@@ -162,7 +162,7 @@ def _train_epoch(
 def toolken_loss(
     weight: torch.Tensor, table: StateTable, rest: torch.Tensor, local: torch.Tensor, negative_weight: float
 ) -> torch.Tensor:
-    """Return the weighted mean of -log p. `rest`: logsumexp of the word logits and of the frozen toolkens."""
+    """Return the weighted mean of -log p. `rest`: logsumexp of the vocabulary logits and of the frozen toolkens."""
     logits = table.states @ weight.T
     total = torch.logaddexp(rest, logits.logsumexp(1))
     own = logits.gather(1, local.clamp(min=0)[:, None])[:, 0]
