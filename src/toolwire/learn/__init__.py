@@ -19,6 +19,24 @@ if TYPE_CHECKING:
     from .toolken.fitting import ToolkenFit, add_toolkens, collect_states, fit_toolkens, split_demonstrations
     from .toolken.head import ToolkenHead
     from .toolken.training import ToolkenScore, ToolkenSettings, calibrate_bias, measure_toolkens, sweep_bias
+    from .shards import run_shards
+    from .toolformer.call_text import InlineCall, format_call
+    from .toolformer.corpus import AugmentedText, CorpusText, read_texts
+    from .toolformer.filters import CallLosses, loss_reduction_filter
+    from .toolformer.inference import TextWithCall, generate_with_calls
+    from .toolformer.losses import weighted_nll
+    from .toolformer.mining import MinedCall, MiningSettings, mine_toolformer_data
+    from .toolformer.mining_tool import (
+        MiningTool,
+        calculator_tool,
+        calendar_tool,
+        convert_tool,
+        qa_tool,
+        search_tool,
+        translate_tool,
+    )
+    from .toolformer.proposals import propose_insertion_points
+    from .toolformer.sampling import sample_calls
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -69,16 +87,55 @@ else:
                 "measure_toolkens",
                 "sweep_bias",
             ),
+            "shards": ("run_shards",),
+            "toolformer.call_text": (
+                "InlineCall",
+                "format_call",
+            ),
+            "toolformer.corpus": (
+                "AugmentedText",
+                "CorpusText",
+                "read_texts",
+            ),
+            "toolformer.filters": (
+                "CallLosses",
+                "loss_reduction_filter",
+            ),
+            "toolformer.inference": (
+                "TextWithCall",
+                "generate_with_calls",
+            ),
+            "toolformer.losses": ("weighted_nll",),
+            "toolformer.mining": (
+                "MinedCall",
+                "MiningSettings",
+                "mine_toolformer_data",
+            ),
+            "toolformer.mining_tool": (
+                "MiningTool",
+                "calculator_tool",
+                "calendar_tool",
+                "convert_tool",
+                "qa_tool",
+                "search_tool",
+                "translate_tool",
+            ),
+            "toolformer.proposals": ("propose_insertion_points",),
+            "toolformer.sampling": ("sample_calls",),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
 
 __all__ = [
+    "AugmentedText",
     "BFCLEntry",
     "BFCL_CATEGORIES",
+    "CallLosses",
     "CheckResult",
     "Demonstration",
+    "CorpusText",
     "Example",
+    "InlineCall",
     "LanguageModel",
     "MarkedCall",
     "RejectedExample",
@@ -98,12 +155,35 @@ __all__ = [
     "generate_with_toolkens",
     "make_example",
     "measure_toolkens",
+    "MinedCall",
+    "MiningSettings",
+    "MiningTool",
+    "RejectedExample",
+    "TextWithCall",
+    "calculator_tool",
+    "calendar_tool",
+    "check_calls",
+    "convert_tool",
+    "find_model",
+    "format_call",
+    "generate_with_calls",
+    "loss_reduction_filter",
+    "make_example",
+    "mine_toolformer_data",
     "open_model",
+    "propose_insertion_points",
+    "qa_tool",
     "read_bfcl",
     "read_demonstrations",
     "read_examples",
     "split_demonstrations",
     "sweep_bias",
+    "read_texts",
+    "run_shards",
+    "sample_calls",
+    "search_tool",
+    "translate_tool",
+    "weighted_nll",
     "write_examples",
     "write_gguf",
 ]
