@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .bfcl.checker import CheckResult, check_calls
-    from .bfcl.entries import BFCL_CATEGORIES, BFCLEntry, read_bfcl
+    from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
     from .example_checks import ExampleFinding, check_example
     from .example_export import ExampleExport, ExportReport, ExportSettings, LossCount
     from .example_files import RejectedExample, read_examples, write_examples
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
     from .model_files import find_model
-    from .specifications import SpecifiedExample, add_specifications
     from .shards import run_shards
+    from .specifications import SpecifiedExample, add_specifications
     from .toolformer.call_text import InlineCall, format_call
     from .toolformer.corpus import AugmentedText, CorpusText, read_texts
     from .toolformer.filters import CallLosses, loss_reduction_filter
@@ -36,19 +36,17 @@ if TYPE_CHECKING:
     )
     from .toolformer.proposals import propose_insertion_points
     from .toolformer.sampling import sample_calls
+    from .toolken.decoding import ToolkenCall, ToolkenOutput, generate_with_toolkens
+    from .toolken.demonstrations import Demonstration, MarkedCall, demonstration_of_query, read_demonstrations
+    from .toolken.fitting import ToolkenFit, add_toolkens, collect_states, fit_toolkens, split_demonstrations
+    from .toolken.head import ToolkenHead
+    from .toolken.training import ToolkenScore, ToolkenSettings, calibrate_bias, measure_toolkens, sweep_bias
     from .training import TrainSettings
     from .tuning import TuneReport, TuneSettings, tune
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "example_checks": ("ExampleFinding", "check_example"),
-            "example_export": ("ExampleExport", "ExportReport", "ExportSettings", "LossCount"),
-            "example_files": ("RejectedExample", "read_examples", "write_examples"),
-            "example_sources": ("collect_examples",),
-            "examples": ("Example", "make_example"),
-            "language_model": ("LanguageModel", "open_model"),
-            "specifications": ("SpecifiedExample", "add_specifications"),
             "bfcl.checker": (
                 "CheckResult",
                 "check_calls",
@@ -58,9 +56,37 @@ else:
                 "BFCL_CATEGORIES",
                 "read_bfcl",
             ),
+            "example_checks": (
+                "ExampleFinding",
+                "check_example",
+            ),
+            "example_export": (
+                "ExampleExport",
+                "ExportReport",
+                "ExportSettings",
+                "LossCount",
+            ),
+            "example_files": (
+                "RejectedExample",
+                "read_examples",
+                "write_examples",
+            ),
+            "example_sources": ("collect_examples",),
+            "examples": (
+                "Example",
+                "make_example",
+            ),
             "gguf_files": ("write_gguf",),
+            "language_model": (
+                "LanguageModel",
+                "open_model",
+            ),
             "model_files": ("find_model",),
             "shards": ("run_shards",),
+            "specifications": (
+                "SpecifiedExample",
+                "add_specifications",
+            ),
             "toolformer.call_text": (
                 "InlineCall",
                 "format_call",
@@ -95,6 +121,32 @@ else:
             ),
             "toolformer.proposals": ("propose_insertion_points",),
             "toolformer.sampling": ("sample_calls",),
+            "toolken.decoding": (
+                "ToolkenCall",
+                "ToolkenOutput",
+                "generate_with_toolkens",
+            ),
+            "toolken.demonstrations": (
+                "Demonstration",
+                "MarkedCall",
+                "demonstration_of_query",
+                "read_demonstrations",
+            ),
+            "toolken.fitting": (
+                "ToolkenFit",
+                "add_toolkens",
+                "collect_states",
+                "fit_toolkens",
+                "split_demonstrations",
+            ),
+            "toolken.head": ("ToolkenHead",),
+            "toolken.training": (
+                "ToolkenScore",
+                "ToolkenSettings",
+                "calibrate_bias",
+                "measure_toolkens",
+                "sweep_bias",
+            ),
             "training": ("TrainSettings",),
             "tuning": (
                 "TuneReport",
@@ -102,7 +154,6 @@ else:
                 "tune",
             ),
         },
-        packages=("formats",),
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
 
@@ -113,48 +164,63 @@ __all__ = [
     "CallLosses",
     "CheckResult",
     "CorpusText",
+    "Demonstration",
     "Example",
     "ExampleExport",
     "ExampleFinding",
     "ExportReport",
     "ExportSettings",
-    "LanguageModel",
-    "LossCount",
-    "RejectedExample",
-    "SpecifiedExample",
-    "add_specifications",
-    "check_calls",
-    "check_example",
-    "collect_examples",
     "InlineCall",
     "LanguageModel",
+    "LossCount",
+    "MarkedCall",
     "MinedCall",
     "MiningSettings",
     "MiningTool",
     "RejectedExample",
+    "SpecifiedExample",
     "TextWithCall",
+    "ToolkenCall",
+    "ToolkenFit",
+    "ToolkenHead",
+    "ToolkenOutput",
+    "ToolkenScore",
+    "ToolkenSettings",
     "TrainSettings",
     "TuneReport",
     "TuneSettings",
+    "add_specifications",
+    "add_toolkens",
     "calculator_tool",
     "calendar_tool",
+    "calibrate_bias",
     "check_calls",
+    "check_example",
+    "collect_examples",
+    "collect_states",
     "convert_tool",
+    "demonstration_of_query",
     "find_model",
+    "fit_toolkens",
     "format_call",
     "generate_with_calls",
+    "generate_with_toolkens",
     "loss_reduction_filter",
     "make_example",
+    "measure_toolkens",
     "mine_toolformer_data",
     "open_model",
     "propose_insertion_points",
     "qa_tool",
     "read_bfcl",
+    "read_demonstrations",
     "read_examples",
     "read_texts",
     "run_shards",
     "sample_calls",
     "search_tool",
+    "split_demonstrations",
+    "sweep_bias",
     "translate_tool",
     "tune",
     "weighted_nll",
