@@ -155,9 +155,9 @@ def _report_call(request: Request, losses: Losses) -> None:
         losses.add("/parallel", "parallel calls", "dropped", "this model makes one call per turn", "info")
     for index, tool in enumerate(request.tools):
         if tool.kind in ("function", "search") and tool.input_schema is not None:
-            for at, keyword in unenforced_keywords(tool.input_schema):
-                path = f"/tools/{index}/input_schema{at}/{keyword}"
-                losses.add(path, keyword, "weakened", "the grammar for this model does not enforce it")
+            for left in unenforced_keywords(tool.input_schema):
+                path = f"/tools/{index}/input_schema{left.pointer}/{left.keyword}"
+                losses.add(path, left.keyword, "weakened", "the grammar for this model does not enforce it")
 
 
 def _make_message(role: Role, text: str) -> Message:

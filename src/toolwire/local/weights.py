@@ -28,6 +28,10 @@ class Weights(Value, frozen=True):
                 "local models require llama.cpp",
                 hint=f"pip install -e '.[local]' in a checkout of toolwire, then {self._install_command}",
             )
+        return self.find_file()
+
+    def find_file(self) -> Path:
+        """Like `path`, but without llama.cpp: training reads the file itself."""
         found = find_spec(self.package)
         if found is None or found.origin is None:
             raise MissingExtra(f"the weights of {self.name} are not installed", hint=self._install_command)

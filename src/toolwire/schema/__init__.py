@@ -3,6 +3,7 @@
 toolwire.schema.lower(schema, "openai_strict")      the schema to send, with `lift` for the arguments
 toolwire.schema.validator(schema).problems(value)   the problems of the arguments
 toolwire.schema.repair_arguments(text, schema)      the arguments in a model's text, or their problems
+toolwire.schema.decoding_schema(schema)             the schema for constrained decoding, and the keywords it leaves out
 toolwire.schema.DIALECTS                            the subset of JSON Schema that each provider accepts
 toolwire.schema.output_dialect("openai", strict=True)   the subset that it accepts for structured outputs
 """
@@ -15,6 +16,7 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .conform import violations
+    from .decoding import DecodingLimits, DecodingSchema, Residual, call_union, decoding_schema
     from .dialects import DIALECTS, OUTPUT_DIALECTS, Dialect, dialect, output_dialect
     from .infer import infer_tool
     from .lowering import Lowered, lower
@@ -25,6 +27,7 @@ else:
         __name__,
         {
             "dialects": ("DIALECTS", "OUTPUT_DIALECTS", "Dialect", "dialect", "output_dialect"),
+            "decoding": ("DecodingLimits", "DecodingSchema", "Residual", "call_union", "decoding_schema"),
             "lowering": ("Lowered", "lower"),
             "validate": ("Problem", "Validator", "validator"),
             "repair": ("Repair", "repair_arguments"),
@@ -35,12 +38,17 @@ else:
 
 __all__ = [
     "DIALECTS",
+    "DecodingLimits",
+    "DecodingSchema",
     "Dialect",
     "Lowered",
     "OUTPUT_DIALECTS",
     "Problem",
     "Repair",
+    "Residual",
     "Validator",
+    "call_union",
+    "decoding_schema",
     "dialect",
     "infer_tool",
     "lower",

@@ -2,42 +2,39 @@ import json
 
 import pytest
 
-from toolwire.local.grammar import MAX_ITEMS, MAX_LENGTH, bound_schema, build_grammar
+from toolwire.local.grammar import LIMITS, build_grammar, unenforced_keywords
 
 
 def call(name, arguments):
     return {"type": "object", "properties": {"name": {"const": name}, "arguments": arguments}, "required": ["name"]}
 
 
+def grammar_schema(calls):
+    _, _, text = build_grammar(calls).partition("%json ")
+    return json.loads(text)
+
+
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
-        ({"type": "string"}, {"type": "string", "maxLength": MAX_LENGTH}),
-        ({"type": "string", "maxLength": 5}, {"type": "string", "maxLength": 5}),
-        ({"type": "string", "minLength": 999}, {"type": "string", "minLength": 999, "maxLength": 999}),
-        ({"type": "string", "enum": ["a"]}, {"type": "string", "enum": ["a"]}),
-        ({"type": "array", "minItems": 20}, {"type": "array", "minItems": 20, "maxItems": 20}),
+        ({"type": "string"}, {"type": "string", "maxLength": LIMITS.max_length}),
+        ({"type": "integer"}, {"type": "integer", "minimum": -(2**53) + 1, "maximum": 2**53 - 1}),
         (
             {"type": "array", "items": {"type": "boolean"}, "uniqueItems": True},
-            {"type": "array", "items": {"type": "boolean"}, "maxItems": MAX_ITEMS},
+            {"type": "array", "items": {"type": "boolean"}, "maxItems": LIMITS.max_items},
         ),
-        ({"type": "object"}, {"type": "object", "properties": {}, "additionalProperties": True, "maxProperties": 1}),
-        (
-            {"properties": {"a": {"not": {}}}, "required": ["a"]},
-            {"properties": {"a": {}}, "required": ["a"], "additionalProperties": False},
-        ),
-        ({"oneOf": [{"type": "null"}]}, {"anyOf": [{"type": "null"}]}),
-        (True, True),
+        ({"type": "object"}, {"type": "object", "maxProperties": 1}),
     ],
 )
-def test_values_are_bounded_and_unknown_keywords_are_removed(schema, expected):
-    assert bound_schema(schema, "", {}) == expected
+def test_values_are_bounded_for_a_small_model(schema, expected):
+    arguments = {"type": "object", "properties": {"value": schema}}
+    (shape,) = grammar_schema(call("a", arguments))["anyOf"]
+    assert shape["properties"]["arguments"]["properties"]["value"] == expected
 
 
 def test_tool_without_parameters_accepts_no_arguments():
-    _, _, text = build_grammar(call("a", {"type": "object"})).partition("%json ")
-    (shape,) = json.loads(text)["anyOf"]
-    assert shape["properties"]["arguments"] == {"type": "object", "properties": {}, "additionalProperties": False}
+    (shape,) = grammar_schema(call("a", {"type": "object"}))["anyOf"]
+    assert shape["properties"]["arguments"] == {"additionalProperties": False, "type": "object"}
 
 
 def test_definitions_of_two_tools_do_not_collide():
@@ -49,9 +46,13 @@ def test_definitions_of_two_tools_do_not_collide():
         }
         return call(name, arguments)
 
-    _, _, text = build_grammar({"anyOf": [tool("a", "boolean"), tool("b", "null")]}).partition("%json ")
-    schema = json.loads(text)
+    schema = grammar_schema({"anyOf": [tool("a", "boolean"), tool("b", "null")]})
     for number, kind in enumerate(("boolean", "null")):
         arguments = schema["anyOf"][number]["properties"]["arguments"]
         target = arguments["properties"]["x"]["$ref"].removeprefix("#/$defs/")
         assert schema["$defs"][target] == {"type": kind}
+
+
+def test_unenforced_keywords_are_listed_with_their_schema():
+    schema = {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True, "minItems": 1}}}
+    assert [(left.pointer, left.keyword) for left in unenforced_keywords(schema)] == [("/properties/a", "uniqueItems")]

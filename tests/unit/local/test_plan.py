@@ -36,7 +36,6 @@ def test_unsupported_parts_of_a_call_request_are_reported():
     assert loss_summary(plan_call(request).losses) == {
         ("/tools/0/input_schema/properties/code/pattern", "pattern", "warning"),
         ("/tools/0/input_schema/properties/tags/uniqueItems", "uniqueItems", "warning"),
-        ("/tools/0/input_schema/properties/tags/items/format", "format", "warning"),
         ("/tools/1", "search", "error"),
         ("/parallel", "parallel calls", "info"),
         ("/output", "output format", "warning"),
