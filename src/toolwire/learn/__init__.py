@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .examples import Example, make_example
     from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
+    from .model_files import find_model
     from .shards import run_shards
     from .toolformer.call_text import InlineCall, format_call
     from .toolformer.corpus import AugmentedText, CorpusText, read_texts
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     )
     from .toolformer.proposals import propose_insertion_points
     from .toolformer.sampling import sample_calls
-    from .model_files import find_model
+    from .training import TrainSettings
+    from .tuning import TuneReport, TuneSettings, tune
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -38,6 +40,7 @@ else:
             "examples": ("Example", "make_example"),
             "gguf_files": ("write_gguf",),
             "language_model": ("LanguageModel", "open_model"),
+            "model_files": ("find_model",),
             "shards": ("run_shards",),
             "toolformer.call_text": ("InlineCall", "format_call"),
             "toolformer.corpus": ("AugmentedText", "CorpusText", "read_texts"),
@@ -56,7 +59,8 @@ else:
             ),
             "toolformer.proposals": ("propose_insertion_points",),
             "toolformer.sampling": ("sample_calls",),
-            "model_files": ("find_model",),
+            "training": ("TrainSettings",),
+            "tuning": ("TuneReport", "TuneSettings", "tune"),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
@@ -65,35 +69,37 @@ __all__ = [
     "AugmentedText",
     "CallLosses",
     "CorpusText",
+    "Example",
     "InlineCall",
     "LanguageModel",
     "MinedCall",
     "MiningSettings",
     "MiningTool",
+    "RejectedExample",
     "TextWithCall",
+    "TrainSettings",
+    "TuneReport",
+    "TuneSettings",
     "calculator_tool",
     "calendar_tool",
     "convert_tool",
+    "find_model",
     "format_call",
     "generate_with_calls",
     "loss_reduction_filter",
+    "make_example",
     "mine_toolformer_data",
     "open_model",
     "propose_insertion_points",
     "qa_tool",
+    "read_examples",
     "read_texts",
     "run_shards",
     "sample_calls",
     "search_tool",
     "translate_tool",
+    "tune",
     "weighted_nll",
-    "Example",
-    "LanguageModel",
-    "RejectedExample",
-    "find_model",
-    "make_example",
-    "open_model",
-    "read_examples",
     "write_examples",
     "write_gguf",
 ]
