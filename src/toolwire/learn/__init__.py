@@ -14,6 +14,26 @@ if TYPE_CHECKING:
     from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
     from .model_files import find_model
+    from .shards import run_shards
+    from .toolformer.call_text import InlineCall, format_call
+    from .toolformer.corpus import AugmentedText, CorpusText, read_texts
+    from .toolformer.filters import CallLosses, loss_reduction_filter
+    from .toolformer.inference import TextWithCall, generate_with_calls
+    from .toolformer.losses import weighted_nll
+    from .toolformer.mining import MinedCall, MiningSettings, mine_toolformer_data
+    from .toolformer.mining_tool import (
+        MiningTool,
+        calculator_tool,
+        calendar_tool,
+        convert_tool,
+        qa_tool,
+        search_tool,
+        translate_tool,
+    )
+    from .toolformer.proposals import propose_insertion_points
+    from .toolformer.sampling import sample_calls
+    from .training import TrainSettings
+    from .tuning import TuneReport, TuneSettings, tune
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -41,7 +61,31 @@ else:
                 "LanguageModel",
                 "open_model",
             ),
+            "example_files": ("RejectedExample", "read_examples", "write_examples"),
+            "examples": ("Example", "make_example"),
+            "gguf_files": ("write_gguf",),
+            "language_model": ("LanguageModel", "open_model"),
             "model_files": ("find_model",),
+            "shards": ("run_shards",),
+            "toolformer.call_text": ("InlineCall", "format_call"),
+            "toolformer.corpus": ("AugmentedText", "CorpusText", "read_texts"),
+            "toolformer.filters": ("CallLosses", "loss_reduction_filter"),
+            "toolformer.inference": ("TextWithCall", "generate_with_calls"),
+            "toolformer.losses": ("weighted_nll",),
+            "toolformer.mining": ("MinedCall", "MiningSettings", "mine_toolformer_data"),
+            "toolformer.mining_tool": (
+                "MiningTool",
+                "calculator_tool",
+                "calendar_tool",
+                "convert_tool",
+                "qa_tool",
+                "search_tool",
+                "translate_tool",
+            ),
+            "toolformer.proposals": ("propose_insertion_points",),
+            "toolformer.sampling": ("sample_calls",),
+            "training": ("TrainSettings",),
+            "tuning": ("TuneReport", "TuneSettings", "tune"),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
@@ -50,15 +94,44 @@ __all__ = [
     "BFCLEntry",
     "BFCL_CATEGORIES",
     "CheckResult",
+    "AugmentedText",
+    "CallLosses",
+    "CorpusText",
     "Example",
+    "InlineCall",
     "LanguageModel",
     "RejectedExample",
     "check_calls",
     "find_model",
+    "MinedCall",
+    "MiningSettings",
+    "MiningTool",
+    "RejectedExample",
+    "TextWithCall",
+    "TrainSettings",
+    "TuneReport",
+    "TuneSettings",
+    "calculator_tool",
+    "calendar_tool",
+    "convert_tool",
+    "find_model",
+    "format_call",
+    "generate_with_calls",
+    "loss_reduction_filter",
     "make_example",
+    "mine_toolformer_data",
     "open_model",
     "read_bfcl",
+    "propose_insertion_points",
+    "qa_tool",
     "read_examples",
+    "read_texts",
+    "run_shards",
+    "sample_calls",
+    "search_tool",
+    "translate_tool",
+    "tune",
+    "weighted_nll",
     "write_examples",
     "write_gguf",
 ]
