@@ -8,7 +8,12 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .bfcl.checker import CheckResult, check_calls
-    from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
+    from .bfcl.client_answers import ClientAnswers
+    from .bfcl.entries import BFCL_CATEGORIES, BFCLEntry, read_bfcl
+    from .bfcl.evaluation import AnswerSource, evaluate_bfcl, select_entries
+    from .bfcl.judgement import BFCLAnswer, EvaluatedAnswer
+    from .bfcl.local_answers import LocalAnswers
+    from .bfcl.report import BFCLReport, CategoryScore
     from .example_files import RejectedExample, read_examples, write_examples
     from .examples import Example, make_example
     from .gguf_files import write_gguf
@@ -38,29 +43,13 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "bfcl.checker": (
-                "CheckResult",
-                "check_calls",
-            ),
-            "bfcl.entries": (
-                "BFCLEntry",
-                "BFCL_CATEGORIES",
-                "read_bfcl",
-            ),
-            "example_files": (
-                "RejectedExample",
-                "read_examples",
-                "write_examples",
-            ),
-            "examples": (
-                "Example",
-                "make_example",
-            ),
-            "gguf_files": ("write_gguf",),
-            "language_model": (
-                "LanguageModel",
-                "open_model",
-            ),
+            "bfcl.checker": ("CheckResult", "check_calls"),
+            "bfcl.client_answers": ("ClientAnswers",),
+            "bfcl.entries": ("BFCLEntry", "BFCL_CATEGORIES", "read_bfcl"),
+            "bfcl.evaluation": ("AnswerSource", "evaluate_bfcl", "select_entries"),
+            "bfcl.judgement": ("BFCLAnswer", "EvaluatedAnswer"),
+            "bfcl.local_answers": ("LocalAnswers",),
+            "bfcl.report": ("BFCLReport", "CategoryScore"),
             "example_files": ("RejectedExample", "read_examples", "write_examples"),
             "examples": ("Example", "make_example"),
             "gguf_files": ("write_gguf",),
@@ -91,18 +80,22 @@ else:
     )
 
 __all__ = [
-    "BFCLEntry",
-    "BFCL_CATEGORIES",
-    "CheckResult",
+    "AnswerSource",
     "AugmentedText",
+    "BFCLAnswer",
+    "BFCLEntry",
+    "BFCLReport",
+    "BFCL_CATEGORIES",
     "CallLosses",
+    "CategoryScore",
+    "CheckResult",
+    "ClientAnswers",
     "CorpusText",
+    "EvaluatedAnswer",
     "Example",
     "InlineCall",
     "LanguageModel",
-    "RejectedExample",
-    "check_calls",
-    "find_model",
+    "LocalAnswers",
     "MinedCall",
     "MiningSettings",
     "MiningTool",
@@ -113,7 +106,9 @@ __all__ = [
     "TuneSettings",
     "calculator_tool",
     "calendar_tool",
+    "check_calls",
     "convert_tool",
+    "evaluate_bfcl",
     "find_model",
     "format_call",
     "generate_with_calls",
@@ -121,14 +116,15 @@ __all__ = [
     "make_example",
     "mine_toolformer_data",
     "open_model",
-    "read_bfcl",
     "propose_insertion_points",
     "qa_tool",
+    "read_bfcl",
     "read_examples",
     "read_texts",
     "run_shards",
     "sample_calls",
     "search_tool",
+    "select_entries",
     "translate_tool",
     "tune",
     "weighted_nll",
