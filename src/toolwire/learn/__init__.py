@@ -8,7 +8,12 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .bfcl.checker import CheckResult, check_calls
+    from .bfcl.client_answers import ClientAnswers
     from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
+    from .bfcl.evaluation import AnswerSource, evaluate_bfcl, select_entries
+    from .bfcl.judgement import BFCLAnswer, EvaluatedAnswer
+    from .bfcl.local_answers import LocalAnswers
+    from .bfcl.report import BFCLReport, CategoryScore
     from .example_checks import ExampleFinding, check_example
     from .example_export import ExampleExport, ExportReport, ExportSettings, LossCount
     from .example_files import RejectedExample, read_examples, write_examples
@@ -51,10 +56,25 @@ else:
                 "CheckResult",
                 "check_calls",
             ),
+            "bfcl.client_answers": ("ClientAnswers",),
             "bfcl.entries": (
                 "BFCLEntry",
                 "BFCL_CATEGORIES",
                 "read_bfcl",
+            ),
+            "bfcl.evaluation": (
+                "AnswerSource",
+                "evaluate_bfcl",
+                "select_entries",
+            ),
+            "bfcl.judgement": (
+                "BFCLAnswer",
+                "EvaluatedAnswer",
+            ),
+            "bfcl.local_answers": ("LocalAnswers",),
+            "bfcl.report": (
+                "BFCLReport",
+                "CategoryScore",
             ),
             "example_checks": (
                 "ExampleFinding",
@@ -158,13 +178,19 @@ else:
     )
 
 __all__ = [
+    "AnswerSource",
     "AugmentedText",
+    "BFCLAnswer",
     "BFCLEntry",
+    "BFCLReport",
     "BFCL_CATEGORIES",
     "CallLosses",
+    "CategoryScore",
     "CheckResult",
+    "ClientAnswers",
     "CorpusText",
     "Demonstration",
+    "EvaluatedAnswer",
     "Example",
     "ExampleExport",
     "ExampleFinding",
@@ -172,6 +198,7 @@ __all__ = [
     "ExportSettings",
     "InlineCall",
     "LanguageModel",
+    "LocalAnswers",
     "LossCount",
     "MarkedCall",
     "MinedCall",
@@ -200,6 +227,7 @@ __all__ = [
     "collect_states",
     "convert_tool",
     "demonstration_of_query",
+    "evaluate_bfcl",
     "find_model",
     "fit_toolkens",
     "format_call",
@@ -219,6 +247,7 @@ __all__ = [
     "run_shards",
     "sample_calls",
     "search_tool",
+    "select_entries",
     "split_demonstrations",
     "sweep_bias",
     "translate_tool",
