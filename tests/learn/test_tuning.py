@@ -43,7 +43,6 @@ def files(tmp_path_factory):
 def test_command_trains_measures_and_writes_the_model(files, tmp_path, capsys):
     run = tmp_path / "run"
     command = ["learn", "train", str(files / "train.jsonl"), "-m", str(files / "tiny"), "-o", str(run)]
-<<<<<<< HEAD
     command += [
         "--epochs",
         "2",
@@ -59,9 +58,6 @@ def test_command_trains_measures_and_writes_the_model(files, tmp_path, capsys):
         "f16",
         "--json",
     ]
-=======
-    command += ["--epochs", "2", "--rank", "4", "--prompts", "1", "--held-out", "25", "--gguf", "f16", "--json"]
->>>>>>> bfcl
     assert main(command) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["finished"] and report["problem"] is None

@@ -61,7 +61,6 @@ def add_to(actions: Any) -> None:
     parser.add_argument(
         "--held-out", type=_parse_percent, default=10.0, metavar="PERCENT", help="examples to measure on (10)"
     )
-<<<<<<< HEAD
     parser.add_argument("--test", metavar="FILE", help="held-out examples, instead of a share of the training examples")
     parser.add_argument(
         "--prompts", type=_parse_count, default=100, metavar="NUMBER", help="the most held-out prompts to answer (100)"
@@ -69,11 +68,6 @@ def add_to(actions: Any) -> None:
     parser.add_argument(
         "--answer-tokens", type=_parse_count, default=160, metavar="NUMBER", help="the longest answer to a prompt (160)"
     )
-=======
-    parser.add_argument(
-        "--prompts", type=_parse_count, default=100, metavar="NUMBER", help="the most held-out prompts to answer (100)"
-    )
->>>>>>> bfcl
     parser.add_argument("--mask-results", action="store_true", help="no loss on the results of inline calls")
     parser.add_argument(
         "--gate", type=_parse_percent, metavar="PERCENT", help="exit with 1 if fewer held-out calls are right"
@@ -127,10 +121,7 @@ def _train(arguments: argparse.Namespace) -> int:
             arguments.file,
             arguments.output,
             _settings(arguments),
-<<<<<<< HEAD
             test_file=arguments.test,
-=======
->>>>>>> bfcl
             device=arguments.device,
             resume=arguments.resume,
             minutes=arguments.minutes,
@@ -182,10 +173,7 @@ def _settings(arguments: argparse.Namespace) -> TuneSettings:
         held_out=arguments.held_out / 100,
         max_length=arguments.max_length,
         prompts=arguments.prompts,
-<<<<<<< HEAD
         answer_tokens=arguments.answer_tokens,
-=======
->>>>>>> bfcl
         mask_results=arguments.mask_results,
         gguf=arguments.gguf,
     )

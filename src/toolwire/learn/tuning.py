@@ -76,17 +76,13 @@ def tune(
     folder: str | Path,
     settings: TuneSettings,
     *,
-<<<<<<< HEAD
     test_file: str | Path | None = None,
-=======
->>>>>>> bfcl
     device: str = "cpu",
     resume: bool = False,
     minutes: float | None = None,
     on_step: Callable[[TrainStep], None] | None = None,
     on_answers: Callable[[int, int], None] | None = None,
 ) -> TuneReport:
-<<<<<<< HEAD
     """Train, measure before and after, merge and write the model. `minutes` limits the training in this call.
 
     `test_file` has the held-out examples; without it, a share of the examples of `file` is held out.
@@ -98,15 +94,6 @@ def tune(
         return msgspec.convert(run.read_json(_RESULT), TuneReport)
     model = open_model(settings.model, device=device)
     data, held = _read_data(file, test_file, settings)
-=======
-    """Train, measure before and after, merge and write the model. `minutes` limits the training in this call."""
-    form = get(settings.format)
-    run = RunFolder.create(folder, msgspec.to_builtins(settings), [file], resume=resume)
-    if run.has(_RESULT):
-        return msgspec.convert(run.read_json(_RESULT), TuneReport)
-    model = open_model(settings.model, device=device)
-    data, held = split_held_out(read_training_file(file), settings.held_out, settings.training.seed)
->>>>>>> bfcl
     rows, skipped = build_rows(
         data, model.tokenizer, form, max_length=settings.max_length, mask_results=settings.mask_results
     )
@@ -143,7 +130,6 @@ def find_problem(report: TuneReport, threshold: float | None = None) -> str | No
     return None
 
 
-<<<<<<< HEAD
 def _read_data(
     file: str | Path, test_file: str | Path | None, settings: TuneSettings
 ) -> tuple[list[TrainingItem], list[TrainingItem]]:
@@ -154,8 +140,6 @@ def _read_data(
     return split_held_out(items, settings.held_out, settings.training.seed)
 
 
-=======
->>>>>>> bfcl
 class _Scorer:
     """Measures a model on the held-out items."""
 
