@@ -126,8 +126,9 @@ def _export(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments)
     with ExampleExport(settings, _open_index(arguments.specs)) as export:
         with ProgressBar("reading") as bar:
-            export.collect(arguments.sources, lambda count: bar(count, count + 1))
-        report = export.plan()
+            export.collect(arguments.sources, bar)
+        with ProgressBar("checking") as bar:
+            report = export.plan(bar)
         refused = arguments.strict and any(loss.severity != "info" for loss in report.losses)
         written: dict[str, int] = {}
         if not arguments.json:

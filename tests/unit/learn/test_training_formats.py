@@ -569,3 +569,17 @@ def test_result_that_contains_the_separator_is_reported():
     row, losses = write(example, "llamafactory")
     assert concepts(losses)["result boundary"] == "weakened"
     assert formats.get("llamafactory").decode(row).results == (ToolResult("call_1", "get_weather", (Text(text),)),)
+
+
+@pytest.mark.parametrize("weights", [[1], [0, 2], [1, 1, 1]])
+def test_canonical_row_with_wrong_weights_is_an_error(weights):
+    row, _ = write(PARALLEL, "toolwire")
+    with pytest.raises(ProtocolError) as caught:
+        formats.get("toolwire").decode({**row, "weights": weights})
+    assert caught.value.pointer == "/weights"
+
+
+@settings(max_examples=30, deadline=None)
+@given(example=conversations())
+def test_normal_form_is_stable(example):
+    assert make_example(example.messages, example.tools) == example

@@ -46,7 +46,7 @@ def plain_example(example: Example, carried: Carried, format_name: str) -> tuple
         detail = f"{format_name} has no weights: the model learns from all assistant messages"
         losses.add("/weights", "weight", "dropped", detail, "warning")
     if not carried.ids and example.calls:
-        losses.add("/messages", "call id", "dropped", f"{format_name} has no ids: results are in call order", "info")
+        losses.add("/messages", "call id", "dropped", f"{format_name} has no ids: results are matched by order", "info")
     for format_only in example.extra:
         losses.add(f"/extra/{format_only}", "extra", "dropped", f"only {format_only} has these fields", "info")
     tools = tuple(tool for index, tool in enumerate(example.tools) if _is_writable(tool, f"/tools/{index}", losses))
