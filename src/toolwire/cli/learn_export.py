@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
+from ..ir.terminal import neutralise_line
 from .progress_bar import ProgressBar
 from .show import count_of, json_text, paint, table
 
@@ -217,7 +218,7 @@ def _print_report(report: ExportReport, settings: ExportSettings) -> None:
         if len(rows) > _MAX_ROWS:
             print(f"and {count_of(len(rows) - _MAX_ROWS, 'more tool')}")
     if report.held_out:
-        print(f"\nheld out: {', '.join(report.held_out[:_MAX_ROWS])}")
+        print(neutralise_line(f"held out: {', '.join(report.held_out[:_MAX_ROWS])}"))
     if report.gold_found is not None:
         print(f"\nall called tools among the specifications: {100 * report.gold_found:.1f} % of the examples")
     if report.losses:

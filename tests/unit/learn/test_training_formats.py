@@ -583,3 +583,24 @@ def test_canonical_row_with_wrong_weights_is_an_error(weights):
 @given(example=conversations())
 def test_normal_form_is_stable(example):
     assert make_example(example.messages, example.tools) == example
+
+
+@pytest.mark.parametrize("name", ["llamafactory", "llamafactory_openai", "swift"])
+def test_leading_system_messages_become_one(name):
+    example = make_example(
+        [
+            Message("system", (Text("a"),)),
+            Message("developer", (Text("b"),)),
+            Message("user", (Text("Go."),)),
+            Message("assistant", (Text("!"),)),
+        ]
+    )
+    row, losses = write(example, name)
+    assert concepts(losses) == {"developer role": "rewritten", "message boundary": "rewritten"}
+    assert [message.text for message in formats.get(name).decode(row).messages] == ["a\n\nb", "Go.", "!"]
+
+
+@pytest.mark.parametrize("name", ["llamafactory_openai", "xlam"])
+def test_message_without_anything_to_learn_is_refused(name):
+    with pytest.raises(EncodeError, match="nothing of an assistant message"):
+        write(conversation(Message("assistant", (Reasoning("Only thoughts."),))), name)
