@@ -32,6 +32,33 @@ SIZES = {"full": (50, 100, 200), "tiny": (1, 2)}
 FORMAT = "hermes"
 ANSWER_TOKENS = 120
 COUNTS = ("finished", "valid", "right_tool", "right")
+PAGE = """\
+# Fine-tuning: 20 tools, 50 to 200 examples each
+
+The question: how many examples does a small model need before it calls tools correctly? SmolLM2-135M, LoRA of rank {rank},
+{epochs} epochs, learning rate {rate}, {seeds} seed(s), text format `{format}`. Each prompt offers the right tool and {others} others.
+
+The {count} held-out prompts have templates and slot values that no training prompt has; only enumerations and booleans share
+their few values. A call is valid if it is finished, its tool was offered and its arguments match the schema. It is right if
+the tool and all arguments equal the expected ones. *Free*: greedy decoding. *Masked*: greedy decoding in which only a call is
+possible (`ToolMask`, tool choice `required`).
+
+| | free: finished | valid | right tool | right | masked: finished | valid | right tool | right |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|
+{table}
+
+![Valid and right calls by examples per tool](fine-tuning.svg)
+
+| examples per tool | examples | steps | tokens | seconds of training |
+|--:|--:|--:|--:|--:|
+{trained}
+
+The settings were fixed before the first run; they were not chosen on the held-out prompts. The prompts are made from
+templates, so they are easier than the prompts of people.
+
+Repeat it: `python bench/learn_sft.py run OUT -m smollm2 --device cuda`, then
+`python bench/learn_sft.py report OUT docs/experiments`. The figures are in [fine-tuning.json](fine-tuning.json).
+"""
 
 
 def main() -> None:
@@ -104,7 +131,7 @@ class Experiment:
                 self.form,
                 max_tokens=ANSWER_TOKENS,
                 batch_tokens=memory,
-                make_processor=mask_calls(model, FORMAT, ANSWER_TOKENS) if mode == "masked" else None,
+                make_processor=mask_calls(model, self.form, ANSWER_TOKENS) if mode == "masked" else None,
             )
             quality = CallQuality.count(answers)
             found[mode] = {**msgspec.to_builtins(quality), "seconds": round(time.monotonic() - began, 1)}
@@ -209,36 +236,13 @@ def _page(results: dict[str, Any], settings: dict[str, Any], sizes: list[int]) -
         for name, value in results.items()
         if name != "base" and name.endswith("-0")
     ]
-    return "\n".join(
-        [
-            "# Fine-tuning: 20 tools, 50 to 200 examples each",
-            "",
-            f"The question: how many examples does a small model need before it calls tools correctly? SmolLM2-135M, LoRA of rank "
-            f"{settings['rank']}, {settings['epochs']} epochs, learning rate {settings['rate']}, {settings['seeds']} seed(s), "
-            f"text format `{FORMAT}`. Each prompt offers the right tool and {OFFERED - 1} others.",
-            "",
-            f"The {prompts} held-out prompts have templates and slot values that no training prompt has; only enumerations and "
-            "booleans share their few values. A call is valid if it is finished, its tool was offered and its arguments match "
-            "the schema. It is right if tool and all arguments are equal to the expected ones. *Free*: greedy decoding. "
-            "*Masked*: greedy decoding in which only a call is possible (`ToolMask`, tool choice `required`).",
-            "",
-            "| | free: finished | valid | right tool | right | masked: finished | valid | right tool | right |",
-            "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
-            *rows,
-            "",
-            "![Valid and right calls by examples per tool](fine-tuning.svg)",
-            "",
-            "| examples per tool | examples | steps | tokens | seconds of training |",
-            "|--:|--:|--:|--:|--:|",
-            *trained,
-            "",
-            "The settings were fixed before the first run; they were not chosen on the held-out prompts. The prompts are made "
-            "from templates, so they are easier than the prompts of people.",
-            "",
-            "Repeat it: `python bench/learn_sft.py run OUT -m smollm2 --device cuda`, then "
-            "`python bench/learn_sft.py report OUT docs/experiments`. The figures are in [fine-tuning.json](fine-tuning.json).",
-            "",
-        ]
+    return PAGE.format(
+        **settings,
+        format=FORMAT,
+        others=OFFERED - 1,
+        count=prompts,
+        table="\n".join(rows),
+        trained="\n".join(trained),
     )
 
 

@@ -170,7 +170,7 @@ SKILLS = [
 ]  # fmt: skip
 
 
-def _draw_value(name: str, slot: Slot, draw: Random, *, held_out: bool) -> Any:
+def _draw_value(slot: Slot, draw: Random, *, held_out: bool) -> Any:
     if slot.schema["type"] == "array":
         people = PEOPLE.test if held_out else PEOPLE.train
         return draw.sample(people, draw.choice((2, 3)))
@@ -187,7 +187,7 @@ def _spell(value: Any) -> str:
 
 def _make_prompt(skill: Skill, draw: Random, *, held_out: bool) -> tuple[str, dict[str, Any]]:
     while True:
-        values = {name: _draw_value(name, slot, draw, held_out=held_out) for name, slot in skill.slots.items()}
+        values = {name: _draw_value(slot, draw, held_out=held_out) for name, slot in skill.slots.items()}
         pairs = [("source", "target"), ("origin", "destination")]
         if all(values.get(one, 1) != values.get(other, 2) for one, other in pairs):
             break

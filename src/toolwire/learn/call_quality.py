@@ -116,11 +116,7 @@ def measure_calls(
     return [found[index] for index in range(len(questions))]
 
 
-def mask_calls(
-    model: LanguageModel,
-    format: str,
-    max_tokens: int,  # noqa: A002
-) -> Callable[[Sequence[CallQuestion], int], Any]:
+def mask_calls(model: LanguageModel, form: Format, max_tokens: int) -> Callable[[Sequence[CallQuestion], int], Any]:
     """Return the `make_processor` of `measure_calls` that allows only calls of the offered tools."""
     from ..mask import MaskProcessor, MaskTokenizer, ToolMask
 
@@ -133,7 +129,7 @@ def mask_calls(
             key = msgspec.json.encode(question.tools)
             if key not in masks:
                 masks[key] = ToolMask(
-                    question.tools, tokenizer, format=format, choice=ToolChoice("required"), parallel=False
+                    question.tools, tokenizer, format=form.name, choice=ToolChoice("required"), parallel=False
                 )
             chosen.append(masks[key])
         return MaskProcessor(chosen, prompt_length, max_tokens=max_tokens)
