@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .bfcl.judgement import BFCLAnswer, EvaluatedAnswer
     from .bfcl.local_answers import LocalAnswers
     from .bfcl.report import BFCLReport, CategoryScore
+    from .chat_rendering import TrainingRow, TrainingSegment, encode_segments, render_segments, text_segments
     from .example_checks import ExampleFinding, check_example
     from .example_export import ExampleExport, ExportReport, ExportSettings, LossCount
     from .example_files import RejectedExample, read_examples, write_examples
@@ -75,6 +76,13 @@ else:
             "bfcl.report": (
                 "BFCLReport",
                 "CategoryScore",
+            ),
+            "chat_rendering": (
+                "TrainingRow",
+                "TrainingSegment",
+                "encode_segments",
+                "render_segments",
+                "text_segments",
             ),
             "example_checks": (
                 "ExampleFinding",
@@ -214,6 +222,8 @@ __all__ = [
     "ToolkenScore",
     "ToolkenSettings",
     "TrainSettings",
+    "TrainingRow",
+    "TrainingSegment",
     "TuneReport",
     "TuneSettings",
     "add_specifications",
@@ -227,6 +237,7 @@ __all__ = [
     "collect_states",
     "convert_tool",
     "demonstration_of_query",
+    "encode_segments",
     "evaluate_bfcl",
     "find_model",
     "fit_toolkens",
@@ -244,12 +255,14 @@ __all__ = [
     "read_demonstrations",
     "read_examples",
     "read_texts",
+    "render_segments",
     "run_shards",
     "sample_calls",
     "search_tool",
     "select_entries",
     "split_demonstrations",
     "sweep_bias",
+    "text_segments",
     "translate_tool",
     "tune",
     "weighted_nll",

@@ -22,7 +22,7 @@ __all__ = ["TrainingItem", "build_rows", "read_training_file", "split_held_out"]
 TrainingItem: TypeAlias = Example | AugmentedText
 """A conversation, or a text with inline calls."""
 
-_Item = TypeVar("_Item", bound=TrainingItem)
+_SplitItem = TypeVar("_SplitItem", bound=TrainingItem)
 
 
 def read_training_file(
@@ -38,11 +38,11 @@ def read_training_file(
     return items
 
 
-def split_held_out(items: Sequence[_Item], share: float, seed: int) -> tuple[list[_Item], list[_Item]]:
+def split_held_out(items: Sequence[_SplitItem], share: float, seed: int) -> tuple[list[_SplitItem], list[_SplitItem]]:
     """Return (training items, held-out items). Items with an equal prompt are on the same side."""
     if not 0 <= share < 1:
         raise ConfigError(f"the held-out share must be at least 0 and below 1, got {share}")
-    sides: tuple[list[_Item], list[_Item]] = ([], [])
+    sides: tuple[list[_SplitItem], list[_SplitItem]] = ([], [])
     for item in items:
         key = item.user_text if isinstance(item, Example) else str(item.source)
         digest = sha256(f"{seed}/{key}".encode("utf-8", "surrogatepass")).digest()
