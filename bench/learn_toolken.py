@@ -348,28 +348,34 @@ def measure_arithmetic(run: Experiment, train=None) -> dict:
     }
 
 
-def read_mined(path: Path) -> list:
-    """Read the calls that Toolformer's filter kept as demonstrations: an expression of two numbers names the tool."""
-    from toolwire.learn import Demonstration, MarkedCall
+def read_mined(folder: Path) -> list:
+    """Read the calls that Toolformer's filter kept in the run of bench/learn_toolformer.py, as demonstrations.
 
-    found = []
-    for line in path.read_text("utf-8").splitlines():
-        row = json.loads(line)
-        calls, ignored = [], []
-        for call in sorted(row["calls"], key=lambda one: one["position"]):
-            simple = re.search(r"\(\s*\(?\s*([0-9.]+)\s*([-+*/])\s*([0-9.]+)\s*\)?\s*\)$", call["call"])
-            start = call["position"]
-            start += len(row["text"][start:]) - len(row["text"][start:].lstrip())
-            number = re.match(r"[$£€]?([0-9][0-9,]*(?:\.[0-9]+)?)", row["text"][start:])
-            end = start + (number.end() if number else 1)
-            start += number.start(1) if number else 0
-            if simple and number and row["text"][:start].strip():
-                calls.append(MarkedCall(SYMBOLS[simple[2]], start, end, {"a": float(simple[1]), "b": float(simple[3])}))
-            else:
-                ignored.append((start, end))
-        if calls:
-            found.append(Demonstration(row["text"], tuple(calls), 0, tuple(ignored)))
-    return found
+    A calculation of two numbers is a call of one of the four tools. The precision of the filter is that of the run.
+    """
+    import gzip
+
+    import msgspec
+
+    from learn_toolformer_data import load_data
+    from toolwire.learn import calculator_tool, demonstrations_of_mined
+    from toolwire.learn.toolformer.mining import Candidate, MinedCall, MiningSettings, decide
+
+    texts = [row["text"] for row in load_data(folder)["train"]]
+    rows = []
+    for name in ("mined-paper", "paired-paper"):
+        file = folder / f"{name}.json.gz"
+        if file.is_file():
+            rows += msgspec.json.decode(gzip.decompress(file.read_bytes()), type=list[Candidate])
+    settings = MiningSettings(filter="paper", threshold=0.5)
+    kept = [one for one in decide(rows, [calculator_tool()], settings) if not one.reason]
+    calls = [MinedCall(texts[one.text], one.position, one.call, one.result or "", one.gain) for one in kept]
+    return demonstrations_of_mined(calls, name_of=operation_of)
+
+
+def operation_of(call) -> str | None:
+    simple = re.fullmatch(r"Calculator\(\s*[0-9.]+\s*([-+*/])\s*[0-9.]+\s*\)", call.call)
+    return SYMBOLS[simple[1]] if simple else None
 
 
 def train(options) -> None:
@@ -507,7 +513,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--out", type=Path, default=HERE / ".learn-toolken")
     parser.add_argument("--cache", type=Path, default=HERE / ".learn-toolken" / "cache")
-    parser.add_argument("--mined", type=Path, help="rows of Toolformer: text and calls with position, call and result")
+    parser.add_argument("--mined", type=Path, help="folder of bench/learn_toolformer.py, for the calls that it mined")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--batch-tokens", type=int, default=8192)

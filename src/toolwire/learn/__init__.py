@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
     from .model_files import find_model
-    from .toolken.decoding import ToolkenCall, ToolkenOutput, generate_with_toolkens
-    from .toolken.demonstrations import Demonstration, MarkedCall, demonstration_of_query, read_demonstrations
-    from .toolken.fitting import ToolkenFit, add_toolkens, collect_states, fit_toolkens, split_demonstrations
-    from .toolken.head import ToolkenHead
-    from .toolken.training import ToolkenScore, ToolkenSettings, calibrate_bias, measure_toolkens, sweep_bias
     from .shards import run_shards
     from .toolformer.call_text import InlineCall, format_call
     from .toolformer.corpus import AugmentedText, CorpusText, read_texts
@@ -37,6 +32,12 @@ if TYPE_CHECKING:
     )
     from .toolformer.proposals import propose_insertion_points
     from .toolformer.sampling import sample_calls
+    from .toolken.decoding import ToolkenCall, ToolkenOutput, generate_with_toolkens
+    from .toolken.demonstrations import Demonstration, MarkedCall, demonstration_of_query, read_demonstrations
+    from .toolken.fitting import ToolkenFit, add_toolkens, collect_states, fit_toolkens, split_demonstrations
+    from .toolken.head import ToolkenHead
+    from .toolken.sources import demonstrations_of_examples, demonstrations_of_mined
+    from .toolken.training import ToolkenScore, ToolkenSettings, calibrate_bias, measure_toolkens, sweep_bias
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -80,6 +81,7 @@ else:
                 "split_demonstrations",
             ),
             "toolken.head": ("ToolkenHead",),
+            "toolken.sources": ("demonstrations_of_examples", "demonstrations_of_mined"),
             "toolken.training": (
                 "ToolkenScore",
                 "ToolkenSettings",
@@ -132,13 +134,17 @@ __all__ = [
     "BFCL_CATEGORIES",
     "CallLosses",
     "CheckResult",
-    "Demonstration",
     "CorpusText",
+    "Demonstration",
     "Example",
     "InlineCall",
     "LanguageModel",
     "MarkedCall",
+    "MinedCall",
+    "MiningSettings",
+    "MiningTool",
     "RejectedExample",
+    "TextWithCall",
     "ToolkenCall",
     "ToolkenFit",
     "ToolkenHead",
@@ -146,29 +152,23 @@ __all__ = [
     "ToolkenScore",
     "ToolkenSettings",
     "add_toolkens",
+    "calculator_tool",
+    "calendar_tool",
     "calibrate_bias",
     "check_calls",
     "collect_states",
+    "convert_tool",
     "demonstration_of_query",
+    "demonstrations_of_examples",
+    "demonstrations_of_mined",
     "find_model",
     "fit_toolkens",
-    "generate_with_toolkens",
-    "make_example",
-    "measure_toolkens",
-    "MinedCall",
-    "MiningSettings",
-    "MiningTool",
-    "RejectedExample",
-    "TextWithCall",
-    "calculator_tool",
-    "calendar_tool",
-    "check_calls",
-    "convert_tool",
-    "find_model",
     "format_call",
     "generate_with_calls",
+    "generate_with_toolkens",
     "loss_reduction_filter",
     "make_example",
+    "measure_toolkens",
     "mine_toolformer_data",
     "open_model",
     "propose_insertion_points",
@@ -176,12 +176,12 @@ __all__ = [
     "read_bfcl",
     "read_demonstrations",
     "read_examples",
-    "split_demonstrations",
-    "sweep_bias",
     "read_texts",
     "run_shards",
     "sample_calls",
     "search_tool",
+    "split_demonstrations",
+    "sweep_bias",
     "translate_tool",
     "weighted_nll",
     "write_examples",
