@@ -41,8 +41,9 @@ FORMS = {
 }
 FORM_QUERIES = 25  # training queries per tool for the choice of the form
 NEGATIVES = 3  # per query
+TEST_NEGATIVES = 10
 BIASES = [number / 2 for number in range(-20, 21)]
-TRIALS = 10
+TRIALS = 8
 
 
 class Experiment:
@@ -55,13 +56,16 @@ class Experiment:
         options.out.mkdir(parents=True, exist_ok=True)
         self.results = json.loads(self.file.read_text()) if self.file.is_file() else {}
         self._model = None
+        self._hash = ""
 
     @property
     def model(self):
         if self._model is None:
             from toolwire.learn import open_model
+            from toolwire.learn.toolken.states import hash_model
 
             self._model = open_model(self.options.model, device=self.options.device, dtype=self.options.dtype)
+            self._hash = hash_model(self._model)
         return self._model
 
     def step(self, name: str, run) -> bool:
@@ -89,7 +93,12 @@ class Experiment:
 
         labelled = label_demonstrations(self.model, demonstrations, names, negatives=negatives)
         return compute_states(
-            self.model, labelled, cache=self.options.cache, batch_tokens=self.options.batch_tokens, progress=report
+            self.model,
+            labelled,
+            cache=self.options.cache,
+            batch_tokens=self.options.batch_tokens,
+            model_hash=self._hash,
+            progress=report,
         )
 
     def query_states(self, pairs, names, form, *, negatives=NEGATIVES):
@@ -194,7 +203,7 @@ def measure_metatool(run: Experiment) -> dict:
     form = run.results["form"]["chosen"]
     settings = settings_of(run.results["settings"]["chosen"])
     train, dev = (run.query_states(pairs, names, form) for pairs in (queries.train, queries.dev))
-    test = run.query_states(queries.test, names, form, negatives=10)
+    test = run.query_states(queries.test, names, form, negatives=TEST_NEGATIVES)
     rows = []
     for seed in range(3):
         head = run.head(names, train, replace(settings, seed=seed))
@@ -223,7 +232,8 @@ def measure_adding(run: Experiment) -> dict:
     queries = run.queries()
     names = sorted({tool for _, tool in queries.train})
     form = run.results["form"]["chosen"]
-    train, test = (run.query_states(pairs, names, form) for pairs in (queries.train, queries.test))
+    train = run.query_states(queries.train, names, form)
+    test = run.query_states(queries.test, names, form, negatives=TEST_NEGATIVES)
     chosen = [names[number * len(names) // TRIALS] for number in range(min(TRIALS, len(names) - 1))]
     trials = [leave_one_out(run, names, names.index(tool), train, test) for tool in dict.fromkeys(chosen)]
     trials.append(add_mathematics(run, names, form, train, test))
