@@ -51,6 +51,9 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/extending.md",
         "docs/architecture.md",
     ],
+    "Open models": [
+        "docs/training-data.md",
+    ],
     "Reference": [
         "docs/commands.md",
         "docs/wires.md",

@@ -16,7 +16,7 @@ from .examples import Example
 from .generation import generate_tokens
 from .language_model import LanguageModel
 
-__all__ = ["CallAnswer", "CallQuality", "CallQuestion", "call_questions", "measure_calls"]
+__all__ = ["CallAnswer", "CallQuality", "CallQuestion", "call_questions", "judge_answer", "measure_calls"]
 
 
 class CallQuestion(Value, frozen=True):
