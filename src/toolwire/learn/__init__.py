@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from .toolken.head import ToolkenHead
     from .toolken.sources import demonstrations_of_examples, demonstrations_of_mined
     from .toolken.training import ToolkenScore, ToolkenSettings, calibrate_bias, measure_toolkens, sweep_bias
-    from .toolken.training import ToolkenScore, ToolkenSettings, calibrate_bias, measure_toolkens, sweep_bias
     from .training import TrainSettings
     from .tuning import TuneReport, TuneSettings, tune
 else:
@@ -104,29 +103,6 @@ else:
                 "open_model",
             ),
             "model_files": ("find_model",),
-            "toolken.decoding": ("ToolkenCall", "ToolkenOutput", "generate_with_toolkens"),
-            "toolken.demonstrations": (
-                "Demonstration",
-                "MarkedCall",
-                "demonstration_of_query",
-                "read_demonstrations",
-            ),
-            "toolken.fitting": (
-                "ToolkenFit",
-                "add_toolkens",
-                "collect_states",
-                "fit_toolkens",
-                "split_demonstrations",
-            ),
-            "toolken.head": ("ToolkenHead",),
-            "toolken.sources": ("demonstrations_of_examples", "demonstrations_of_mined"),
-            "toolken.training": (
-                "ToolkenScore",
-                "ToolkenSettings",
-                "calibrate_bias",
-                "measure_toolkens",
-                "sweep_bias",
-            ),
             "shards": ("run_shards",),
             "specifications": (
                 "SpecifiedExample",
@@ -185,6 +161,10 @@ else:
                 "split_demonstrations",
             ),
             "toolken.head": ("ToolkenHead",),
+            "toolken.sources": (
+                "demonstrations_of_examples",
+                "demonstrations_of_mined",
+            ),
             "toolken.training": (
                 "ToolkenScore",
                 "ToolkenSettings",
@@ -212,8 +192,6 @@ __all__ = [
     "CallLosses",
     "CategoryScore",
     "CheckResult",
-    "CorpusText",
-    "Demonstration",
     "ClientAnswers",
     "CorpusText",
     "Demonstration",
@@ -249,16 +227,13 @@ __all__ = [
     "calendar_tool",
     "calibrate_bias",
     "check_calls",
-    "collect_states",
-    "convert_tool",
-    "demonstration_of_query",
-    "demonstrations_of_examples",
-    "demonstrations_of_mined",
     "check_example",
     "collect_examples",
     "collect_states",
     "convert_tool",
     "demonstration_of_query",
+    "demonstrations_of_examples",
+    "demonstrations_of_mined",
     "evaluate_bfcl",
     "find_model",
     "fit_toolkens",
