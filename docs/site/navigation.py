@@ -53,6 +53,7 @@ NAVIGATION: dict[str, list[str]] = {
     ],
     "Open models": [
         "docs/training-data.md",
+        "docs/evaluation.md",
     ],
     "Reference": [
         "docs/commands.md",

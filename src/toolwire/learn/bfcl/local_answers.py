@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalAnswers"]
 
 
-class _Prompt(NamedTuple):
+class _EntryPrompt(NamedTuple):
     """An entry with its tools, the tokens of its prompt, and its mask."""
 
     entry: BFCLEntry
@@ -82,7 +82,7 @@ class LocalAnswers:
 
     def answers(self, entries: Sequence[BFCLEntry]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
         """Yield answers batch by batch, those with the longest prompts first."""
-        prompts: list[_Prompt] = []
+        prompts: list[_EntryPrompt] = []
         for entry in entries:
             try:
                 prompts.append(self._make_prompt(entry))
@@ -91,7 +91,7 @@ class LocalAnswers:
         for batch in self._batches(prompts):
             yield from self._generate(batch)
 
-    def _make_prompt(self, entry: BFCLEntry) -> _Prompt:
+    def _make_prompt(self, entry: BFCLEntry) -> _EntryPrompt:
         tools = offered_tools(entry)
         messages = [message for turn in entry.turns for message in turn]
         text = render_prompt(
@@ -101,7 +101,7 @@ class LocalAnswers:
         window = getattr(self._model.network.config, "max_position_embeddings", None)
         if window is not None and len(tokens) + self._max_tokens > window:
             raise ConfigError(f"the prompt has {len(tokens)} tokens; with the answer it exceeds the window of {window}")
-        return _Prompt(entry, tools, tokens, self._make_mask(tools) if self._masked else None)
+        return _EntryPrompt(entry, tools, tokens, self._make_mask(tools) if self._masked else None)
 
     def _make_mask(self, tools: tuple[Tool, ...]) -> Mask:
         from ...mask import MaskTokenizer, ToolMask
@@ -110,9 +110,9 @@ class LocalAnswers:
             self._tokenizer = MaskTokenizer.from_tokenizer(self._model.tokenizer, self._model.vocabulary_size)
         return ToolMask(tools, self._tokenizer, format=self._form, choice=self._choice, parallel=self._parallel)
 
-    def _batches(self, prompts: Sequence[_Prompt]) -> Iterator[list[_Prompt]]:
+    def _batches(self, prompts: Sequence[_EntryPrompt]) -> Iterator[list[_EntryPrompt]]:
         """Yield batches of prompts of similar length, longest first, because the first batch needs the most memory."""
-        batch: list[_Prompt] = []
+        batch: list[_EntryPrompt] = []
         for prompt in sorted(prompts, key=lambda one: -len(one.tokens)):
             width = len((batch or [prompt])[0].tokens) + self._max_tokens
             if batch and width * (len(batch) + 1) > self._batch_tokens:
@@ -122,7 +122,7 @@ class LocalAnswers:
         if batch:
             yield batch
 
-    def _generate(self, batch: list[_Prompt]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
+    def _generate(self, batch: list[_EntryPrompt]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
         found = generate_tokens(
             self._model,
             [prompt.tokens for prompt in batch],
@@ -134,7 +134,7 @@ class LocalAnswers:
         for prompt, [tokens] in zip(batch, found, strict=True):
             yield prompt.entry, self._read(prompt, tokens)
 
-    def _processors(self, batch: list[_Prompt]) -> list[Any]:
+    def _processors(self, batch: list[_EntryPrompt]) -> list[Any]:
         masks = [prompt.mask for prompt in batch if prompt.mask is not None]
         if not masks:
             return []
@@ -143,7 +143,7 @@ class LocalAnswers:
         width = max(len(prompt.tokens) for prompt in batch)
         return [MaskProcessor(masks, width, max_tokens=self._max_tokens)]
 
-    def _read(self, prompt: _Prompt, tokens: list[int]) -> BFCLAnswer:
+    def _read(self, prompt: _EntryPrompt, tokens: list[int]) -> BFCLAnswer:
         text = self._model.decode(tokens)
         finished = len(tokens) < self._max_tokens or (prompt.mask is not None and _is_complete(prompt.mask, tokens))
         parsed = self._form.parse(text, prompt.tools, finished=finished)
