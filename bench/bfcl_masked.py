@@ -65,6 +65,7 @@ def measure(options: argparse.Namespace, deadline: float) -> None:
             mask=masked,
             choice="required",
             parallel=False,
+            may_reason=False,
             max_tokens=options.max_tokens,
             seed=options.seed,
             batch_tokens=options.batch_tokens,

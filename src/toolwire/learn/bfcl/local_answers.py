@@ -37,7 +37,8 @@ class LocalAnswers:
     """Ask a `LanguageModel`. Tools are declared in the prompt, as the gateway does it for this text format.
 
     `mask` constrains the calls to the offered tools and their schemas: from the first token with `choice="required"`,
-    after the opening of a call with "auto". `parallel` False allows one call only. A batch has at most `batch_tokens`
+    after the opening of a call with "auto". `parallel` False allows one call only; `may_reason` False excludes reasoning
+    before a required call. A batch has at most `batch_tokens`
     tokens, with padding and the answers.
     """
 
@@ -49,6 +50,7 @@ class LocalAnswers:
         mask: bool = False,
         choice: Literal["auto", "required"] = "auto",
         parallel: bool | None = None,
+        may_reason: bool = True,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
@@ -61,6 +63,7 @@ class LocalAnswers:
         self._masked = mask
         self._choice = ToolChoice(choice)
         self._parallel = parallel
+        self._may_reason = may_reason
         self._max_tokens = max_tokens
         self._temperature = temperature
         self._seed = seed
@@ -75,6 +78,7 @@ class LocalAnswers:
             "mask": self._masked,
             "choice": self._choice.mode,
             "parallel": self._parallel,
+            "may_reason": self._may_reason,
             "max_tokens": self._max_tokens,
             "temperature": self._temperature,
             "seed": self._seed,
@@ -108,7 +112,9 @@ class LocalAnswers:
 
         if self._tokenizer is None:
             self._tokenizer = MaskTokenizer.from_tokenizer(self._model.tokenizer, self._model.vocabulary_size)
-        return ToolMask(tools, self._tokenizer, format=self._form, choice=self._choice, parallel=self._parallel)
+        return ToolMask(
+            tools, self._tokenizer, self._form, self._choice, self._parallel, may_reason=self._may_reason
+        )
 
     def _batches(self, prompts: Sequence[_EntryPrompt]) -> Iterator[list[_EntryPrompt]]:
         """Yield batches of prompts of similar length, longest first, because the first batch needs the most memory."""
