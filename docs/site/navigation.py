@@ -55,6 +55,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/training-data.md",
         "docs/fine-tuning.md",
         "docs/toolkengpt.md",
+        "docs/evaluation.md",
     ],
     "Reference": [
         "docs/commands.md",
