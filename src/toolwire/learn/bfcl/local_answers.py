@@ -112,9 +112,7 @@ class LocalAnswers:
 
         if self._tokenizer is None:
             self._tokenizer = MaskTokenizer.from_tokenizer(self._model.tokenizer, self._model.vocabulary_size)
-        return ToolMask(
-            tools, self._tokenizer, self._form, self._choice, self._parallel, may_reason=self._may_reason
-        )
+        return ToolMask(tools, self._tokenizer, self._form, self._choice, self._parallel, may_reason=self._may_reason)
 
     def _batches(self, prompts: Sequence[_EntryPrompt]) -> Iterator[list[_EntryPrompt]]:
         """Yield batches of prompts of similar length, longest first, because the first batch needs the most memory."""
