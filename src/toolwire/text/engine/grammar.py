@@ -355,7 +355,7 @@ class _TurnRules:
 
     def _until(self, chunk: str, literal: str) -> str:
         """Return free text and a literal after it; a terminal before a special token must not be empty."""
-        if self.rules.token(self.rules.pieces(literal)[0]):
+        if self.rules.pieces(literal)[0] in self.rules.special:
             return f"({self.rules.add('CHUNK', self._some(chunk))})? {self.rules.literal(literal)}"
         return self.rules.until(chunk, literal)
 
@@ -427,7 +427,7 @@ class _TurnRules:
     def _free_tokens(self, taken: Sequence[str]) -> str:
         """Return the special tokens that begin none of these texts."""
         heads = {self.rules.pieces(text)[0] for text in taken if text}
-        ids = sorted(number for text, number in self.rules.special.items() if text not in heads)
+        ids = sorted(number for text, number in self.rules.special.items() if text not in heads and number >= 0)
         return f"<[{','.join(map(str, ids))}]>" if ids else ""
 
 

@@ -16,7 +16,12 @@ __all__ = ["LarkRules", "any_text", "quote_regex", "union"]
 
 _META = re.compile(r"[\\.+*?()|\[\]{}^$#&\-~/]")
 _EMPTY = '""'
-_SEPARATORS: JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+_JSON_OPTIONS: JSON = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "json_allowed_escapes": 'nrbtf"\\',  # without \u, every key has one spelling
+}
 
 
 def quote_regex(text: str) -> str:
@@ -42,7 +47,10 @@ def union(options: Iterable[str]) -> str:
 
 
 class LarkRules:
-    """A growing list of rules and terminals. `special` maps the text of a special token to its id."""
+    """A growing list of rules and terminals.
+
+    `special` maps the text of a special token to its id. A negative id is the end token, which the engine adds by itself.
+    """
 
     def __init__(self, special: Mapping[str, int]) -> None:
         self.special = special
@@ -72,7 +80,8 @@ class LarkRules:
 
     def literal(self, text: str) -> str:
         """Return a literal for a rule, with special tokens as token ids; an empty string for no text."""
-        return " ".join(self.token(part) or dumps(part) for part in self.pieces(text))
+        parts = [part for part in self.pieces(text) if self.special.get(part, 0) >= 0]
+        return " ".join(self.token(part) or dumps(part) for part in parts)
 
     def pieces(self, text: str) -> list[str]:
         """Split a text into special tokens and the text between them."""
@@ -85,7 +94,7 @@ class LarkRules:
 
     def token(self, text: str) -> str:
         """Return the id of a special token as a grammar symbol, or an empty string."""
-        return f"<[{self.special[text]}]>" if text in self.special else ""
+        return f"<[{self.special[text]}]>" if self.special.get(text, -1) >= 0 else ""
 
     def until(self, terminal: str, closing: str) -> str:
         """Return a rule for a text and the literal after it.
@@ -94,7 +103,7 @@ class LarkRules:
         backtracking. A special token ends it by itself.
         """
         first, *others = self.pieces(closing) or [""]
-        if self.token(first):
+        if first in self.special:
             return " ".join((self.add("TEXT", terminal), self.literal(closing)))
         head = f"({terminal}) {dumps(first)}" if first else terminal
         if others:
@@ -110,7 +119,7 @@ class LarkRules:
 
     def json(self, schema: Mapping[str, JSON]) -> str:
         """Return a rule for a JSON value, on one line as chat templates write it."""
-        return self.add("json", f"%json {dumps({**schema, 'x-guidance': _SEPARATORS})}")
+        return self.add("json", f"%json {dumps({**schema, 'x-guidance': _JSON_OPTIONS})}")
 
     def text(self, start: str) -> str:
         """Return the grammar, with this expression as its start."""

@@ -1,0 +1,133 @@
+"""The state of one constrained output: allowed tokens, accepted tokens, and the forced end of a limited output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.errors import ConfigError, ToolwireError
+from .closing import ClosingPlan
+from .tokenizer import MaskTokenizer
+
+__all__ = ["MaskState", "UnfinishedOutput"]
+
+
+class UnfinishedOutput(ToolwireError):
+    """The output ended before it was complete: the token limit was reached, or the engine gave up.
+
+    `text` is the part that was generated. It is a valid beginning, never a valid value.
+    """
+
+    default_status = 502
+
+    def __init__(self, message: str, *, text: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.text = text
+
+
+class MaskState:
+    """One output under a mask.
+
+    With `max_tokens`, the shortest way to complete the output is enforced as soon as the remaining tokens require it.
+    """
+
+    __slots__ = ("_ended", "_matcher", "_plan", "_tokenizer", "tokens")
+
+    def __init__(self, matcher: Any, tokenizer: MaskTokenizer, plan: ClosingPlan | None = None) -> None:
+        self._matcher = matcher
+        self._tokenizer = tokenizer
+        self._plan = plan
+        self._ended = False
+        self.tokens: list[int] = []
+        """The tokens that were accepted, without the end token."""
+
+    @property
+    def is_finished(self) -> bool:
+        """True if only the end token may follow."""
+        return self._ended or (self._matcher.is_stopped() and not self._matcher.is_error())
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the output may end here."""
+        return self.is_finished or self._matcher.is_accepting()
+
+    def allowed(self) -> NDArray[np.uint32]:
+        """Return the mask of the next token, one bit for each row of the output layer."""
+        row = np.zeros(self._tokenizer.width, np.uint32)
+        self.fill(row)
+        return row
+
+    def fill(self, row: NDArray[Any]) -> None:
+        """Write the mask of the next token into `row`."""
+        if not self.fill_forced(row):
+            self._matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.size * 4)
+            self.check()
+
+    def fill_forced(self, row: NDArray[Any]) -> bool:
+        """Write the mask and return True if no engine is needed: the output is finished, or its end is enforced."""
+        if self.is_finished:
+            choices = [self._tokenizer.end_token]
+        else:
+            self.check()
+            choices = [] if self._plan is None else self._plan.choices(self._matcher)
+            if not choices:
+                return False
+        row[:] = 0
+        bits = row.view(np.uint32)
+        for token in choices:
+            bits[token >> 5] |= np.uint32(1 << (token & 31))
+        return True
+
+    def check(self) -> None:
+        """Raise UnfinishedOutput if the engine gave up, so that nothing is allowed by mistake."""
+        if self._matcher.is_error():
+            reason = self._matcher.get_error().partition("\n")[0][:300]
+            raise UnfinishedOutput(f"the output cannot be continued: {reason}", text=self.text)
+
+    @property
+    def width(self) -> int:
+        """The number of 32-bit integers of a mask."""
+        return self._tokenizer.width
+
+    @property
+    def matcher(self) -> Any:
+        """The matcher of the engine, for batches."""
+        return self._matcher
+
+    def accept(self, token: int) -> None:
+        """Continue with a token; ConfigError if it is not allowed, and the state is unusable then."""
+        if self.is_finished or (token == self._tokenizer.end_token and self._matcher.is_accepting()):
+            self._end(token)
+            return
+        self.check()
+        if not self._matcher.consume_token(token):
+            raise ConfigError(
+                f"the token {token} is not allowed here", hint="choose a token whose bit is set in allowed()"
+            )
+        self.tokens.append(token)
+        if self._plan is not None:
+            self._plan.advance(token)
+
+    def _end(self, token: int) -> None:
+        if token != self._tokenizer.end_token and not self._ended:
+            raise ConfigError(
+                f"the token {token} is not allowed after the end", hint="accept the end token, or stop generating"
+            )
+        self._ended = True
+
+    @property
+    def text(self) -> str:
+        """The text of the accepted tokens."""
+        return self._tokenizer.decode(self.tokens)
+
+    def finish(self) -> str:
+        """Return the text; UnfinishedOutput if it is only a beginning."""
+        if not self.is_complete:
+            raise UnfinishedOutput(
+                f"the output is incomplete after {len(self.tokens)} tokens",
+                text=self.text,
+                hint="raise the token limit, and pass it to start, which then closes the output in time",
+            )
+        return self.text
