@@ -9,42 +9,21 @@ from pathlib import Path
 
 PACKAGE = "bfcl-eval==2026.3.23"
 _PLACE = ".venv-schemas/lib/python*/site-packages/bfcl_eval/data"
-_TYPES = {
-    "dict": "object",
-    "HashMap": "object",
-    "Hashtable": "object",
-    "float": "number",
-    "double": "number",
-    "long": "integer",
-    "short": "integer",
-    "byte": "integer",
-    "Bigint": "integer",
-    "tuple": "array",
-    "list": "array",
-    "Array": "array",
-    "ArrayList": "array",
-    "Queue": "array",
-    "Stack": "array",
-    "bool": "boolean",
-    "Boolean": "boolean",
-    # the leaderboard's own conversion for its models
-    "any": "string",
-    "Any": "string",
-    "String": "string",
-    "char": "string",
-    "": "string",
-}
 
 
 def functions() -> list[tuple[str, dict]]:
     """Return the name and schema of each function; empty if the wheel is not installed."""
+    from toolwire.learn.bfcl.parameter_types import parameter_schema  # run.py runs without toolwire
+
     found: dict[str, tuple[str, dict]] = {}
     for folder in Path(__file__).parent.glob(_PLACE):
         for file in sorted(folder.rglob("*.json")):
             if "possible_answer" not in file.parts:
                 for function in _declared(file):
                     key = json.dumps([function["name"], function["parameters"]], sort_keys=True)
-                    found.setdefault(key, (function["name"], _normal(function["parameters"])))
+                    # a parameter of any type is a string, as in the leaderboard's own conversion
+                    schema = parameter_schema(function["parameters"], any_type="string")
+                    found.setdefault(key, (function["name"], schema))
     return list(found.values())
 
 
@@ -58,17 +37,3 @@ def _declared(file: Path) -> list[dict]:
     listed = [row["function"] for row in rows if "function" in row]
     functions = [one for entry in listed for one in (entry if isinstance(entry, list) else [entry])]
     return [one for one in [*functions, *rows] if isinstance(one, dict) and "parameters" in one and "name" in one]
-
-
-def _normal(schema: dict) -> dict:
-    out = dict(schema)
-    if isinstance(out.get("type"), str):
-        out["type"] = _TYPES.get(out["type"], out["type"])
-    if isinstance(out.get("properties"), dict):
-        out["properties"] = {
-            name: _normal(inner) if isinstance(inner, dict) else inner for name, inner in out["properties"].items()
-        }
-    for keyword in ("items", "additionalProperties"):
-        if isinstance(out.get(keyword), dict):
-            out[keyword] = _normal(out[keyword])
-    return out

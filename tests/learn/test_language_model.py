@@ -3,9 +3,17 @@
 import pytest
 import torch
 from tiny_model import tiny_model
+from transformers import (
+    CohereConfig,
+    CohereForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GraniteConfig,
+    GraniteForCausalLM,
+)
 
 from toolwire.ir.errors import ConfigError
-from toolwire.learn import open_model
+from toolwire.learn import LanguageModel, open_model
 
 
 def test_saved_model_is_read_from_its_folder(tmp_path):
@@ -37,3 +45,56 @@ def test_every_text_survives_encoding():
 def test_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"has no config\.json"):
         open_model(tmp_path)
+
+
+def small(config_class, model_class, **settings):
+    torch.manual_seed(1)
+    config = config_class(
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        **settings,
+    )
+    network = model_class(config).eval()
+    network.get_output_embeddings().weight.data.mul_(40)  # logits in the range where a cap matters
+    return LanguageModel(network, None)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: small(Gemma2Config, Gemma2ForCausalLM, final_logit_softcapping=5.0),
+        lambda: small(Gemma2Config, Gemma2ForCausalLM, final_logit_softcapping=None),
+        lambda: small(CohereConfig, CohereForCausalLM, logit_scale=0.25),
+        lambda: small(GraniteConfig, GraniteForCausalLM, logits_scaling=8.0),
+    ],
+)
+def test_scaled_and_capped_logits_equal_the_forward_pass(model):
+    model = model()
+    tokens = torch.tensor([[5, 9, 11, 30]])
+    with torch.no_grad():
+        expected = model.network(input_ids=tokens).logits
+        found = model.word_logits(model.hidden_states(tokens))
+    assert torch.allclose(expected, found, atol=1e-5)
+
+
+def test_model_with_an_unknown_transformation_of_its_logits_is_refused():
+    model = tiny_model()
+    whole = model.network.forward
+
+    def doubled(**given):
+        out = whole(**given)
+        out.logits = out.logits * 2
+        return out
+
+    model.network.forward = doubled
+    model.network.config.logit_scale = 1.5
+    with pytest.raises(ConfigError, match=r"llama model .* \(logit_scale = 1\.5\)"):
+        model.word_logits(torch.zeros(1, 32))

@@ -18,7 +18,7 @@ from .provider_rules.constraints import Constraint
 from .provider_rules.providers import list_constraints
 from .schema_rules import SCHEMA_CHECKS
 
-__all__ = ["KINDS", "Example", "examples", "explain", "list_rules", "render_page", "rule_kind", "rule_sources"]
+__all__ = ["KINDS", "RuleExample", "examples", "explain", "list_rules", "render_page", "rule_kind", "rule_sources"]
 
 _RULE_MODULES = (code_rules, config_rules, log_rules, request_rules, tools)  # importing them registers their rules
 KINDS = ("tools", "request", "log", "code", "config")
@@ -37,7 +37,7 @@ _INPUT_LABELS = {
 }
 
 
-class Example(NamedTuple):
+class RuleExample(NamedTuple):
     """An input that the rule reports, and one that it does not. Bodies are checked for a provider and a model."""
 
     bad: str
@@ -48,14 +48,14 @@ class Example(NamedTuple):
 
 
 @cache
-def examples() -> dict[str, Example]:
+def examples() -> dict[str, RuleExample]:
     """Load the examples of all rules, by rule id."""
-    found: dict[str, Example] = {}
+    found: dict[str, RuleExample] = {}
     for file in files(__package__).joinpath("examples").iterdir():
         if file.name.endswith(".toml"):
             for rule_id, row in tomllib.loads(file.read_text(encoding="utf-8")).items():
                 context = (row.get("provider", ""), row.get("model", ""), row.get("version", ""))
-                found[rule_id] = Example(row["bad"].strip("\n"), row["good"].strip("\n"), *context)
+                found[rule_id] = RuleExample(row["bad"].strip("\n"), row["good"].strip("\n"), *context)
     return found
 
 
@@ -81,7 +81,7 @@ def rule_sources(rule_id: str) -> list[Constraint]:
     return [row for rows in list_constraints().values() for row in rows if row.rule == rule_id]
 
 
-def _labelled(example: Example | None, bad: str, good: str) -> list[tuple[str, str]]:
+def _labelled(example: RuleExample | None, bad: str, good: str) -> list[tuple[str, str]]:
     """Return the texts of an example with labels that name the provider, the model and the version."""
     if example is None:
         return []

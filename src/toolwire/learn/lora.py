@@ -1,0 +1,47 @@
+"""Low-rank adapters (LoRA) of peft on the linear layers of a model, and their merge into the weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..ir.errors import ConfigError
+from .language_model import LanguageModel
+
+__all__ = ["add_adapter", "merge_adapter", "save_model"]
+
+
+def add_adapter(model: LanguageModel, rank: int, *, seed: int = 0) -> Any:
+    """Freeze the model, add an adapter to all its linear layers except the output, and return peft's model.
+
+    The layers are replaced in place, so `model` computes with the adapter from now on. At first the adapter changes
+    nothing. Its scale is 2, as is usual for alpha = 2 * rank.
+    """
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    if rank < 1:
+        raise ConfigError(f"the rank of an adapter must be positive, got {rank}")
+    torch.manual_seed(seed)
+    config = LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+    return get_peft_model(model.network, config)
+
+
+def merge_adapter(model: LanguageModel, adapter: Any) -> None:
+    """Add the adapter to the weights of `model` and remove its layers."""
+    model.network = adapter.merge_and_unload()
+    model.network.eval()
+
+
+def save_model(model: LanguageModel, folder: Path) -> None:
+    """Write the model and its tokenizer into a folder, with the weights in float16, which GGUF files have as well."""
+    import torch
+
+    state = {name: one.detach().to(torch.float16).contiguous() for name, one in model.network.state_dict().items()}
+    if model.network.config.tie_word_embeddings:
+        state.pop("lm_head.weight", None)
+    model.network.config.dtype = torch.float16
+    model.network.save_pretrained(folder, state_dict=state)
+    model.tokenizer.save_pretrained(folder)

@@ -1,0 +1,113 @@
+"""The texts to mine, and the texts with calls that mining returns (C* of the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+from ...ir.errors import ConfigError
+from ...ir.value import Value
+from ..chat_rendering import TrainingRow, encode_segments, text_segments
+from ..language_model import LanguageModel
+from .call_text import InlineCall, call_span, insert_calls
+
+__all__ = ["AugmentedText", "CorpusText", "Objective", "augment_texts", "corpus_rows", "read_texts", "result_spans"]
+
+Objective: TypeAlias = Literal["paper", "masked"]
+
+_MAX_TEXT = 20_000  # characters
+_MAX_TEXTS = 10_000_000
+
+
+class CorpusText(Value, frozen=True):
+    """A text, and the date on which it was written if it is known (ISO 8601), for the calendar."""
+
+    text: str
+    date: str | None = None
+
+
+class AugmentedText(Value, frozen=True):
+    """A text with its calls inserted. `source` is the number of the original text; without calls it is unchanged."""
+
+    text: str
+    source: int
+    calls: tuple[InlineCall, ...] = ()
+
+
+def read_texts(path: str | Path) -> list[CorpusText]:
+    """Read JSON Lines with `text` and optional `date` (file name ends with .jsonl), or one text per line."""
+    file = Path(path)
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+    texts: list[CorpusText] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        texts.append(_read_line(file, number, line))
+        if len(texts) > _MAX_TEXTS:
+            raise ConfigError(f"{file} has more than {_MAX_TEXTS} texts", hint="mine it in parts")
+    if not texts:
+        raise ConfigError(f"{file} has no texts", hint='write lines such as {"text": "She has 3 + 4 = 7 apples."}')
+    return texts
+
+
+def augment_texts(originals: Sequence[str], calls: Iterable[tuple[int, InlineCall]]) -> list[AugmentedText]:
+    """Return every text, with its calls inserted. Texts without calls stay as they are, as in the paper."""
+    by_text: dict[int, list[InlineCall]] = {}
+    for number, call in calls:
+        by_text.setdefault(number, []).append(call)
+    rows = []
+    for number, text in enumerate(originals):
+        own = sorted(by_text.get(number, ()), key=lambda call: call.position)
+        rows.append(AugmentedText(insert_calls(text, own), number, tuple(own)))
+    return rows
+
+
+def result_spans(row: AugmentedText) -> list[tuple[int, int]]:
+    """Return the character spans of the results in an augmented text, for a loss that leaves them out."""
+    spans, added = [], 0
+    for call in row.calls:
+        before = row.text[: call.position + added]
+        with_result, without = call_span(before, call.call, call.result), call_span(before, call.call, None)
+        start = call.position + added + len(without.rstrip())
+        end = call.position + added + len(with_result.rstrip())
+        spans.append((start, end))
+        added += len(with_result)
+    return spans
+
+
+def corpus_rows(
+    model: LanguageModel, rows: Iterable[AugmentedText], objective: Objective = "paper"
+) -> list[TrainingRow]:
+    """Return texts with calls as rows for `train`.
+
+    `paper` trains every token, as the paper does. `masked` has no loss on results, because the tool writes them.
+    """
+    if objective not in get_args(Objective):
+        raise ConfigError(f"unknown objective {objective!r}", hint=f"use one of {', '.join(get_args(Objective))}")
+    end = model.decode([model.end_token])
+    found = []
+    for row in rows:
+        spans = result_spans(row) if objective == "masked" else ()
+        found.append(encode_segments(text_segments(row.text, spans, end), model.tokenizer))
+    return found
+
+
+def _read_line(file: Path, number: int, line: bytes) -> CorpusText:
+    try:
+        if file.suffix in (".jsonl", ".json"):
+            text = msgspec.json.decode(line, type=CorpusText)
+        else:
+            text = CorpusText(line.decode())
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{file}, line {number}: {error}", hint='write lines such as {"text": "She has 3 + 4 = 7 apples."}'
+        ) from None
+    if len(text.text) > _MAX_TEXT:
+        raise ConfigError(f"{file}, line {number} is longer than {_MAX_TEXT} characters", hint="split the text")
+    return text

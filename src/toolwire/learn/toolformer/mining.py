@@ -1,0 +1,254 @@
+"""Mine calls: propose positions, sample calls, execute them, and keep those that reduce the loss."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from ...ir.errors import ConfigError
+from ...ir.value import Value
+from ..language_model import LanguageModel
+from .call_text import InlineCall
+from .corpus import AugmentedText, CorpusText, augment_texts
+from .execution import CallExecutor
+from .filters import (
+    CallLosses,
+    FilterRule,
+    ScoredPosition,
+    loss_gain,
+    measure_losses,
+    rank_threshold,
+    require_rule,
+)
+from .mining_tool import MiningTool
+from .proposals import propose_positions
+from .sampling import sample_batch
+
+__all__ = [
+    "Candidate",
+    "MinedCall",
+    "MiningSettings",
+    "build_corpus",
+    "decide",
+    "mine_texts",
+    "mine_toolformer_data",
+    "score_candidates",
+]
+
+Progress: TypeAlias = Callable[[int, int], None]
+_NO_GAIN = "loss not reduced enough"
+_NOT_BEST = "another call at the position is better"
+
+
+class MiningSettings(Value, frozen=True):
+    """The settings of mining. None: the setting of each tool.
+
+    `share` is the part of the candidates that the filter `rank` keeps. `max_length` limits the tokens of a text.
+    """
+
+    filter: FilterRule = "paper"
+    threshold: float | None = None
+    positions: int | None = None
+    samples: int | None = None
+    call_probability: float | None = None
+    temperature: float = 0.8
+    share: float = 0.1
+    seed: int = 0
+    batch_tokens: int = 16_384
+    max_length: int = 1024
+
+
+class Candidate(Value, frozen=True):
+    """A sampled call at a position of a text. `reason` is empty for a kept call."""
+
+    text: int
+    position: int
+    tool: str
+    call: str
+    probability: float = 0.0
+    samples: int = 1
+    result: str | None = None
+    losses: CallLosses | None = None
+    reason: str = ""
+
+    @property
+    def gain(self) -> float | None:
+        """The reduction of the loss in nats; None if the losses were not measured."""
+        return None if self.losses is None else loss_gain(self.losses)
+
+
+class MinedCall(Value, frozen=True):
+    """A kept call of a passage: `call` with `result` belongs before `passage[i:]`."""
+
+    passage: str
+    i: int
+    call: str
+    result: str
+    gain: float | None = None
+
+
+def mine_toolformer_data(
+    model: LanguageModel,
+    corpus: Sequence[str | CorpusText],
+    tool: MiningTool | Sequence[MiningTool],
+    k: int | None = None,
+    *,
+    settings: MiningSettings | None = None,
+) -> list[MinedCall]:
+    """Return the calls of the texts that reduce the loss of the text after them. `k` is the number of samples."""
+    settings = settings or MiningSettings()
+    if k is not None:
+        settings = msgspec.structs.replace(settings, samples=k)
+    tools = [tool] if isinstance(tool, MiningTool) else list(tool)
+    texts = [CorpusText(one) if isinstance(one, str) else one for one in corpus]
+    decided = decide(mine_texts(model, texts, tools, settings), tools, settings)
+    return [
+        MinedCall(texts[one.text].text, one.position, one.call, one.result or "", one.gain)
+        for one in decided
+        if not one.reason
+    ]
+
+
+def mine_texts(
+    model: LanguageModel,
+    texts: Sequence[CorpusText],
+    tools: Sequence[MiningTool],
+    settings: MiningSettings,
+    *,
+    executor: CallExecutor | None = None,
+    first: int = 0,
+) -> list[Candidate]:
+    """Return every candidate with its result and its losses. `first` is the number of the first text in the corpus.
+
+    The same texts give the same candidates, whatever was mined before them.
+    """
+    _check(tools, settings)
+    if executor is None:
+        with CallExecutor(tools) as opened:
+            return mine_texts(model, texts, tools, settings, executor=opened, first=first)
+    usable = [number for number, one in enumerate(texts) if len(model.encode(one.text)) <= settings.max_length]
+    found: list[Candidate] = []
+    for tool in tools:
+        found += _sample_tool(model, texts, usable, tool, settings, first)
+    executed = executor.execute([(one.call, texts[one.text].date) for one in found])
+    candidates = [
+        msgspec.structs.replace(one, result=outcome.result, reason=outcome.reason)
+        for one, outcome in zip(found, executed, strict=True)
+    ]
+    scored = score_candidates(model, [one.text for one in texts], candidates, settings)
+    return [msgspec.structs.replace(one, text=first + one.text) for one in scored]
+
+
+def score_candidates(
+    model: LanguageModel, texts: Sequence[str], candidates: Sequence[Candidate], settings: MiningSettings
+) -> list[Candidate]:
+    """Measure the losses of the candidates that have a result."""
+    if settings.filter == "none":
+        return list(candidates)
+    groups: dict[tuple[int, int], list[int]] = {}
+    for number, one in enumerate(candidates):
+        if one.result is not None:
+            groups.setdefault((one.text, one.position), []).append(number)
+    places = [
+        ScoredPosition(
+            texts[text], position, tuple((candidates[one].call, candidates[one].result or "") for one in numbers)
+        )
+        for (text, position), numbers in groups.items()
+    ]
+    measured = measure_losses(model, places, rule=settings.filter, batch_tokens=settings.batch_tokens)
+    scored = list(candidates)
+    for numbers, losses in zip(groups.values(), measured, strict=True):
+        for number, measured_losses in zip(numbers, losses, strict=True):
+            scored[number] = msgspec.structs.replace(scored[number], losses=measured_losses)
+    return scored
+
+
+def decide(candidates: Sequence[Candidate], tools: Sequence[MiningTool], settings: MiningSettings) -> list[Candidate]:
+    """Set the reason of each candidate that is not kept. At a position, the call with the largest gain is kept."""
+    thresholds = _thresholds(candidates, tools, settings)
+    best: dict[tuple[int, int], tuple[float, int]] = {}
+    decided = list(candidates)
+    for number, one in enumerate(candidates):
+        if one.reason:
+            continue
+        gain = 0.0 if one.gain is None or settings.filter == "none" else one.gain
+        if settings.filter != "none" and (one.losses is None or gain < thresholds[one.tool]):
+            decided[number] = msgspec.structs.replace(one, reason=_NO_GAIN)
+            continue
+        place = one.text, one.position
+        if place not in best or gain > best[place][0]:
+            best[place] = gain, number
+    winners = {number for _, number in best.values()}
+    for number, one in enumerate(decided):
+        if not one.reason and number not in winners:
+            decided[number] = msgspec.structs.replace(one, reason=_NOT_BEST)
+    return decided
+
+
+def build_corpus(texts: Sequence[str], decided: Sequence[Candidate]) -> list[AugmentedText]:
+    """Return the texts with their kept calls, and the other texts unchanged."""
+    kept = [(one.text, InlineCall(one.position, one.call, one.result or "")) for one in decided if not one.reason]
+    return augment_texts(texts, kept)
+
+
+def _check(tools: Sequence[MiningTool], settings: MiningSettings) -> None:
+    require_rule(settings.filter)
+    names = [tool.name for tool in tools]
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(f"mining needs one or more different tools, got {', '.join(names) or 'none'}")
+    for field in ("positions", "samples", "batch_tokens", "max_length"):
+        value: Any = getattr(settings, field)
+        if value is not None and value < 1:
+            raise ConfigError(f"{field} must be positive, got {value}")
+
+
+def _sample_tool(
+    model: LanguageModel,
+    texts: Sequence[CorpusText],
+    usable: Sequence[int],
+    tool: MiningTool,
+    settings: MiningSettings,
+    first: int,
+) -> list[Candidate]:
+    """Return the different calls of one tool at its positions in the texts."""
+    proposed = propose_positions(
+        model,
+        [texts[number].text for number in usable],
+        tool,
+        k=settings.positions,
+        call_probability=settings.call_probability,
+        batch_tokens=settings.batch_tokens,
+    )
+    places = [(number, one) for number, found in zip(usable, proposed, strict=True) for one in found]
+    sampled = sample_batch(
+        model,
+        [(texts[number].text, one.position) for number, one in places],
+        tool,
+        samples=settings.samples or tool.samples,
+        temperature=settings.temperature,
+        seed=zlib.crc32(f"{settings.seed} {tool.name} {first}".encode()),
+        batch_tokens=settings.batch_tokens,
+    )
+    found = []
+    for (number, place), calls in zip(places, sampled, strict=True):
+        for call in dict.fromkeys(calls):
+            found.append(
+                Candidate(number, place.position, tool.name, call, place.probability, samples=calls.count(call))
+            )
+    return found
+
+
+def _thresholds(
+    candidates: Sequence[Candidate], tools: Sequence[MiningTool], settings: MiningSettings
+) -> dict[str, float]:
+    """Return the least gain for each tool; for `rank`, that of its best candidates."""
+    if settings.filter != "rank":
+        return {tool.name: tool.threshold if settings.threshold is None else settings.threshold for tool in tools}
+    gains: dict[str, list[float]] = {tool.name: [] for tool in tools}
+    for one in candidates:
+        if one.losses is not None:
+            gains[one.tool].append(loss_gain(one.losses))
+    return {name: rank_threshold(values, settings.share) for name, values in gains.items()}

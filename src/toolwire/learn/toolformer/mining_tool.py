@@ -1,0 +1,257 @@
+"""The tools of Toolformer, each with its few-shot prompt, the pattern of its input, and its thresholds.
+
+Thresholds, positions and samples are those of the paper: probability of a call 0.05, 5 positions, 5 samples and a
+loss reduction of 1.0; for calculator and translation 0, 20, 10 and 0.5.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ...ir.errors import ConfigError
+from ...ir.tools import Tool
+from ...ir.value import Value
+from ...run.context import CallContext
+from ...run.failures import ToolError
+from ...run.function_tool import FunctionTool, tool
+from .calculator import evaluate, format_number
+from .units import UNIT_PATTERN, convert
+
+__all__ = [
+    "MiningTool",
+    "calculator_tool",
+    "calendar_tool",
+    "convert_tool",
+    "qa_tool",
+    "search_tool",
+    "translate_tool",
+]
+
+_TIMEOUT = 5.0  # seconds
+_NUMBER = r"[0-9]{1,6}(\.[0-9]{1,4})?"
+_TERM = rf"({_NUMBER}|\({_NUMBER} [-+*/] {_NUMBER}\))"
+_QUOTED = r'"[^"\\\n\[\]]{2,80}"'
+_MAX_SNIPPET = 200  # characters
+
+
+class MiningTool(Value, frozen=True):
+    """A tool for mining. `pattern` is a regular expression of the text between the parentheses of a call.
+
+    `examples` are texts with calls, written without results, for the few-shot prompt. `call_probability` is the least
+    probability of a call at a position (the paper's τ_s), `positions` the number of positions per text (k), `samples`
+    the number of calls per position (m), `threshold` the least reduction of the loss (τ_f).
+    """
+
+    tool: FunctionTool[..., Any]
+    task: str
+    examples: tuple[str, ...]
+    pattern: str
+    call_probability: float = 0.05
+    positions: int = 5
+    samples: int = 5
+    threshold: float = 1.0
+    max_tokens: int = 48
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+    def prompt(self, text: str) -> str:
+        """Return the few-shot prompt that asks for calls in `text`. The model continues with a copy of the text."""
+        lines = [self.task, ""]
+        for example in self.examples:
+            lines += [f"Input: {_without_calls(example)}", f"Output: {example}", ""]
+        return "\n".join([*lines, f"Input: {text}", "Output:"])
+
+
+def calculator_tool(**settings: Any) -> MiningTool:
+    """Return the calculator: four operations, results with at most two decimals."""
+
+    @tool(name="Calculator", effect="pure", timeout=_TIMEOUT)
+    def calculate(expression: str) -> str:
+        """Evaluate an arithmetic expression."""
+        return format_number(evaluate(expression))
+
+    return MiningTool(
+        calculate,
+        "Add calls of a calculator to a text, where a result helps to write the next number. A call is "
+        "[Calculator(expression)].",
+        (
+            "The rent is 850 a month, so a year costs [Calculator(850 * 12)] 10200.",
+            "Tom has 14 apples and buys 9 more. How many apples does he have? The answer is [Calculator(14 + 9)] 23.",
+            "The hall has 480 seats and 135 were empty, so [Calculator(480 - 135)] 345 guests came.",
+            "A box holds 12 pens. There are 7 boxes. How many pens are there? The answer is [Calculator(12 * 7)] 84.",
+        ),
+        rf"{_TERM}( [-+*/] {_TERM}){{1,2}}",
+        **{"call_probability": 0.0, "positions": 20, "samples": 10, "threshold": 0.5, "max_tokens": 32, **settings},
+    )
+
+
+def calendar_tool(today: str | None = None, **settings: Any) -> MiningTool:
+    """Return the calendar. It answers with the date of the text if the text has one, else with `today` (ISO 8601)."""
+    default = _parse_date(today) if today else dt.datetime.now(dt.UTC).date()
+
+    @tool(name="Calendar", effect="read", timeout=_TIMEOUT)
+    def date_of_text(context: CallContext) -> str:
+        """Return the current date."""
+        given = context.deps.get("date") if isinstance(context.deps, Mapping) else None
+        date = _parse_date(given) if given else default
+        return f"Today is {date:%A, %B} {date.day}, {date.year}."
+
+    return MiningTool(
+        date_of_text,
+        "Add calls of a calendar to a text, where the current date helps to write what follows. A call is [Calendar()].",
+        (
+            "The shop is closed today because it is [Calendar()] Sunday.",
+            "The report was written in [Calendar()] March and covers the last quarter.",
+            "The contract of 2019 ended [Calendar()] six years ago.",
+        ),
+        "",
+        **settings,
+    )
+
+
+def convert_tool(**settings: Any) -> MiningTool:
+    """Return the unit conversion."""
+
+    @tool(name="Convert", effect="pure", timeout=_TIMEOUT)
+    def convert_units(request: str) -> str:
+        """Convert an amount to another unit, such as 3 miles to kilometers."""
+        return convert(request)
+
+    return MiningTool(
+        convert_units,
+        "Add calls of a unit converter to a text, where a converted amount helps to write what follows. A call is "
+        "[Convert(amount unit to unit)].",
+        (
+            "The trail is 12 miles, or [Convert(12 miles to kilometers)] 19.31 kilometers, long.",
+            "The parcel of 60 kilograms weighs [Convert(60 kilograms to pounds)] about 132 pounds.",
+        ),
+        rf"{_NUMBER} ({UNIT_PATTERN})s? to ({UNIT_PATTERN})s?",
+        **settings,
+    )
+
+
+def search_tool(passages: Iterable[str], **settings: Any) -> MiningTool:
+    """Return a search over `passages` by BM25 (extra `retrieve`). A result is the start of the best passage."""
+    find = _passage_finder(list(passages))
+
+    @tool(name="Search", effect="read", timeout=_TIMEOUT)
+    def search(query: str) -> str:
+        """Find the passage about a query."""
+        return find(query)[1][:_MAX_SNIPPET]
+
+    return MiningTool(
+        search,
+        'Add calls of a search to a text, where a fact helps to write what follows. A call is [Search("query")].',
+        (
+            'The river Elbe rises in [Search("source of the river Elbe")] the Giant Mountains.',
+            'The telescope was first pointed at the moon by [Search("first telescope moon")] Thomas Harriot.',
+        ),
+        _QUOTED,
+        **settings,
+    )
+
+
+def qa_tool(answers: Mapping[str, str], **settings: Any) -> MiningTool:
+    """Return question answering over a table of questions and answers. A question with no similar entry is an error."""
+    questions = list(answers)
+    find = _passage_finder(questions)
+
+    @tool(name="QA", effect="read", timeout=_TIMEOUT)
+    def answer(question: str) -> str:
+        """Answer a question."""
+        number, best = find(question)
+        own, known = _words(question), _words(best)
+        if len(own & known) * 2 < len(own | known):
+            raise ToolError("no answer is known")
+        return answers[questions[number]]
+
+    return MiningTool(
+        answer,
+        'Add questions to a text, where the answer helps to write what follows. A call is [QA("question")].',
+        (
+            'The capital of Australia is [QA("What is the capital of Australia?")] Canberra.',
+            'The author of Middlemarch, [QA("Who wrote Middlemarch?")] George Eliot, was born in 1819.',
+        ),
+        _QUOTED,
+        **settings,
+    )
+
+
+def translate_tool(dictionary: Mapping[str, str], **settings: Any) -> MiningTool:
+    """Return translation by a dictionary, word by word after the longest entries. An unknown word is an error."""
+    entries = {source.lower().strip(): target for source, target in dictionary.items()}
+    longest = max((len(source.split()) for source in entries), default=1)
+
+    @tool(name="Translate", effect="pure", timeout=_TIMEOUT)
+    def translate(phrase: str) -> str:
+        """Translate a phrase to English."""
+        return _translate(phrase, entries, longest)
+
+    return MiningTool(
+        translate,
+        "Add calls of a dictionary to a text, where a translation helps to write what follows. A call is "
+        '[Translate("phrase")].',
+        (
+            'The sign at the door reads "Ausgang", which means [Translate("ausgang")] exit.',
+            'The village is called Casa Branca, or [Translate("casa branca")] white house.',
+        ),
+        _QUOTED,
+        **{"call_probability": 0.0, "positions": 20, "samples": 10, "threshold": 0.5, **settings},
+    )
+
+
+def _without_calls(example: str) -> str:
+    """Remove the calls of an example, such as `[QA("…")] `."""
+    before, bracket, rest = example.partition("[")
+    if not bracket:
+        return example
+    return before + rest.partition(")] ")[2]
+
+
+def _parse_date(text: str) -> dt.date:
+    try:
+        return dt.date.fromisoformat(str(text)[:10])
+    except ValueError:
+        raise ConfigError(f"{text!r} is not a date", hint="write dates as 2025-07-04") from None
+
+
+def _passage_finder(passages: Sequence[str]) -> Callable[[str], tuple[int, str]]:
+    """Return a function that finds the number and the text of the best passage for a query."""
+    from ...retrieve.index import ToolIndex
+
+    if not passages:
+        raise ConfigError("there is no passage to search", hint="give at least one")
+    index = ToolIndex()
+    index.add([Tool(f"passage_{number}", passage) for number, passage in enumerate(passages)])
+
+    def find(query: str) -> tuple[int, str]:
+        hits = index.search(query, 1)
+        if not hits:
+            raise ToolError("nothing was found")
+        number = int(hits[0].tool.name.removeprefix("passage_"))
+        return number, passages[number]
+
+    return find
+
+
+def _words(text: str) -> set[str]:
+    return {"".join(filter(str.isalnum, part)) for part in text.lower().split()} - {""}
+
+
+def _translate(phrase: str, entries: Mapping[str, str], longest: int) -> str:
+    parts = phrase.lower().split()
+    found, start = [], 0
+    while start < len(parts):
+        for size in range(min(longest, len(parts) - start), 0, -1):
+            target = entries.get(" ".join(parts[start : start + size]))
+            if target is not None:
+                found.append(target)
+                start += size
+                break
+        else:
+            raise ToolError(f"{parts[start]!r} is not in the dictionary")
+    return " ".join(found)
