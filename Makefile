@@ -62,6 +62,9 @@ test-all: $(VENV)/test ## run all tests but those of `make test-learn`
 test-learn: $(VENV)/learn ## run the tests of masks, training and evaluation; installs torch for the CPU
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/learn
 
+demo-learn: $(VENV)/learn ## teach a small real model three tools on the CPU, and call one through the gateway: offline, minutes
+	$(BIN)/python examples/learn/tune_and_serve.py
+
 test-soak: $(VENV)/test ## run 200 kills per store instead of 20, and the gateway under load for a minute
 	$(BIN)/python tests/soak/soak_gateway.py
 	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py

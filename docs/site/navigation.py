@@ -51,6 +51,12 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/extending.md",
         "docs/architecture.md",
     ],
+    "Open models": [
+        "docs/training-data.md",
+        "docs/fine-tuning.md",
+        "docs/toolkengpt.md",
+        "docs/evaluation.md",
+    ],
     "Reference": [
         "docs/commands.md",
         "docs/wires.md",

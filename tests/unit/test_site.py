@@ -49,7 +49,16 @@ def test_every_page_of_the_docs_is_in_the_navigation():
 def test_navigation_has_the_sections_in_the_order_of_tasks():
     from navigation import NAVIGATION
 
-    assert list(NAVIGATION) == ["Start", "Tutorials", "Guides", "Reference", "Gateway", "Migrate", "Compare"]
+    assert list(NAVIGATION) == [
+        "Start",
+        "Tutorials",
+        "Guides",
+        "Open models",
+        "Reference",
+        "Gateway",
+        "Migrate",
+        "Compare",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .emulation_settings import EmulationSettings
     from .exchange import Exchange
     from .preparation import Prepared, prepare
+    from .server_grammar import GuidedRequest, guided_request
     from .shortcuts import calls, list_tools, results
     from .stable_prefix import mark_stable_prefix
     from .stream_translation import StreamTranslation, translate_stream
@@ -43,6 +44,7 @@ else:
             "detection": ("Detected", "detect"),
             "shortcuts": ("calls", "list_tools", "results"),
             "exchange": ("Exchange",),
+            "server_grammar": ("GuidedRequest", "guided_request"),
             "stable_prefix": ("mark_stable_prefix",),
             "versions": ("encode_best_version",),
         },
@@ -53,6 +55,7 @@ __all__ = [
     "Emulation",
     "EmulationSettings",
     "Exchange",
+    "GuidedRequest",
     "Prepared",
     "StreamTranslation",
     "Translation",
@@ -60,6 +63,7 @@ __all__ = [
     "detect",
     "emulate",
     "encode_best_version",
+    "guided_request",
     "list_tools",
     "mark_stable_prefix",
     "prepare",

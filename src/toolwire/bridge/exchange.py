@@ -21,6 +21,7 @@ from ..schema.validate import validator
 from ..wire.protocol import Capabilities, Wire
 from .names import NameMap
 from .repair import CallRepairer
+from .required_call import RequiredCall, RequiredCallRestorer
 from .resolve_breach import resolve_breach
 from .restorer import Restorer
 from .search_plan import NO_SEARCH, SearchPlan
@@ -31,7 +32,7 @@ __all__ = ["Exchange"]
 class Exchange:
     """The changes to undo in an answer; an empty exchange only ensures that every call has an id."""
 
-    __slots__ = ("_fitted", "_has_freeform", "_names", "_request", "_wire", "lifts", "output", "search")
+    __slots__ = ("_fitted", "_has_freeform", "_names", "_request", "_wire", "lifts", "output", "required", "search")
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Exchange:
         fitted: list[tuple[Tool, int]] | None = None,
         output: Lowered | None = None,
         search: SearchPlan = NO_SEARCH,
+        required: RequiredCall | None = None,
     ) -> None:
         self.lifts = lifts or {}
         """The tools whose arguments have another shape on the target, by their names there."""
@@ -50,6 +52,8 @@ class Exchange:
         """The schema of the answer, if the answer has another shape on the target."""
         self.search = search
         """The form of a tool search on the target."""
+        self.required = required
+        """The call that the schema of the answer enforces, if a forced choice was sent so."""
         self._names = names
         self._request = request
         self._has_freeform = has_freeform  # of the target; otherwise freeform tools were sent as functions
@@ -125,7 +129,10 @@ class Exchange:
         repairer: CallRepairer | None = None,
     ) -> Restorer:
         """Like `restore`, for the events of one stream."""
-        return Restorer(self, Losses() if losses is None else losses, client, repairer)
+        losses = Losses() if losses is None else losses
+        if self.required is not None:
+            return RequiredCallRestorer(self, self.required, losses, client, repairer)
+        return Restorer(self, losses, client, repairer)
 
 
 def _accepts(schema: Object, arguments: Object) -> bool:

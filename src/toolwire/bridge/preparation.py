@@ -22,7 +22,6 @@ from ..wire.profiles import fit_codec, match_capabilities
 from ..wire.protocol import Wire
 from .cache import limit_marks
 from .exchange import Exchange
-from .fit_choice import fit_choice
 from .fit_found import HistorySearch
 from .fit_history import fit_history
 from .fit_output import add_instructions, fit_output
@@ -35,6 +34,7 @@ from .history import DraftMessage
 from .limit_tools import ToolChooser
 from .locations import location_pointer, message_index, message_locations
 from .names import NameMap
+from .required_call import fit_required_call
 from .search_plan import plan_search
 from .stored import find_stored
 
@@ -134,7 +134,7 @@ def prepare(
     plan = plan_search(request, wire, runs_search=runs_search)
     indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs, choose, plan)
     tools = [tool for tool, _ in indexed_tools]
-    choice = fit_choice(request, indexed_tools, can, losses)
+    choice, required = fit_required_call(request, indexed_tools, can, lifts, losses)
     if choice is not None and choice.mode == "validated" and not can.strict:
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
     reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools))
@@ -146,6 +146,8 @@ def prepare(
     reasoning = drop_thinking_for_prefill(reasoning, turns, wire, losses)
     if answer.instructions is not None:
         turns = add_instructions(turns, answer.instructions, can)
+    if required is not None and required.instructions is not None:
+        turns = add_instructions(turns, required.instructions, can)
     _report_extras(request, wire.name, losses)
     if request.parallel is False and not tools:
         losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")
@@ -154,14 +156,14 @@ def prepare(
         tuple([turn.message for turn in turns]),
         tuple(tools),
         choice,
-        request.parallel if tools else None,
+        request.parallel if tools and required is None else None,
         fit_params(request.params, reasoning, wire, model, losses),
         reasoning,
-        answer.output,
+        answer.output if required is None else required.output,
         request.stream,
         request.extra,
     )
-    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered, plan)
+    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered, plan, required)
     return Prepared(fitted, exchange, losses, turns, indexed_tools)
 
 

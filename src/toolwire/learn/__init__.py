@@ -8,13 +8,23 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .bfcl.checker import CheckResult, check_calls
+    from .bfcl.client_answers import ClientAnswers
     from .bfcl.entries import BFCL_CATEGORIES, BFCLEntry, read_bfcl
+    from .bfcl.evaluation import AnswerSource, evaluate_bfcl, select_entries
+    from .bfcl.judgement import BFCLAnswer, EvaluatedAnswer
+    from .bfcl.local_answers import LocalAnswers
+    from .bfcl.report import BFCLReport, CategoryScore
+    from .chat_rendering import TrainingRow, TrainingSegment, encode_segments, render_segments, text_segments
+    from .example_checks import ExampleFinding, check_example
+    from .example_export import ExampleExport, ExportReport, ExportSettings, LossCount
     from .example_files import RejectedExample, read_examples, write_examples
+    from .example_sources import collect_examples
     from .examples import Example, make_example
     from .gguf_files import write_gguf
     from .language_model import LanguageModel, open_model
     from .model_files import find_model
     from .shards import run_shards
+    from .specifications import SpecifiedExample, add_specifications
     from .toolformer.call_text import InlineCall, format_call
     from .toolformer.corpus import AugmentedText, CorpusText, read_texts
     from .toolformer.filters import CallLosses, loss_reduction_filter
@@ -32,6 +42,14 @@ if TYPE_CHECKING:
     )
     from .toolformer.proposals import propose_insertion_points
     from .toolformer.sampling import sample_calls
+    from .toolken.decoding import ToolkenCall, ToolkenOutput, generate_with_toolkens
+    from .toolken.demonstrations import Demonstration, MarkedCall, demonstration_of_query, read_demonstrations
+    from .toolken.fitting import ToolkenFit, add_toolkens, collect_states, fit_toolkens, split_demonstrations
+    from .toolken.head import ToolkenHead
+    from .toolken.sources import demonstrations_of_examples, demonstrations_of_mined
+    from .toolken.training import ToolkenScore, ToolkenSettings, calibrate_bias, measure_toolkens, sweep_bias
+    from .training import TrainSettings
+    from .tuning import TuneReport, TuneSettings, tune
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -40,16 +58,49 @@ else:
                 "CheckResult",
                 "check_calls",
             ),
+            "bfcl.client_answers": ("ClientAnswers",),
             "bfcl.entries": (
                 "BFCLEntry",
                 "BFCL_CATEGORIES",
                 "read_bfcl",
+            ),
+            "bfcl.evaluation": (
+                "AnswerSource",
+                "evaluate_bfcl",
+                "select_entries",
+            ),
+            "bfcl.judgement": (
+                "BFCLAnswer",
+                "EvaluatedAnswer",
+            ),
+            "bfcl.local_answers": ("LocalAnswers",),
+            "bfcl.report": (
+                "BFCLReport",
+                "CategoryScore",
+            ),
+            "chat_rendering": (
+                "TrainingRow",
+                "TrainingSegment",
+                "encode_segments",
+                "render_segments",
+                "text_segments",
+            ),
+            "example_checks": (
+                "ExampleFinding",
+                "check_example",
+            ),
+            "example_export": (
+                "ExampleExport",
+                "ExportReport",
+                "ExportSettings",
+                "LossCount",
             ),
             "example_files": (
                 "RejectedExample",
                 "read_examples",
                 "write_examples",
             ),
+            "example_sources": ("collect_examples",),
             "examples": (
                 "Example",
                 "make_example",
@@ -61,6 +112,10 @@ else:
             ),
             "model_files": ("find_model",),
             "shards": ("run_shards",),
+            "specifications": (
+                "SpecifiedExample",
+                "add_specifications",
+            ),
             "toolformer.call_text": (
                 "InlineCall",
                 "format_call",
@@ -95,45 +150,128 @@ else:
             ),
             "toolformer.proposals": ("propose_insertion_points",),
             "toolformer.sampling": ("sample_calls",),
+            "toolken.decoding": (
+                "ToolkenCall",
+                "ToolkenOutput",
+                "generate_with_toolkens",
+            ),
+            "toolken.demonstrations": (
+                "Demonstration",
+                "MarkedCall",
+                "demonstration_of_query",
+                "read_demonstrations",
+            ),
+            "toolken.fitting": (
+                "ToolkenFit",
+                "add_toolkens",
+                "collect_states",
+                "fit_toolkens",
+                "split_demonstrations",
+            ),
+            "toolken.head": ("ToolkenHead",),
+            "toolken.sources": (
+                "demonstrations_of_examples",
+                "demonstrations_of_mined",
+            ),
+            "toolken.training": (
+                "ToolkenScore",
+                "ToolkenSettings",
+                "calibrate_bias",
+                "measure_toolkens",
+                "sweep_bias",
+            ),
+            "training": ("TrainSettings",),
+            "tuning": (
+                "TuneReport",
+                "TuneSettings",
+                "tune",
+            ),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )
 
 __all__ = [
+    "AnswerSource",
     "AugmentedText",
+    "BFCLAnswer",
     "BFCLEntry",
+    "BFCLReport",
     "BFCL_CATEGORIES",
     "CallLosses",
+    "CategoryScore",
     "CheckResult",
+    "ClientAnswers",
     "CorpusText",
+    "Demonstration",
+    "EvaluatedAnswer",
     "Example",
+    "ExampleExport",
+    "ExampleFinding",
+    "ExportReport",
+    "ExportSettings",
     "InlineCall",
     "LanguageModel",
+    "LocalAnswers",
+    "LossCount",
+    "MarkedCall",
     "MinedCall",
     "MiningSettings",
     "MiningTool",
     "RejectedExample",
+    "SpecifiedExample",
     "TextWithCall",
+    "ToolkenCall",
+    "ToolkenFit",
+    "ToolkenHead",
+    "ToolkenOutput",
+    "ToolkenScore",
+    "ToolkenSettings",
+    "TrainSettings",
+    "TrainingRow",
+    "TrainingSegment",
+    "TuneReport",
+    "TuneSettings",
+    "add_specifications",
+    "add_toolkens",
     "calculator_tool",
     "calendar_tool",
+    "calibrate_bias",
     "check_calls",
+    "check_example",
+    "collect_examples",
+    "collect_states",
     "convert_tool",
+    "demonstration_of_query",
+    "demonstrations_of_examples",
+    "demonstrations_of_mined",
+    "encode_segments",
+    "evaluate_bfcl",
     "find_model",
+    "fit_toolkens",
     "format_call",
     "generate_with_calls",
+    "generate_with_toolkens",
     "loss_reduction_filter",
     "make_example",
+    "measure_toolkens",
     "mine_toolformer_data",
     "open_model",
     "propose_insertion_points",
     "qa_tool",
     "read_bfcl",
+    "read_demonstrations",
     "read_examples",
     "read_texts",
+    "render_segments",
     "run_shards",
     "sample_calls",
     "search_tool",
+    "select_entries",
+    "split_demonstrations",
+    "sweep_bias",
+    "text_segments",
     "translate_tool",
+    "tune",
     "weighted_nll",
     "write_examples",
     "write_gguf",

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from ..ir.parts import ToolCall
 from ..ir.request import Message
-from ..ir.tools import Tool
+from ..ir.tools import Tool, ToolChoice
 from ..ir.value import Value
 from ..schema.validate import validator
 from ..text.engine.format import Format
@@ -16,7 +18,7 @@ from .examples import Example
 from .generation import generate_tokens
 from .language_model import LanguageModel
 
-__all__ = ["CallAnswer", "CallQuality", "CallQuestion", "call_questions", "measure_calls"]
+__all__ = ["CallAnswer", "CallQuality", "CallQuestion", "call_questions", "judge_answer", "mask_calls", "measure_calls"]
 
 
 class CallQuestion(Value, frozen=True):
@@ -112,6 +114,27 @@ def measure_calls(
         if on_answers is not None:
             on_answers(len(found), len(questions))
     return [found[index] for index in range(len(questions))]
+
+
+def mask_calls(model: LanguageModel, form: Format, max_tokens: int) -> Callable[[Sequence[CallQuestion], int], Any]:
+    """Return the `make_processor` of `measure_calls` that allows only calls of the offered tools."""
+    from ..mask import MaskProcessor, MaskTokenizer, ToolMask
+
+    tokenizer = MaskTokenizer.from_tokenizer(model.tokenizer, model.vocabulary_size)
+    masks: dict[bytes, Any] = {}
+
+    def make_processor(questions: Sequence[CallQuestion], prompt_length: int) -> Any:
+        chosen = []
+        for question in questions:
+            key = msgspec.json.encode(question.tools)
+            if key not in masks:
+                masks[key] = ToolMask(
+                    question.tools, tokenizer, format=form.name, choice=ToolChoice("required"), parallel=False
+                )
+            chosen.append(masks[key])
+        return MaskProcessor(chosen, prompt_length, max_tokens=max_tokens)
+
+    return make_processor
 
 
 def judge_answer(question: CallQuestion, text: str, form: Format, *, is_finished: bool = True) -> CallAnswer:

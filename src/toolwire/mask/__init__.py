@@ -24,9 +24,17 @@ else:
         __name__,
         {
             "batch": ("BatchMask",),
-            "masks": ("GrammarMask", "JSONSchemaMask", "Mask", "RegexMask"),
+            "masks": (
+                "GrammarMask",
+                "JSONSchemaMask",
+                "Mask",
+                "RegexMask",
+            ),
             "processor": ("MaskProcessor",),
-            "state": ("MaskState", "UnfinishedOutput"),
+            "state": (
+                "MaskState",
+                "UnfinishedOutput",
+            ),
             "tokenizer": ("MaskTokenizer",),
         },
         extras={

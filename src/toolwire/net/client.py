@@ -212,7 +212,10 @@ class ModelClient:
         if self._text is not None:
             return True
         capabilities = self._model_capabilities
-        return capabilities.forced_choice is not False and "required" in self._endpoint.wire.capabilities.choices
+        can = self._endpoint.wire.capabilities
+        if capabilities.choice_by_schema or can.choice_by_schema:
+            return True
+        return capabilities.forced_choice is not False and "required" in can.choices
 
     @property
     def _model_capabilities(self) -> ModelCapabilities:

@@ -25,6 +25,7 @@ def accepts_document(endpoint: Endpoint, wire: str, document: Object) -> bool:
         endpoint.wire.name == wire
         and endpoint.vendor.dialect is None
         and not any(field in document for field in endpoint.renamed_fields)
+        and not (endpoint.capabilities.choice_by_schema and document.get("tool_choice") not in (None, "auto", "none"))
     )
 
 

@@ -4,6 +4,7 @@
     fmt.parse(text, tools).calls                 # a whole turn
     parser = fmt.parser(tools)                   # or incrementally: feed, close, should_stop
     fmt.render_tools(tools); fmt.render_call(call); fmt.render_result(result)
+    fmt.grammar(tools, ToolChoice("required"))   # for constrained decoding
     toolwire.text.detect("Qwen3-Coder-30B")      # 'qwen3_xml'
     toolwire.text.detect_template(template)      # by the source of the model's chat template
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from .engine.format import Format
+    from .engine.grammar import CallGrammar
     from .engine.prompt import ResultTemplate, ToolPrompt
     from .engine.spans import Span
     from .styles.header_calls import HeaderCalls
@@ -34,6 +36,7 @@ else:
         __name__,
         {
             "engine.format": ("Format",),
+            "engine.grammar": ("CallGrammar",),
             "engine.prompt": ("ResultTemplate", "ToolPrompt"),
             "engine.spans": ("Span",),
             "styles.header_calls": ("HeaderCalls",),
@@ -44,6 +47,7 @@ else:
     )
 
 __all__ = [
+    "CallGrammar",
     "Format",
     "HeaderCalls",
     "JsonCalls",

@@ -31,6 +31,9 @@ class ModelCapabilities(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     """Positions of system messages: at the start; also directly after a user turn, as the last message or before an
     assistant turn; or anywhere."""
     forced_choice: bool | None = None  # a tool choice that forces a call
+    choice_by_schema: Literal["declared", "stated"] | None = None
+    """The server ignores a forced choice, but enforces a schema of the answer: a forced call is sent as one. `stated`:
+    the chat template of the model also drops tools, so they are part of the instructions."""
     thinking: bool | None = None  # False: the model never reasons and refuses reasoning settings
     thinking_off: bool | None = None  # reasoning can be turned off
     thinking_off_type: str | None = None  # the wire's thinking type that is nearest to off

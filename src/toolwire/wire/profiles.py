@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from .capability_rows import UNKNOWN_MODEL, CapabilityRow, ModelCapabilities
 from .codec import WireCodec
 from .model_rows import ROWS
-from .protocol import Capabilities, Limits, Wire
+from .protocol import Capabilities, Limits, Wire, forced_by_schema
 
 __all__ = ["CapabilityMatch", "fit_codec", "match_capabilities", "normalise_model", "overlay"]
 
@@ -94,7 +94,9 @@ def _fit_limits(limits: Limits, model: ModelCapabilities) -> Limits:
 
 
 def _fit_features(can: Capabilities, model: ModelCapabilities) -> Capabilities:
-    """Restrict the features of a wire to those of the model; a row cannot add a feature."""
+    """Restrict the features of a wire to those of the model; a row adds no feature, but replaces a forced choice."""
+    if model.choice_by_schema is not None:
+        can = forced_by_schema(can, model.choice_by_schema)
     changes: dict[str, object] = {}
     if model.forced_choice is False:
         changes["choices"] = can.choices - {"required", "tool"}

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from ..ir.events import Event
 from ..ir.losses import Losses
 from ..ir.pointer import JSON, Object
@@ -22,7 +24,17 @@ from ..ir.tools import Tool
 from ..ir.value import Value
 from .signatures import Signature
 
-__all__ = ["Capabilities", "Encoded", "EncodedFault", "Kind", "Limits", "StreamDecoder", "StreamEncoder", "Wire"]
+__all__ = [
+    "Capabilities",
+    "Encoded",
+    "EncodedFault",
+    "Kind",
+    "Limits",
+    "StreamDecoder",
+    "StreamEncoder",
+    "Wire",
+    "forced_by_schema",
+]
 
 Kind = Literal["request", "response", "stream", "tools", "error"]
 
@@ -51,6 +63,9 @@ class Capabilities(Value, frozen=True):
 
     choices: frozenset[str]  # tool choice modes
     media: frozenset[str]  # kinds of media in a user message
+    choice_by_schema: Literal["", "declared", "stated"] = ""
+    """The form of a forced call that `choices` lacks: the schema of the answer, beside the declared tools; `stated`:
+    the tools are also in the instructions, because the server's chat template drops declarations."""
     assistant_media: frozenset[str] = frozenset()  # kinds of media in an assistant message
     result_media: frozenset[str] = frozenset()  # kinds of media in a tool result
     named_results: bool = False  # a result names its tool
@@ -100,6 +115,14 @@ class Capabilities(Value, frozen=True):
     unsigned_call: str | None = None  # placeholder for the signature of a call that another provider made
     rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that this vendor rejects
     rejected_kinds: frozenset[str] = frozenset()  # built-in tools and kinds of parts that this vendor rejects
+
+
+def forced_by_schema(can: Capabilities, form: Literal["declared", "stated"]) -> Capabilities:
+    """Return the capabilities of a server that ignores a forced choice, but enforces a schema of the answer.
+
+    Its tools are functions: no such server has freeform tools.
+    """
+    return replace(can, choices=can.choices & {"auto", "none"}, freeform=False, choice_by_schema=form)
 
 
 class Encoded(NamedTuple):

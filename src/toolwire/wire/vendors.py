@@ -11,6 +11,7 @@ its own has a Surface for each.
 from __future__ import annotations
 
 from difflib import get_close_matches
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from ..ir.errors import ConfigError
 from ..ir.value import Value
 from . import get
 from .codec import WireCodec
-from .protocol import Wire
+from .protocol import Wire, forced_by_schema
 
 __all__ = ["COMPATIBLE", "ApiKey", "Surface", "Vendor", "find", "names", "surface_codec", "vendor_codec"]
 
@@ -58,6 +59,7 @@ class Vendor(Value, frozen=True):
     dialect: str | None = None  # of schemas, if it is not the wire's own
     id: str | None = None  # a regular expression for call ids, if it is not the wire's own
     id_length: int = 40
+    choice_by_schema: Literal["declared", "stated"] | None = None  # it ignores a forced choice; see `Capabilities`
     cache_marks: bool = True  # supports prompt-cache marks; strict servers reject unknown fields
     fields: dict[str, str] = {}  # fields of a request that it names differently
     rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that it rejects: (extra, field)
@@ -223,6 +225,8 @@ def _local_vendor(name: str, base_url: str, variable: str, dialect: str | None =
         dialect=dialect,
         cache_marks=False,
         fields=_MAX_TOKENS_FIELD,
+        # `tool_choice` is no field of Ollama's /v1/chat/completions (openai/openai.go)
+        choice_by_schema=None if dialect is None else "declared",
         raw_completions=dialect is None,  # Ollama's /v1/completions puts the prompt into the model's own template
     )
 
@@ -341,6 +345,8 @@ def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:
     if vendor.id is not None:
         changes["limits"] = replace(codec.limits, id=vendor.id, id_length=vendor.id_length)
     can = codec.capabilities
+    if vendor.choice_by_schema is not None:
+        can = forced_by_schema(can, vendor.choice_by_schema)
     if not vendor.cache_marks:
         can = replace(can, cache=frozenset())
     if not vendor.counts_on_request:

@@ -115,9 +115,10 @@ def test_every_tool_choice_is_encoded_on_every_wire(wire, name, parallel):
     undeclared = name == "none" and wire == "ollama"
     assert names_in(body) == ([] if undeclared else ["f"] if restricted else ["f", "g"])
     weakened = {loss.path for loss in losses if loss.severity != "info"}
-    wordless = ("validated", "required", "tool", "allowed, required") if wire == "ollama" else ("validated",)
-    no_word = {"/choice"} if name in wordless and wire != "gemini" else set()
-    one_call = {"/parallel"} if parallel is False and wire in ("gemini", "ollama") else set()
+    no_word = {"/choice"} if name == "validated" and wire != "gemini" else set()
+    by_schema = wire == "ollama" and name in ("required", "tool", "allowed, required")
+    assert ("format" in body) is by_schema
+    one_call = {"/parallel"} if parallel is False and wire in ("gemini", "ollama") and not by_schema else set()
     assert weakened == no_word | one_call
 
 

@@ -78,6 +78,14 @@ def check_forced(wire, known):
         assert any(loss.action == "weakened" and loss.path == "/choice" for loss in losses) == (not known.forced_choice)
 
 
+def check_by_schema(wire, known):
+    for choice in (ToolChoice("required"), ToolChoice("tool", ("look",)), ToolChoice("allowed", ("look",), True)):
+        body, losses = fitted(wire, Request("m", (USER,), (TOOL,), choice), known)
+        assert "tool_choice" not in body
+        assert body["response_format"]["json_schema"]["schema"]["properties"]["name"] == {"const": "look"}
+        assert not any(loss.action == "weakened" and loss.path == "/choice" for loss in losses)
+
+
 def check_reasoning(wire, known):
     for effort in EFFORTS:
         body, _ = fitted(wire, Request("m", (USER,), reasoning=ReasoningConfig("auto", effort)), known)
@@ -269,6 +277,7 @@ def output_of(wire, body):
 CHECKS = {
     "system": check_system,
     "forced_choice": check_forced,
+    "choice_by_schema": check_by_schema,
     "thinking": check_reasoning,
     "thinking_off": check_off,
     "thinking_off_type": check_off,
@@ -315,6 +324,7 @@ def test_request_obeys_every_known_capability(wire, vendor, model):
 DESCRIBED = {
     "system": ("anthropic", {"system": "after_user"}),
     "result_media": ("gemini", {"result_media": ()}),
+    "choice_by_schema": ("openai_chat", {"choice_by_schema": "declared"}),
     "json_mode": ("openai_chat", {"json_mode": False}),
     "name": ("openai_chat", {"name": "[a-zA-Z_][a-zA-Z0-9_]*"}),
     "name_length": ("openai_chat", {"name_length": 12}),

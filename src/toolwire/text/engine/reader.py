@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
@@ -43,15 +44,15 @@ class Terminals:
     literal with leading white space is found by its form without it.
     """
 
-    __slots__ = ("_first", "_indented", "_longer", "_partial", "_search", "_searches", "literals", "width")
+    __slots__ = ("_first", "_indented", "_longer", "_ordered", "_search", "_searches", "literals", "width")
 
     def __init__(self, literals: Iterable[str]) -> None:
         self.literals = tuple(sorted(set(literals), key=len, reverse=True))
         self._search = re.compile("|".join(map(re.escape, self.literals)) or r"(?!)").search
-        self._partial = re.compile("|".join(_prefix_pattern(literal) for literal in self.literals) or r"(?!)").search
         first = "".join({re.escape(literal[0]) for literal in self.literals})
         self._first = re.compile(f"[{first}]" if first else r"(?!)").search
         self.width = max(map(len, self.literals), default=1)
+        self._ordered = sorted(self.literals)
         self._longer = _longer_literals(self.literals)
         self._indented = _indented_literals(self.literals)
         self._searches: list[tuple[str, _Search]] = []  # compiled when a long text is searched
@@ -125,8 +126,17 @@ class Terminals:
         """Return the start of the suffix that may become a literal; the text before it is safe."""
         if len(text) - at >= self.width:
             at = len(text) - self.width + 1
-        found = self._partial(text, at)
-        return len(text) if found is None else found.start()
+        while (match := self._first(text, at)) is not None:
+            at = match.start()
+            if self._is_prefix(text[at:]):
+                return at
+            at += 1
+        return len(text)
+
+    def _is_prefix(self, text: str) -> bool:
+        """Return whether `text` is a proper prefix of a literal: those follow it directly in sorted order."""
+        following = bisect_right(self._ordered, text)
+        return following < len(self._ordered) and self._ordered[following].startswith(text)
 
 
 @lru_cache(512)
@@ -158,14 +168,6 @@ def _searches_by_character(literals: Iterable[str]) -> list[tuple[str, _Search]]
         groups.setdefault(literal[0], []).append(literal)
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [(character, re.compile("|".join(map(re.escape, group))).search) for character, group in ordered]
-
-
-def _prefix_pattern(literal: str) -> str:
-    """Return a pattern for every proper prefix of `literal` at the end of a text."""
-    pattern = ""
-    for character in reversed(literal[1:-1]):
-        pattern = f"(?:{re.escape(character)}{pattern})?"
-    return rf"{re.escape(literal[0])}{pattern}\Z" if len(literal) > 1 else r"(?!)"
 
 
 class Reader:

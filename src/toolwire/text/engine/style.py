@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from ...ir.errors import ConfigError
 from ...ir.parts import ToolCall
 from ...ir.pointer import JSON
 from ...ir.text import dumps
 from ...ir.value import Value
+from .call_template import CallTemplate
 from .event_builder import EventBuilder
 from .literal import PYTHON, parse_literal
 from .offered_tools import OfferedTools, Types, convert_text, json_type
@@ -134,7 +136,7 @@ class Style(Protocol):
     Openers are requested once per turn. A weak opener is also ordinary text (a bracket): it opens a call only if `read`
     finds one, at the start of the message, or anywhere if it is in `inline_openers`. `closers` are tags without meaning
     outside a call, `markers` other tags that only a call contains. `read_open_reasoning` starts inside reasoning that the
-    prompt opened, in a style that also reads reasoning.
+    prompt opened, in a style that also reads reasoning. `template` describes the text of `write` as data.
     """
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]: ...
@@ -152,6 +154,8 @@ class Style(Protocol):
     def read_open_reasoning(self, turn: ParseContext) -> Parsing[None]: ...
 
     def write(self, calls: Sequence[ToolCall]) -> str: ...
+
+    def template(self) -> CallTemplate: ...
 
 
 class StyleBase(Value, frozen=True):
@@ -171,3 +175,8 @@ class StyleBase(Value, frozen=True):
 
     def read_open_reasoning(self, turn: ParseContext) -> Parsing[None]:
         yield from ()
+
+    def template(self) -> CallTemplate:
+        """Return the written form of calls as data, for a grammar. A style without one has no grammar."""
+        hint = "implement template() in the style, or use a mask for the JSON of one tool's arguments"
+        raise ConfigError(f"the style {type(self).__name__} has no call template", hint=hint)

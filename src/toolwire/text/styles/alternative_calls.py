@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ...ir.parts import ToolCall
+from ..engine.call_template import CallTemplate
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Parsing
 from ..engine.style import ParseContext, Style, StyleBase
@@ -39,6 +42,13 @@ class AlternativeCalls(StyleBase, frozen=True):
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return self.styles[0].write(calls)
+
+    def template(self) -> CallTemplate:
+        """Return the template of the style that writes, which excludes the openers of the others."""
+        first, *others = (style.template() for style in self.styles)
+        more = [text for other in others for text in (other.trigger, *other.forbidden) if text]
+        own = tuple(dict.fromkeys((*first.forbidden, *more)))
+        return msgspec.structs.replace(first, forbidden=tuple(text for text in own if text != first.trigger))
 
 
 def _all_openers(style: Style, offered: OfferedTools) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from ...ir.parts import ToolCall
+from ..engine.call_template import ARGUMENTS, NAME, CallTemplate, JsonArguments, Slot
 from ..engine.envelope import read_arguments
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
@@ -234,6 +235,39 @@ class ChannelCalls(StyleBase, frozen=True):
         text = write_arguments(call)
         head = f"commentary to={self.tool_prefix}{call.name} {self.constrain}json"
         return f"{self.channel}{head}{self.message}{text}{self.ends[0]}"
+
+    def template(self) -> CallTemplate:
+        """Return the text of `write` as data. In a turn with other messages, a call begins at its recipient."""
+        if self.body is not None:
+            return self._body_template(self.body.template())
+        head = f"{self.channel}commentary {_WEAK}{self.tool_prefix}"
+        tail = f" {self.constrain}json{self.message}"
+        thoughts = tuple(
+            (f"{self.channel}{channel}{self.message}", f"{end}{self.start}assistant")
+            for channel in self.reasoning_channels
+            for end in self.ends[1:2]
+        )
+        return CallTemplate(
+            (head, NAME, tail, ARGUMENTS, self.ends[0]),
+            JsonArguments(),
+            between=f"{self.start}assistant",
+            trigger=f"{_WEAK}{self.tool_prefix}",
+            reasoning=thoughts,
+        )
+
+    def _body_template(self, body: CallTemplate) -> CallTemplate:
+        """Return the template of calls in tags, each in a message to the tool."""
+        call: tuple[str | Slot, ...] = (
+            f"{self.start}assistant {_WEAK}",
+            NAME,
+            f"{self.message}{body.before}",
+            *body.call,
+            f"{body.after}{self.ends[0]}",
+        )
+        thoughts = tuple(
+            (f"{self.start}assistant {_WEAK}{one}{self.message}", self.ends[0]) for one in self.reasoning_channels
+        )
+        return CallTemplate(call, body.arguments, trigger=body.trigger, forbidden=body.forbidden, reasoning=thoughts)
 
 
 def _first_word(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...stream.strict import parse_arguments
+from ..engine.call_template import ARGUMENTS, NAME, CallTemplate, JsonArguments, Slot
 from ..engine.envelope import read_arguments
 from ..engine.json_end_scanner import read_json_value
 from ..engine.offered_tools import OfferedTools
@@ -17,6 +18,8 @@ from ..engine.written_json import write_arguments
 __all__ = ["HeaderCalls"]
 
 _FENCE = "```"
+_NUMBER = Slot("pattern", "[0-9]{1,4}")
+_ID = Slot("pattern", "[a-zA-Z0-9]{9,10}")
 
 
 class HeaderCalls(StyleBase, frozen=True):
@@ -99,3 +102,21 @@ class HeaderCalls(StyleBase, frozen=True):
             header = self.write_header.format(name=call.name, id=call.id, number=number)
         text = write_arguments(call)
         return f"{self.open[0]}{header}{self.name_end[0]}{text}{self.close[0] if self.close else ''}"
+
+    def template(self) -> CallTemplate:
+        """Return the text of `write` as data."""
+        slots = {"{name}": NAME, "{number}": _NUMBER, "{id}": _ID}
+        header = [slots.get(part, part) for part in re.split(r"(\{\w+\})", self.write_header) if part]
+        closing = self.close[0] if self.close else ""
+        call = (self.open[0], *header, self.name_end[0], ARGUMENTS, closing)
+        opener = self.section_open or self.open[0]
+        return CallTemplate(
+            call,
+            JsonArguments(),
+            self.section_open,
+            self.between,
+            self.section_close,
+            trigger=opener,
+            closed=bool(self.close),
+            forbidden=tuple(one for one in self.open if one != opener),
+        )

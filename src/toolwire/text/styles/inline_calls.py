@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
+from ..engine.call_template import ARGUMENTS, NAME, CallTemplate, LiteralArguments
+from ..engine.literal import PYTHON
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Reader, Truncated, terminals
 from ..engine.style import ParseContext, StyleBase
@@ -58,6 +60,9 @@ class InlineCalls(StyleBase, frozen=True):
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return " ".join(f"[{_PYTHON.write([call])}]" for call in calls)
+
+    def template(self) -> CallTemplate:
+        return CallTemplate(("[", NAME, "(", ARGUMENTS, ")]"), LiteralArguments(PYTHON), between=" ")
 
 
 def _read_input(reader: Reader, pieces: list[str]) -> Parsing[bool]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
+from ..engine.call_template import ARGUMENTS, JSON_NAME, CallTemplate, JsonArguments, Slot
 from ..engine.envelope import CallFields, read_envelope
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Parsing, Terminals, terminals
@@ -139,6 +140,40 @@ class JsonCalls(StyleBase, frozen=True):
         if keys.id_first:
             return f'{{"{keys.id[0]}": {dumps(call.id or str(number))}, {body}}}'
         return f"{{{body}}}"
+
+    def template(self) -> CallTemplate:
+        """Return the text of `write` as data."""
+        start = self.open[0] if self.open and self.write_open else ""
+        end = self.close[0] if self.close and self.write_open else ""
+        before, between, after = f"{start}{self.pad[0]}", self.between, f"{self.pad[1]}{end}"
+        if self.array:
+            first, between, last = self.layout
+            before, after = before + first, last + after
+        elif not (self.shared_tags or (not self.close and not self.pad[0])):
+            between = f"{after}{between}{before}"
+        return CallTemplate(
+            self._object_template(),
+            JsonArguments(),
+            before,
+            between,
+            after,
+            trigger=start,
+            only_at_start=not start and not self.bare_inline,
+            closed=bool(end),
+            forbidden=tuple(one for one in (*self.open, *self.bare_inline) if not _is_fence(one)),
+            forbidden_start=self.bare,
+        )
+
+    def _object_template(self) -> tuple[str | Slot, ...]:
+        keys = self.keys
+        if keys.name_is_key:
+            return "{", JSON_NAME, ": ", ARGUMENTS, "}"
+        body = (f'"{keys.name[0]}": ', JSON_NAME, f', "{keys.arguments[0]}": ', ARGUMENTS)
+        if keys.id_last:
+            return "{", *body, Slot("pattern", f', "{keys.id[0]}": "[a-zA-Z0-9]{{9}}"', optional=True), "}"
+        if keys.id_first:
+            return f'{{"{keys.id[0]}": "', Slot("pattern", "[a-zA-Z0-9_]{1,40}"), '", ', *body, "}"
+        return "{", *body, "}"
 
 
 def _is_fence(opener: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
+from ..engine.call_template import ARGUMENTS, NAME, CallTemplate, LiteralArguments
 from ..engine.literal import GEMMA, LiteralSyntax, read_key, read_literal, write_literal
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
@@ -71,3 +72,8 @@ class LiteralCalls(StyleBase, frozen=True):
             f"{self.open}{self.prefix}{call.name}{write_literal(call.arguments or {}, self.language)}{self.close}"
             for call in calls
         )
+
+    def template(self) -> CallTemplate:
+        """Return the text of `write` as data."""
+        call = (f"{self.open}{self.prefix}", NAME, ARGUMENTS, self.close)
+        return CallTemplate(call, LiteralArguments(self.language, braces=True), trigger=self.open)

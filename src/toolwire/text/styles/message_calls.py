@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
+from ..engine.call_template import ARGUMENTS, JSON_NAME, NAME, CallTemplate, JsonArguments
 from ..engine.envelope import CallFields, read_envelope
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
@@ -75,3 +76,8 @@ class MessageCalls(StyleBase, frozen=True):
             f'{_MESSAGE}{call.name}{_CALL}{{"name": {dumps(call.name)}, "args": {write_arguments(call)}}}{_END}'
             for call in calls
         )
+
+    def template(self) -> CallTemplate:
+        """Return the text of `write` as data. The name in the header is ignored by the parser, so it is free."""
+        call = (_MESSAGE, NAME, _CALL, '{"name": ', JSON_NAME, ', "args": ', ARGUMENTS, "}", _END)
+        return CallTemplate(call, JsonArguments(), trigger=_CALL, forbidden=(_TEXT_CALL,))

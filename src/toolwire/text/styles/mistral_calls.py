@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
+from ..engine.call_template import CallTemplate
 from ..engine.envelope import CallFields
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Parsing
@@ -39,3 +40,6 @@ class MistralCalls(StyleBase, frozen=True):
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return (_WITH_ID if self.ids else _PLAIN).write(calls)
+
+    def template(self) -> CallTemplate:
+        return (_WITH_ID if self.ids else _PLAIN).template()

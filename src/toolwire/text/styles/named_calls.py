@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
+from ..engine.call_template import ARGUMENTS, NAME, CallTemplate, TagArguments
 from ..engine.offered_tools import OfferedTools
 from ..engine.raw_value import ValueTags, read_raw_value
 from ..engine.reader import Parsing, Truncated, terminals
@@ -105,6 +106,13 @@ class NamedCalls(StyleBase, frozen=True):
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return "\n".join(map(_write_call, calls))
+
+    def template(self) -> CallTemplate:
+        """Return the text of `write` as data."""
+        arguments = TagArguments(
+            "\n<{key}>", "</{key}>", ("</{key}>", "<{name}>", "</{name}>"), trims_lines=True, drops_return=True
+        )
+        return CallTemplate(("<", NAME, ">", ARGUMENTS, "\n</", NAME, ">"), arguments, between="\n")
 
 
 def _is_any_key(text: str, at: int, is_certain: bool) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from ...ir.parts import ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
+from ..engine.call_template import ARGUMENTS, NAME, CallTemplate, NestedArguments
 from ..engine.event_builder import EventBuilder
 from ..engine.offered_tools import OfferedTools, Types, child_schema, schema_types
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
@@ -154,6 +155,18 @@ class NestedCalls(StyleBase, frozen=True):
         else:
             inner = value if isinstance(value, str) else write_json(value)
         return f"{self.mark}<{key}>{inner}{self.mark}</{key}>"
+
+    def template(self) -> CallTemplate:
+        """Return the text of `write` as data."""
+        opening = f"{self.mark}<{self.section}>"
+        return CallTemplate(
+            (f'{self.mark}<{self.call} name="', NAME, '">', ARGUMENTS, f"{self.mark}</{self.call}>"),
+            NestedArguments(self.mark, _ITEM),
+            f"{opening}\n",
+            "\n",
+            f"\n{self.mark}</{self.section}>",
+            trigger=opening,
+        )
 
 
 def _inner_schema(schema: Any, tag: str, types: Types, root: Any) -> Any:

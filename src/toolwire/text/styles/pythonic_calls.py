@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
+from ..engine.call_template import ARGUMENTS, NAME, CallTemplate, LiteralArguments
 from ..engine.literal import PYTHON, LiteralSyntax, read_literal, write_literal
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
@@ -181,6 +182,23 @@ class PythonicCalls(StyleBase, frozen=True):
         start = self.open[0] if self.open and self.write_open else ""
         end = self.close[0] if self.close and self.write_open else ""
         return f"{start}[{body}]{end}" if self.brackets else f"{start}{body}{end}"
+
+    def template(self) -> CallTemplate:
+        """Return the text of `write` as data."""
+        start = self.open[0] if self.open and self.write_open else ""
+        end = self.close[0] if self.close and self.write_open else ""
+        left, right = ("[", "]") if self.brackets else ("", "")
+        return CallTemplate(
+            (NAME, "(", ARGUMENTS, ")"),
+            LiteralArguments(PYTHON),
+            f"{start}{left}",
+            self.separator,
+            f"{right}{end}",
+            trigger=start,
+            closed=bool(right or end),
+            forbidden=self.open,
+            forbidden_start=("[",) if self.bare_start else (),
+        )
 
 
 def _write_call(call: ToolCall) -> str:

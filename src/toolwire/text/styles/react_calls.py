@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
+from ..engine.call_template import ARGUMENTS, NAME, CallTemplate, JsonArguments
 from ..engine.envelope import read_arguments
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
@@ -94,3 +95,9 @@ class ReactCalls(StyleBase, frozen=True):
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return "\n".join(f"{_ACTION} {call.name}\n{_INPUT} {write_arguments(call)}" for call in calls)
+
+    def template(self) -> CallTemplate:
+        """Return the text of `write` as data. An action with the name of an offered tool is a call."""
+        call = (f"{_ACTION} ", NAME, f"\n{_INPUT} ", ARGUMENTS)
+        thoughts = ((_THOUGHT, "\n"),)
+        return CallTemplate(call, JsonArguments(), between="\n", closed=False, reasoning=thoughts)

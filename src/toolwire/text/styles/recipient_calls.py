@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
+from ..engine.call_template import ARGUMENTS, NAME, CallTemplate, JsonArguments
 from ..engine.envelope import read_arguments
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
@@ -48,3 +49,6 @@ class RecipientCalls(StyleBase, frozen=True):
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return "".join(f"{_OPEN}{call.name}\n{write_arguments(call)}" for call in calls)
+
+    def template(self) -> CallTemplate:
+        return CallTemplate((_OPEN, NAME, "\n", ARGUMENTS), JsonArguments(), closed=False)

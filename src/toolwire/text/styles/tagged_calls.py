@@ -10,6 +10,7 @@ from typing import Literal
 from ...ir.parts import ToolCall
 from ...ir.pointer import JSON
 from ...ir.text import dumps
+from ..engine.call_template import ARGUMENTS, ATTRIBUTE_NAME, NAME, CallTemplate, Slot, TagArguments
 from ..engine.envelope import CallFields, read_envelope
 from ..engine.json_end_scanner import read_json_value
 from ..engine.offered_tools import ANY, OfferedTools, Types, json_type
@@ -192,6 +193,48 @@ class TaggedCalls(StyleBase, frozen=True):
         opening = f"{self.key_end}{self.line if self.value_open else ''}{self.value_open}"
         edge = "\n" if self.trim else ""
         return f"{self.key_open}{head}{opening}{edge}{text}{edge}{self.value_close}"
+
+    def template(self) -> CallTemplate:
+        """Return the text of `write` as data."""
+        line, tail = self.line, self.head_end.rstrip(chr(10))
+        name: tuple[str | Slot, ...] = (NAME, tail)
+        if self.attribute:
+            name = (f' {self.attribute}="', ATTRIBUTE_NAME, '"', tail)
+        if self.index_attribute:
+            name = (*name[:-1], f' {self.index_attribute}="', Slot("pattern", "[1-9][0-9]{0,3}"), '"', tail)
+        call = (self.call_open, *name, ARGUMENTS, f"{line}{self.call_close}")
+        before, between, after = "", line or self.between, ""
+        if self.section_open:
+            before, after = f"{self.section_open}{line}", f"{line}{self.section_close}"
+        if self.section_open and self.own_section:
+            between = f"{after}{line}{before}"
+        opener = self.section_open or self.call_open
+        tags = tuple(one for one in (*self.markers(), *self.closers()) if one != opener)
+        return CallTemplate(
+            call,
+            self._argument_template(),
+            before,
+            between,
+            after,
+            trigger=opener,
+            forbidden=tuple(dict.fromkeys(tags)),
+        )
+
+    def _argument_template(self) -> TagArguments:
+        head = f' {self.key_attribute}="{{key}}"' if self.key_attribute else "{key}"
+        if self.type_attribute:
+            head += f' {self.type_attribute}="{{type}}"'
+        edge = "\n" if self.trim else ""
+        opening = f"{self.key_end}{self.line if self.value_open else ''}{self.value_open}{edge}"
+        own = (self.value_close, self.key_open, self.call_open, self.call_close, self.section_close)
+        return TagArguments(
+            f"{self.line}{self.key_open}{head}{opening}",
+            f"{edge}{self.value_close}",
+            tuple(filter(None, (*own, "<![CDATA[" if self.cdata else ""))),
+            types=self.type_attribute,
+            is_attribute=bool(self.key_attribute),
+            drops_return=self.trim,
+        )
 
 
 class _Arguments:

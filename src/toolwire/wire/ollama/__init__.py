@@ -52,6 +52,7 @@ CODEC = WireCodec(
         timestamps=True,
         adjacent_results=True,
         choices=frozenset({"auto", "none"}),
+        choice_by_schema="declared",  # `format` (server/routes.go)
         media=_IMAGE,
         assistant_media=_IMAGE,
         result_media=_IMAGE,

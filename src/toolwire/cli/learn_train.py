@@ -1,0 +1,234 @@
+"""`toolwire learn train`: fine-tune a model on tool calls."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import ConfigError
+from .progress_bar import ProgressBar
+from .show import count_of, json_text, paint, table
+
+if TYPE_CHECKING:
+    from ..learn.training import TrainStep
+    from ..learn.tuning import Measurement, TuneReport, TuneSettings
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  toolwire learn train train.jsonl -m smollm2 -o runs/tuned --gguf
+  toolwire learn train train.jsonl -m models/Qwen3-0.6B -o runs/tuned --device cuda --epochs 2 --gate 90
+  toolwire learn train train.jsonl -m smollm2 -o runs/tuned --minutes 10      then again with --resume
+  toolwire learn train mined.jsonl -m smollm2 -o runs/toolformer --full --lr 5e-5 --mask-results
+
+FILE: conversations in any format of `toolwire learn export`, or texts with inline calls, {"text": …}.
+RUN gets manifest.json, loss.jsonl, loss.svg, adapter/, model/ (merged) and model.gguf. Serve the latter with
+TOOLWIRE_MODELS=RUN and the model local/model; use the same text format there (--text, or emulate of the gateway).
+The prompt is the one that the gateway sends for the text format. Only answers, their calls and the end of the turn
+have a loss; an answer with weight 0 has none.
+exit codes: 0 done   1 the gate failed, or the time was over   2 wrong usage, or unreadable input
+"""
+
+
+def add_to(actions: Any) -> None:
+    parser = actions.add_parser(
+        "train",
+        help="fine-tune a model on tool calls",
+        description="Fine-tune a model on tool calls, and measure held-out calls before and after.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="FILE", help="the training examples")
+    parser.add_argument("-m", "--model", required=True, help="a folder, a .gguf file, or smollm2")
+    parser.add_argument("-o", "--output", required=True, metavar="RUN", help="the folder of the run")
+    parser.add_argument("--format", default="hermes", metavar="FORMAT", help="the text format of calls (hermes)")
+    parser.add_argument("--epochs", type=_parse_count, default=3, metavar="NUMBER", help="passes over the data (3)")
+    parser.add_argument(
+        "--lr", type=_parse_number, metavar="RATE", help="highest learning rate (1e-3; 5e-5 with --full)"
+    )
+    parser.add_argument("--rank", type=_parse_count, default=16, metavar="NUMBER", help="rank of the adapter (16)")
+    parser.add_argument("--full", action="store_true", help="train all weights instead of an adapter")
+    parser.add_argument(
+        "--batch-tokens", type=_parse_count, default=4096, metavar="NUMBER", help="tokens in a step (4096)"
+    )
+    parser.add_argument(
+        "--max-length", type=_parse_count, default=2048, metavar="NUMBER", help="leave out longer examples (2048)"
+    )
+    parser.add_argument(
+        "--held-out", type=_parse_percent, default=10.0, metavar="PERCENT", help="examples to measure on (10)"
+    )
+    parser.add_argument("--test", metavar="FILE", help="held-out examples, instead of a share of the training examples")
+    parser.add_argument(
+        "--prompts", type=_parse_count, default=100, metavar="NUMBER", help="the most held-out prompts to answer (100)"
+    )
+    parser.add_argument(
+        "--answer-tokens", type=_parse_count, default=160, metavar="NUMBER", help="the longest answer to a prompt (160)"
+    )
+    parser.add_argument("--mask-results", action="store_true", help="no loss on the results of inline calls")
+    parser.add_argument(
+        "--gate", type=_parse_percent, metavar="PERCENT", help="exit with 1 if fewer held-out calls are right"
+    )
+    parser.add_argument(
+        "--gguf", nargs="?", const="f16", choices=("f32", "f16", "q8_0"), help="write model.gguf (default: f16)"
+    )
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or another device of torch (cpu)")
+    parser.add_argument("--minutes", type=_parse_number, metavar="NUMBER", help="stop training after this time")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted run")
+    parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="seed of adapter, split and order (0)")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=_train)
+
+
+def _parse_count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
+        raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r}")
+    return int(text)
+
+
+def _parse_number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
+    return number
+
+
+def _parse_percent(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or float(text) > 100:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 100, got {text!r}")
+    return float(text)
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    _require_torch()
+    import msgspec
+
+    from ..learn.tuning import find_problem, tune
+
+    with ProgressBar("measuring") as answers, ProgressBar("training") as steps:
+
+        def show_step(step: TrainStep) -> None:
+            steps.label = f"training: loss {step.loss:.3f}"
+            steps(step.step, step.steps)
+
+        report = tune(
+            arguments.file,
+            arguments.output,
+            _settings(arguments),
+            test_file=arguments.test,
+            device=arguments.device,
+            resume=arguments.resume,
+            minutes=arguments.minutes,
+            on_step=show_step,
+            on_answers=answers,
+        )
+    plot = _draw_loss(Path(arguments.output))
+    problem = find_problem(report, arguments.gate) if report.finished else "the time was over before the last step"
+    if arguments.json:
+        print(json_text({**msgspec.to_builtins(report), "problem": problem}))
+    else:
+        _print_report(report, plot)
+    if problem is not None:
+        hint = "" if report.finished else "; continue with --resume"
+        print(paint(f"{problem}{hint}", "red", sys.stderr), file=sys.stderr)
+    return int(problem is not None)
+
+
+def _require_torch() -> None:
+    from ..learn import open_model  # raises MissingExtra with the install command
+
+    del open_model
+    from importlib.util import find_spec
+
+    from ..ir.errors import MissingExtra
+
+    for name in ("torch", "transformers", "peft", "gguf"):
+        if find_spec(name) is None:
+            raise MissingExtra(f"`toolwire learn train` requires {name}", hint="pip install 'toolwire[learn]'")
+
+
+def _settings(arguments: argparse.Namespace) -> TuneSettings:
+    from ..learn.training import TrainSettings
+    from ..learn.tuning import TuneSettings
+
+    if arguments.held_out >= 100:
+        raise ConfigError("--held-out 100 leaves nothing to train on", hint="use a smaller share, such as 10")
+    training = TrainSettings(
+        epochs=arguments.epochs,
+        learning_rate=arguments.lr or (5e-5 if arguments.full else 1e-3),
+        batch_tokens=arguments.batch_tokens,
+        seed=arguments.seed,
+    )
+    return TuneSettings(
+        model=arguments.model,
+        format=arguments.format,
+        rank=0 if arguments.full else arguments.rank,
+        training=training,
+        held_out=arguments.held_out / 100,
+        max_length=arguments.max_length,
+        prompts=arguments.prompts,
+        answer_tokens=arguments.answer_tokens,
+        mask_results=arguments.mask_results,
+        gguf=arguments.gguf,
+    )
+
+
+def _draw_loss(folder: Path) -> str | None:
+    """Draw the loss of the steps, and the held-out loss, into the run folder; None without matplotlib or steps."""
+    from importlib.util import find_spec
+
+    import msgspec
+
+    from ..learn.training import LOSS_LOG, TrainStep
+
+    if find_spec("matplotlib") is None or not (folder / LOSS_LOG).is_file():
+        return None
+    from ..learn.plots import draw_lines
+
+    log = [msgspec.json.decode(line, type=TrainStep) for line in (folder / LOSS_LOG).read_bytes().splitlines()]
+    series = {
+        "training": [(step.step, step.loss) for step in log],
+        "held out": [(step.step, step.held_out) for step in log if step.held_out is not None],
+    }
+    if not log:
+        return None
+    target = str(folder / "loss.svg")
+    draw_lines(target, "Loss", "step", "nats per trained token", {name: one for name, one in series.items() if one})
+    return target
+
+
+def _print_report(report: TuneReport, plot: str | None) -> None:
+    print(f"{count_of(report.rows, 'example')} in {count_of(report.steps, 'step')}, {report.held_out} held out")
+    for reason, count in report.skipped.items():
+        print(f"left out: {count_of(count, 'example')}, {reason}")
+    if not report.finished:
+        return
+    rows = [
+        ("held-out loss", _loss(report.before), _loss(report.after)),
+        *(
+            (title, _share(report.before, name), _share(report.after, name))
+            for title, name in (("valid calls", "valid"), ("right tool", "right_tool"), ("right calls", "right"))
+            if report.after.calls is not None
+        ),
+    ]
+    print()
+    print("\n".join(table(rows, ("", "before", "after"))))
+    print()
+    for title, path in (("model", report.model_folder), ("llama.cpp", report.gguf), ("loss curve", plot or "")):
+        if path:
+            print(f"{title}: {path}")
+
+
+def _loss(measured: Measurement) -> str:
+    return "" if measured.loss is None else f"{measured.loss:.3f}"
+
+
+def _share(measured: Measurement, name: str) -> str:
+    calls = measured.calls
+    return "" if calls is None else f"{calls.percent(name):.1f} % of {calls.prompts}"

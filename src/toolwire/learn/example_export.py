@@ -1,0 +1,261 @@
+"""Export training data: collect examples, check, de-duplicate, balance and split them, then write one format.
+
+    with ExampleExport(ExportSettings(format="trl", dedupe="exact")) as export:
+        export.collect(["traces/"])
+        export.plan()                      # the report of losses and rejected examples, before anything is written
+        export.write("train.jsonl")
+
+Examples wait in a temporary file; only their keys are in memory.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+
+import msgspec
+
+from ..ir.errors import ConfigError, EncodeError
+from ..ir.losses import Action, Loss, Severity
+from ..ir.text import to_bytes
+from ..ir.value import Value
+from ..stream.strict import parse_object
+from . import formats
+from .example_checks import check_example
+from .example_files import RejectedExample, write_examples
+from .example_selection import ExampleKey, balance, hide_tools, hold_out_tools, is_held_out, key_of, tool_counts
+from .example_sources import collect_examples
+from .examples import Example
+from .formats.toolwire import FORMAT as CANONICAL
+from .specifications import GoldMode, Placement, add_specifications
+
+if TYPE_CHECKING:
+    from ..retrieve.index import ToolIndex
+
+__all__ = ["ExampleExport", "ExportReport", "ExportSettings", "LossCount"]
+
+Dedupe: TypeAlias = Literal["exact", "near"]
+Side: TypeAlias = Literal["train", "test"]
+_MAX_DETAILS = 50
+
+
+class ExportSettings(Value, frozen=True, kw_only=True):
+    """The options of an export. `split` holds out tools or examples; `share` is the share of them in the test set."""
+
+    format: str
+    source_format: str | None = None
+    include_failed: bool = False
+    check: bool = False
+    dedupe: Dedupe | None = None
+    max_per_tool: int | None = None
+    min_per_tool: int | None = None
+    split: Literal["by-tool", "by-example"] | None = None
+    share: float = 0.1
+    seed: int = 0
+    k: int = 3
+    gold: GoldMode = "retrieved"
+    place: Placement = "tools"
+
+
+class LossCount(Value, frozen=True):
+    """One kind of loss: the number of examples that have it, and the first of them."""
+
+    concept: str
+    action: Action
+    severity: Severity
+    detail: str
+    count: int
+    first: str
+
+
+class ExportReport(Value, frozen=True):
+    """The result of a plan: examples per side, examples per tool and side, losses, and rejected examples by reason.
+
+    `details` has the first rejected examples. `gold_found` is the share of examples whose called tools were all found
+    by the search for specifications; None without one.
+    """
+
+    examples: dict[str, int]
+    tools: dict[str, dict[str, int]]
+    losses: tuple[LossCount, ...]
+    rejected: dict[str, int]
+    details: tuple[RejectedExample, ...]
+    held_out: tuple[str, ...] = ()
+    gold_found: float | None = None
+
+
+class ExampleExport:
+    """An export in three steps: `collect`, `plan` and `write`. `index` adds retrieved specifications."""
+
+    def __init__(self, settings: ExportSettings, index: ToolIndex | None = None) -> None:
+        if formats.get(settings.format).encode is None:
+            writable = ", ".join(formats.names(writable=True))
+            raise ConfigError(f"the format {settings.format} is only read", hint=f"write one of {writable}")
+        self.settings = settings
+        self._index = index
+        self._spool = tempfile.TemporaryFile()  # noqa: SIM115
+        self._keys: dict[int, ExampleKey] = {}
+        self._seen: set[bytes] = set()
+        self._rejected: Counter[str] = Counter()
+        self._details: list[RejectedExample] = []
+        self._sides: dict[int, Side] = {}
+        self._held_out: frozenset[str] = frozenset()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._spool.close()
+
+    def collect(self, sources: Iterable[str | Path], progress: Callable[[int, int], None] | None = None) -> int:
+        """Read examples of files and folders; return how many can be used. `progress` receives the files, and all files."""
+        given = self.settings
+        before = len(self._keys)
+        self._spool.seek(0, 2)
+        for example in collect_examples(
+            sources,
+            given.source_format,
+            include_failed=given.include_failed,
+            on_rejected=self._reject,
+            progress=progress,
+        ):
+            problem = self._problem_of(example)
+            if problem is not None:
+                self._reject(problem)
+                continue
+            key = key_of(example)
+            digest = key.near if given.dedupe == "near" else key.exact
+            if given.dedupe is not None and digest in self._seen:
+                self._reject(RejectedExample(example.source, f"duplicate ({given.dedupe})", example.user_text[:80]))
+                continue
+            self._seen.add(digest)
+            self._keys[len(self._keys)] = key
+            self._spool.write(to_bytes(msgspec.to_builtins(example)) + b"\n")
+        return len(self._keys) - before
+
+    def _problem_of(self, example: Example) -> RejectedExample | None:
+        incomplete = next((call for call in example.calls if call.state != "complete"), None)
+        if incomplete is not None:
+            return RejectedExample(example.source, f"{incomplete.state} call", incomplete.name)
+        found = check_example(example) if self.settings.check else []
+        return RejectedExample(example.source, f"check: {found[0].rule}", str(found[0])) if found else None
+
+    def _reject(self, rejected: RejectedExample) -> None:
+        self._rejected[rejected.reason] += 1
+        if len(self._details) < _MAX_DETAILS:
+            self._details.append(rejected)
+
+    def plan(self, progress: Callable[[int, int], None] | None = None) -> ExportReport:
+        """Choose the examples of each side and report all losses. Nothing is written."""
+        self._choose_sides()
+        encode = formats.get(self.settings.format).encode
+        assert encode is not None
+        losses: dict[tuple[str, Action, Severity], LossCount] = {}
+        found = searched = 0
+        for number, example, gold_found in self._prepared():
+            searched += 1
+            if progress is not None:
+                progress(number, len(self._keys))
+            found += gold_found
+            try:
+                row, lost = encode(example)
+                to_bytes(row)
+            except EncodeError as error:
+                self._reject(RejectedExample(example.source, f"not expressible in {self.settings.format}", str(error)))
+                del self._sides[number]
+                continue
+            _count_losses(lost, example.source, losses)
+        return ExportReport(
+            dict(sorted(Counter(self._sides.values()).items())),
+            self._tools_by_side(),
+            tuple(sorted(losses.values(), key=lambda one: (-_SEVERITY_RANK[one.severity], -one.count, one.concept))),
+            dict(self._rejected.most_common()),
+            tuple(self._details),
+            tuple(sorted(self._held_out)),
+            found / searched if self._index is not None and searched else None,
+        )
+
+    def _choose_sides(self) -> None:
+        given = self.settings
+        left_out = balance(
+            self._keys, max_per_tool=given.max_per_tool, min_per_tool=given.min_per_tool, seed=given.seed
+        )
+        self._rejected.update(left_out.values())
+        chosen = {number: key for number, key in self._keys.items() if number not in left_out}
+        if given.split == "by-tool":
+            names = {name for key in chosen.values() for name in key.called}
+            self._held_out = hold_out_tools(names, given.share, given.seed)
+        self._sides = {number: self._side_of(key) for number, key in chosen.items()}
+
+    def _side_of(self, key: ExampleKey) -> Side:
+        given = self.settings
+        if given.split == "by-tool":
+            return "train" if self._held_out.isdisjoint(key.called) else "test"
+        if given.split == "by-example":
+            return "test" if is_held_out(key, given.share, given.seed) else "train"
+        return "train"
+
+    def _tools_by_side(self) -> dict[str, dict[str, int]]:
+        every = tool_counts(self._keys[number] for number in self._sides)
+        sides: dict[str, dict[str, int]] = {
+            side: tool_counts(self._keys[number] for number, one in self._sides.items() if one == side)
+            for side in dict.fromkeys(sorted(self._sides.values()))
+        }
+        return {name: {side: counts.get(name, 0) for side, counts in sides.items()} for name in every}
+
+    def _prepared(self) -> Iterator[tuple[int, Example, bool]]:
+        """Yield the chosen examples as they will be encoded, and whether the search found their tools."""
+        self._spool.seek(0)
+        for number, line in enumerate(self._spool):
+            side = self._sides.get(number)
+            if side is None:
+                continue
+            example = CANONICAL.decode(parse_object(line))
+            hidden = self._held_out if side == "train" else frozenset()
+            example, gold_found = hide_tools(example, hidden), False
+            if self._index is not None:
+                given = self.settings
+                (specified,) = add_specifications(
+                    [example], self._index, k=given.k, gold=given.gold, place=given.place, excluded=hidden
+                )
+                example, gold_found = specified.example, specified.gold_found
+            yield number, example, gold_found
+
+    def write(self, path: str | Path) -> dict[str, int]:
+        """Write the planned examples; return the number of rows in each file.
+
+        With a split, FILE.jsonl becomes FILE.train.jsonl and FILE.test.jsonl.
+        """
+        return {str(file): self._write_side(file, side) for side, file in self.files(path).items()}
+
+    def files(self, path: str | Path) -> dict[Side, Path]:
+        """Return the files that `write` creates."""
+        target = Path(path)
+        if self.settings.split is None:
+            return {"train": target}
+        sides: tuple[Side, Side] = ("train", "test")
+        return {side: target.with_name(f"{target.stem}.{side}{target.suffix or '.jsonl'}") for side in sides}
+
+    def _write_side(self, target: Path, side: Side) -> int:
+        chosen = (example for number, example, _ in self._prepared() if self._sides[number] == side)
+        return write_examples(target, chosen, self.settings.format)
+
+
+_SEVERITY_RANK: dict[Severity, int] = {"info": 0, "warning": 1, "error": 2}
+
+
+def _count_losses(lost: Iterable[Loss], source: str, losses: dict[tuple[str, Action, Severity], LossCount]) -> None:
+    """Count each kind of loss once for an example."""
+    kinds = {(loss.concept, loss.action, loss.severity): loss for loss in reversed(list(lost))}
+    for kind, loss in kinds.items():
+        known = losses.get(kind)
+        if known is None:
+            losses[kind] = LossCount(*kind, loss.detail, 1, f"{source} {loss.path}".strip())
+        else:
+            losses[kind] = LossCount(*kind, known.detail, known.count + 1, known.first)

@@ -1,0 +1,185 @@
+"""Generate text with toolkens: when one wins, write its arguments, run the tool, insert the result, and continue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+
+from ...ir.errors import ConfigError, ToolwireError
+from ...ir.parts import ToolCall
+from ...ir.pointer import Object
+from ...ir.value import Value
+from ...net.runner import Runner
+from ...run.toolbox import Source
+from ..language_model import LanguageModel
+from .argument_mode import ArgumentWriter
+from .head import ToolkenHead
+from .sources import line_of_result
+
+__all__ = ["ToolkenCall", "ToolkenOutput", "generate_with_toolkens"]
+
+_NEEDS_NO_SPACE = frozenset("([{<\"'`$£€¥#@/\\")
+
+
+class ToolkenCall(Value, frozen=True):
+    """A call of a generation. `position`: the characters of the generated text before it. `error`: why it was undone."""
+
+    tool: str
+    position: int
+    arguments: Object | None = None
+    result: str | None = None
+    error: str | None = None
+
+
+class ToolkenOutput(Value, frozen=True):
+    """The generated text with the results in it, the calls that were run, those that failed, and the tokens of the text."""
+
+    text: str
+    calls: tuple[ToolkenCall, ...]
+    failed: tuple[ToolkenCall, ...]
+    finish: Literal["end", "length"]
+    tokens: int
+
+
+def generate_with_toolkens(
+    lm: LanguageModel,
+    head: ToolkenHead,
+    tools: Runner | Source | Sequence[Source],
+    prompt: str,
+    *,
+    max_new: int = 64,
+    max_calls: int = 8,
+    max_attempts: int = 3,
+    argument_tokens: int = 128,
+) -> ToolkenOutput:
+    """Continue `prompt` greedily over the vocabulary and the toolkens of `head`.
+
+    Calls run through the runtime: `tools` is a `Runner`, or sources of tools for a new one. A call that fails leaves no
+    trace in the text: the next best token is used, and after `max_attempts` failures at one position no toolken. A
+    generation has at most `max_calls` calls, failed ones included, and `max_new` tokens, those of results included.
+    """
+    if max_new < 1 or max_calls < 0 or max_attempts < 1:
+        raise ConfigError(
+            f"limits must be positive, got max_new={max_new}, max_calls={max_calls}, max_attempts={max_attempts}"
+        )
+    head.require_model(lm)
+    runner = tools if isinstance(tools, Runner) else Runner(*_sources(tools), keeps_outputs=False)
+    try:
+        head.require_tools(runner.box.tools)
+        with torch.no_grad():
+            return _ToolkenGeneration(lm, head, runner, prompt, argument_tokens).run(max_new, max_calls, max_attempts)
+    finally:
+        if runner is not tools:
+            runner.close()
+
+
+def _sources(tools: Any) -> tuple[Source, ...]:
+    return tuple(tools) if isinstance(tools, list | tuple) else (tools,)
+
+
+class _ToolkenGeneration:
+    def __init__(self, lm: LanguageModel, head: ToolkenHead, runner: Runner, prompt: str, argument_tokens: int) -> None:
+        self._lm = lm
+        self._head = head
+        self._runner = runner
+        self._prompt = prompt
+        self._tokens: list[int] = []
+        self._calls: list[ToolkenCall] = []
+        self._failed: list[ToolkenCall] = []
+        self._run_calls: list[ToolCall] = []  # as the runtime received them
+        self._writer: ArgumentWriter | None = None
+        self._argument_tokens = argument_tokens
+        self._cache: Any = None
+        self._is_after_result = False
+        self._digits: torch.Tensor | None = None
+
+    def run(self, max_new: int, max_calls: int, max_attempts: int) -> ToolkenOutput:
+        given = self._lm.encode(self._prompt)
+        if not given:
+            raise ConfigError("the prompt is empty", hint="begin the text that the model continues")
+        state = self._read(given)
+        while len(self._tokens) < max_new:
+            attempts = 0 if self._is_after_result or len(self._calls) + len(self._failed) >= max_calls else max_attempts
+            chosen = self._choose(state, attempts)
+            if chosen == [self._lm.end_token]:
+                return self._output("end")
+            chosen = chosen[: max_new - len(self._tokens)]
+            self._tokens += chosen
+            state = self._read(chosen)
+        return self._output("length")
+
+    def _output(self, finish: Literal["end", "length"]) -> ToolkenOutput:
+        return ToolkenOutput(
+            self._lm.decode(self._tokens), tuple(self._calls), tuple(self._failed), finish, len(self._tokens)
+        )
+
+    def _read(self, tokens: list[int]) -> torch.Tensor:
+        """Feed tokens to the model and return the hidden state of the last one."""
+        out = self._lm.network.get_decoder()(
+            input_ids=torch.tensor([tokens], device=self._lm.device), past_key_values=self._cache, use_cache=True
+        )
+        self._cache = out.past_key_values
+        state: torch.Tensor = out.last_hidden_state[:, -1]
+        return state
+
+    def _choose(self, state: torch.Tensor, attempts: int) -> list[int]:
+        """Return the next tokens: one of the vocabulary, or the result of a call."""
+        words = self._lm.word_logits(state)
+        if self._is_after_result:
+            words = self._without_digits(words)
+        size = words.shape[-1]
+        logits = self._head(state.to(self._head.W_T.weight.device), words.to(self._head.W_T.weight.device))[0]
+        for _ in range(attempts):
+            best = int(logits.argmax())
+            if best < size:
+                break
+            result = self._call(best - size)
+            if result is not None:
+                self._is_after_result = True
+                return result
+            logits[best] = -torch.inf
+        self._is_after_result = False
+        return [int(logits[:size].argmax())]
+
+    def _call(self, number: int) -> list[int] | None:
+        """Run a call and return the tokens of its result; None if it failed."""
+        described = self._head.tools[number]
+        text = self._prompt + self._lm.decode(self._tokens)
+        position = len(text) - len(self._prompt)
+        entry = self._runner.box.find(described.name)
+        arguments: Object | None = None
+        try:
+            if self._writer is None:
+                self._writer = ArgumentWriter(self._lm, max_tokens=self._argument_tokens)
+            if entry is None:
+                raise ConfigError(f"the tool {described.name!r} was removed")
+            arguments = self._writer.write(entry.tool, described.examples, text)
+            call = ToolCall(f"toolken_{len(self._calls) + len(self._failed)}", described.name, arguments)
+            [result] = self._runner.run_sync([call], earlier=self._run_calls)
+        except ToolwireError as error:
+            self._failed.append(ToolkenCall(described.name, position, arguments, error=str(error)))
+            return None
+        self._run_calls.append(call)
+        found = line_of_result(result.text)
+        if result.is_error or not found:
+            reason = found or "the tool returned no text"
+            self._failed.append(ToolkenCall(described.name, position, arguments, error=reason))
+            return None
+        self._calls.append(ToolkenCall(described.name, position, arguments, found))
+        return self._lm.encode(found if _ends_open(text) else f" {found}")
+
+    def _without_digits(self, logits: torch.Tensor) -> torch.Tensor:
+        """Exclude tokens that begin with a digit, which would change the number that a tool returned."""
+        if not self._calls or not (self._calls[-1].result or "")[-1:].isdigit():
+            return logits
+        if self._digits is None:
+            numbers = [number for token, number in self._lm.tokenizer.get_vocab().items() if token[:1].isdigit()]
+            self._digits = torch.tensor(sorted(numbers), dtype=torch.long, device=logits.device)
+        return logits.index_fill(-1, self._digits, -torch.inf)
+
+
+def _ends_open(text: str) -> bool:
+    """Return whether a result follows `text` without a space."""
+    return not text or text[-1].isspace() or text[-1] in _NEEDS_NO_SPACE

@@ -1,0 +1,202 @@
+"""Hidden states of a frozen model at labelled positions, computed once and stored on disk.
+
+The logits of the vocabulary of a frozen model are constants. Training needs only their logsumexp, and the decision to call needs
+their maximum, so that both are stored beside a hidden state and the vocabulary is never read again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save
+
+from ...ir.errors import ConfigError
+from ..language_model import LanguageModel
+from ..run_folder import write_atomically
+from .labels import LabelledTokens
+
+__all__ = ["StateTable", "compute_states", "hash_model"]
+
+_BATCH_TOKENS = 8192  # padded tokens of a forward pass
+_PART_ROWS = 8192  # hidden states of a file
+_LOGIT_ROWS = 512  # rows whose vocabulary logits are in memory at one time
+
+
+class StateTable(NamedTuple):
+    """Hidden states (n, d) with their labels. `total`: logsumexp of the vocabulary logits; `best`: their maximum; `target`:
+    the logit of the next token where no tool is right, else 0. All are float32, on the CPU.
+    """
+
+    states: torch.Tensor
+    total: torch.Tensor
+    best: torch.Tensor
+    target: torch.Tensor
+    labels: torch.Tensor
+
+    def select(self, rows: torch.Tensor) -> StateTable:
+        """Return the given rows: a mask or their numbers."""
+        return StateTable(*(column[rows] for column in self))
+
+    def to(self, device: Any) -> StateTable:
+        """Return the table on another device."""
+        return StateTable(*(column.to(device) for column in self))
+
+
+def compute_states(
+    model: LanguageModel,
+    labelled: Sequence[LabelledTokens],
+    *,
+    cache: str | Path | None = None,
+    dtype: str = "float32",
+    batch_tokens: int = _BATCH_TOKENS,
+    model_hash: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> StateTable:
+    """Return the hidden states at all positions of `labelled`, in its order.
+
+    `cache` is a folder. States are stored there in parts, under a key of the model's weights, the tokens and the
+    positions; parts that exist are read. `dtype` is that of the stored states: float32 or float16. `model_hash` is that of
+    `hash_model`, if it is known already.
+    """
+    if dtype not in ("float16", "float32"):
+        raise ConfigError(f"dtype must be float16 or float32, got {dtype!r}")
+    if model.network.training:
+        raise ConfigError(
+            "the model is in training mode", hint="call network.eval(): only states of a frozen model are reused"
+        )
+    folder = None if cache is None else Path(cache) / _key(model_hash or hash_model(model), model, labelled, dtype)
+    order = sorted(range(len(labelled)), key=lambda row: -len(labelled[row].tokens))
+    starts = np.cumsum([0, *(len(one.positions) for one in labelled)])
+    width = int(model.network.get_output_embeddings().weight.shape[1])
+    states = np.zeros((int(starts[-1]), width), np.float32)
+    words = np.zeros((int(starts[-1]), 3), np.float32)
+    done = 0
+    for number, part in enumerate(_parts(order, labelled)):
+        found_states, found_words = _read_or_compute(model, labelled, part, folder, number, dtype, batch_tokens)
+        rows = np.concatenate([np.arange(starts[row], starts[row + 1]) for row in part])
+        states[rows], words[rows] = found_states, found_words
+        done += len(part)
+        if progress is not None:
+            progress(done, len(order))
+    labels = [label for one in labelled for label in one.labels]
+    total, best, target = (torch.from_numpy(words[:, column].copy()) for column in range(3))
+    return StateTable(torch.from_numpy(states), total, best, target, torch.tensor(labels, dtype=torch.long))
+
+
+def _key(model_hash: str, model: LanguageModel, labelled: Sequence[LabelledTokens], dtype: str) -> str:
+    digest = hashlib.sha256(f"{model_hash} {model.network.dtype} {dtype} {_PART_ROWS}".encode())
+    for one in labelled:
+        for numbers in (one.tokens, one.positions, one.targets):
+            digest.update(np.asarray([len(numbers), *numbers], np.int64).tobytes())
+    return f"states-{digest.hexdigest()[:32]}"
+
+
+def _parts(order: Sequence[int], labelled: Sequence[LabelledTokens]) -> Iterator[list[int]]:
+    """Split sequences into the parts that are stored in one file each."""
+    part: list[int] = []
+    rows = 0
+    for row in order:
+        part.append(row)
+        rows += len(labelled[row].positions)
+        if rows >= _PART_ROWS or len(part) >= _PART_ROWS:
+            yield part
+            part, rows = [], 0
+    if part:
+        yield part
+
+
+def _read_or_compute(
+    model: LanguageModel,
+    labelled: Sequence[LabelledTokens],
+    part: Sequence[int],
+    folder: Path | None,
+    number: int,
+    dtype: str,
+    batch_tokens: int,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    file = None if folder is None else folder / f"part-{number:05}.safetensors"
+    if file is not None and file.is_file():
+        stored = load_file(file)
+        return stored["states"].astype(np.float32), stored["words"]
+    states, words = _compute_part(model, labelled, part, batch_tokens)
+    rounded = states.astype(dtype)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, save({"states": rounded, "words": words}))
+    return rounded.astype(np.float32), words
+
+
+def _compute_part(
+    model: LanguageModel, labelled: Sequence[LabelledTokens], part: Sequence[int], batch_tokens: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    states, words = [], []
+    for batch in _batches(part, labelled, batch_tokens):
+        with torch.no_grad():
+            found = _compute_batch(model, [labelled[row] for row in batch])
+        if found is not None:
+            states.append(found[0])
+            words.append(found[1])
+    if not states:
+        width = int(model.network.get_output_embeddings().weight.shape[1])
+        return np.zeros((0, width), np.float32), np.zeros((0, 3), np.float32)
+    return np.concatenate(states), np.concatenate(words)
+
+
+def _compute_batch(
+    model: LanguageModel, batch: Sequence[LabelledTokens]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+    """Return the states and columns of the positions of a batch; None if it has no positions."""
+    tokens, attention = model.pad_batch([one.tokens for one in batch])
+    at = [(place, position) for place, one in enumerate(batch) for position in one.positions]
+    if not at:
+        return None
+    hidden = model.hidden_states(tokens, attention)
+    places, positions = torch.tensor(at, device=hidden.device).T
+    chosen = hidden[places, positions]
+    targets = torch.tensor([target for one in batch for target in one.targets], device=hidden.device)
+    return chosen.float().cpu().numpy(), _word_columns(model, chosen, targets)
+
+
+def _word_columns(model: LanguageModel, states: torch.Tensor, targets: torch.Tensor) -> NDArray[np.float32]:
+    """Return logsumexp, maximum and the target's value of the vocabulary logits."""
+    found = []
+    for start in range(0, len(states), _LOGIT_ROWS):
+        logits = model.word_logits(states[start : start + _LOGIT_ROWS])
+        target = targets[start : start + _LOGIT_ROWS]
+        value = logits.gather(1, target.clamp(min=0)[:, None])[:, 0].where(target >= 0, 0.0)
+        found.append(torch.stack([logits.logsumexp(1), logits.amax(1), value], 1).cpu().numpy())
+    return np.concatenate(found)
+
+
+def _batches(part: Sequence[int], labelled: Sequence[LabelledTokens], batch_tokens: int) -> Iterator[list[int]]:
+    """Split sequences of decreasing length into batches of at most `batch_tokens` padded tokens."""
+    batch: list[int] = []
+    for row in part:
+        if batch and (len(batch) + 1) * len(labelled[batch[0]].tokens) > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def hash_model(model: LanguageModel) -> str:
+    """Return the SHA-256 of a model's weights, as float32, and of its vocabulary.
+
+    A model of bfloat16 weights has the same hash in float32, because the conversion is exact.
+    """
+    digest = hashlib.sha256()
+    state = model.network.state_dict()
+    for name in sorted(state):
+        tensor = state[name].detach()
+        digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
+        digest.update(np.ascontiguousarray(tensor.float().cpu().numpy()).data)
+    for token, number in sorted(model.tokenizer.get_vocab().items(), key=lambda item: item[1]):
+        digest.update(f"{number} {token}\n".encode())
+    return digest.hexdigest()
