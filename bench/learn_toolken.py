@@ -30,19 +30,31 @@ from learn_toolken_data import (
 
 HERE = Path(__file__).resolve().parent
 RESULTS = "toolkengpt.json"
+SHOTS = """\
+Request: Will it rain in Oslo tomorrow?
+Topic: weather forecast
+
+Request: Say "good morning" in French.
+Topic: translation
+
+Request: I need a cheap flight to Rome in May.
+Topic: flight search
+
+"""
 FORMS = {
     "tool": "Request: {query}\nTool:",
-    "bare": "{query}",
     "best": "Which tool answers this request?\nRequest: {query}\nThe best tool is called",
     "twice": "Request: {query}\nThe request again: {query}\nTool:",
-    "one word": 'The request "{query}" means in one word: "',
     "twice, one word": 'Request: {query}\nThe request again: {query}\nThe request means in one word: "',
     "chat": "<|im_start|>system\nName the tool that answers the request.<|im_end|>\n<|im_start|>user\n{query}<|im_end|>\n<|im_start|>assistant\n",
+    "few-shot": SHOTS + "Request: {query}\nTopic:",
+    "few-shot, twice": SHOTS + "Request: {query}\nThe request again: {query}\nTopic:",
 }
 FORM_QUERIES = 25  # training queries per tool for the choice of the form
 NEGATIVES = 3  # per query
+TEST_NEGATIVES = 10
 BIASES = [number / 2 for number in range(-20, 21)]
-TRIALS = 10
+TRIALS = 8
 
 
 class Experiment:
@@ -55,13 +67,16 @@ class Experiment:
         options.out.mkdir(parents=True, exist_ok=True)
         self.results = json.loads(self.file.read_text()) if self.file.is_file() else {}
         self._model = None
+        self._hash = ""
 
     @property
     def model(self):
         if self._model is None:
             from toolwire.learn import open_model
+            from toolwire.learn.toolken.states import hash_model
 
             self._model = open_model(self.options.model, device=self.options.device, dtype=self.options.dtype)
+            self._hash = hash_model(self._model)
         return self._model
 
     def step(self, name: str, run) -> bool:
@@ -89,7 +104,12 @@ class Experiment:
 
         labelled = label_demonstrations(self.model, demonstrations, names, negatives=negatives)
         return compute_states(
-            self.model, labelled, cache=self.options.cache, batch_tokens=self.options.batch_tokens, progress=report
+            self.model,
+            labelled,
+            cache=self.options.cache,
+            batch_tokens=self.options.batch_tokens,
+            model_hash=self._hash,
+            progress=report,
         )
 
     def query_states(self, pairs, names, form, *, negatives=NEGATIVES):
@@ -159,6 +179,16 @@ def first_of_each(pairs, count):
     return kept
 
 
+def first_rows(table, pairs, count):
+    """Return the rows of the first queries of each tool. The call is the last row of its query."""
+    import torch
+
+    kept = set(first_of_each(pairs, count))
+    is_call = table.labels >= 0
+    owner = is_call.cumsum(0) - is_call.long()
+    return table.select(torch.tensor([pair in kept for pair in pairs])[owner])
+
+
 def choose_settings(run: Experiment) -> dict:
     """Choose the settings of the training by dev accuracy with the chosen form."""
     queries = run.queries()
@@ -167,7 +197,7 @@ def choose_settings(run: Experiment) -> dict:
     train, dev = (run.query_states(pairs, names, form) for pairs in (queries.train, queries.dev))
     found = []
     for whitening in (0.0, 0.5, 1.0):
-        for rate in (1e-3, 3e-3, 1e-2):
+        for rate in (3e-3, 1e-2):
             for decay in (0.0, 0.1, 1.0):
                 given = {"whitening": whitening, "learning_rate": rate, "weight_decay": decay}
                 head = run.head(names, train, settings_of(given))
@@ -194,7 +224,7 @@ def measure_metatool(run: Experiment) -> dict:
     form = run.results["form"]["chosen"]
     settings = settings_of(run.results["settings"]["chosen"])
     train, dev = (run.query_states(pairs, names, form) for pairs in (queries.train, queries.dev))
-    test = run.query_states(queries.test, names, form, negatives=10)
+    test = run.query_states(queries.test, names, form, negatives=TEST_NEGATIVES)
     rows = []
     for seed in range(3):
         head = run.head(names, train, replace(settings, seed=seed))
@@ -202,7 +232,7 @@ def measure_metatool(run: Experiment) -> dict:
         rows.append(score_row(head, test))
     curve = []
     for count in (5, 10, 20, 40):
-        fewer = run.query_states(first_of_each(queries.train, count), names, form)
+        fewer = first_rows(train, queries.train, count)
         curve.append([count, score_row(run.head(names, fewer, settings), test)["accuracy"]])
     without = run.head(names, train, replace(settings, negative_weight=0.0))
     score = measure_toolkens(head, test)
@@ -223,7 +253,8 @@ def measure_adding(run: Experiment) -> dict:
     queries = run.queries()
     names = sorted({tool for _, tool in queries.train})
     form = run.results["form"]["chosen"]
-    train, test = (run.query_states(pairs, names, form) for pairs in (queries.train, queries.test))
+    train = run.query_states(queries.train, names, form)
+    test = run.query_states(queries.test, names, form, negatives=TEST_NEGATIVES)
     chosen = [names[number * len(names) // TRIALS] for number in range(min(TRIALS, len(names) - 1))]
     trials = [leave_one_out(run, names, names.index(tool), train, test) for tool in dict.fromkeys(chosen)]
     trials.append(add_mathematics(run, names, form, train, test))
@@ -348,28 +379,34 @@ def measure_arithmetic(run: Experiment, train=None) -> dict:
     }
 
 
-def read_mined(path: Path) -> list:
-    """Read the calls that Toolformer's filter kept as demonstrations: an expression of two numbers names the tool."""
-    from toolwire.learn import Demonstration, MarkedCall
+def read_mined(folder: Path) -> list:
+    """Read the calls that Toolformer's filter kept in the run of bench/learn_toolformer.py, as demonstrations.
 
-    found = []
-    for line in path.read_text("utf-8").splitlines():
-        row = json.loads(line)
-        calls, ignored = [], []
-        for call in sorted(row["calls"], key=lambda one: one["position"]):
-            simple = re.search(r"\(\s*\(?\s*([0-9.]+)\s*([-+*/])\s*([0-9.]+)\s*\)?\s*\)$", call["call"])
-            start = call["position"]
-            start += len(row["text"][start:]) - len(row["text"][start:].lstrip())
-            number = re.match(r"[$£€]?([0-9][0-9,]*(?:\.[0-9]+)?)", row["text"][start:])
-            end = start + (number.end() if number else 1)
-            start += number.start(1) if number else 0
-            if simple and number and row["text"][:start].strip():
-                calls.append(MarkedCall(SYMBOLS[simple[2]], start, end, {"a": float(simple[1]), "b": float(simple[3])}))
-            else:
-                ignored.append((start, end))
-        if calls:
-            found.append(Demonstration(row["text"], tuple(calls), 0, tuple(ignored)))
-    return found
+    A calculation of two numbers is a call of one of the four tools. The precision of the filter is that of the run.
+    """
+    import gzip
+
+    import msgspec
+
+    from learn_toolformer_data import load_data
+    from toolwire.learn import calculator_tool, demonstrations_of_mined
+    from toolwire.learn.toolformer.mining import Candidate, MinedCall, MiningSettings, decide
+
+    texts = [row["text"] for row in load_data(folder)["train"]]
+    rows = []
+    for name in ("mined-paper", "paired-paper"):
+        file = folder / f"{name}.json.gz"
+        if file.is_file():
+            rows += msgspec.json.decode(gzip.decompress(file.read_bytes()), type=list[Candidate])
+    settings = MiningSettings(filter="paper", threshold=0.5)
+    kept = [one for one in decide(rows, [calculator_tool()], settings) if not one.reason]
+    calls = [MinedCall(texts[one.text], one.position, one.call, one.result or "", one.gain) for one in kept]
+    return demonstrations_of_mined(calls, name_of=operation_of)
+
+
+def operation_of(call) -> str | None:
+    simple = re.fullmatch(r"Calculator\(\s*[0-9.]+\s*([-+*/])\s*[0-9.]+\s*\)", call.call)
+    return SYMBOLS[simple[1]] if simple else None
 
 
 def train(options) -> None:
@@ -507,7 +544,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--out", type=Path, default=HERE / ".learn-toolken")
     parser.add_argument("--cache", type=Path, default=HERE / ".learn-toolken" / "cache")
-    parser.add_argument("--mined", type=Path, help="rows of Toolformer: text and calls with position, call and result")
+    parser.add_argument("--mined", type=Path, help="folder of bench/learn_toolformer.py, for the calls that it mined")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--batch-tokens", type=int, default=8192)

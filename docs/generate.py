@@ -119,9 +119,13 @@ _KEPT = ("weakened", "rewritten")
 
 
 def _places(before: Any, after: Any) -> list[str]:
-    """Return at most two locations: of the marked text, or else of new and changed values."""
+    """Return at most two locations: of the marked text, or else of new and changed values, with a schema as one."""
     fresh = sorted(_leaves(after) - _leaves(before))
     marked = [path for path, value in fresh if MARK in value]
+    new = {key: value for key, value in after.items() if key not in before and isinstance(value, dict)}
+    schemas = [key for key, value in new.items() if "properties" in value or "anyOf" in value]
+    if schemas and not marked:
+        return [join(schemas[0])]
     return list(dict.fromkeys(marked or [path for path, _ in fresh if not path.endswith(_NOISE)]))[:2]
 
 

@@ -54,6 +54,8 @@ NAVIGATION: dict[str, list[str]] = {
     "Open models": [
         "docs/training-data.md",
         "docs/fine-tuning.md",
+        "docs/toolkengpt.md",
+        "docs/evaluation.md",
     ],
     "Reference": [
         "docs/commands.md",

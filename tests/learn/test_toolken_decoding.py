@@ -1,7 +1,10 @@
 """Generation with toolkens runs real tools once, inserts their results, and falls back when a call fails."""
 
+from typing import Annotated, Literal
+
 import pytest
 import torch
+from pydantic import Field
 from tiny_model import tiny_model
 
 from toolwire import Tool, tool
@@ -138,3 +141,34 @@ def test_wrong_use_is_refused():
         generate_with_toolkens(model, head, box, "")
     with pytest.raises(ConfigError, match="limits must be positive"):
         generate_with_toolkens(model, head, box, PROMPT, max_new=0)
+
+
+def test_arguments_match_the_schema_and_reach_the_function():
+    received = []
+
+    @tool(effect="pure")
+    def book(seats: int, row: Literal["front", "back"]) -> str:
+        """Book seats."""
+        received.append((seats, row))
+        return "booked"
+
+    model, box = tiny_model(4), Toolbox(book)
+    head = head_that_calls(model, box.tools, PROMPT)
+    output = generate_with_toolkens(model, head, box, PROMPT, max_new=12, argument_tokens=60)
+    [(seats, row)] = received
+    assert type(seats) is int and row in ("front", "back")
+    assert output.calls[0].arguments == {"seats": seats, "row": row}
+    assert output.text.startswith(" booked") and output.failed == ()
+
+
+def test_arguments_that_do_not_fit_are_a_failed_call():
+    @tool(effect="pure")
+    def note(text: Annotated[str, Field(min_length=100)]) -> str:
+        """Write a note."""
+        raise AssertionError
+
+    model, box = tiny_model(4), Toolbox(note)
+    head = head_that_calls(model, box.tools, PROMPT)
+    output = generate_with_toolkens(model, head, box, PROMPT, max_new=6, max_calls=1, argument_tokens=20)
+    assert [call.tool for call in output.failed] == ["note"] and output.failed[0].arguments is None
+    assert output.text == plain_text(model, PROMPT, 6)

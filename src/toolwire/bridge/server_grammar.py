@@ -13,7 +13,7 @@ the sources of the servers, which are named beside each row. Only llama.cpp is t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -66,6 +66,8 @@ class _GrammarServerRow(NamedTuple):
 
     dialect: str
     schema_field: Callable[[Object], Object]
+    lark_field: Callable[[str], Object] | None = None
+    lark_note: str = ""
     has_structural_tags: bool = False
     is_verified: bool = False
     limits: DecodingLimits | None = None  # lengths where the schema has none; None if the server unrolls them
@@ -87,6 +89,8 @@ _SERVERS: dict[str, _GrammarServerRow] = {
     "vllm": _GrammarServerRow(
         "xgrammar",
         lambda schema: {"structured_outputs": {"json": schema}},
+        lambda lark: {"structured_outputs": {"grammar": lark}},
+        "start the server with the structured-output backend guidance",
         has_structural_tags=True,
         limits=_LIMITS,
         notes=("send no forced tool_choice beside these fields",),
@@ -95,13 +99,18 @@ _SERVERS: dict[str, _GrammarServerRow] = {
     "vllm_guided": _GrammarServerRow(
         "xgrammar",
         lambda schema: {"guided_json": schema},
+        lambda lark: {"guided_grammar": lark, "guided_decoding_backend": "guidance"},
+        "the backend guidance must be installed on the server",
         limits=_LIMITS,
         notes=("send no forced tool_choice beside these fields",),
     ),
-    # python/sglang/srt/entrypoints/openai/protocol.py ResponseFormat (SGLang cce0a124)
+    # python/sglang/srt/entrypoints/openai/protocol.py ResponseFormat, ChatCompletionRequest.ebnf (SGLang cce0a124);
+    # llguidance reads Lark in `ebnf` (srt/constrained/llguidance_backend.py)
     "sglang": _GrammarServerRow(
         "xgrammar",
         _response_format,
+        lambda lark: {"ebnf": lark},
+        "start the server with the grammar backend llguidance",
         has_structural_tags=True,
         limits=_LIMITS,
         notes=("send no forced tool_choice beside these fields",),
@@ -110,6 +119,9 @@ _SERVERS: dict[str, _GrammarServerRow] = {
     "llama_cpp": _GrammarServerRow(
         "gbnf",
         _response_format,
+        lambda lark: {"grammar": lark},
+        "the server must be built with LLAMA_LLGUIDANCE: another one aborts; send the tools in the prompt, not in "
+        "`tools`, beside which a grammar is refused",
         is_verified=True,
         notes=("set a token limit: the grammar has no limit for the lengths of strings",),
     ),
@@ -130,11 +142,13 @@ def guided_request(
     choice: ToolChoice | None = None,
     format: Format | str | None = None,  # noqa: A002  # the name of the concept in the whole package
     parallel: bool | None = None,
+    special_tokens: Mapping[str, int] | None = None,
 ) -> GuidedRequest:
     """Return the fields that constrain an answer to calls of the tools, or to a turn in a text format.
 
-    `choice` and `parallel` default to those of a Request, `choice` otherwise to a required call. ConfigError for a
-    constraint that the server cannot express.
+    `choice` and `parallel` default to those of a Request, `choice` otherwise to a required call. `special_tokens` maps
+    the tags of the format that the tokenizer holds as one special token to their ids: a grammar does not match a special
+    token by its text. ConfigError for a constraint that the server cannot express.
     """
     row = _SERVERS.get(server)
     if row is None:
@@ -148,7 +162,17 @@ def guided_request(
     if format is None:
         return _guide_json(row, selected, choice, parallel)
     form = get(format) if isinstance(format, str) else format
-    return _guide_text(row, server, form, selected, choice, parallel)
+    tagged = _guide_by_tags(row, form, selected, choice, parallel)
+    if tagged is not None:
+        return tagged
+    if row.lark_field is None:
+        raise ConfigError(
+            f"{server} has no grammars, so it cannot constrain the text format {form.name!r}",
+            hint="leave out the format: the call is then plain JSON",
+        )
+    grammar = form.grammar(selected, choice, parallel, special_tokens=special_tokens)
+    notes = (row.lark_note, *_notes(row))
+    return GuidedRequest(row.lark_field(grammar.lark), grammar.residual, form.name, row.is_verified, notes)
 
 
 def _select_tools(tools: Iterable[Tool], choice: ToolChoice) -> list[Tool]:
@@ -203,20 +227,17 @@ def _lower_tool(tool: Tool, row: _GrammarServerRow, residual: list[Residual]) ->
     return lowered.schema
 
 
-def _guide_text(
-    row: _GrammarServerRow, server: str, form: Format, tools: list[Tool], choice: ToolChoice, parallel: bool | None
-) -> GuidedRequest:
-    """Constrain the answer to a turn in a text format, by structural tags."""
+def _guide_by_tags(
+    row: _GrammarServerRow, form: Format, tools: list[Tool], choice: ToolChoice, parallel: bool | None
+) -> GuidedRequest | None:
+    """Constrain the answer to a turn in a text format by structural tags; None if they do not suffice."""
     is_single = parallel is False or (parallel is None and form.one_call)
-    if row.has_structural_tags and _has_tagged_calls(form, is_single=is_single):
-        residual: list[Residual] = []
-        tags = [_structural_tag(form, tool, _lower_tool(tool, row, residual)) for tool in tools]
-        fields: Object = {"response_format": _structural_tags(tools, tags, choice, is_single=is_single)}
-        return GuidedRequest(fields, tuple(residual), form.name, row.is_verified, _notes(row))
-    raise ConfigError(
-        f"{server} has no grammars, so it cannot constrain the text format {form.name!r}",
-        hint="leave out the format: the call is then plain JSON",
-    )
+    if not row.has_structural_tags or not _has_tagged_calls(form, is_single=is_single):
+        return None
+    residual: list[Residual] = []
+    tags = [_structural_tag(form, tool, _lower_tool(tool, row, residual)) for tool in tools]
+    fields: Object = {"response_format": _structural_tags(tools, tags, choice, is_single=is_single)}
+    return GuidedRequest(fields, tuple(residual), form.name, row.is_verified, _notes(row))
 
 
 def _has_tagged_calls(form: Format, *, is_single: bool) -> bool:

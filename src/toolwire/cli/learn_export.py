@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
+from ..ir.terminal import neutralise_line
 from .progress_bar import ProgressBar
 from .show import count_of, json_text, paint, table
 
@@ -126,8 +127,9 @@ def _export(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments)
     with ExampleExport(settings, _open_index(arguments.specs)) as export:
         with ProgressBar("reading") as bar:
-            export.collect(arguments.sources, lambda count: bar(count, count + 1))
-        report = export.plan()
+            export.collect(arguments.sources, bar)
+        with ProgressBar("checking") as bar:
+            report = export.plan(bar)
         refused = arguments.strict and any(loss.severity != "info" for loss in report.losses)
         written: dict[str, int] = {}
         if not arguments.json:
@@ -216,7 +218,7 @@ def _print_report(report: ExportReport, settings: ExportSettings) -> None:
         if len(rows) > _MAX_ROWS:
             print(f"and {count_of(len(rows) - _MAX_ROWS, 'more tool')}")
     if report.held_out:
-        print(f"\nheld out: {', '.join(report.held_out[:_MAX_ROWS])}")
+        print(neutralise_line(f"held out: {', '.join(report.held_out[:_MAX_ROWS])}"))
     if report.gold_found is not None:
         print(f"\nall called tools among the specifications: {100 * report.gold_found:.1f} % of the examples")
     if report.losses:

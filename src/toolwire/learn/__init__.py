@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 if TYPE_CHECKING:
     from .bfcl.checker import CheckResult, check_calls
     from .bfcl.client_answers import ClientAnswers
-    from .bfcl.entries import BFCL_CATEGORIES, BFCLEntry, read_bfcl
+    from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
     from .bfcl.evaluation import AnswerSource, evaluate_bfcl, select_entries
     from .bfcl.judgement import BFCLAnswer, EvaluatedAnswer
     from .bfcl.local_answers import LocalAnswers
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .toolken.demonstrations import Demonstration, MarkedCall, demonstration_of_query, read_demonstrations
     from .toolken.fitting import ToolkenFit, add_toolkens, collect_states, fit_toolkens, split_demonstrations
     from .toolken.head import ToolkenHead
+    from .toolken.sources import demonstrations_of_examples, demonstrations_of_mined
     from .toolken.training import ToolkenScore, ToolkenSettings, calibrate_bias, measure_toolkens, sweep_bias
     from .training import TrainSettings
     from .tuning import TuneReport, TuneSettings, tune
@@ -168,6 +169,10 @@ else:
                 "split_demonstrations",
             ),
             "toolken.head": ("ToolkenHead",),
+            "toolken.sources": (
+                "demonstrations_of_examples",
+                "demonstrations_of_mined",
+            ),
             "toolken.training": (
                 "ToolkenScore",
                 "ToolkenSettings",
@@ -237,6 +242,8 @@ __all__ = [
     "collect_states",
     "convert_tool",
     "demonstration_of_query",
+    "demonstrations_of_examples",
+    "demonstrations_of_mined",
     "encode_segments",
     "evaluate_bfcl",
     "find_model",

@@ -113,13 +113,17 @@ class ExampleExport:
     ) -> None:
         self._spool.close()
 
-    def collect(self, sources: Iterable[str | Path], progress: Callable[[int], None] | None = None) -> int:
-        """Read examples of files and folders; return how many can be used. `progress` receives the number so far."""
+    def collect(self, sources: Iterable[str | Path], progress: Callable[[int, int], None] | None = None) -> int:
+        """Read examples of files and folders; return how many can be used. `progress` receives the files, and all files."""
         given = self.settings
         before = len(self._keys)
         self._spool.seek(0, 2)
         for example in collect_examples(
-            sources, given.source_format, include_failed=given.include_failed, on_rejected=self._reject
+            sources,
+            given.source_format,
+            include_failed=given.include_failed,
+            on_rejected=self._reject,
+            progress=progress,
         ):
             problem = self._problem_of(example)
             if problem is not None:
@@ -133,8 +137,6 @@ class ExampleExport:
             self._seen.add(digest)
             self._keys[len(self._keys)] = key
             self._spool.write(to_bytes(msgspec.to_builtins(example)) + b"\n")
-            if progress is not None:
-                progress(len(self._keys))
         return len(self._keys) - before
 
     def _problem_of(self, example: Example) -> RejectedExample | None:
@@ -149,7 +151,7 @@ class ExampleExport:
         if len(self._details) < _MAX_DETAILS:
             self._details.append(rejected)
 
-    def plan(self) -> ExportReport:
+    def plan(self, progress: Callable[[int, int], None] | None = None) -> ExportReport:
         """Choose the examples of each side and report all losses. Nothing is written."""
         self._choose_sides()
         encode = formats.get(self.settings.format).encode
@@ -158,6 +160,8 @@ class ExampleExport:
         found = searched = 0
         for number, example, gold_found in self._prepared():
             searched += 1
+            if progress is not None:
+                progress(number, len(self._keys))
             found += gold_found
             try:
                 row, lost = encode(example)

@@ -10,6 +10,7 @@ import msgspec
 
 from ..ir.errors import ConfigError, EncodeError, ProtocolError, ToolwireError
 from ..ir.losses import Loss
+from ..ir.pointer import Object
 from ..ir.text import to_bytes
 from ..ir.value import Value
 from ..stream.strict import parse_object
@@ -39,7 +40,7 @@ def read_examples(
 ) -> Iterator[Example]:
     """Yield the examples of a file: JSON Lines, or one JSON array.
 
-    `format` is the name of a training format; None detects that of the first row. An invalid row raises ProtocolError
+    `format` is the name of a training format; None detects it from the rows. An invalid row raises ProtocolError
     with the file, the line and a pointer, unless `on_rejected` receives it.
     """
     file = Path(path)
@@ -48,14 +49,29 @@ def read_examples(
         place = f"{file.name}:{number}"
         try:
             row = parse_object(data, limit=MAX_ROW)
-            chosen = chosen or formats.detect(row)
-            example = chosen.decode(row)
+            chosen, example = _decode_row(row, chosen, fixed=format is not None)
         except ProtocolError as error:
             if on_rejected is None:
                 raise _at(place, error) from None
             on_rejected(RejectedExample(place, "invalid row", f"{error.message} at {error.pointer or '/'}"))
             continue
         yield example if example.source else msgspec.structs.replace(example, source=place)
+
+
+def _decode_row(row: Object, chosen: TrainingFormat | None, *, fixed: bool) -> tuple[TrainingFormat, Example]:
+    """Decode a row in the format of the rows before it.
+
+    The first rows of a file may fit several formats, as those without calls do. If a later row does not fit, its format
+    is detected, unless it is `fixed`.
+    """
+    found = chosen or formats.detect(row)
+    try:
+        return found, found.decode(row)
+    except ProtocolError:
+        other = found if fixed else formats.detect(row)
+        if other is found:
+            raise
+        return other, other.decode(row)
 
 
 def _at(place: str, error: ToolwireError) -> ProtocolError:

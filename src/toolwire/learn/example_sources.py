@@ -22,18 +22,22 @@ def collect_examples(
     *,
     include_failed: bool = False,
     on_rejected: Callable[[RejectedExample], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Example]:
     """Yield the examples of files and folders, in the order of their names.
 
     A file is a trace of toolwire, or has rows of a training format; `format` is that of rows, None detects it. A gateway
     records a conversation again with each request, so a trace that another one continues is left out. `on_rejected`
     receives the conversations that cannot be used; without it, they are left out, except that an invalid row raises.
+    `progress` receives the number of files that were read, and of all files.
     """
     reject = on_rejected or _ignore
     files = [file for source in sources for file in list_files(Path(source))]
     traces = {file for file in files if is_trace(file)}
     continued = _continued(sorted(traces), include_failed)
-    for file in files:
+    for number, file in enumerate(files):
+        if progress is not None:
+            progress(number, len(files))
         if file not in traces:
             yield from read_examples(file, format, on_rejected=on_rejected)
             continue

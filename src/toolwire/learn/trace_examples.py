@@ -28,6 +28,7 @@ from .examples import Example, make_example
 __all__ = ["conversation_digests", "examples_of_trace"]
 
 _COMPLETE = frozenset({"stop", "stop_sequence", "tool_calls"})
+_SYSTEM = ("system", "developer")
 _STORED = frozenset({"previous_response_id", "conversation", "prompt"})
 
 
@@ -73,12 +74,17 @@ def _examples_of_run(
     tools: dict[str, Any] = {}
     for number, turn in enumerate(answered):
         tools.update((_tool_key(tool), tool) for tool in turn.request["tools"])
-        following = answered[number + 1].request["messages"] if number + 1 < len(answered) else []
-        before = turn.request["messages"]
+        before = _conversation(turn)
+        following = _conversation(answered[number + 1]) if number + 1 < len(answered) else []
         if len(following) > len(before) and following[: len(before)] == before:
             continue
         yield _example_of_turn(turn, list(tools.values()), header.id, name)
         tools = {}
+
+
+def _conversation(turn: RecordedTurn) -> list[Any]:
+    """Return the recorded messages without system messages, which an agent may change from turn to turn."""
+    return [one for one in turn.request["messages"] if not (isinstance(one, dict) and one.get("role") in _SYSTEM)]
 
 
 def _tool_key(tool: Any) -> str:
@@ -160,12 +166,14 @@ def _make(
 def conversation_digests(example: Example) -> list[bytes]:
     """Return a digest of the conversation up to each assistant message.
 
-    Reasoning and ids do not count, because a client may not send them back. An example whose last digest is an earlier
-    one of another example is the start of that conversation.
+    Reasoning and ids do not count, because a client may not send them back, nor do system messages, which it may change.
+    An example whose last digest is an earlier one of another example is the start of that conversation.
     """
     running = hashlib.sha256()
     found: list[bytes] = []
     for message in example.messages:
+        if message.role in _SYSTEM:
+            continue
         running.update(to_bytes([message.role, [_content(part) for part in message.parts]], sort_keys=True))
         if message.role == "assistant":
             found.append(running.digest())

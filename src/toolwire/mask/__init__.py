@@ -19,15 +19,25 @@ if TYPE_CHECKING:
     from .processor import MaskProcessor
     from .state import MaskState, UnfinishedOutput
     from .tokenizer import MaskTokenizer
+    from .tool_mask import ToolMask
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "batch": ("BatchMask",),
-            "masks": ("GrammarMask", "JSONSchemaMask", "Mask", "RegexMask"),
+            "masks": (
+                "GrammarMask",
+                "JSONSchemaMask",
+                "Mask",
+                "RegexMask",
+            ),
             "processor": ("MaskProcessor",),
-            "state": ("MaskState", "UnfinishedOutput"),
+            "state": (
+                "MaskState",
+                "UnfinishedOutput",
+            ),
             "tokenizer": ("MaskTokenizer",),
+            "tool_mask": ("ToolMask",),
         },
         extras={
             "llguidance": "mask",
@@ -48,5 +58,6 @@ __all__ = [
     "MaskState",
     "MaskTokenizer",
     "RegexMask",
+    "ToolMask",
     "UnfinishedOutput",
 ]

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import xgrammar
+from numpy.typing import NDArray
 
 from ..ir.errors import SchemaError
 from ..ir.pointer import Object
@@ -20,6 +21,8 @@ from ..schema.conform import violations
 from .tokenizer import MaskTokenizer
 
 __all__ = ["XgrammarMatcher", "compile_xgrammar"]
+
+_FIRST_PRINTABLE = 0x20
 
 
 def compile_xgrammar(schema: Object, tokenizer: MaskTokenizer) -> XgrammarMatcher:
@@ -34,7 +37,7 @@ def compile_xgrammar(schema: Object, tokenizer: MaskTokenizer) -> XgrammarMatche
         )
     except RuntimeError as error:
         raise SchemaError(f"xgrammar refused the schema: {str(error)[:300]}") from None
-    return XgrammarMatcher(xgrammar.GrammarMatcher(compiled), tokenizer.vocabulary_size)
+    return XgrammarMatcher(xgrammar.GrammarMatcher(compiled), _usable_tokens(tokenizer))
 
 
 @lru_cache(4)
@@ -48,20 +51,32 @@ def _compiler(tokenizer: MaskTokenizer) -> Any:
     return xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
 
 
+@lru_cache(4)
+def _usable_tokens(tokenizer: MaskTokenizer) -> NDArray[np.int32]:
+    """Return the mask of all tokens without control characters.
+
+    xgrammar 0.2.8 allows them in strings whose length is limited, where JSON does not. No other place on one line has any.
+    """
+    bits = np.zeros(tokenizer.width * 32, np.uint8)
+    for token, text in enumerate(tokenizer.token_bytes):
+        bits[token] = bool(text) and min(text) >= _FIRST_PRINTABLE
+    bits[tokenizer.end_token] = 1
+    return np.packbits(bits, bitorder="little").view(np.int32)
+
+
 class XgrammarMatcher:
-    """One output of a compiled grammar."""
+    """One output of a compiled grammar. It allows a subset of the tokens of the grammar (see `_usable_tokens`)."""
 
-    __slots__ = ("_failed", "_last_bits", "_matcher", "_rows", "_stopped")
+    __slots__ = ("_failed", "_matcher", "_stopped", "_usable")
 
-    def __init__(self, matcher: Any, vocabulary_size: int) -> None:
+    def __init__(self, matcher: Any, usable: NDArray[np.int32]) -> None:
         self._matcher = matcher
-        self._rows = vocabulary_size
-        self._last_bits = np.int32(-1 if vocabulary_size % 32 == 0 else (1 << vocabulary_size % 32) - 1)
+        self._usable = usable
         self._failed = False
         self._stopped: bool | None = None
 
     def deep_copy(self) -> XgrammarMatcher:
-        copy = XgrammarMatcher(self._matcher.fork(), self._rows)
+        copy = XgrammarMatcher(self._matcher.fork(), self._usable)
         copy._failed = self._failed
         return copy
 
@@ -99,7 +114,7 @@ class XgrammarMatcher:
     def _allows_only_end(self) -> bool:
         if self._matcher.is_terminated():
             return True
-        row = np.zeros((self._rows + 31) // 32, np.uint32)
+        row = np.zeros(self._usable.size, np.uint32)
         self.unsafe_compute_mask_ptr(row.ctypes.data, row.size * 4)
         return np.unpackbits(row.view(np.uint8)).sum() == 1  # type: ignore[no-any-return]
 
@@ -113,4 +128,4 @@ class XgrammarMatcher:
         row = np.ctypeslib.as_array(memory).reshape(1, -1)
         if not self._matcher.fill_next_token_bitmask(row):
             row[:] = -1
-        row[0, -1] &= self._last_bits  # rows that the output layer does not have
+        row &= self._usable

@@ -67,3 +67,17 @@ def test_guided_fields_constrain_llama_cpp():
     [call] = toolwire.text.get(guided.format).parse(answer.text).calls
     tool = next(tool for tool in TOOLS if tool.name == call.name)
     assert not validator(tool.input_schema or {"maxProperties": 0}).problems(call.arguments)
+
+
+@pytest.mark.parametrize("form", ["hermes", "qwen3_xml"])
+def test_grammar_of_a_text_format_constrains_llama_cpp(form):
+    guided = guided_request(TOOLS[:1], "llama_cpp", choice=ToolChoice("required"), format=form, parallel=False)
+    assert guided.is_verified
+    system = toolwire.text.get(form).render_tools(TOOLS[:1])
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": USER.parts[0].text}]
+    pieces = generate({"messages": messages, "temperature": 0, "max_tokens": 120, "stream": True, **guided.fields})
+    decoder = get("openai_chat").stream_decoder()
+    answer = fold([event for piece in pieces for event in decoder.feed(piece)] + decoder.close())
+    [call] = toolwire.text.get(form).parse(answer.text, TOOLS[:1]).calls
+    assert (call.name, call.state) == ("get_weather", "complete")
+    assert not validator(WEATHER).problems(call.arguments)

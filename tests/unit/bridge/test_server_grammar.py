@@ -137,3 +137,32 @@ def test_impossible_constraints_are_refused(arguments, fragment):
     with pytest.raises(ConfigError, match=fragment) as raised:
         guided_request(tools, server, choice=choice, format=form)
     assert raised.value.hint
+
+
+LARK_AT = {
+    "vllm": ("structured_outputs", "grammar"),
+    "vllm_guided": ("guided_grammar",),
+    "sglang": ("ebnf",),
+    "llama_cpp": ("grammar",),
+}
+
+
+@pytest.mark.parametrize("choice", [AUTO, REQUIRED])
+@pytest.mark.parametrize("form", ["qwen3_xml", "glm45", "llama3_json", "deepseek_v31"])
+@pytest.mark.parametrize("server", LARK_AT)
+def test_other_formats_are_constrained_by_a_grammar_of_llguidance(server, form, choice):
+    llguidance = pytest.importorskip("llguidance")
+    guided = guided_request(TOOLS, server, choice=choice, format=form, parallel=True)
+    found = guided.fields
+    for name in LARK_AT[server]:
+        found = found[name]
+    assert llguidance.LLMatcher.validate_grammar(llguidance.grammar_from("grammar", found), None) == ""
+    assert guided.format == form
+    assert ("/get_weather/properties/days", "uniqueItems") in [(one.pointer, one.keyword) for one in guided.residual]
+    assert any("llguidance" in note.lower() or "guidance" in note for note in guided.notes)
+
+
+def test_special_tokens_are_written_as_ids():
+    guided = guided_request(TOOLS, "llama_cpp", format="hermes", special_tokens={"<tool_call>": 151657})
+    assert "<[151657]>" in guided.fields["grammar"]
+    assert '"<tool_call>' not in guided.fields["grammar"]

@@ -160,6 +160,29 @@ def test_example_that_the_format_cannot_express_is_counted(folder, capsys):
     assert found["written"] == {"out.jsonl": 1}
 
 
+@pytest.mark.parametrize("name", sorted(set(_FORMATS) - {"xlam"}))
+def test_recorded_run_in_every_format(tmp_path, capsys, name):
+    from toolwire import Agent
+    from toolwire.net import TraceObserver
+    from toolwire.testing import ScriptedModel, says
+
+    def add(a: int, b: float = 0.5) -> float:
+        """Add two numbers."""
+        return a + b
+
+    calls = ToolCall("c1", "add", {"a": 1, "b": 2.5}), ToolCall("c2", "add", {"a": 3})
+    script = [says(*calls), says("3.5 and 3.5.")]
+    Agent(ScriptedModel(script), [add], observers=[TraceObserver(folder=tmp_path / "traces")]).run_sync(
+        "1 + 2.5, 3 + 0.5?"
+    )
+    found = report(capsys, str(tmp_path / "traces"), "--format", name, "-o", str(tmp_path / "out.jsonl"), "--check")
+    assert found["rejected"] == {}
+    assert found["tools"] == {"add": {"train": 1}}
+    (read,) = read_examples(tmp_path / "out.jsonl", name)
+    assert [repr(call.arguments) for call in read.calls] == ["{'a': 1, 'b': 2.5}", "{'a': 3}"]
+    assert [result.text for result in read.results] == ["3.5", "3.5"]
+
+
 def test_no_example_is_a_failure(folder, capsys):
     (folder / "empty.jsonl").write_text("nothing\n")
     printed = export(capsys, "empty.jsonl", "--format", "trl", "-o", "out.jsonl", code=1)

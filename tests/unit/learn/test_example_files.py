@@ -115,3 +115,13 @@ def test_failed_write_leaves_the_old_file(tmp_path):
     rejected = []
     assert write_examples(file, [EXAMPLE, empty], "openai", on_rejected=rejected.append) == 1
     assert [one.reason for one in rejected] == ["not expressible in openai"]
+
+
+def test_format_is_detected_again_where_a_row_does_not_fit(tmp_path):
+    """The first row has no calls, so it fits several formats."""
+    file = tmp_path / "swift.jsonl"
+    plain = make_example([Message("user", (Text("Hi."),)), Message("assistant", (Text("Hello."),))])
+    write_examples(file, [plain, EXAMPLE, plain], "swift")
+    assert [example.messages for example in read_examples(file)] == [plain.messages, EXAMPLE.messages, plain.messages]
+    with pytest.raises(ProtocolError, match="unknown role 'tool_call'"):
+        list(read_examples(file, "openai"))

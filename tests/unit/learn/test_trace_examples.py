@@ -244,3 +244,19 @@ def test_source_without_files_is_a_usage_error(tmp_path):
         list(collect_examples([tmp_path]))
     with pytest.raises(ConfigError, match="does not exist"):
         list(collect_examples([tmp_path / "absent.jsonl"]))
+
+
+def test_changing_system_message_does_not_repeat_the_conversation(tmp_path):
+    record_run(tmp_path / "run.jsonl", [says(ROME), says("Done.")])
+    lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    second = [line for line in lines if line.get("event") == "request"][1]
+    first = next(line for line in lines if line.get("event") == "run")
+    kept = first["request"]["messages"][: second["kept"]]
+    assert kept[0]["role"] == "system"
+    changed = [{"role": "system", "parts": [{"part": "text", "text": "It is 9:01."}]}, *kept[1:]]
+    second["body"]["messages"] = [*changed, *second["body"].get("messages", [])]
+    second["kept"] = 0
+    (tmp_path / "run.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (example,), reasons = collect(tmp_path)
+    assert reasons == []
+    assert [call.name for call in example.calls] == ["look"]

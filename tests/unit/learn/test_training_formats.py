@@ -142,9 +142,15 @@ def test_llamafactory_single_call_is_one_object():
     assert formats.get("llamafactory").decode(row).messages == example.messages
 
 
-def test_llamafactory_openai_row_has_content_everywhere():
-    row, _ = write(PARALLEL, "llamafactory_openai")
+@pytest.mark.parametrize("name", ["trl", "axolotl", "llamafactory_openai"])
+def test_content_is_never_null_for_chat_templates(name):
+    """Templates of trl 1.16.0 such as gptoss.jinja and lfm2_2_5.jinja search the content of every message."""
+    row, _ = write(PARALLEL, name)
     assert all(type(message["content"]) is str for message in row["messages"])
+
+
+def test_llamafactory_openai_row_has_objects_as_arguments():
+    row, _ = write(PARALLEL, "llamafactory_openai")
     assert row["messages"][2]["tool_calls"][0]["function"]["arguments"] == {"city": "Rome", "days": 2}
 
 
@@ -569,3 +575,38 @@ def test_result_that_contains_the_separator_is_reported():
     row, losses = write(example, "llamafactory")
     assert concepts(losses)["result boundary"] == "weakened"
     assert formats.get("llamafactory").decode(row).results == (ToolResult("call_1", "get_weather", (Text(text),)),)
+
+
+@pytest.mark.parametrize("weights", [[1], [0, 2], [1, 1, 1]])
+def test_canonical_row_with_wrong_weights_is_an_error(weights):
+    row, _ = write(PARALLEL, "toolwire")
+    with pytest.raises(ProtocolError) as caught:
+        formats.get("toolwire").decode({**row, "weights": weights})
+    assert caught.value.pointer == "/weights"
+
+
+@settings(max_examples=30, deadline=None)
+@given(example=conversations())
+def test_normal_form_is_stable(example):
+    assert make_example(example.messages, example.tools) == example
+
+
+@pytest.mark.parametrize("name", ["llamafactory", "llamafactory_openai", "swift"])
+def test_leading_system_messages_become_one(name):
+    example = make_example(
+        [
+            Message("system", (Text("a"),)),
+            Message("developer", (Text("b"),)),
+            Message("user", (Text("Go."),)),
+            Message("assistant", (Text("!"),)),
+        ]
+    )
+    row, losses = write(example, name)
+    assert concepts(losses) == {"developer role": "rewritten", "message boundary": "rewritten"}
+    assert [message.text for message in formats.get(name).decode(row).messages] == ["a\n\nb", "Go.", "!"]
+
+
+@pytest.mark.parametrize("name", ["llamafactory_openai", "xlam"])
+def test_message_without_anything_to_learn_is_refused(name):
+    with pytest.raises(EncodeError, match="nothing of an assistant message"):
+        write(conversation(Message("assistant", (Reasoning("Only thoughts."),))), name)

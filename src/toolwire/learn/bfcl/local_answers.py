@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalAnswers"]
 
 
-class _Prompt(NamedTuple):
+class _EntryPrompt(NamedTuple):
     """An entry with its tools, the tokens of its prompt, and its mask."""
 
     entry: BFCLEntry
@@ -37,7 +37,8 @@ class LocalAnswers:
     """Ask a `LanguageModel`. Tools are declared in the prompt, as the gateway does it for this text format.
 
     `mask` constrains the calls to the offered tools and their schemas: from the first token with `choice="required"`,
-    after the opening of a call with "auto". `parallel` False allows one call only. A batch has at most `batch_tokens`
+    after the opening of a call with "auto". `parallel` False allows one call only; `may_reason` False excludes reasoning
+    before a required call. A batch has at most `batch_tokens`
     tokens, with padding and the answers.
     """
 
@@ -49,6 +50,7 @@ class LocalAnswers:
         mask: bool = False,
         choice: Literal["auto", "required"] = "auto",
         parallel: bool | None = None,
+        may_reason: bool = True,
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int = 0,
@@ -61,6 +63,7 @@ class LocalAnswers:
         self._masked = mask
         self._choice = ToolChoice(choice)
         self._parallel = parallel
+        self._may_reason = may_reason
         self._max_tokens = max_tokens
         self._temperature = temperature
         self._seed = seed
@@ -75,6 +78,7 @@ class LocalAnswers:
             "mask": self._masked,
             "choice": self._choice.mode,
             "parallel": self._parallel,
+            "may_reason": self._may_reason,
             "max_tokens": self._max_tokens,
             "temperature": self._temperature,
             "seed": self._seed,
@@ -82,7 +86,7 @@ class LocalAnswers:
 
     def answers(self, entries: Sequence[BFCLEntry]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
         """Yield answers batch by batch, those with the longest prompts first."""
-        prompts: list[_Prompt] = []
+        prompts: list[_EntryPrompt] = []
         for entry in entries:
             try:
                 prompts.append(self._make_prompt(entry))
@@ -91,7 +95,7 @@ class LocalAnswers:
         for batch in self._batches(prompts):
             yield from self._generate(batch)
 
-    def _make_prompt(self, entry: BFCLEntry) -> _Prompt:
+    def _make_prompt(self, entry: BFCLEntry) -> _EntryPrompt:
         tools = offered_tools(entry)
         messages = [message for turn in entry.turns for message in turn]
         text = render_prompt(
@@ -101,18 +105,18 @@ class LocalAnswers:
         window = getattr(self._model.network.config, "max_position_embeddings", None)
         if window is not None and len(tokens) + self._max_tokens > window:
             raise ConfigError(f"the prompt has {len(tokens)} tokens; with the answer it exceeds the window of {window}")
-        return _Prompt(entry, tools, tokens, self._make_mask(tools) if self._masked else None)
+        return _EntryPrompt(entry, tools, tokens, self._make_mask(tools) if self._masked else None)
 
     def _make_mask(self, tools: tuple[Tool, ...]) -> Mask:
         from ...mask import MaskTokenizer, ToolMask
 
         if self._tokenizer is None:
             self._tokenizer = MaskTokenizer.from_tokenizer(self._model.tokenizer, self._model.vocabulary_size)
-        return ToolMask(tools, self._tokenizer, format=self._form, choice=self._choice, parallel=self._parallel)
+        return ToolMask(tools, self._tokenizer, self._form, self._choice, self._parallel, may_reason=self._may_reason)
 
-    def _batches(self, prompts: Sequence[_Prompt]) -> Iterator[list[_Prompt]]:
+    def _batches(self, prompts: Sequence[_EntryPrompt]) -> Iterator[list[_EntryPrompt]]:
         """Yield batches of prompts of similar length, longest first, because the first batch needs the most memory."""
-        batch: list[_Prompt] = []
+        batch: list[_EntryPrompt] = []
         for prompt in sorted(prompts, key=lambda one: -len(one.tokens)):
             width = len((batch or [prompt])[0].tokens) + self._max_tokens
             if batch and width * (len(batch) + 1) > self._batch_tokens:
@@ -122,7 +126,7 @@ class LocalAnswers:
         if batch:
             yield batch
 
-    def _generate(self, batch: list[_Prompt]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
+    def _generate(self, batch: list[_EntryPrompt]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
         found = generate_tokens(
             self._model,
             [prompt.tokens for prompt in batch],
@@ -134,7 +138,7 @@ class LocalAnswers:
         for prompt, [tokens] in zip(batch, found, strict=True):
             yield prompt.entry, self._read(prompt, tokens)
 
-    def _processors(self, batch: list[_Prompt]) -> list[Any]:
+    def _processors(self, batch: list[_EntryPrompt]) -> list[Any]:
         masks = [prompt.mask for prompt in batch if prompt.mask is not None]
         if not masks:
             return []
@@ -143,7 +147,7 @@ class LocalAnswers:
         width = max(len(prompt.tokens) for prompt in batch)
         return [MaskProcessor(masks, width, max_tokens=self._max_tokens)]
 
-    def _read(self, prompt: _Prompt, tokens: list[int]) -> BFCLAnswer:
+    def _read(self, prompt: _EntryPrompt, tokens: list[int]) -> BFCLAnswer:
         text = self._model.decode(tokens)
         finished = len(tokens) < self._max_tokens or (prompt.mask is not None and _is_complete(prompt.mask, tokens))
         parsed = self._form.parse(text, prompt.tools, finished=finished)

@@ -37,16 +37,17 @@ def plain_example(example: Example, carried: Carried, format_name: str) -> tuple
     """Return the example as a format can express it, and the losses. Pointers refer to the given example."""
     losses = Losses()
     messages = [
-        _plain_message(message, f"/messages/{index}", index, carried, losses)
-        for index, message in enumerate(example.messages)
+        _plain_message(message, f"/messages/{index}", carried, losses) for index, message in enumerate(example.messages)
     ]
+    if not carried.late_system:
+        messages = _one_system_message(messages, losses)
     if example.parallel is not None and not carried.parallel:
         losses.add("/parallel", "parallel", "dropped", f"{format_name} has no field for it", "info")
     if 0 in example.weights and not carried.weights:
         detail = f"{format_name} has no weights: the model learns from all assistant messages"
         losses.add("/weights", "weight", "dropped", detail, "warning")
     if not carried.ids and example.calls:
-        losses.add("/messages", "call id", "dropped", f"{format_name} has no ids: results are in call order", "info")
+        losses.add("/messages", "call id", "dropped", f"{format_name} has no ids: results are matched by order", "info")
     for format_only in example.extra:
         losses.add(f"/extra/{format_only}", "extra", "dropped", f"only {format_only} has these fields", "info")
     tools = tuple(tool for index, tool in enumerate(example.tools) if _is_writable(tool, f"/tools/{index}", losses))
@@ -60,13 +61,26 @@ def _is_writable(tool: Tool, path: str, losses: Losses) -> bool:
     return False
 
 
-def _plain_message(message: Message, path: str, index: int, carried: Carried, losses: Losses) -> Message:
+def _one_system_message(messages: list[Message], losses: Losses) -> list[Message]:
+    """Join the system messages at the start; EncodeError for one in another place."""
+    lead = next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
+    for index, message in enumerate(messages[lead:], lead):
+        if message.role == "system":
+            raise EncodeError(
+                "a system message after the start cannot be written", pointer=f"/messages/{index}", hint="put it first"
+            )
+    if lead < 2:
+        return messages
+    losses.add("/messages/1", "message boundary", "rewritten", "system messages are joined", "info")
+    text = "\n\n".join(message.text for message in messages[:lead])
+    return [Message("system", (Text(text),)), *messages[lead:]]
+
+
+def _plain_message(message: Message, path: str, carried: Carried, losses: Losses) -> Message:
     role = message.role
     if role == "developer":
         losses.add(f"{path}/role", "developer role", "rewritten", "written as a system message", "info")
         role = "system"
-    if role == "system" and index and not carried.late_system:
-        raise EncodeError("a system message after the start cannot be written", pointer=path, hint="put it first")
     for key in message.extra:
         losses.add(f"{path}/extra/{key}", "extra", "dropped", "the format has no such fields")
     parts: list[Part] = []
@@ -74,8 +88,13 @@ def _plain_message(message: Message, path: str, index: int, carried: Carried, lo
         written = _plain_part(part, f"{path}/parts/{number}", carried, losses)
         if written is not None:
             parts.append(written)
-    ordered = _text_before_calls(parts, path, carried, losses) if role == "assistant" else parts
-    return Message(role, tuple(ordered))
+    if role == "assistant" and message.parts:
+        parts = _text_before_calls(parts, path, carried, losses)
+        if not parts:
+            raise EncodeError(
+                "nothing of an assistant message can be written", pointer=path, hint="remove this example"
+            )
+    return Message(role, tuple(parts))
 
 
 def _text_before_calls(parts: Sequence[Part], path: str, carried: Carried, losses: Losses) -> list[Part]:

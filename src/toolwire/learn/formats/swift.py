@@ -21,7 +21,7 @@ from .training_format import EncodedRow, TrainingFormat
 
 __all__ = ["FORMAT"]
 
-_CARRIED = Carried(ids=False, weights=True)
+_CARRIED = Carried(ids=False, weights=True, late_system=False)
 
 
 def _decode(row: Object) -> Example:

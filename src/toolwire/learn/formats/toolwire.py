@@ -9,7 +9,7 @@ import msgspec
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.pointer import Object
-from ..examples import Example
+from ..examples import Example, make_example
 from .training_format import EncodedRow, TrainingFormat
 
 __all__ = ["FORMAT"]
@@ -19,9 +19,24 @@ def _decode(row: Object) -> Example:
     if "messages" not in row:
         raise ProtocolError("'messages' is missing")
     try:
-        return msgspec.convert(row, Example)
+        given = msgspec.convert(row, Example)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ProtocolError(f"not an example of toolwire: {error}") from None
+    assistants = sum(message.role == "assistant" for message in given.messages)
+    if given.weights and (len(given.weights) != assistants or not {0, 1}.issuperset(given.weights)):
+        raise ProtocolError(
+            f"expected 0 or 1 for each of the {assistants} assistant messages, got {list(given.weights)[:20]}",
+            pointer="/weights",
+        )
+    return make_example(
+        given.messages,
+        given.tools,
+        parallel=given.parallel,
+        weights=given.weights,
+        id=given.id,
+        source=given.source,
+        extra=given.extra,
+    )
 
 
 def _encode(example: Example) -> EncodedRow:

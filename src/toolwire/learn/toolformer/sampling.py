@@ -65,9 +65,9 @@ def sample_batch(
     while first < len(order):
         width = len(prompts[order[first]]) + tool.max_tokens
         rows = order[first : first + max(1, batch_tokens // (width * samples))]
-        processor = MaskProcessor(
-            [mask.start(tool.max_tokens) for _ in range(len(rows) * samples)], len(prompts[order[first]])
-        )
+        # no limit of tokens: unfinished calls are left out, which costs less than to force their end
+        states = [mask.start() for _ in range(len(rows) * samples)]
+        processor = MaskProcessor(states, len(prompts[order[first]]))
         generated = generate_tokens(
             model,
             [prompts[row] for row in rows],

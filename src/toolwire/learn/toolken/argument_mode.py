@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir.errors import ConfigError
+from ...ir.errors import ConfigError, ProtocolError
 from ...ir.pointer import Object
 from ...ir.tools import Tool
 from ...stream.strict import parse
@@ -66,7 +66,11 @@ class ArgumentWriter:
         prompt = self._model.encode(argument_prompt(tool, examples, text))
         processor = MaskProcessor([state], len(prompt))
         [[tokens]] = generate_tokens(self._model, [prompt], max_tokens=self._max_tokens, processors=[processor])
-        arguments = parse(self._model.decode(tokens))
+        try:
+            arguments = parse(self._model.decode(tokens))
+        except ProtocolError:
+            state.finish()  # raises UnfinishedOutput with the text
+            raise
         if type(arguments) is not dict:
             raise ConfigError(f"the schema of {tool.name!r} does not describe an object")
         return arguments

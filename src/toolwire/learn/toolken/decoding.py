@@ -16,11 +16,11 @@ from ...run.toolbox import Source
 from ..language_model import LanguageModel
 from .argument_mode import ArgumentWriter
 from .head import ToolkenHead
+from .sources import line_of_result
 
 __all__ = ["ToolkenCall", "ToolkenOutput", "generate_with_toolkens"]
 
 _NEEDS_NO_SPACE = frozenset("([{<\"'`$£€¥#@/\\")
-_MAX_RESULT = 500  # characters of a result in the text
 
 
 class ToolkenCall(Value, frozen=True):
@@ -69,7 +69,7 @@ def generate_with_toolkens(
     try:
         head.require_tools(runner.box.tools)
         with torch.no_grad():
-            return _Generation(lm, head, runner, prompt, argument_tokens).run(max_new, max_calls, max_attempts)
+            return _ToolkenGeneration(lm, head, runner, prompt, argument_tokens).run(max_new, max_calls, max_attempts)
     finally:
         if runner is not tools:
             runner.close()
@@ -79,7 +79,7 @@ def _sources(tools: Any) -> tuple[Source, ...]:
     return tuple(tools) if isinstance(tools, list | tuple) else (tools,)
 
 
-class _Generation:
+class _ToolkenGeneration:
     def __init__(self, lm: LanguageModel, head: ToolkenHead, runner: Runner, prompt: str, argument_tokens: int) -> None:
         self._lm = lm
         self._head = head
@@ -162,7 +162,7 @@ class _Generation:
             self._failed.append(ToolkenCall(described.name, position, arguments, error=str(error)))
             return None
         self._run_calls.append(call)
-        found = " ".join(result.text.split())[:_MAX_RESULT]
+        found = line_of_result(result.text)
         if result.is_error or not found:
             reason = found or "the tool returned no text"
             self._failed.append(ToolkenCall(described.name, position, arguments, error=reason))

@@ -73,7 +73,8 @@ def demonstration_of_query(
 def read_demonstrations(path: str | Path, *, prompt: str = QUERY_PROMPT) -> list[Demonstration]:
     """Read demonstrations from JSON Lines. An error names the line.
 
-    A row has `text` and `calls`, or `query` and `tool`. `prompt` is the text around a query.
+    A row has `text` and `calls`, or `query` and `tool`. `prompt` is the text around a query. Recorded conversations and
+    mined calls are converted by `demonstrations_of_examples` and `demonstrations_of_mined`.
     """
     try:
         content = Path(path).read_bytes()

@@ -55,7 +55,7 @@ class Calibration(Value, frozen=True):
     positions: int
 
 
-class _Manifest(Value, frozen=True):
+class _HeadManifest(Value, frozen=True):
     version: int
     model: str
     hidden_dim: int
@@ -119,7 +119,7 @@ class ToolkenHead(nn.Module):
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         content = save({"W_T": self.W_T.weight.detach().float().cpu().contiguous()})
-        manifest = _Manifest(
+        manifest = _HeadManifest(
             _VERSION,
             self.model_hash,
             self.hidden_dim,
@@ -136,7 +136,7 @@ class ToolkenHead(nn.Module):
         """Read a head. With `model`, a head that was trained on another model is refused."""
         source = Path(folder)
         try:
-            manifest = msgspec.json.decode((source / _MANIFEST).read_bytes(), type=_Manifest)
+            manifest = msgspec.json.decode((source / _MANIFEST).read_bytes(), type=_HeadManifest)
             content = (source / _WEIGHTS).read_bytes()
         except OSError as error:
             raise ConfigError(f"cannot read the head in {source}: {error.strerror}") from None

@@ -55,12 +55,14 @@ def compute_states(
     cache: str | Path | None = None,
     dtype: str = "float32",
     batch_tokens: int = _BATCH_TOKENS,
+    model_hash: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> StateTable:
     """Return the hidden states at all positions of `labelled`, in its order.
 
     `cache` is a folder. States are stored there in parts, under a key of the model's weights, the tokens and the
-    positions; parts that exist are read. `dtype` is that of the stored states: float32 or float16.
+    positions; parts that exist are read. `dtype` is that of the stored states: float32 or float16. `model_hash` is that of
+    `hash_model`, if it is known already.
     """
     if dtype not in ("float16", "float32"):
         raise ConfigError(f"dtype must be float16 or float32, got {dtype!r}")
@@ -68,7 +70,7 @@ def compute_states(
         raise ConfigError(
             "the model is in training mode", hint="call network.eval(): only states of a frozen model are reused"
         )
-    folder = None if cache is None else Path(cache) / _key(model, labelled, dtype)
+    folder = None if cache is None else Path(cache) / _key(model_hash or hash_model(model), model, labelled, dtype)
     order = sorted(range(len(labelled)), key=lambda row: -len(labelled[row].tokens))
     starts = np.cumsum([0, *(len(one.positions) for one in labelled)])
     width = int(model.network.get_output_embeddings().weight.shape[1])
@@ -87,8 +89,8 @@ def compute_states(
     return StateTable(torch.from_numpy(states), total, best, target, torch.tensor(labels, dtype=torch.long))
 
 
-def _key(model: LanguageModel, labelled: Sequence[LabelledTokens], dtype: str) -> str:
-    digest = hashlib.sha256(f"{hash_model(model)} {model.network.dtype} {dtype} {_PART_ROWS}".encode())
+def _key(model_hash: str, model: LanguageModel, labelled: Sequence[LabelledTokens], dtype: str) -> str:
+    digest = hashlib.sha256(f"{model_hash} {model.network.dtype} {dtype} {_PART_ROWS}".encode())
     for one in labelled:
         for numbers in (one.tokens, one.positions, one.targets):
             digest.update(np.asarray([len(numbers), *numbers], np.int64).tobytes())
