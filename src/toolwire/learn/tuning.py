@@ -46,7 +46,7 @@ class TuneSettings(Value, frozen=True):
     """The most held-out prompts that are answered before and after."""
     answer_tokens: int = 160
     masked: bool = False
-    """Whether the prompts are also answered with a mask that allows only calls."""
+    """Answer the prompts a second time, with a mask that allows only calls."""
     mask_results: bool = False
     gguf: str | None = None
     """The format of the matrices in `model.gguf`, or None for no such file."""
