@@ -107,7 +107,7 @@ class Experiment:
         for seed in range(self.arguments.seeds):
             for size in self.sizes:
                 finished = finished and self.tune(size, seed)
-        print(json.dumps({"finished": finished, "results": collect(self.folder)}, indent=2))
+        print(json.dumps({"finished": finished, "results": without_texts(collect(self.folder))}, indent=2))
 
     def has_time(self) -> bool:
         return time.monotonic() < self.end
@@ -192,6 +192,17 @@ def collect(folder: RunFolder) -> dict[str, Any]:
     return {name: folder.read_json(f"{name}.json") for name in ("base", *names) if folder.has(f"{name}.json")}
 
 
+def without_texts(results: dict[str, Any]) -> dict[str, Any]:
+    """Return the results without the texts of wrong answers."""
+    return {
+        name: {
+            key: {inner: one for inner, one in part.items() if inner != "wrong"} if isinstance(part, dict) else part
+            for key, part in value.items()
+        }
+        for name, value in results.items()
+    }
+
+
 def mean_percent(results: dict[str, Any], size: int, mode: str, count: str) -> float:
     """Return the mean over the seeds, in percent; size 0 is the model before training."""
     rows = [value[mode] for name, value in results.items() if name == "base" or name.startswith(f"{size}-")]
@@ -211,13 +222,7 @@ def write_report(out: Path, target: Path) -> None:
     }
     target.mkdir(parents=True, exist_ok=True)
     draw_lines(target / "fine-tuning.svg", "Calls on held-out prompts", "examples per tool", "percent", series)
-    compact = {
-        name: {
-            key: {k: v for k, v in part.items() if k != "wrong"} if isinstance(part, dict) else part
-            for key, part in value.items()
-        }
-        for name, value in results.items()
-    }
+    compact = without_texts(results)
     (target / "fine-tuning.json").write_text(json.dumps({"settings": settings, "results": compact}, indent=2) + "\n")
     (target / "fine-tuning.md").write_text(_page(results, settings, sizes))
     print(f"wrote {target}/fine-tuning.md, .json and .svg")

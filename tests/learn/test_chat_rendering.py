@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import byte_tokenizer
+from transformers import AutoTokenizer
 
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import Reasoning, Text, ToolCall
 from toolwire.ir.request import Message
 from toolwire.ir.tools import Tool
+from toolwire.learn import find_model
 from toolwire.learn.chat_rendering import (
     IGNORED,
     encode_segments,
@@ -78,8 +80,11 @@ def test_answer_with_weight_0_is_not_trained(weights, expected):
     assert trained_texts(conversation(weights=weights)) == expected
 
 
-def test_tokens_of_the_segments_are_those_of_the_whole_text():
-    tokenizer, form = byte_tokenizer(), get("hermes")
+@pytest.mark.parametrize("form", ["hermes", "llama3_json", "qwen3_xml", "pythonic"])
+@pytest.mark.parametrize("model", ["bytes", "smollm2"])
+def test_tokens_of_the_segments_are_those_of_the_whole_text(model, form):
+    tokenizer = byte_tokenizer() if model == "bytes" else AutoTokenizer.from_pretrained(find_model(model))
+    form = get(form)
     segments = render_segments(conversation(), tokenizer, form)
     whole = tokenizer("".join(segment.text for segment in segments), return_offsets_mapping=True)
     row = encode_segments(segments, tokenizer)

@@ -12,7 +12,14 @@ from toolwire.ir.parts import Text, ToolCall
 from toolwire.ir.request import Message
 from toolwire.ir.tools import Tool
 from toolwire.learn import open_model
-from toolwire.learn.call_quality import CallQuality, CallQuestion, call_questions, judge_answer, measure_calls
+from toolwire.learn.call_quality import (
+    CallQuality,
+    CallQuestion,
+    call_questions,
+    judge_answer,
+    mask_calls,
+    measure_calls,
+)
 from toolwire.learn.chat_rendering import IGNORED
 from toolwire.learn.example_files import write_examples
 from toolwire.learn.examples import make_example
@@ -54,6 +61,7 @@ def test_command_trains_measures_and_writes_the_model(files, tmp_path, capsys):
         "25",
         "--answer-tokens",
         "9",
+        "--masked",
         "--gguf",
         "f16",
         "--json",
@@ -63,7 +71,7 @@ def test_command_trains_measures_and_writes_the_model(files, tmp_path, capsys):
     assert report["finished"] and report["problem"] is None
     assert report["rows"] + report["held_out"] == 16 and report["held_out"] > 0
     assert report["after"]["loss"] < report["before"]["loss"]
-    assert report["after"]["calls"]["prompts"] == 1
+    assert report["after"]["calls"]["prompts"] == report["after"]["masked"]["prompts"] == 1
     assert {one.name for one in run.iterdir()} >= {
         *("adapter", "model", "model.gguf", "manifest.json", "loss.jsonl", "loss.svg", "result.json"),
     }
@@ -164,6 +172,14 @@ def test_batched_answers_keep_the_order_of_the_questions():
     together = measure_calls(model, questions, FORM, max_tokens=6, batch_tokens=600)
     alone = [measure_calls(model, [one], FORM, max_tokens=6)[0] for one in questions]
     assert together == alone
+
+
+def test_masked_answers_are_calls_of_offered_tools():
+    model = tiny_model(3)
+    [question] = call_questions([example(3)])
+    [answer] = measure_calls(model, [question], FORM, max_tokens=120, make_processor=mask_calls(model, FORM, 120))
+    assert answer.finished and answer.valid and answer.right_tool
+    assert not measure_calls(model, [question], FORM, max_tokens=120)[0].valid
 
 
 def quality(right):

@@ -13,6 +13,7 @@ from .progress_bar import ProgressBar
 from .show import count_of, json_text, paint, table
 
 if TYPE_CHECKING:
+    from ..learn.call_quality import CallQuality
     from ..learn.training import TrainStep
     from ..learn.tuning import Measurement, TuneReport, TuneSettings
 
@@ -68,6 +69,7 @@ def add_to(actions: Any) -> None:
     parser.add_argument(
         "--answer-tokens", type=_parse_count, default=160, metavar="NUMBER", help="the longest answer to a prompt (160)"
     )
+    parser.add_argument("--masked", action="store_true", help="measure also with a mask that allows only calls")
     parser.add_argument("--mask-results", action="store_true", help="no loss on the results of inline calls")
     parser.add_argument(
         "--gate", type=_parse_percent, metavar="PERCENT", help="exit with 1 if fewer held-out calls are right"
@@ -174,6 +176,7 @@ def _settings(arguments: argparse.Namespace) -> TuneSettings:
         max_length=arguments.max_length,
         prompts=arguments.prompts,
         answer_tokens=arguments.answer_tokens,
+        masked=arguments.masked,
         mask_results=arguments.mask_results,
         gguf=arguments.gguf,
     )
@@ -209,14 +212,14 @@ def _print_report(report: TuneReport, plot: str | None) -> None:
         print(f"left out: {count_of(count, 'example')}, {reason}")
     if not report.finished:
         return
-    rows = [
-        ("held-out loss", _loss(report.before), _loss(report.after)),
-        *(
-            (title, _share(report.before, name), _share(report.after, name))
-            for title, name in (("valid calls", "valid"), ("right tool", "right_tool"), ("right calls", "right"))
-            if report.after.calls is not None
-        ),
-    ]
+    rows = [("held-out loss", _loss(report.before), _loss(report.after))]
+    for kind, before, after in (
+        ("", report.before.calls, report.after.calls),
+        (", masked", report.before.masked, report.after.masked),
+    ):
+        for title, name in (("valid calls", "valid"), ("right tool", "right_tool"), ("right calls", "right")):
+            if before is not None and after is not None:
+                rows.append((title + kind, _share(before, name), _share(after, name)))
     print()
     print("\n".join(table(rows, ("", "before", "after"))))
     print()
@@ -229,6 +232,5 @@ def _loss(measured: Measurement) -> str:
     return "" if measured.loss is None else f"{measured.loss:.3f}"
 
 
-def _share(measured: Measurement, name: str) -> str:
-    calls = measured.calls
-    return "" if calls is None else f"{calls.percent(name):.1f} % of {calls.prompts}"
+def _share(calls: CallQuality, name: str) -> str:
+    return f"{calls.percent(name):.1f} % of {calls.prompts}"

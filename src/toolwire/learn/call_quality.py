@@ -129,7 +129,7 @@ def mask_calls(model: LanguageModel, form: Format, max_tokens: int) -> Callable[
             key = msgspec.json.encode(question.tools)
             if key not in masks:
                 masks[key] = ToolMask(
-                    question.tools, tokenizer, format=form.name, choice=ToolChoice("required"), parallel=False
+                    question.tools, tokenizer, form, ToolChoice("required"), parallel=False, may_reason=False
                 )
             chosen.append(masks[key])
         return MaskProcessor(chosen, prompt_length, max_tokens=max_tokens)

@@ -18,7 +18,7 @@ import msgspec
 from ..ir.value import Value
 from ..text import get
 from ..text.engine.format import Format
-from .call_quality import CallQuality, CallQuestion, call_questions, measure_calls
+from .call_quality import CallQuality, CallQuestion, call_questions, mask_calls, measure_calls
 from .examples import Example
 from .gguf_files import write_gguf
 from .language_model import LanguageModel, open_model
@@ -45,16 +45,22 @@ class TuneSettings(Value, frozen=True):
     prompts: int = 100
     """The most held-out prompts that are answered before and after."""
     answer_tokens: int = 160
+    masked: bool = False
+    """Answer the prompts a second time, with a mask that allows only calls."""
     mask_results: bool = False
     gguf: str | None = None
     """The format of the matrices in `model.gguf`, or None for no such file."""
 
 
 class Measurement(Value, frozen=True):
-    """The model before or after training, on held-out items. `calls` is None if there are none with answers."""
+    """The model before or after training, on held-out items. `calls` is None if there are none with calls.
+
+    `masked` are the same prompts, answered with a mask that allows only calls.
+    """
 
     loss: float | None = None
     calls: CallQuality | None = None
+    masked: CallQuality | None = None
 
 
 class TuneReport(Value, frozen=True):
@@ -171,14 +177,23 @@ class _Scorer:
         loss = mean_loss(self._model, self.rows, self._settings.training.batch_tokens) if self.rows else None
         if not self._questions:
             return Measurement(loss)
+        masked = (
+            self._count(mask_calls(self._model, self._form, self._settings.answer_tokens))
+            if self._settings.masked
+            else None
+        )
+        return Measurement(loss, self._count(), masked)
+
+    def _count(self, make_processor: Callable[[Sequence[CallQuestion], int], Any] | None = None) -> CallQuality:
         answers = measure_calls(
             self._model,
             self._questions,
             self._form,
             max_tokens=self._settings.answer_tokens,
+            make_processor=make_processor,
             on_answers=self._on_answers,
         )
-        return Measurement(loss, CallQuality.count(answers))
+        return CallQuality.count(answers)
 
 
 def _finish(
