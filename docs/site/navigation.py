@@ -54,6 +54,7 @@ NAVIGATION: dict[str, list[str]] = {
     "Open models": [
         "docs/training-data.md",
         "docs/fine-tuning.md",
+        "docs/toolformer.md",
         "docs/toolkengpt.md",
         "docs/evaluation.md",
     ],

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from .shards import run_shards
     from .specifications import SpecifiedExample, add_specifications
     from .toolformer.call_text import InlineCall, format_call
-    from .toolformer.corpus import AugmentedText, CorpusText, read_texts
-    from .toolformer.filters import CallLosses, loss_reduction_filter
+    from .toolformer.corpus import AugmentedText, CorpusText, corpus_rows, read_texts
+    from .toolformer.filters import CallLosses, is_kept, loss_reduction_filter
     from .toolformer.inference import TextWithCall, generate_with_calls
     from .toolformer.losses import weighted_nll
     from .toolformer.mining import MinedCall, MiningSettings, mine_toolformer_data
@@ -123,10 +123,12 @@ else:
             "toolformer.corpus": (
                 "AugmentedText",
                 "CorpusText",
+                "corpus_rows",
                 "read_texts",
             ),
             "toolformer.filters": (
                 "CallLosses",
+                "is_kept",
                 "loss_reduction_filter",
             ),
             "toolformer.inference": (
@@ -241,6 +243,7 @@ __all__ = [
     "collect_examples",
     "collect_states",
     "convert_tool",
+    "corpus_rows",
     "demonstration_of_query",
     "demonstrations_of_examples",
     "demonstrations_of_mined",
@@ -251,6 +254,7 @@ __all__ = [
     "format_call",
     "generate_with_calls",
     "generate_with_toolkens",
+    "is_kept",
     "loss_reduction_filter",
     "make_example",
     "measure_toolkens",
