@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .processor import MaskProcessor
     from .state import MaskState, UnfinishedOutput
     from .tokenizer import MaskTokenizer
+    from .tool_mask import ToolMask
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -36,6 +37,7 @@ else:
                 "UnfinishedOutput",
             ),
             "tokenizer": ("MaskTokenizer",),
+            "tool_mask": ("ToolMask",),
         },
         extras={
             "llguidance": "mask",
@@ -56,5 +58,6 @@ __all__ = [
     "MaskState",
     "MaskTokenizer",
     "RegexMask",
+    "ToolMask",
     "UnfinishedOutput",
 ]

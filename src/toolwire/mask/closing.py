@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .tokenizer import MaskTokenizer
 
-__all__ = ["ClosingPlan", "find_closing"]
+__all__ = ["ClosingPlan", "ClosingSearch", "find_closing"]
 
 _MAX_STATES = 150
 _FEW_STATES = 40
@@ -87,7 +87,7 @@ class ClosingPlan:
     def _check(self, matcher: Any) -> None:
         path = self._still_valid(matcher)
         if path is None:
-            path = find_closing(matcher, self._tokenizer, self._preferred)
+            path = self._find(matcher, _MAX_STATES)
         if path is None:  # none within the budget of the search: try again when half of the tokens are used
             self._check_at = self._left // 2
             return
@@ -95,6 +95,9 @@ class ClosingPlan:
         spare = self._left - len(path) - self._step
         self._forced = spare <= 0
         self._check_at = self._left - max(1, spare // (1 + self._step))
+
+    def _find(self, matcher: Any, budget: int) -> list[int] | None:
+        return find_closing(matcher, self._tokenizer, self._preferred, budget)
 
     def _still_valid(self, matcher: Any) -> list[int] | None:
         """Return the path found before, without its beginning, if it still leads to the end."""
@@ -120,7 +123,7 @@ class ClosingPlan:
             self._checks_left -= 1
             probe = matcher.deep_copy()
             if probe.consume_token(token):
-                path = find_closing(probe, self._tokenizer, self._preferred, _FEW_STATES)
+                path = self._find(probe, _FEW_STATES)
                 if path is not None and len(path) < self._left:
                     self._branches[token] = path
 
@@ -132,12 +135,12 @@ def find_closing(
 
     `preferred` are names of required properties, which are tried before optional ones.
     """
-    search = _ClosingSearch(tokenizer, preferred, budget)
+    search = ClosingSearch(tokenizer, preferred, budget)
     found = search.shortest(matcher)
     return search.first(matcher) if found is None else found
 
 
-class _ClosingSearch:
+class ClosingSearch:
     """One search. The number of states that it visits is bounded."""
 
     __slots__ = ("_budget", "_preferred", "_table", "_tokenizer")

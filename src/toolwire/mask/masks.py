@@ -9,13 +9,13 @@ import msgspec
 
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import JSON, Object
-from ..schema.decoding import DEFAULT_LIMITS, DecodingLimits, DecodingSchema, Residual, decoding_schema
+from ..schema.decoding import DecodingLimits, DecodingSchema, Residual, decoding_schema
 from .closing import ClosingPlan
 from .growth import largest_step
 from .state import MaskState
 from .tokenizer import MaskTokenizer
 
-__all__ = ["GrammarMask", "JSONSchemaMask", "Mask", "RegexMask", "compile_matcher"]
+__all__ = ["MASK_LIMITS", "GrammarMask", "JSONSchemaMask", "Mask", "RegexMask", "compile_matcher"]
 
 MaskEngine: TypeAlias = Literal["llguidance", "xgrammar"]
 _MAX_GRAMMAR = 4_000_000  # characters
@@ -28,6 +28,8 @@ _JSON_OPTIONS: Object = {
     "key_separator": ": ",
     "json_allowed_escapes": 'nrbtf"\\',
 }
+MASK_LIMITS = DecodingLimits(max_length=None)
+"""The default limits of masks. A limit on strings doubles the cost of their tokens; `start(max_tokens)` closes them."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -69,7 +71,7 @@ class JSONSchemaMask(Mask):
         *,
         engine: MaskEngine = "llguidance",
         unsupported: Literal["relax", "error"] = "relax",
-        limits: DecodingLimits = DEFAULT_LIMITS,
+        limits: DecodingLimits = MASK_LIMITS,
     ) -> None:
         decoded = decoding_schema(schema, limits=limits)
         self._estimate: tuple[int, frozenset[bytes]] | None = None

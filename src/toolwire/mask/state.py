@@ -55,23 +55,27 @@ class MaskState:
 
     def allowed(self) -> NDArray[np.uint32]:
         """Return the mask of the next token, one bit for each row of the output layer."""
-        row = np.zeros(self._tokenizer.width, np.uint32)
+        row = np.empty(self._tokenizer.width, np.uint32)
         self.fill(row)
         return row
 
     def fill(self, row: NDArray[Any]) -> None:
         """Write the mask of the next token into `row`."""
-        if not self.fill_forced(row):
-            self._matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.size * 4)
-            self.check()
+        if (self._plan is None and not self._ended) or not self.fill_forced(row):
+            matcher = self._matcher
+            matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)  # only the end token once it has stopped
+            if matcher.is_error():
+                self.check()
 
     def fill_forced(self, row: NDArray[Any]) -> bool:
         """Write the mask and return True if no engine is needed: the output is finished, or its end is enforced."""
-        if self.is_finished:
+        if self._ended or self.is_finished:
             choices = [self._tokenizer.end_token]
+        elif self._plan is None:
+            return False
         else:
             self.check()
-            choices = [] if self._plan is None else self._plan.choices(self._matcher)
+            choices = self._plan.choices(self._matcher)
             if not choices:
                 return False
         row[:] = 0
@@ -98,11 +102,11 @@ class MaskState:
 
     def accept(self, token: int) -> None:
         """Continue with a token; ConfigError if it is not allowed, and the state is unusable then."""
-        if self.is_finished or (token == self._tokenizer.end_token and self._matcher.is_accepting()):
+        matcher = self._matcher
+        if self._ended or token == self._tokenizer.end_token or matcher.is_stopped():
             self._end(token)
             return
-        self.check()
-        if not self._matcher.consume_token(token):
+        if not matcher.consume_token(token):
             raise ConfigError(
                 f"the token {token} is not allowed here", hint="choose a token whose bit is set in allowed()"
             )
@@ -111,9 +115,10 @@ class MaskState:
             self._plan.advance(token)
 
     def _end(self, token: int) -> None:
-        if token != self._tokenizer.end_token and not self._ended:
+        self.check()
+        if not self._ended and (token != self._tokenizer.end_token or not self.is_complete):
             raise ConfigError(
-                f"the token {token} is not allowed after the end", hint="accept the end token, or stop generating"
+                f"the token {token} is not allowed here", hint="choose a token whose bit is set in allowed()"
             )
         self._ended = True
 

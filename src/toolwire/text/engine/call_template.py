@@ -6,6 +6,8 @@ template accepts rendered calls, and the parser reads each text of the grammar i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
 from typing import Literal, TypeAlias
 
 from ...ir.value import Value
@@ -23,6 +25,7 @@ __all__ = [
     "NestedArguments",
     "Slot",
     "TagArguments",
+    "closing_texts",
 ]
 
 
@@ -102,3 +105,19 @@ class CallTemplate(Value, frozen=True):
     forbidden: tuple[str, ...] = ()
     forbidden_start: tuple[str, ...] = ()
     reasoning: tuple[tuple[str, str], ...] = ()
+
+
+def closing_texts(template: CallTemplate, keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the texts that close a value, a call or all calls, the longest first; `keys` are those of arguments."""
+    notation = template.arguments
+    last = template.call[-1]
+    tail = last if isinstance(last, str) else ""
+    found = [tail + template.after, tail, template.after, *(closer for _, closer in template.reasoning)]
+    if isinstance(notation, TagArguments):
+        names = map(escape, keys) if notation.is_attribute else keys
+        found += [notation.closing.replace("{key}", key) for key in names]
+    elif isinstance(notation, NestedArguments):
+        found += [f"{notation.mark}</{key}>" for key in (*keys, notation.item)]
+    elif isinstance(notation, LiteralArguments):
+        found += ["'" if notation.language.escapes else notation.language.quotes[0], ")", "]", "}"]
+    return tuple(sorted(filter(None, dict.fromkeys(found)), key=len, reverse=True))

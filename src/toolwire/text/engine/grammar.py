@@ -28,7 +28,7 @@ from ...ir.tools import Tool, ToolChoice
 from ...ir.value import Value
 from ...schema.decoding import DecodingLimits, Residual, decoding_schema
 from .argument_grammar import argument_grammar
-from .call_template import CallTemplate, Slot
+from .call_template import CallTemplate, Slot, closing_texts
 from .grammar_schema import SchemaBranches
 from .lark import LarkRules, any_text, quote_regex, union
 from .offered_tools import OfferedTools
@@ -54,6 +54,11 @@ class CallGrammar(Value, frozen=True):
     triggers: tuple[str, ...]
     residual: tuple[Residual, ...] = ()
     markers: tuple[str, ...] = ()
+    template: CallTemplate | None = None
+
+    def closers(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the texts that close a value, a call or all calls, the longest first; `keys` are those of arguments."""
+        return () if self.template is None else closing_texts(self.template, keys)
 
 
 class GrammarOptions(Value, frozen=True):
@@ -114,6 +119,7 @@ def build_grammar(
         builder.triggers(),
         tuple(builder.residual),
         tuple(dict.fromkeys(filter(None, map(str.strip, builder.literals())))),
+        template,
     )
 
 
@@ -175,7 +181,8 @@ class _TurnRules:
             (opener, closer) for opener, closers in markers.closers_of.items() for closer in closers if opener
         ]
         self.pairs = _unambiguous_pairs([*self.pairs, *template.reasoning])
-        self.tags = [pair for pair in self.pairs if pair[0] not in markers.phrases]
+        # Messages of reasoning that the style reads are free text where text is free; a call in one of them is masked.
+        self.tags = [pair for pair in self.pairs if pair[0] not in markers.phrases and pair not in template.reasoning]
 
     # calls
 
