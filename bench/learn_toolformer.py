@@ -22,7 +22,7 @@ import msgspec
 
 from learn_toolformer_data import load_data, write_data
 from toolwire.learn.toolformer.calculator import evaluate
-from toolwire.learn.toolformer.mining import Candidate, MiningSettings
+from toolwire.learn.toolformer.mining import CallCandidate, MiningSettings
 
 SEEDS = (0, 1, 2)
 THRESHOLDS = {"paper": 0.5, "seed": 1.0}
@@ -127,9 +127,9 @@ class Experiment:
     def save_rows(self, name: str, rows: list) -> None:
         self.save(f"{name}.json.gz", gzip.compress(msgspec.json.encode(rows), 6, mtime=0))
 
-    def load_rows(self, name: str) -> list[Candidate]:
+    def load_rows(self, name: str) -> list[CallCandidate]:
         content = gzip.decompress((self.out / f"{name}.json.gz").read_bytes())
-        return msgspec.json.decode(content, type=list[Candidate])
+        return msgspec.json.decode(content, type=list[CallCandidate])
 
     def open(self):
         from toolwire.learn import open_model
@@ -182,7 +182,8 @@ class Experiment:
             pairs = [f"{a} {sign} {b}" for a, b in itertools.permutations(values, 2) for sign in "+-*/"]
             chosen = random.Random(f"{number}").sample(pairs, min(MAX_PAIRS, len(pairs)))
             rows += [
-                Candidate(number, len(row["prompt"]), "Calculator", f"Calculator({pair})") for pair in sorted(chosen)
+                CallCandidate(number, len(row["prompt"]), "Calculator", f"Calculator({pair})")
+                for pair in sorted(chosen)
             ]
         with CallExecutor([calculator_tool()]) as executor:
             outcomes = executor.execute([(one.call, None) for one in rows])
@@ -261,7 +262,7 @@ class Experiment:
             report[f"{kind} {rule} sweep"] = [{"threshold": one, **self.precision(rows, one)} for one in sweep]
         return report
 
-    def precision(self, rows: list[Candidate], threshold: float) -> dict:
+    def precision(self, rows: list[CallCandidate], threshold: float) -> dict:
         right = [self.is_right(one) for one in rows]
         passed = [ok for ok, one in zip(right, rows, strict=True) if one.gain >= threshold]
         unfiltered = share(right)
@@ -275,7 +276,7 @@ class Experiment:
             "auc": auc([one.gain for one in rows], right),
         }
 
-    def is_right(self, one: Candidate) -> bool:
+    def is_right(self, one: CallCandidate) -> bool:
         value = evaluate(one.call.removeprefix("Calculator(")[:-1])
         return abs(value - self.train[one.text]["answer"]) < 0.005 + 1e-9
 
@@ -385,7 +386,7 @@ class Experiment:
                 print(f"{name:24} {scores} calls in C*: {value.get('calls')} right: {value.get('right')}")
 
 
-def naive_losses(model, text: str, one: Candidate) -> tuple[float, float, float]:
+def naive_losses(model, text: str, one: CallCandidate) -> tuple[float, float, float]:
     """Return L(ε), L(c, r) and L(c, ε), each by a full forward pass of one sequence."""
     import torch
 

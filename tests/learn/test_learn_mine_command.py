@@ -30,10 +30,8 @@ def texts(tmp_path):
 
 def mine(folder, texts, run, *options):
     """The calendar needs no sampling, so that the test is fast."""
-    return main(
-        ["learn", "mine", str(texts), "-m", str(folder), "-o", str(run), "--tools", "calendar", "--positions", "1"]
-        + ["--call-probability", "0", "--threshold=-100", "--shard-size", "2", *options]
-    )
+    fixed = "--tools calendar --positions 1 --call-probability 0 --threshold=-100 --shard-size 2".split()
+    return main(["learn", "mine", str(texts), "-m", str(folder), "-o", str(run), *fixed, *options])
 
 
 def test_run_is_written_and_continued(folder, texts, tmp_path, capsys):

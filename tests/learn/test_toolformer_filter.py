@@ -11,7 +11,7 @@ from toolwire.learn import CallLosses, calculator_tool, loss_reduction_filter, w
 from toolwire.learn.toolformer.call_text import call_span, format_call
 from toolwire.learn.toolformer.filters import ScoredPosition, is_kept, loss_gain, measure_losses, rank_threshold
 from toolwire.learn.toolformer.losses import WEIGHTS, LossRequest, batch_losses
-from toolwire.learn.toolformer.mining import Candidate, MiningSettings, decide, score_candidates
+from toolwire.learn.toolformer.mining import CallCandidate, MiningSettings, decide, score_candidates
 
 TEXT = "Mary has 8 cups and uses 2. The answer is 6. Then she bakes."
 POSITION = TEXT.index(" 6.")
@@ -165,10 +165,10 @@ def train_pairs(model, pairs):
 
 def test_best_call_at_a_position_is_kept():
     candidates = [
-        Candidate(0, 5, "Calculator", "Calculator(1 + 1)", result="2", losses=CallLosses(2.0, 1.3, 1.9)),
-        Candidate(0, 5, "Calculator", "Calculator(1 + 2)", result="3", losses=CallLosses(2.0, 0.9, 1.9)),
-        Candidate(0, 9, "Calculator", "Calculator(1 + 3)", result="4", losses=CallLosses(2.0, 1.6, 1.9)),
-        Candidate(1, 5, "Calculator", "Calculator(1 / 0)", reason="division by zero"),
+        CallCandidate(0, 5, "Calculator", "Calculator(1 + 1)", result="2", losses=CallLosses(2.0, 1.3, 1.9)),
+        CallCandidate(0, 5, "Calculator", "Calculator(1 + 2)", result="3", losses=CallLosses(2.0, 0.9, 1.9)),
+        CallCandidate(0, 9, "Calculator", "Calculator(1 + 3)", result="4", losses=CallLosses(2.0, 1.6, 1.9)),
+        CallCandidate(1, 5, "Calculator", "Calculator(1 / 0)", reason="division by zero"),
     ]
     reasons = [one.reason for one in decide(candidates, [calculator_tool()], MiningSettings())]
     assert reasons == [
@@ -185,7 +185,7 @@ def test_best_call_at_a_position_is_kept():
 
 def test_rank_keeps_the_best_share():
     candidates = [
-        Candidate(number, 5, "Calculator", "Calculator(1 + 1)", result="2", losses=CallLosses(0.0, -number / 10))
+        CallCandidate(number, 5, "Calculator", "Calculator(1 + 1)", result="2", losses=CallLosses(0.0, -number / 10))
         for number in range(10)
     ]
     kept = decide(candidates, [calculator_tool()], MiningSettings(filter="rank", share=0.3))
@@ -198,8 +198,8 @@ def test_rank_keeps_the_best_share():
 def test_candidates_without_result_are_not_scored():
     model = tiny_model(0)
     candidates = [
-        Candidate(0, POSITION, "Calculator", "Calculator(8 - 2)", result="6"),
-        Candidate(0, POSITION, "Calculator", "Calculator(1 / 0)", reason="division by zero"),
+        CallCandidate(0, POSITION, "Calculator", "Calculator(8 - 2)", result="6"),
+        CallCandidate(0, POSITION, "Calculator", "Calculator(1 / 0)", reason="division by zero"),
     ]
     [scored, failed] = score_candidates(model, [TEXT], candidates, MiningSettings())
     assert scored.gain is not None and failed.gain is None

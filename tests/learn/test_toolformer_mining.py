@@ -19,7 +19,7 @@ from toolwire.learn import (
 )
 from toolwire.learn.run_folder import RunFolder
 from toolwire.learn.toolformer.corpus import AugmentedText, InlineCall, corpus_rows
-from toolwire.learn.toolformer.mining import Candidate, decide, mine_texts
+from toolwire.learn.toolformer.mining import CallCandidate, decide, mine_texts
 from toolwire.learn.toolformer.mining_run import mine_corpus
 from toolwire.learn.toolformer.proposals import call_start_tokens, propose_positions
 from toolwire.net.stores import open_store
@@ -184,6 +184,6 @@ def test_two_tools_with_one_name_are_refused():
 
 
 def test_candidates_survive_serialisation():
-    one = Candidate(1, 2, "Calculator", "Calculator(1 + 1)", 0.5, 2, "2")
-    assert msgspec.json.decode(msgspec.json.encode(one), type=Candidate) == one
+    one = CallCandidate(1, 2, "Calculator", "Calculator(1 + 1)", 0.5, 2, "2")
+    assert msgspec.json.decode(msgspec.json.encode(one), type=CallCandidate) == one
     assert decide([one], [small_tool()], MiningSettings(filter="none")) == [one]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -22,7 +22,6 @@ from ..run.records import DAY, Claim, Record, Store
 
 __all__ = ["job_key", "run_shards"]
 
-Progress: TypeAlias = Callable[[int, int], None]
 
 _KEPT = 30 * DAY  # seconds that a store keeps the results
 _POLL = 0.5  # seconds between two attempts to claim a shard of another worker
@@ -41,7 +40,7 @@ def run_shards(
     work: Callable[[int], Any],
     *,
     lease: float = 60.0,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Any]:
     """Compute each shard once, together with the other workers of the store, and return all results in order.
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from ...ir.parts import ToolCall
 from ...ir.tools import Tool
 from ...ir.value import Value
-from ...text.formats.toolformer import TOOLFORMER
+from ...text import get
 
 __all__ = ["ARROW", "InlineCall", "call_span", "format_call", "insert_calls", "parse_call"]
 
 ARROW = "→"
+_FORMAT = get("toolformer")
 _MAX_RESULT = 400  # characters of a result inside a text
 
 
@@ -29,13 +30,13 @@ def format_call(call: str | ToolCall, result: str | None = None) -> str:
     >>> format_call("Calculator(400 / 1400)", "0.29")
     '[Calculator(400 / 1400)] → 0.29'
     """
-    text = TOOLFORMER.calls.write([call]) if isinstance(call, ToolCall) else f"[{call}]"
+    text = _FORMAT.calls.write([call]) if isinstance(call, ToolCall) else f"[{call}]"
     return text if result is None else f"{text} {ARROW} {' '.join(result.split())[:_MAX_RESULT]}"
 
 
 def parse_call(text: str, tools: Iterable[Tool]) -> ToolCall | None:
     """Return the complete call of a text such as `Calculator(8 - 2)`; None if it is not a call of one of `tools`."""
-    calls = TOOLFORMER.parse(f"[{text}]", list(tools)).calls
+    calls = _FORMAT.parse(f"[{text}]", list(tools)).calls
     return calls[0] if len(calls) == 1 and calls[0].state == "complete" else None
 
 

@@ -30,7 +30,7 @@ _CALL_END = ")]"
 class TextWithCall(Value, frozen=True):
     """A generated text. With a call, it is `before`, the call with its result, and `after`.
 
-    `reason` tells why a call that the model wrote was dropped; the text continues as if it had not been written.
+    `reason` is set if a call that the model wrote was dropped. The text then continues without it.
     """
 
     before: str
@@ -119,7 +119,7 @@ def _begin(
     found: list[tuple[str, str | None]] = [("", None)] * len(prompts)
     for rows, tokens in _batches(model, prompts, max_tokens + call_tokens, batch_tokens):
         width = max(map(len, tokens))
-        processor = _CallStart(model, width, max_tokens, top_k)
+        processor = _CallStartRule(model, width, max_tokens, top_k)
         generated = generate_tokens(model, tokens, max_tokens=max_tokens + call_tokens, processors=[processor])
         for row, [new] in zip(rows, generated, strict=True):
             found[row] = _split(model, new, processor.starts)
@@ -141,7 +141,7 @@ def _continue(model: LanguageModel, prompts: Sequence[str], max_tokens: int, bat
     """Continue prompts greedily without calls."""
     texts = [""] * len(prompts)
     for rows, tokens in _batches(model, prompts, max_tokens, batch_tokens):
-        processor = _CallStart(model, max(map(len, tokens)), max_tokens, 0)
+        processor = _CallStartRule(model, max(map(len, tokens)), max_tokens, 0)
         generated = generate_tokens(model, tokens, max_tokens=max_tokens, processors=[processor])
         for row, [new] in zip(rows, generated, strict=True):
             texts[row] = model.decode(new)
@@ -164,7 +164,7 @@ def _batches(
     return batches
 
 
-class _CallStart:
+class _CallStartRule:
     """A logits processor: begin a call by the top-k rule, end the text after it; with `top_k=0`, never begin one."""
 
     def __init__(self, model: LanguageModel, width: int, max_tokens: int, top_k: int) -> None:

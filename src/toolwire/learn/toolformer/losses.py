@@ -6,8 +6,7 @@ the output layer at these five positions only. Sequences are sorted by length, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from ...ir.errors import ConfigError
 from ...ir.value import Value
@@ -18,8 +17,6 @@ __all__ = ["WEIGHTS", "LossRequest", "batch_losses", "start_tokens", "weighted_n
 _RAW_WEIGHTS = tuple(max(0.0, 1 - 0.2 * distance) for distance in range(5))
 WEIGHTS = tuple(weight / sum(_RAW_WEIGHTS) for weight in _RAW_WEIGHTS)
 """The weights of the paper: 1/3, 4/15, 1/5, 2/15, 1/15."""
-
-Progress: TypeAlias = Callable[[int, int], None]
 
 
 class LossRequest(Value, frozen=True):

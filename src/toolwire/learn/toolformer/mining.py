@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -28,7 +28,7 @@ from .proposals import propose_positions
 from .sampling import sample_batch
 
 __all__ = [
-    "Candidate",
+    "CallCandidate",
     "MinedCall",
     "MiningSettings",
     "build_corpus",
@@ -38,7 +38,6 @@ __all__ = [
     "score_candidates",
 ]
 
-Progress: TypeAlias = Callable[[int, int], None]
 _NO_GAIN = "loss not reduced enough"
 _NOT_BEST = "another call at the position is better"
 
@@ -61,7 +60,7 @@ class MiningSettings(Value, frozen=True):
     max_length: int = 1024
 
 
-class Candidate(Value, frozen=True):
+class CallCandidate(Value, frozen=True):
     """A sampled call at a position of a text. `reason` is empty for a kept call."""
 
     text: int
@@ -120,7 +119,7 @@ def mine_texts(
     *,
     executor: CallExecutor | None = None,
     first: int = 0,
-) -> list[Candidate]:
+) -> list[CallCandidate]:
     """Return every candidate with its result and its losses. `first` is the number of the first text in the corpus.
 
     The same texts give the same candidates, whatever was mined before them.
@@ -130,7 +129,7 @@ def mine_texts(
         with CallExecutor(tools) as opened:
             return mine_texts(model, texts, tools, settings, executor=opened, first=first)
     usable = [number for number, one in enumerate(texts) if len(model.encode(one.text)) <= settings.max_length]
-    found: list[Candidate] = []
+    found: list[CallCandidate] = []
     for tool in tools:
         found += _sample_tool(model, texts, usable, tool, settings, first)
     executed = executor.execute([(one.call, texts[one.text].date) for one in found])
@@ -143,8 +142,8 @@ def mine_texts(
 
 
 def score_candidates(
-    model: LanguageModel, texts: Sequence[str], candidates: Sequence[Candidate], settings: MiningSettings
-) -> list[Candidate]:
+    model: LanguageModel, texts: Sequence[str], candidates: Sequence[CallCandidate], settings: MiningSettings
+) -> list[CallCandidate]:
     """Measure the losses of the candidates that have a result."""
     if settings.filter == "none":
         return list(candidates)
@@ -166,7 +165,9 @@ def score_candidates(
     return scored
 
 
-def decide(candidates: Sequence[Candidate], tools: Sequence[MiningTool], settings: MiningSettings) -> list[Candidate]:
+def decide(
+    candidates: Sequence[CallCandidate], tools: Sequence[MiningTool], settings: MiningSettings
+) -> list[CallCandidate]:
     """Set the reason of each candidate that is not kept. At a position, the call with the largest gain is kept."""
     thresholds = _thresholds(candidates, tools, settings)
     best: dict[tuple[int, int], tuple[float, int]] = {}
@@ -188,7 +189,7 @@ def decide(candidates: Sequence[Candidate], tools: Sequence[MiningTool], setting
     return decided
 
 
-def build_corpus(texts: Sequence[str], decided: Sequence[Candidate]) -> list[AugmentedText]:
+def build_corpus(texts: Sequence[str], decided: Sequence[CallCandidate]) -> list[AugmentedText]:
     """Return the texts with their kept calls, and the other texts unchanged."""
     kept = [(one.text, InlineCall(one.position, one.call, one.result or "")) for one in decided if not one.reason]
     return augment_texts(texts, kept)
@@ -212,7 +213,7 @@ def _sample_tool(
     tool: MiningTool,
     settings: MiningSettings,
     first: int,
-) -> list[Candidate]:
+) -> list[CallCandidate]:
     """Return the different calls of one tool at its positions in the texts."""
     proposed = propose_positions(
         model,
@@ -236,13 +237,13 @@ def _sample_tool(
     for (number, place), calls in zip(places, sampled, strict=True):
         for call in dict.fromkeys(calls):
             found.append(
-                Candidate(number, place.position, tool.name, call, place.probability, samples=calls.count(call))
+                CallCandidate(number, place.position, tool.name, call, place.probability, samples=calls.count(call))
             )
     return found
 
 
 def _thresholds(
-    candidates: Sequence[Candidate], tools: Sequence[MiningTool], settings: MiningSettings
+    candidates: Sequence[CallCandidate], tools: Sequence[MiningTool], settings: MiningSettings
 ) -> dict[str, float]:
     """Return the least gain for each tool; for `rank`, that of its best candidates."""
     if settings.filter != "rank":

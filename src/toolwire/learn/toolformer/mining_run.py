@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -17,14 +17,12 @@ from ..run_folder import RunFolder, write_atomically
 from ..shards import job_key, run_shards
 from .corpus import AugmentedText, CorpusText
 from .execution import CallExecutor
-from .mining import Candidate, MiningSettings, build_corpus, decide, mine_texts
+from .mining import CallCandidate, MiningSettings, build_corpus, decide, mine_texts
 from .mining_tool import MiningTool
 
 __all__ = ["CANDIDATES", "CORPUS", "MiningReport", "ToolCounts", "mine_corpus"]
 
 CANDIDATES, CORPUS, REPORT = "candidates.jsonl", "corpus.jsonl", "report.json"
-
-Progress: TypeAlias = Callable[[int, int], None]
 
 
 class ToolCounts(Value, frozen=True):
@@ -57,7 +55,7 @@ def mine_corpus(
     *,
     shard_size: int = 32,
     lease: float = 120.0,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> MiningReport:
     """Mine `texts` together with the other workers of `store`, and write the results to `folder`.
 
@@ -76,7 +74,7 @@ def mine_corpus(
             return msgspec.to_builtins(found)  # type: ignore[no-any-return]
 
         shards = run_shards(store, job, list(map(_fingerprint, parts)), work, lease=lease, progress=progress)
-    candidates = [one for shard in shards for one in msgspec.convert(shard, list[Candidate])]
+    candidates = [one for shard in shards for one in msgspec.convert(shard, list[CallCandidate])]
     decided = decide(candidates, tools, settings)
     augmented = build_corpus([one.text for one in texts], decided)
     report = MiningReport(
@@ -92,7 +90,7 @@ def _fingerprint(texts: Sequence[CorpusText]) -> str:
     return hashlib.sha256(msgspec.json.encode(texts)).hexdigest()
 
 
-def _count(name: str, decided: Sequence[Candidate]) -> ToolCounts:
+def _count(name: str, decided: Sequence[CallCandidate]) -> ToolCounts:
     own = [one for one in decided if one.tool == name]
     reasons = Counter(one.reason for one in own if one.reason)
     return ToolCounts(
@@ -106,5 +104,5 @@ def _count(name: str, decided: Sequence[Candidate]) -> ToolCounts:
     )
 
 
-def _write_rows(folder: RunFolder, name: str, rows: Sequence[Candidate] | Sequence[AugmentedText]) -> None:
+def _write_rows(folder: RunFolder, name: str, rows: Sequence[CallCandidate] | Sequence[AugmentedText]) -> None:
     write_atomically(folder.path / name, b"".join(msgspec.json.encode(row) + b"\n" for row in rows))

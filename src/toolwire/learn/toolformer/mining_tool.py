@@ -102,7 +102,7 @@ def calendar_tool(today: str | None = None, **settings: Any) -> MiningTool:
 
     return MiningTool(
         date_of_text,
-        "Add calls of a calendar to a text, where the current date helps to write what follows. A call is [Calendar()].",
+        "Add calls of a calendar to a text, where the current date helps to write the next text. A call is [Calendar()].",
         (
             "The shop is closed today because it is [Calendar()] Sunday.",
             "The report was written in [Calendar()] March and covers the last quarter.",
@@ -123,13 +123,13 @@ def convert_tool(**settings: Any) -> MiningTool:
 
     return MiningTool(
         convert_units,
-        "Add calls of a unit converter to a text, where a converted amount helps to write what follows. A call is "
+        "Add calls of a unit converter to a text, where a converted amount helps to write the next text. A call is "
         "[Convert(amount unit to unit)].",
         (
             "The trail is 12 miles, or [Convert(12 miles to kilometers)] 19.31 kilometers, long.",
             "The parcel of 60 kilograms weighs [Convert(60 kilograms to pounds)] about 132 pounds.",
         ),
-        rf"{_NUMBER} ({UNIT_PATTERN})s? to ({UNIT_PATTERN})s?",
+        rf"{_NUMBER} ({UNIT_PATTERN})(s|) to ({UNIT_PATTERN})(s|)",
         **settings,
     )
 
@@ -145,7 +145,7 @@ def search_tool(passages: Iterable[str], **settings: Any) -> MiningTool:
 
     return MiningTool(
         search,
-        'Add calls of a search to a text, where a fact helps to write what follows. A call is [Search("query")].',
+        'Add calls of a search to a text, where a fact helps to write the next text. A call is [Search("query")].',
         (
             'The river Elbe rises in [Search("source of the river Elbe")] the Giant Mountains.',
             'The telescope was first pointed at the moon by [Search("first telescope moon")] Thomas Harriot.',
@@ -171,7 +171,7 @@ def qa_tool(answers: Mapping[str, str], **settings: Any) -> MiningTool:
 
     return MiningTool(
         answer,
-        'Add questions to a text, where the answer helps to write what follows. A call is [QA("question")].',
+        'Add questions to a text, where the answer helps to write the next text. A call is [QA("question")].',
         (
             'The capital of Australia is [QA("What is the capital of Australia?")] Canberra.',
             'The author of Middlemarch, [QA("Who wrote Middlemarch?")] George Eliot, was born in 1819.',
@@ -182,7 +182,7 @@ def qa_tool(answers: Mapping[str, str], **settings: Any) -> MiningTool:
 
 
 def translate_tool(dictionary: Mapping[str, str], **settings: Any) -> MiningTool:
-    """Return translation by a dictionary, word by word after the longest entries. An unknown word is an error."""
+    """Return translation by a dictionary, the longest entries first. A term without an entry is an error."""
     entries = {source.lower().strip(): target for source, target in dictionary.items()}
     longest = max((len(source.split()) for source in entries), default=1)
 
@@ -193,7 +193,7 @@ def translate_tool(dictionary: Mapping[str, str], **settings: Any) -> MiningTool
 
     return MiningTool(
         translate,
-        "Add calls of a dictionary to a text, where a translation helps to write what follows. A call is "
+        "Add calls of a dictionary to a text, where a translation helps to write the next text. A call is "
         '[Translate("phrase")].',
         (
             'The sign at the door reads "Ausgang", which means [Translate("ausgang")] exit.',

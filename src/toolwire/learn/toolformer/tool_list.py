@@ -1,6 +1,6 @@
 """Open the tools of a mining run: by name, with their data files, or from a file with settings.
 
-calculator,calendar,convert,search=passages.txt,qa=answers.tsv,translate=words.tsv
+calculator,calendar,convert,search=passages.txt,qa=answers.tsv,translate=entries.tsv
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .mining_tool import (
     translate_tool,
 )
 
-__all__ = ["ToolEntry", "open_tools", "read_tool_list"]
+__all__ = ["ListedTool", "open_tools", "read_tool_list"]
 
 _KINDS = ("calculator", "calendar", "convert", "search", "qa", "translate")
 _HINT = "use calculator, calendar, convert, search=FILE, qa=FILE or translate=FILE"
 
 
-class ToolEntry(Value, frozen=True, forbid_unknown_fields=True):
+class ListedTool(Value, frozen=True, forbid_unknown_fields=True):
     """A tool of a list: its kind, its data file, and settings that replace those of the paper."""
 
     kind: str
@@ -42,12 +42,12 @@ class ToolEntry(Value, frozen=True, forbid_unknown_fields=True):
     threshold: float | None = None
 
 
-def read_tool_list(text: str) -> list[ToolEntry]:
+def read_tool_list(text: str) -> list[ListedTool]:
     """Read names separated by commas, or the path of a JSON file with a list of entries."""
     path = Path(text)
     if path.suffix == ".json":
         try:
-            entries = msgspec.json.decode(path.read_bytes(), type=list[ToolEntry])
+            entries = msgspec.json.decode(path.read_bytes(), type=list[ListedTool])
         except OSError as error:
             raise ConfigError(f"cannot read {text}: {error.strerror}") from None
         except msgspec.MsgspecError as error:
@@ -56,7 +56,7 @@ def read_tool_list(text: str) -> list[ToolEntry]:
         entries = [msgspec.structs.replace(one, file=str(folder / one.file)) if one.file else one for one in entries]
     else:
         parts = [part.strip().partition("=") for part in text.split(",") if part.strip()]
-        entries = [ToolEntry(kind, file or None) for kind, _, file in parts]
+        entries = [ListedTool(kind, file or None) for kind, _, file in parts]
     for one in entries:
         _check(one)
     if not entries:
@@ -64,12 +64,12 @@ def read_tool_list(text: str) -> list[ToolEntry]:
     return entries
 
 
-def open_tools(entries: list[ToolEntry]) -> list[MiningTool]:
+def open_tools(entries: list[ListedTool]) -> list[MiningTool]:
     """Open the tools of a list."""
     return [_open(one) for one in entries]
 
 
-def _check(entry: ToolEntry) -> None:
+def _check(entry: ListedTool) -> None:
     if entry.kind not in _KINDS:
         raise ConfigError(f"unknown tool {entry.kind!r}", hint=_HINT)
     needs_file = entry.kind in ("search", "qa", "translate")
@@ -78,7 +78,7 @@ def _check(entry: ToolEntry) -> None:
         raise ConfigError(f"the tool {entry.kind} {message}", hint=_HINT)
 
 
-def _open(entry: ToolEntry) -> MiningTool:
+def _open(entry: ListedTool) -> MiningTool:
     names = ("call_probability", "positions", "samples", "threshold")
     settings = {name: getattr(entry, name) for name in names if getattr(entry, name) is not None}
     if entry.kind == "calendar":
