@@ -390,14 +390,14 @@ def read_mined(folder: Path) -> list:
 
     from learn_toolformer_data import load_data
     from toolwire.learn import calculator_tool, demonstrations_of_mined
-    from toolwire.learn.toolformer.mining import Candidate, MinedCall, MiningSettings, decide
+    from toolwire.learn.toolformer.mining import CallCandidate, MinedCall, MiningSettings, decide
 
     texts = [row["text"] for row in load_data(folder)["train"]]
     rows = []
     for name in ("mined-paper", "paired-paper"):
         file = folder / f"{name}.json.gz"
         if file.is_file():
-            rows += msgspec.json.decode(gzip.decompress(file.read_bytes()), type=list[Candidate])
+            rows += msgspec.json.decode(gzip.decompress(file.read_bytes()), type=list[CallCandidate])
     settings = MiningSettings(filter="paper", threshold=0.5)
     kept = [one for one in decide(rows, [calculator_tool()], settings) if not one.reason]
     calls = [MinedCall(texts[one.text], one.position, one.call, one.result or "", one.gain) for one in kept]

@@ -10,14 +10,20 @@ GOAL = 0.75
 
 
 def write_page(out: Path, target: Path = TARGET) -> None:
-    results = json.loads((out / "toolkengpt.json").read_text("utf-8"))
-    file = out / "baselines.json"
-    baselines = json.loads(file.read_text("utf-8")) if file.is_file() else None
+    """Write the page. Results that are not in `out` are those of the last page, which are kept beside it."""
     target.mkdir(parents=True, exist_ok=True)
+    results = read_results(out / "toolkengpt.json", target / "toolkengpt.json")
+    baselines = read_results(out / "baselines.json", target / "toolkengpt-baselines.json")
     draw_charts(results, baselines, target)
     parts = [*introduction(results), *choice(results, baselines), *adding(results), *arithmetic(results)]
     (target / "toolkengpt.md").write_text("\n".join(parts).rstrip() + "\n", "utf-8")
     print(f"wrote {target / 'toolkengpt.md'}")
+
+
+def read_results(file: Path, kept: Path) -> dict:
+    if file.is_file():
+        kept.write_text(file.read_text("utf-8"), "utf-8")
+    return json.loads(kept.read_text("utf-8"))
 
 
 def percent(value: float) -> str:
@@ -28,17 +34,15 @@ def table(header: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)] + [""]
 
 
-def draw_charts(results: dict, baselines: dict | None, target: Path) -> None:
+def draw_charts(results: dict, baselines: dict, target: Path) -> None:
     bars = {"toolkens": 100 * results["metatool"]["accuracy"]}
-    if baselines:
-        shown = {
-            "BM25": "BM25 over descriptions",
-            "MiniLM": "MiniLM, descriptions",
-            "MiniLM\ncentroids": "MiniLM, centroid of training queries",
-            "MiniLM\nlinear": "MiniLM, trained linear layer",
-        }
-        accuracy = baselines["accuracy"]
-        bars = {name: 100 * accuracy[key] for name, key in shown.items() if key in accuracy} | bars
+    shown = {
+        "BM25": "BM25 over descriptions",
+        "MiniLM": "MiniLM, descriptions",
+        "MiniLM\ncentroids": "MiniLM, centroid of training queries",
+        "MiniLM\nlinear": "MiniLM, trained linear layer",
+    }
+    bars = {name: 100 * baselines["accuracy"][key] for name, key in shown.items()} | bars
     draw_bars(target / "toolkengpt-metatool.svg", "Right tool among MetaTool's tools", "percent of test queries", bars)
     series = {}
     for name, row in results["arithmetic"]["tests"].items():
@@ -69,11 +73,11 @@ def introduction(results: dict) -> list[str]:
     ]
 
 
-def choice(results: dict, baselines: dict | None) -> list[str]:
+def choice(results: dict, baselines: dict) -> list[str]:
     found = results["metatool"]
     queries = found["queries"]
     accuracies = [row["accuracy"] for row in found["seeds"]]
-    rows = [[name, percent(value)] for name, value in (baselines or {"accuracy": {}})["accuracy"].items()]
+    rows = [[name, percent(value)] for name, value in baselines["accuracy"].items()]
     spread = f"{percent(min(accuracies))} to {percent(max(accuracies))}"
     rows.append([f"**toolkens** (mean of {len(accuracies)} seeds, {spread})", f"**{percent(found['accuracy'])}**"])
     forms = results["form"]["dev_accuracy"]
@@ -89,7 +93,7 @@ def choice(results: dict, baselines: dict | None) -> list[str]:
         f"{queries['of several tools']} rows with several right tools were dropped. The head has {found['parameters']} parameters.",
         "",
         *table(["method", "right tool, % of test queries"], rows),
-        f"The goal of {percent(GOAL)} % is {reached}. The first rows of the table read only the tools' descriptions; the",
+        f"The goal of {percent(GOAL)} % is {reached}. BM25 and the rows named *descriptions* read only the tools' descriptions; the",
         "others learn from the same training queries as the head does. MetaTool's queries were written by a model in",
         "series, so that a test query often resembles a training query: the nearest training query shows this effect.",
         "",
