@@ -3,8 +3,8 @@
     python bench/bfcl_masked.py -m smollm2 --out bench/.bfcl-masked --device cuda
     python bench/bfcl_masked.py --out bench/.bfcl-masked --report        # the table of finished runs, without a model
 
-Both modes see the same prompts: one call is required, and tools are declared in the text format's own form. Every batch of
-answers is stored; a second start continues. `--minutes` stops between two batches. Goals: all finished masked calls are
+Both modes see the same prompts: one call is required, and tools are declared in the text format's own form. Every
+answer is stored; a second start continues. `--minutes` stops after an answer. Goals: all finished masked calls are
 valid, and at least 99 % of them are finished.
 """
 

@@ -229,6 +229,17 @@ def test_local_model_answers_in_a_text_format():
     assert source.settings["format"] == "generic_json"
 
 
+def test_masked_calls_of_a_random_model_are_valid():
+    entries = [FACTORIAL, ENTRIES["simple_python_0"]]
+    source = LocalAnswers(
+        tiny_model(), "hermes", mask=True, choice="required", parallel=False, may_reason=False, max_tokens=120
+    )
+    for entry, answer in source.answers(entries):
+        row = classify_answer(entry, answer)
+        assert (row.finished, row.valid) == (True, True), answer
+        assert len(answer.calls) == 1
+
+
 def test_prompt_longer_than_the_window_is_an_error_of_its_entry():
     source = LocalAnswers(tiny_model(), "generic_json", max_tokens=2_048)
     [(_, answer)] = source.answers([FACTORIAL])

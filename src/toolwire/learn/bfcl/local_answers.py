@@ -149,15 +149,16 @@ class LocalAnswers:
 
     def _read(self, prompt: _EntryPrompt, tokens: list[int]) -> BFCLAnswer:
         text = self._model.decode(tokens)
-        finished = len(tokens) < self._max_tokens or (prompt.mask is not None and _is_complete(prompt.mask, tokens))
+        finished = len(tokens) < self._max_tokens or self._is_complete(prompt.mask, tokens)
         parsed = self._form.parse(text, prompt.tools, finished=finished)
         unparsable = any(note.code in RETRYABLE_CODES for note in parsed.diagnostics)
         return BFCLAnswer(parsed.calls, text, finished, unparsable)
 
-
-def _is_complete(mask: Mask, tokens: Sequence[int]) -> bool:
-    """Return whether the output may end after `tokens`, which are all that the limit allowed."""
-    state = mask.start()
-    for token in tokens:
-        state.accept(token)
-    return bool(state.is_complete)
+    def _is_complete(self, mask: Mask | None, tokens: Sequence[int]) -> bool:
+        """Return whether a masked answer is complete after all tokens that the limit allowed. Free text never is."""
+        if mask is None:
+            return False
+        state = mask.start()
+        for token in tokens:
+            state.accept(token)
+        return bool(state.is_finished or (self._choice.mode == "required" and state.is_complete))
