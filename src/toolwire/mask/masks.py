@@ -28,8 +28,9 @@ _JSON_OPTIONS: Object = {
     "key_separator": ": ",
     "json_allowed_escapes": 'nrbtf"\\',
 }
-MASK_LIMITS = DecodingLimits(max_length=None)
-"""The default limits of masks. A limit on strings doubles the cost of their tokens; `start(max_tokens)` closes them."""
+MASK_LIMITS = DecodingLimits(max_length=None, max_limited=8)
+"""The default limits of masks. A limit on strings doubles the cost of their tokens, and many limits on arrays that of the
+compilation; `start(max_tokens)` closes both."""
 _encode = msgspec.json.Encoder().encode
 
 

@@ -42,13 +42,15 @@ class DecodingLimits(Value, frozen=True):
     """Limits for values whose schema declares none; None for no limit. A declared minimum is never undercut.
 
     `max_integer` has no default, because the engine needs more time to compile a large range than for all of a usual
-    schema. `close_objects` forbids undeclared properties in objects that declare some and do not mention others.
+    schema. If more than `max_limited` arrays and maps would get a limit, none of them does: each limit takes time to
+    compile. `close_objects` forbids undeclared properties in objects that declare some and do not mention others.
     """
 
     max_length: int | None = 4_000
     max_items: int | None = 64
     max_properties: int | None = 64
     max_integer: int | None = None
+    max_limited: int | None = None
     close_objects: bool = False
 
 
@@ -209,6 +211,8 @@ class _DecodingConverter:
         while self._pending:
             name, pointer, schema, self._in_resource = self._pending.pop()
             self._defs[name] = self._convert(schema, pointer, 0)
+        if self._limits.max_limited is not None:
+            self._drop_many_limits(self._limits.max_limited)
         if self._combined:
             self._adjust_limits()
         schema = {} if root is True else root
@@ -337,6 +341,13 @@ class _DecodingConverter:
             self._add_limit(out, "minimum", -most)
         if high is None and (low is None or low <= most):
             self._add_limit(out, "maximum", most)
+
+    def _drop_many_limits(self, most: int) -> None:
+        counts = [(out, keyword) for out, keyword in self._limited if keyword in ("maxItems", "maxProperties")]
+        if len(counts) > most:
+            for out, keyword in counts:
+                del out[keyword]
+            self._limited = [(out, keyword) for out, keyword in self._limited if keyword in out]
 
     def _adjust_limits(self) -> None:
         """Weaken limits where schemas are intersected, because the minimum may be declared in the other schema."""

@@ -128,6 +128,15 @@ def test_limits_are_never_below_a_declared_minimum(schema, expected):
     assert decoding_schema(schema, limits=limits).schema == expected
 
 
+def test_many_arrays_get_no_limit_if_compilation_has_to_be_fast():
+    def limited(count):
+        schema = {"type": "object", "properties": {str(n): {"type": "array"} for n in range(count)}, "required": ["0"]}
+        decoded = decoding_schema(schema, limits=DecodingLimits(max_limited=3))
+        return sum("maxItems" in one for one in decoded.schema["properties"].values())
+
+    assert [limited(3), limited(4)] == [3, 0]
+
+
 @pytest.mark.parametrize(
     ("schema", "pointer"),
     [
