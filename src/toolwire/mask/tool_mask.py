@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ..ir.parts import ToolCall
 from ..ir.pointer import JSON
@@ -80,6 +81,7 @@ class ToolMask(GrammarMask):
         return tuple(encode(text, parse_special=True) for text in texts)
 
 
+@lru_cache(8)
 def _special_tokens(tokenizer: MaskTokenizer) -> dict[str, int]:
     """Return the special tokens by their text. The end token has the id -1: the engine adds it by itself."""
     declared = json.loads(tokenizer.definition).get("added_tokens", ()) if tokenizer.definition else ()
