@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 
+from ..ir.errors import SchemaError
 from ..ir.parts import ToolCall
 from ..ir.pointer import JSON
 from ..ir.tools import Tool, ToolChoice
@@ -50,7 +51,8 @@ class ToolMask(GrammarMask):
     ) -> None:
         self.format = get(format) if isinstance(format, str) else format
         offered = list(tools)
-        self.grammar = self.format.grammar(
+        derive = partial(
+            self.format.grammar,
             offered,
             choice,
             parallel,
@@ -58,8 +60,13 @@ class ToolMask(GrammarMask):
             may_reason=may_reason,
             special_tokens=_special_tokens(tokenizer),
         )
+        self.grammar = derive()
+        try:
+            super().__init__(self.grammar.lark, tokenizer, residual=self.grammar.residual)
+        except SchemaError:  # the engine refused a combination of keywords
+            self.grammar = derive(cautious=True)
+            super().__init__(self.grammar.lark, tokenizer, residual=self.grammar.residual)
         self.triggers = self.grammar.triggers
-        super().__init__(self.grammar.lark, tokenizer, residual=self.grammar.residual)
         keys = sorted({key for tool in offered for key in _keys(tool.input_schema)})
         self._closers = self._encode_all(self.grammar.closers(keys))
         calls = [

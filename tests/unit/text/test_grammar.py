@@ -7,7 +7,7 @@ import pytest
 
 from grammar_cases import CALLS, NOW, STORE, TOOLS, WEATHER
 from toolwire import text
-from toolwire.ir.errors import ConfigError
+from toolwire.ir.errors import ConfigError, SchemaError
 from toolwire.ir.tools import Tool, ToolChoice
 from toolwire.text.engine.grammar_schema import exclusion_pattern
 
@@ -109,3 +109,15 @@ def test_a_style_without_a_template_has_no_grammar() -> None:
 
     with pytest.raises(ConfigError, match="no call template"):
         Plain().template()
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_xml", "kimi_k3", "pythonic", "gemma4", "minimax_m3", "cline_xml"])
+def test_an_optional_parameter_without_a_possible_value_is_left_out(name: str) -> None:
+    odd = {"type": "integer", "enum": ["1", "2"]}
+    fine = {"type": "string"}
+    tool = Tool("act", input_schema={"type": "object", "properties": {"a": fine, "b": odd}, "required": ["a"]})
+    assert "act" in text.get(name).grammar([tool], REQUIRED).lark
+    if name != "hermes":
+        required = Tool("act", input_schema={**tool.input_schema, "required": ["b"]})
+        with pytest.raises(SchemaError, match="accepts no value"):
+            text.get(name).grammar([required], REQUIRED)
