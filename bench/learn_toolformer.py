@@ -48,6 +48,8 @@ def main() -> None:
     run.add_argument("--batch-tokens", type=int, default=0)
     run.add_argument("--limit", type=int, default=None, help="texts and problems to use")
     run.add_argument("--naive", type=int, default=200, help="candidates of the naive loop")
+    run.add_argument("--samples", type=int, default=SAMPLES, help="calls per position")
+    run.add_argument("--call-probability", type=float, default=CALL_PROBABILITY)
     run.add_argument("--epochs", type=int, default=3)
     run.add_argument("--rate", type=float, default=1e-4)
     run.add_argument("--seeds", type=int, default=3)
@@ -141,8 +143,8 @@ class Experiment:
             filter=rule,
             threshold=THRESHOLDS.get(rule),
             positions=POSITIONS,
-            samples=SAMPLES,
-            call_probability=CALL_PROBABILITY,
+            samples=self.arguments.samples,
+            call_probability=self.arguments.call_probability,
             batch_tokens=self.batch_tokens,
         )
         return msgspec.structs.replace(base, **changes)
@@ -214,7 +216,7 @@ class Experiment:
         """The same losses by a plain loop: one candidate, one sequence at a time, logits of every token."""
         from toolwire.learn.toolformer.mining import score_candidates
 
-        rows = [one for one in self.load_rows("mined-paper") if one.losses is not None]
+        rows = [one for one in self.load_rows("paired-paper") if one.losses is not None]
         rows = random.Random(0).sample(rows, min(self.arguments.naive, len(rows)))
         model = self.open()
         for one in rows[:3]:

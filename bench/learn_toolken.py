@@ -30,14 +30,25 @@ from learn_toolken_data import (
 
 HERE = Path(__file__).resolve().parent
 RESULTS = "toolkengpt.json"
+SHOTS = """\
+Request: Will it rain in Oslo tomorrow?
+Topic: weather forecast
+
+Request: Say "good morning" in French.
+Topic: translation
+
+Request: I need a cheap flight to Rome in May.
+Topic: flight search
+
+"""
 FORMS = {
     "tool": "Request: {query}\nTool:",
-    "bare": "{query}",
     "best": "Which tool answers this request?\nRequest: {query}\nThe best tool is called",
     "twice": "Request: {query}\nThe request again: {query}\nTool:",
-    "one word": 'The request "{query}" means in one word: "',
     "twice, one word": 'Request: {query}\nThe request again: {query}\nThe request means in one word: "',
     "chat": "<|im_start|>system\nName the tool that answers the request.<|im_end|>\n<|im_start|>user\n{query}<|im_end|>\n<|im_start|>assistant\n",
+    "few-shot": SHOTS + "Request: {query}\nTopic:",
+    "few-shot, twice": SHOTS + "Request: {query}\nThe request again: {query}\nTopic:",
 }
 FORM_QUERIES = 25  # training queries per tool for the choice of the form
 NEGATIVES = 3  # per query
@@ -168,6 +179,16 @@ def first_of_each(pairs, count):
     return kept
 
 
+def first_rows(table, pairs, count):
+    """Return the rows of the first queries of each tool. The call is the last row of its query."""
+    import torch
+
+    kept = set(first_of_each(pairs, count))
+    is_call = table.labels >= 0
+    owner = is_call.cumsum(0) - is_call.long()
+    return table.select(torch.tensor([pair in kept for pair in pairs])[owner])
+
+
 def choose_settings(run: Experiment) -> dict:
     """Choose the settings of the training by dev accuracy with the chosen form."""
     queries = run.queries()
@@ -176,7 +197,7 @@ def choose_settings(run: Experiment) -> dict:
     train, dev = (run.query_states(pairs, names, form) for pairs in (queries.train, queries.dev))
     found = []
     for whitening in (0.0, 0.5, 1.0):
-        for rate in (1e-3, 3e-3, 1e-2):
+        for rate in (3e-3, 1e-2):
             for decay in (0.0, 0.1, 1.0):
                 given = {"whitening": whitening, "learning_rate": rate, "weight_decay": decay}
                 head = run.head(names, train, settings_of(given))
@@ -211,7 +232,7 @@ def measure_metatool(run: Experiment) -> dict:
         rows.append(score_row(head, test))
     curve = []
     for count in (5, 10, 20, 40):
-        fewer = run.query_states(first_of_each(queries.train, count), names, form)
+        fewer = first_rows(train, queries.train, count)
         curve.append([count, score_row(run.head(names, fewer, settings), test)["accuracy"]])
     without = run.head(names, train, replace(settings, negative_weight=0.0))
     score = measure_toolkens(head, test)

@@ -13,7 +13,7 @@ from toolwire.run.function_tool import tool
 @pytest.fixture(scope="module")
 def model():
     """A tiny model that learned three texts by heart."""
-    model = tiny_model(0, width=48)
+    model = tiny_model(0)
     texts = [
         "The sum is [Add(12 + 30)] → 42 42.",
         "Broken is [Add(nonsense] → 1.",
@@ -24,7 +24,7 @@ def model():
     labels = tokens.masked_fill(attention == 0, -100)
     optimizer = torch.optim.Adam(model.network.parameters(), lr=0.01)
     model.network.train()
-    for _ in range(120):
+    for _ in range(70):
         loss = model.network(input_ids=tokens, attention_mask=attention, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()

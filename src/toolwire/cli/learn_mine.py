@@ -83,7 +83,7 @@ def _mine(arguments: argparse.Namespace) -> int:
     model_folder = find_model(arguments.model)
     inputs = [arguments.texts, *(one.file for one in entries if one.file), *_weight_files(model_folder)]
     described = {
-        **msgspec.to_builtins(settings),
+        **msgspec.structs.asdict(settings),
         "tools": msgspec.to_builtins(entries),
         "shard_size": arguments.shard_size,
         "dtype": arguments.dtype,

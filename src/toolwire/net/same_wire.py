@@ -8,6 +8,7 @@ from ..ir.parts import ToolCall
 from ..ir.pointer import Object
 from ..ir.request import Request
 from ..ir.text import to_bytes
+from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Limits
 from .endpoint import Endpoint
 
@@ -19,13 +20,19 @@ _LEADING_MODEL = re.compile(
 )
 
 
-def accepts_document(endpoint: Endpoint, wire: str, document: Object) -> bool:
-    """Check that a request on `wire` needs no change for the endpoint, apart from the model and call ids."""
+def accepts_document(
+    endpoint: Endpoint, wire: str, document: Object, capabilities: ModelCapabilities | None = None
+) -> bool:
+    """Check that a request on `wire` needs no change for the endpoint, apart from the model and call ids.
+
+    `capabilities` describe the model; by default, those of the endpoint.
+    """
+    known = endpoint.capabilities if capabilities is None else capabilities
     return (
         endpoint.wire.name == wire
         and endpoint.vendor.dialect is None
         and not any(field in document for field in endpoint.renamed_fields)
-        and not (endpoint.capabilities.choice_by_schema and document.get("tool_choice") not in (None, "auto", "none"))
+        and (known.choice_by_schema is None or document.get("tool_choice") in (None, "auto", "none"))
     )
 
 

@@ -12,6 +12,7 @@ from serving import serving, upstream_rows
 
 from toolwire import Message, ModelClient, Request, Response, Text, Tool, ToolChoice
 from toolwire.ir.errors import ConfigError
+from toolwire.ir.folding import fold
 from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
 from toolwire.ir.response import Stop, Usage
@@ -80,6 +81,18 @@ def test_settings_describe_an_unknown_model() -> None:
     assert body["tool_choice"] == {"type": "auto"}
 
 
+def test_forced_choice_by_schema_is_not_passed_through() -> None:
+    """The wires are equal, but the server ignores the choice."""
+    _, body = asyncio.run(sent_by_gateway("openai_chat", {"model": "house"}, FORCED))
+    assert body["tool_choice"] == "required"
+    described = {"model": "house", "capabilities": {"choice_by_schema": "stated"}}
+    _, body = asyncio.run(sent_by_gateway("openai_chat", described, FORCED))
+    assert "tool_choice" not in body
+    assert body["response_format"]["json_schema"]["schema"]["properties"]["name"]["const"]
+    _, body = asyncio.run(sent_by_gateway("openai_chat", described, {"tools": TOOLS, "tool_choice": "auto"}))
+    assert (body["tool_choice"], "response_format" in body) == ("auto", False)
+
+
 @pytest.mark.finding("G8")
 def test_settings_override_a_built_in_row() -> None:
     _, body = asyncio.run(sent_by_gateway("anthropic", {"model": "claude-opus-5-5"}, FORCED))
@@ -138,3 +151,22 @@ def test_client_takes_the_description_of_a_model() -> None:
     )
     assert body.get("tool_choice") in (None, "auto")
     assert any(loss.action == "weakened" for loss in losses)
+
+
+def test_client_forces_a_call_on_ollama() -> None:
+    tool = Tool("look", input_schema={"type": "object", "properties": {"at": {"type": "string"}}})
+    request = Request(messages=(Message("user", (Text("hi"),)),), tools=(tool,), choice=ToolChoice("required"))
+    text = '{"name": "look", "arguments": {"at": "the sky"}}'
+    answers = [Response(parts=(Text(text),), stop=Stop("stop")) for _ in range(2)]
+
+    async def check() -> None:
+        async with Upstream(*answers) as upstream:
+            async with ModelClient("ollama/qwen3", base_url=upstream.url) as client:
+                assert client.can_require_calls
+                whole = await client.ask(request)
+                streamed = fold([event async for event in client.stream(request)])
+            for answer in (whole, streamed):
+                assert [(call.name, call.arguments) for call in answer.calls] == [("look", {"at": "the sky"})]
+            assert json.loads(upstream.requests[0].body)["format"]["properties"]["name"] == {"const": "look"}
+
+    asyncio.run(check())

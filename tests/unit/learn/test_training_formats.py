@@ -142,9 +142,15 @@ def test_llamafactory_single_call_is_one_object():
     assert formats.get("llamafactory").decode(row).messages == example.messages
 
 
-def test_llamafactory_openai_row_has_content_everywhere():
-    row, _ = write(PARALLEL, "llamafactory_openai")
+@pytest.mark.parametrize("name", ["trl", "axolotl", "llamafactory_openai"])
+def test_content_is_never_null_for_chat_templates(name):
+    """Templates of trl 1.16.0 such as gptoss.jinja and lfm2_2_5.jinja search the content of every message."""
+    row, _ = write(PARALLEL, name)
     assert all(type(message["content"]) is str for message in row["messages"])
+
+
+def test_llamafactory_openai_row_has_objects_as_arguments():
+    row, _ = write(PARALLEL, "llamafactory_openai")
     assert row["messages"][2]["tool_calls"][0]["function"]["arguments"] == {"city": "Rome", "days": 2}
 
 

@@ -140,7 +140,7 @@ def _keeps_body(client_request: ClientRequest, target: Target, endpoint: Endpoin
     vendor = endpoint.vendor
     return (
         target.row.emulate is None
-        and accepts_document(endpoint, client_request.wire.name, client_request.document)
+        and accepts_document(endpoint, client_request.wire.name, client_request.document, target.capabilities)
         and (vendor.id is None or _has_valid_ids(client_request, endpoint.wire.limits))
         and (endpoint.defaults is NO_DEFAULTS or _has_every_default(client_request, endpoint.defaults))
     )

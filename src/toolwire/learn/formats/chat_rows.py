@@ -90,8 +90,9 @@ def _take_weight(message: Message, field: str, index: int) -> tuple[int, Message
 def encode_chat(example: Example, *, object_arguments: bool = False, plain: bool = False) -> tuple[Object, Losses]:
     """Encode the messages and tools of an example.
 
-    `object_arguments`: arguments are objects, not JSON text. `plain`: reasoning is written as `reasoning_content` and
-    results have names, as chat templates expect them; OpenAI accepts neither.
+    `object_arguments`: arguments are objects, not JSON text. `plain`: as chat templates expect it, reasoning is written
+    as `reasoning_content`, results have names, and a message without text has empty content: templates such as those of
+    gpt-oss and LFM2 fail on null. OpenAI accepts neither of the first two.
     """
     losses = Losses()
     messages: list[Object] = []
@@ -105,6 +106,8 @@ def encode_chat(example: Example, *, object_arguments: bool = False, plain: bool
                 pointer=f"/messages/{index}",
                 hint="remove this message",
             )
+    if plain:
+        messages = [{**message, "content": message.get("content") or ""} for message in messages]
     row: Object = {"messages": messages}
     tools = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(example.tools)]
     if written := [tool for tool in tools if tool is not None]:

@@ -27,8 +27,6 @@ def _encode(example: Example) -> EncodedRow:
     plain, losses = plain_example(example, _CARRIED, "LLaMA-Factory")
     row, more = encode_chat(alternate(plain, losses), object_arguments=True, plain=True)
     losses.extend(more)
-    for message in row["messages"]:
-        message["content"] = message.get("content") or ""  # a missing field is an error of the converter
     row.setdefault("tools", [])
     return EncodedRow(row, losses)
 
