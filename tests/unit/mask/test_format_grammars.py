@@ -66,6 +66,7 @@ def test_rendered_calls_are_accepted(name: str) -> None:
         assert not accepts(form.grammar(TOOLS, REQUIRED, False).lark, form.render_calls(CALLS[:2], TOOLS).text)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", text.names())
 def test_text_is_free_before_a_call_that_may_be_made(name: str) -> None:
     form = text.get(name)
@@ -81,6 +82,7 @@ def test_text_is_free_before_a_call_that_may_be_made(name: str) -> None:
     assert accepts(form.grammar(TOOLS, ToolChoice("none")).lark, "No call.")
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", text.names())
 def test_reasoning_is_free_before_calls(name: str) -> None:
     form = text.get(name)
@@ -179,7 +181,7 @@ def _random_texts(name: str, mode: str, count: int) -> Iterator[str]:
             yield found.decode(errors="replace")
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("mode", _CHOICES)
 @pytest.mark.parametrize("name", text.names())
 def test_every_accepted_text_parses_into_valid_calls(name: str, mode: str) -> None:

@@ -35,7 +35,12 @@ def test_a_rendered_call_begins_with_or_contains_the_trigger(name: str) -> None:
 def test_json_arguments_are_embedded_with_the_separators_of_chat_templates() -> None:
     lark = text.get("hermes").grammar([WEATHER], REQUIRED).lark
     schema = json.loads(re.search(r"%json (.*)", lark)[1])
-    assert schema["x-guidance"] == {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    assert schema["x-guidance"] == {
+        "whitespace_flexible": False,
+        "item_separator": ", ",
+        "key_separator": ": ",
+        "json_allowed_escapes": 'nrbtf"\\',
+    }
     assert list(schema["properties"]) == list(WEATHER.input_schema["properties"])
     assert schema["additionalProperties"] is False
 
