@@ -272,6 +272,8 @@ class _TurnRules:
 
     def _triggered(self, chunk: str) -> list[str]:
         """Return free text up to a trigger, and the calls after it."""
+        if self.template.not_before:
+            chunk = f"{chunk} & ~/(?s:.*){self.template.not_before}/"
         if self.template.trigger:
             rest = union(self._after_trigger(tool, self.template.trigger) for tool in self.tools)
             return [f"{self._until(chunk, self.template.trigger)} {rest} {self._more_calls()}"]
