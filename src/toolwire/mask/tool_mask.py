@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import lru_cache, partial
 
+from ..ir.errors import SchemaError
 from ..ir.parts import ToolCall
 from ..ir.pointer import JSON
 from ..ir.tools import Tool, ToolChoice
@@ -49,7 +51,8 @@ class ToolMask(GrammarMask):
     ) -> None:
         self.format = get(format) if isinstance(format, str) else format
         offered = list(tools)
-        self.grammar = self.format.grammar(
+        derive = partial(
+            self.format.grammar,
             offered,
             choice,
             parallel,
@@ -57,8 +60,13 @@ class ToolMask(GrammarMask):
             may_reason=may_reason,
             special_tokens=_special_tokens(tokenizer),
         )
+        self.grammar = derive()
+        try:
+            super().__init__(self.grammar.lark, tokenizer, residual=self.grammar.residual)
+        except SchemaError:  # the engine refused a combination of keywords
+            self.grammar = derive(cautious=True)
+            super().__init__(self.grammar.lark, tokenizer, residual=self.grammar.residual)
         self.triggers = self.grammar.triggers
-        super().__init__(self.grammar.lark, tokenizer, residual=self.grammar.residual)
         keys = sorted({key for tool in offered for key in _keys(tool.input_schema)})
         self._closers = self._encode_all(self.grammar.closers(keys))
         calls = [
@@ -80,6 +88,7 @@ class ToolMask(GrammarMask):
         return tuple(encode(text, parse_special=True) for text in texts)
 
 
+@lru_cache(8)
 def _special_tokens(tokenizer: MaskTokenizer) -> dict[str, int]:
     """Return the special tokens by their text. The end token has the id -1: the engine adds it by itself."""
     declared = json.loads(tokenizer.definition).get("added_tokens", ()) if tokenizer.definition else ()

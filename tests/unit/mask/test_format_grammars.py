@@ -1,5 +1,6 @@
 """Grammars of text formats in llguidance: accepted texts parse into valid calls, and rendered calls are accepted."""
 
+import json
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -66,6 +67,7 @@ def test_rendered_calls_are_accepted(name: str) -> None:
         assert not accepts(form.grammar(TOOLS, REQUIRED, False).lark, form.render_calls(CALLS[:2], TOOLS).text)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", text.names())
 def test_text_is_free_before_a_call_that_may_be_made(name: str) -> None:
     form = text.get(name)
@@ -81,6 +83,7 @@ def test_text_is_free_before_a_call_that_may_be_made(name: str) -> None:
     assert accepts(form.grammar(TOOLS, ToolChoice("none")).lark, "No call.")
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", text.names())
 def test_reasoning_is_free_before_calls(name: str) -> None:
     form = text.get(name)
@@ -179,16 +182,31 @@ def _random_texts(name: str, mode: str, count: int) -> Iterator[str]:
             yield found.decode(errors="replace")
 
 
-@pytest.mark.one_in(7)
+def _repeats_a_key(raw: str) -> bool:
+    repeated: list[bool] = []
+
+    def check(pairs: list[tuple[str, object]]) -> None:
+        repeated.append(len(dict(pairs)) < len(pairs))
+
+    json.loads(raw, object_pairs_hook=check)
+    return any(repeated)
+
+
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("mode", _CHOICES)
 @pytest.mark.parametrize("name", text.names())
 def test_every_accepted_text_parses_into_valid_calls(name: str, mode: str) -> None:
     validators = {tool.name: validator(tool.input_schema or {}) for tool in TOOLS}
+    choice, parallel = _CHOICES[mode]
+    left = {one.keyword for one in text.get(name).grammar(TOOLS, choice, parallel).residual}
     for written in _random_texts(name, mode, 4):
         calls = text.get(name).parse(written, TOOLS).calls
         for call in calls:
+            if call.state == "invalid" and _repeats_a_key(call.text):
+                continue  # the engine does not compare the keys of a map
             assert call.state == "complete" and call.arguments is not None, (call, written)
-            assert not validators[call.name].problems(call.arguments), (call, written)
+            problems = validators[call.name].problems(call.arguments)
+            assert {problem.keyword for problem in problems} <= left, (problems, written)
         assert mode == "auto" or calls, written
         assert mode != "single" or len(calls) == 1, written
         assert mode != "tool" or {call.name for call in calls} == {"store"}, written

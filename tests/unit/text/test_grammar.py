@@ -7,7 +7,7 @@ import pytest
 
 from grammar_cases import CALLS, NOW, STORE, TOOLS, WEATHER
 from toolwire import text
-from toolwire.ir.errors import ConfigError
+from toolwire.ir.errors import ConfigError, SchemaError
 from toolwire.ir.tools import Tool, ToolChoice
 from toolwire.text.engine.grammar_schema import exclusion_pattern
 
@@ -35,7 +35,12 @@ def test_a_rendered_call_begins_with_or_contains_the_trigger(name: str) -> None:
 def test_json_arguments_are_embedded_with_the_separators_of_chat_templates() -> None:
     lark = text.get("hermes").grammar([WEATHER], REQUIRED).lark
     schema = json.loads(re.search(r"%json (.*)", lark)[1])
-    assert schema["x-guidance"] == {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    assert schema["x-guidance"] == {
+        "whitespace_flexible": False,
+        "item_separator": ", ",
+        "key_separator": ": ",
+        "json_allowed_escapes": 'nrbtf"\\',
+    }
     assert list(schema["properties"]) == list(WEATHER.input_schema["properties"])
     assert schema["additionalProperties"] is False
 
@@ -109,3 +114,15 @@ def test_a_style_without_a_template_has_no_grammar() -> None:
 
     with pytest.raises(ConfigError, match="no call template"):
         Plain().template()
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_xml", "kimi_k3", "pythonic", "gemma4", "minimax_m3", "cline_xml"])
+def test_an_optional_parameter_without_a_possible_value_is_left_out(name: str) -> None:
+    odd = {"type": "integer", "enum": ["1", "2"]}
+    fine = {"type": "string"}
+    tool = Tool("act", input_schema={"type": "object", "properties": {"a": fine, "b": odd}, "required": ["a"]})
+    assert "act" in text.get(name).grammar([tool], REQUIRED).lark
+    if name != "hermes":
+        required = Tool("act", input_schema={**tool.input_schema, "required": ["b"]})
+        with pytest.raises(SchemaError, match="accepts no value"):
+            text.get(name).grammar([required], REQUIRED)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from html import escape
 
+from ...ir.errors import SchemaError
 from ...ir.pointer import JSON, Object, child_pointer
 from ...ir.tools import Tool
 from .call_template import ArgumentNotation, JsonArguments, LiteralArguments, NestedArguments, TagArguments
@@ -205,6 +206,8 @@ class _Literals:
 
     def _value(self, schema: JSON, pointer: str, depth: int) -> str:
         branches = self.reader.branches(schema, pointer)
+        if not branches:
+            raise SchemaError("the schema accepts no value", pointer=pointer, hint="correct the schema at this pointer")
         return union(self._branch(branch, pointer, depth) for branch in branches)
 
     def _branch(self, branch: Object, pointer: str, depth: int) -> str:
@@ -255,7 +258,7 @@ class _Literals:
             self.value(one, child_pointer(pointer, "prefixItems", index), depth + 1) for index, one in enumerate(first)
         ]
         more = branch.get("items", True)
-        if more is False:
+        if not self.reader.branches(more, pointer):
             most = min(most, len(items))
         item = self.value(more, child_pointer(pointer, "items"), depth + 1) if most > len(items) else ""
         return f'"[" {self._items(items, item, least, most)} "]"'

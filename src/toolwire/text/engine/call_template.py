@@ -92,6 +92,7 @@ class CallTemplate(Value, frozen=True):
 
     `forbidden` are texts that open a call in another spelling, or that are only valid inside a call; `forbidden_start`
     the same at the start of the message. `reasoning` are pairs of texts around reasoning that the style itself reads.
+    `not_before` is a pattern that free text must not end with where a trigger follows.
     """
 
     call: tuple[str | Slot, ...]
@@ -105,6 +106,7 @@ class CallTemplate(Value, frozen=True):
     forbidden: tuple[str, ...] = ()
     forbidden_start: tuple[str, ...] = ()
     reasoning: tuple[tuple[str, str], ...] = ()
+    not_before: str = ""
 
 
 def closing_texts(template: CallTemplate, keys: Sequence[str]) -> tuple[str, ...]:

@@ -156,17 +156,19 @@ class Format(Value, frozen=True):
         reasoning: bool | None = None,
         may_reason: bool = True,
         special_tokens: Mapping[str, int] | None = None,
+        cautious: bool = False,
     ) -> CallGrammar:
         """Return the grammar of a turn with calls of these tools, for constrained decoding.
 
         `parallel`: several calls, None for the default of the format. `reasoning`: the prompt opened the reasoning.
         `may_reason`: reasoning may precede required calls. `special_tokens` maps texts that the tokenizer holds as one
-        special token to their ids.
+        special token to their ids. `cautious`: for an engine that refused the first grammar.
         """
         from .grammar import GrammarOptions, build_grammar
 
         inside = self._begins_inside(reasoning)
-        options = GrammarOptions(choice, parallel, inside, may_reason, special_tokens=dict(special_tokens or {}))
+        special = dict(special_tokens or {})
+        options = GrammarOptions(choice, parallel, inside, may_reason, special_tokens=special, cautious=cautious)
         return build_grammar(self, tools, options, self._survives)
 
     def _survives(self, call: ToolCall, tool: Tool) -> bool:

@@ -66,7 +66,8 @@ class GrammarOptions(Value, frozen=True):
 
     `parallel`: several calls, None for the default of the format. `reasoning`: the prompt has already opened the
     reasoning. `may_reason`: reasoning may precede calls that are required. `special_tokens` maps the texts that the
-    tokenizer holds as one special token to their ids.
+    tokenizer holds as one special token to their ids. `cautious` also leaves keywords to the validator that the engine
+    supports only in some combinations.
     """
 
     choice: ToolChoice = ToolChoice("auto")
@@ -75,6 +76,7 @@ class GrammarOptions(Value, frozen=True):
     may_reason: bool = True
     limits: DecodingLimits = _LIMITS
     special_tokens: dict[str, int] = {}
+    cautious: bool = False
 
 
 class TurnFormat(Protocol):
@@ -240,7 +242,7 @@ class _TurnRules:
         return self._arguments[tool.name]
 
     def _tool_arguments(self, tool: Tool) -> str:
-        decoded = decoding_schema(_arguments_schema(tool), limits=self.options.limits)
+        decoded = decoding_schema(_arguments_schema(tool), limits=self.options.limits, cautious=self.options.cautious)
         reader = SchemaBranches(decoded.schema, decoded.residual, self.options.limits)
         expression = argument_grammar(self.rules, self.template.arguments, tool, reader)
         for one in reader.residual:
@@ -270,6 +272,8 @@ class _TurnRules:
 
     def _triggered(self, chunk: str) -> list[str]:
         """Return free text up to a trigger, and the calls after it."""
+        if self.template.not_before:
+            chunk = f"{chunk} & ~/(?s:.*){self.template.not_before}/"
         if self.template.trigger:
             rest = union(self._after_trigger(tool, self.template.trigger) for tool in self.tools)
             return [f"{self._until(chunk, self.template.trigger)} {rest} {self._more_calls()}"]

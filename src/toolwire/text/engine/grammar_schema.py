@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ...ir.errors import SchemaError
 from ...ir.pointer import JSON, Object
 from ...schema.decoding import DecodingLimits, Residual
 from .lark import quote_regex
@@ -84,10 +85,18 @@ class SchemaBranches:
         return {**alone, "$defs": self.root["$defs"]} if "$defs" in self.root else alone
 
     def properties(self, schema: Object) -> list[tuple[str, JSON, bool]]:
-        """Return the properties of an object, in order: key, schema, and whether it is required."""
+        """Return the properties of an object, in order: key, schema, and whether it is required.
+
+        An optional property that accepts no value is left out; a required one raises SchemaError.
+        """
         required = schema.get("required", ())
         declared = schema.get("properties", {})
-        named = [(key, value, key in required) for key, value in declared.items() if value is not False]
+        named = []
+        for key, value in declared.items():
+            if self.branches(value, ""):
+                named.append((key, value, key in required))
+            elif key in required:
+                raise SchemaError(f"the required property {key!r} accepts no value", hint="correct its schema")
         return named + [(key, True, True) for key in required if key not in declared]
 
 

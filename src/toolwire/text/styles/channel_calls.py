@@ -253,6 +253,7 @@ class ChannelCalls(StyleBase, frozen=True):
             between=f"{self.start}assistant",
             trigger=f"{_WEAK}{self.tool_prefix}",
             reasoning=thoughts,
+            not_before=f"{_WEAK}[^<]*",  # the first recipient of a header counts
         )
 
     def _body_template(self, body: CallTemplate) -> CallTemplate:
