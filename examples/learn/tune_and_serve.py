@@ -20,7 +20,16 @@ from tempfile import TemporaryDirectory
 
 import toolwire
 from toolwire import Agent, Message, ModelClient, Text, ToolCall
-from toolwire.learn import Example, TrainSettings, TuneReport, TuneSettings, make_example, tune, write_examples
+from toolwire.learn import (
+    CallQuality,
+    Example,
+    TrainSettings,
+    TuneReport,
+    TuneSettings,
+    make_example,
+    tune,
+    write_examples,
+)
 
 FORMAT = "hermes"
 TURNS = 4  # prompts in a training conversation: they share the declaration of the tools
@@ -54,8 +63,9 @@ def play_music(artist: str) -> str:
 
 
 TOOLS = toolwire.Toolbox(get_weather, set_timer, play_music)
+Values = tuple[str | int, ...]
 # for each tool: its argument, templates to train on, values to train on, held-out templates, held-out values
-SKILLS = {
+SKILLS: dict[str, tuple[str, tuple[str, ...], Values, tuple[str, ...], Values]] = {
     "get_weather": (
         "city",
         ("What is the weather in {}?", "How is the weather in {} today?", "Will it rain in {}?", "Is it cold in {}?"),
@@ -98,10 +108,6 @@ SKILLS = {
 }
 
 
-def say(role: str, *parts: Text | ToolCall) -> Message:
-    return Message(role, parts)
-
-
 def make_turns(name: str, template: str, value: str | int) -> Iterator[Message]:
     """Yield a prompt, the call, its result and the answer."""
     argument = SKILLS[name][0]
@@ -109,10 +115,10 @@ def make_turns(name: str, template: str, value: str | int) -> Iterator[Message]:
     result = {"get_weather": f"sunny in {value}", "set_timer": f"timer of {value} minutes started"}.get(
         name, f"now playing {value}"
     )
-    yield say("user", Text(template.format(value)))
-    yield say("assistant", call)
+    yield Message("user", (Text(template.format(value)),))
+    yield Message("assistant", (call,))
     yield Message("user", (call.result(result),))
-    yield say("assistant", Text(f"{result[0].upper()}{result[1:]}."))
+    yield Message("assistant", (Text(f"{result[0].upper()}{result[1:]}."),))
 
 
 def training_examples(count: int, seed: int) -> Iterator[Example]:
@@ -120,7 +126,7 @@ def training_examples(count: int, seed: int) -> Iterator[Example]:
     draw = Random(seed)
     for _ in range(count):
         names = draw.sample([*SKILLS, draw.choice(list(SKILLS))], TURNS)
-        messages = []
+        messages: list[Message] = []
         for name in names:
             _, templates, values, _, _ = SKILLS[name]
             messages += make_turns(name, draw.choice(templates), draw.choice(values))
@@ -156,11 +162,18 @@ def train(folder: Path, conversations: int, seed: int) -> TuneReport:
     )
 
 
+def measured_calls(report: TuneReport) -> tuple[CallQuality, CallQuality]:
+    """Return the quality of the calls before and after the training."""
+    before, after = report.before.calls, report.after.calls
+    assert before is not None and after is not None
+    return before, after
+
+
 def print_table(report: TuneReport) -> None:
     print(f"\n\n{report.rows} conversations, {report.steps} steps; held-out prompts with new templates and values:\n")
     print(f"{'':15}{'before':>10}{'after':>10}")
     for title, name in (("valid calls", "valid"), ("right tool", "right_tool"), ("right calls", "right")):
-        counts = [f"{getattr(one.calls, name)} of {one.calls.prompts}" for one in (report.before, report.after)]
+        counts = [f"{getattr(one, name)} of {one.prompts}" for one in measured_calls(report)]
         print(f"{title:15}{counts[0]:>10}{counts[1]:>10}")
 
 
@@ -215,7 +228,8 @@ def main() -> int:
         print_table(report)
         has_called = asyncio.run(ask_through_gateway(folder, "Do I need an umbrella in Lisbon?"))
     print(f"\n{time.monotonic() - began:.0f} s")
-    return 0 if has_called and report.after.calls.right > report.before.calls.right else 1
+    before, after = measured_calls(report)
+    return 0 if has_called and after.right > before.right else 1
 
 
 if __name__ == "__main__":

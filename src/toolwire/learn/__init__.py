@@ -9,11 +9,12 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 if TYPE_CHECKING:
     from .bfcl.checker import CheckResult, check_calls
     from .bfcl.client_answers import ClientAnswers
-    from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
+    from .bfcl.entries import BFCL_CATEGORIES, BFCLEntry, read_bfcl
     from .bfcl.evaluation import AnswerSource, evaluate_bfcl, select_entries
     from .bfcl.judgement import BFCLAnswer, EvaluatedAnswer
     from .bfcl.local_answers import LocalAnswers
     from .bfcl.report import BFCLReport, CategoryScore
+    from .call_quality import CallQuality
     from .chat_rendering import TrainingRow, TrainingSegment, encode_segments, render_segments, text_segments
     from .example_checks import ExampleFinding, check_example
     from .example_export import ExampleExport, ExportReport, ExportSettings, LossCount
@@ -78,6 +79,7 @@ else:
                 "BFCLReport",
                 "CategoryScore",
             ),
+            "call_quality": ("CallQuality",),
             "chat_rendering": (
                 "TrainingRow",
                 "TrainingSegment",
@@ -200,6 +202,7 @@ __all__ = [
     "BFCLReport",
     "BFCL_CATEGORIES",
     "CallLosses",
+    "CallQuality",
     "CategoryScore",
     "CheckResult",
     "ClientAnswers",
