@@ -165,7 +165,8 @@ def train(folder: Path, conversations: int, seed: int) -> TuneReport:
 def measured_calls(report: TuneReport) -> tuple[CallQuality, CallQuality]:
     """Return the quality of the calls before and after the training."""
     before, after = report.before.calls, report.after.calls
-    assert before is not None and after is not None
+    assert before is not None
+    assert after is not None
     return before, after
 
 
