@@ -18,7 +18,7 @@ examples:
   toolwire learn toolken pairs.jsonl -m smollm2 -o runs/head   ToolkenGPT: one trained token for each tool
   toolwire learn eval bfcl -m smollm2 --format hermes --mask   the share of right calls
 
-toolwire learn ACTION --help shows the options. Models are folders or files on this machine; nothing is downloaded.
+Every action has its own help. Models are folders or files on this machine; nothing is downloaded.
 exit codes: 0 done   1 a check failed   2 wrong usage, or unreadable input
 """
 
