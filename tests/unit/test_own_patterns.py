@@ -26,8 +26,8 @@ def own_patterns():
                 importlib.import_module(module.name)
             except MissingExtra:  # a plugin of a program that is not installed
                 pass
-            except ModuleNotFoundError as error:  # a module that torch programs load; its literal patterns follow
-                assert error.name in {"torch", "transformers"}
+            except ModuleNotFoundError as error:  # of an extra; its literal patterns are read below
+                assert error.name in {"torch", "transformers", "xgrammar"}
     for name, module in list(sys.modules.items()):
         if name.startswith("toolwire"):
             for attribute, value in vars(module).items():
