@@ -6,8 +6,6 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ..ir.terminal import neutralise_line
 from .progress_bar import ProgressBar
 from .show import count_of, json_text, table
@@ -68,6 +66,9 @@ def add_to(actions: Any) -> None:
 
 
 def _mine(arguments: argparse.Namespace) -> int:
+    import msgspec
+
+    from ..learn.installed import require_installed
     from ..learn.language_model import open_model
     from ..learn.model_files import find_model
     from ..learn.run_folder import RunFolder
@@ -76,6 +77,7 @@ def _mine(arguments: argparse.Namespace) -> int:
     from ..learn.toolformer.tool_list import open_tools, read_tool_list
     from ..net.stores import open_store
 
+    require_installed("mining", "torch", "transformers", "llguidance")  # before the folder of the run is created
     texts = read_texts(arguments.texts)
     entries = read_tool_list(arguments.tools)
     tools = open_tools(entries)
@@ -133,6 +135,8 @@ def _weight_files(folder: Path) -> list[Path]:
 
 def _print(report: MiningReport, folder: Path, *, as_json: bool) -> None:
     if as_json:
+        import msgspec
+
         print(json_text(msgspec.to_builtins(report)))
         return
     rows = []

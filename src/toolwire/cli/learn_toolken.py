@@ -177,8 +177,11 @@ def _fit(
 
 
 def _write_loss_curve(run: RunFolder, losses: tuple[float, ...]) -> None:
+    from ..learn.installed import is_installed
     from ..learn.plots import draw_lines
 
+    if not is_installed("matplotlib"):
+        return
     points = [(float(epoch), loss) for epoch, loss in enumerate(losses, 1)]
     draw_lines(run.path / "loss.svg", "Loss of the toolkens", "epoch", "mean of -log p", {"train": points})
 

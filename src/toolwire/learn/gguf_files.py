@@ -17,6 +17,7 @@ from typing import Any
 
 from ..ir.errors import ConfigError
 from ..ir.pointer import Object
+from .installed import require_installed
 
 __all__ = ["FORMATS", "convert_gguf", "write_gguf"]
 
@@ -43,6 +44,7 @@ _HALF_MAXIMUM = 65504.0
 
 def convert_gguf(source: Path, folder: Path) -> None:
     """Write the model of a GGUF file into an existing, empty folder: `config.json`, safetensors and tokenizer files."""
+    require_installed("the conversion of a GGUF file", "gguf", "safetensors", "transformers")
     from safetensors.numpy import save_file
     from transformers import GenerationConfig, LlamaConfig
 
@@ -66,6 +68,7 @@ def write_gguf(folder: Path, target: Path, *, matrices: str = "f16") -> None:
 
     The file appears under its name when it is complete. Raises ConfigError for a model that the file cannot express.
     """
+    require_installed("a GGUF file", "gguf", "safetensors", "torch", "transformers")
     import gguf
     from safetensors import safe_open
     from transformers import AutoConfig

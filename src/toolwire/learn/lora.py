@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.errors import ConfigError
+from .installed import require_installed
 from .language_model import LanguageModel
 
 __all__ = ["add_adapter", "merge_adapter", "save_model"]
@@ -17,6 +18,7 @@ def add_adapter(model: LanguageModel, rank: int, *, seed: int = 0) -> Any:
     The layers are replaced in place, so `model` computes with the adapter from now on. At first the adapter changes
     nothing. Its scale is 2, as is usual for alpha = 2 * rank.
     """
+    require_installed("an adapter", "torch", "peft")
     import torch
     from peft import LoraConfig, get_peft_model
 

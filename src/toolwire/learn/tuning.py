@@ -21,6 +21,7 @@ from ..text.engine.format import Format
 from .call_quality import CallQuality, CallQuestion, call_questions, mask_calls, measure_calls
 from .examples import Example
 from .gguf_files import write_gguf
+from .installed import require_installed
 from .language_model import LanguageModel, open_model
 from .lora import add_adapter, merge_adapter, save_model
 from .run_folder import RunFolder
@@ -93,6 +94,11 @@ def tune(
 
     `test_file` has the held-out examples; without it, a share of the examples of `file` is held out.
     """
+    require_installed("fine-tuning", "torch", "transformers")
+    if settings.rank:
+        require_installed("an adapter", "peft")
+    if settings.gguf is not None:
+        require_installed("a GGUF file", "gguf")
     form = get(settings.format)
     inputs = [file] if test_file is None else [file, test_file]
     run = RunFolder.create(folder, msgspec.to_builtins(settings), inputs, resume=resume)
