@@ -1,6 +1,7 @@
 """`toolwire learn toolken` trains, adds, measures and uses a head from the command line."""
 
 import json
+import shutil
 
 import pytest
 from tiny_model import tiny_model
@@ -57,6 +58,17 @@ def test_run_continues_only_with_resume(tmp_path, model_folder, capsys):
     assert "already contains a run" in capsys.readouterr().err
     assert main([*command, "--resume"]) == 0
     assert capsys.readouterr().out == first
+
+
+def test_run_does_not_continue_with_other_weights(tmp_path, model_folder, capsys):
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder, folder)
+    pairs = write_pairs(tmp_path / "pairs.jsonl", "fig", "kiwi")
+    command = ["learn", "toolken", pairs, "-m", str(folder), "-o", str(tmp_path / "run"), "--epochs", "2"]
+    assert main(command) == 0
+    tiny_model(2).network.save_pretrained(folder)
+    assert main([*command, "--resume"]) == 2
+    assert "a run with other inputs" in capsys.readouterr().err
 
 
 def test_prompt_is_continued_with_real_calls(tmp_path, model_folder, monkeypatch, capsys):

@@ -70,7 +70,7 @@ def _mine(arguments: argparse.Namespace) -> int:
 
     from ..learn.installed import require_installed
     from ..learn.language_model import open_model
-    from ..learn.model_files import find_model
+    from ..learn.model_files import find_model, weight_files
     from ..learn.run_folder import RunFolder
     from ..learn.toolformer.corpus import read_texts
     from ..learn.toolformer.mining_run import mine_corpus
@@ -83,7 +83,7 @@ def _mine(arguments: argparse.Namespace) -> int:
     tools = open_tools(entries)
     settings = _settings(arguments)
     model_folder = find_model(arguments.model)
-    inputs = [arguments.texts, *(one.file for one in entries if one.file), *_weight_files(model_folder)]
+    inputs = [arguments.texts, *(one.file for one in entries if one.file), *weight_files(model_folder)]
     described = {
         **msgspec.structs.asdict(settings),
         "tools": msgspec.to_builtins(entries),
@@ -126,11 +126,6 @@ def _settings(arguments: argparse.Namespace) -> MiningSettings:
         seed=arguments.seed,
         batch_tokens=arguments.batch_tokens,
     )
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    """Return the files that identify a model, so that different models never share results."""
-    return sorted([folder / "config.json", *folder.glob("*.safetensors")])
 
 
 def _print(report: MiningReport, folder: Path, *, as_json: bool) -> None:

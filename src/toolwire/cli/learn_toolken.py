@@ -118,17 +118,20 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace) -> int:
     from ..learn import ToolkenHead, open_model, read_demonstrations, split_demonstrations
+    from ..learn.model_files import find_model, weight_files
     from ..learn.run_folder import RunFolder
 
     demonstrations = read_demonstrations(arguments.pairs)  # before the model, which takes seconds
     tools = _read_tools(arguments.tools)
-    inputs = [arguments.pairs, *([arguments.dev] if arguments.dev else [])]
+    folder = find_model(arguments.model)
+    inputs = [one for one in (arguments.pairs, arguments.dev, arguments.tools) if one]
+    inputs += [*([_head_folder(arguments.add) / "head.json"] if arguments.add else []), *weight_files(folder)]
     run = RunFolder.create(arguments.output, _settings_of(arguments), inputs, resume=arguments.resume)
     if arguments.dev:
         train, dev = demonstrations, read_demonstrations(arguments.dev)
     else:
         train, dev = split_demonstrations(demonstrations, seed=arguments.seed)
-    model = open_model(arguments.model, device=arguments.device)
+    model = open_model(folder, device=arguments.device)
     base = None if arguments.add is None else ToolkenHead.load(_head_folder(arguments.add), model)
     fit = _fit(arguments, model, base, (train, dev), tools, run)
     fit.head.save(_head_folder(run.path))

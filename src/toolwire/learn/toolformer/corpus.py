@@ -8,8 +8,9 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
-from ...ir.errors import ConfigError
+from ...ir.errors import ConfigError, ProtocolError
 from ...ir.value import Value
+from ...stream.strict import parse
 from ..chat_rendering import TrainingRow, encode_segments, text_segments
 from ..language_model import LanguageModel
 from .call_text import InlineCall, call_span, insert_calls
@@ -101,12 +102,13 @@ def corpus_rows(
 def _read_line(file: Path, number: int, line: bytes) -> CorpusText:
     try:
         if file.suffix in (".jsonl", ".json"):
-            text = msgspec.json.decode(line, type=CorpusText)
+            text = msgspec.convert(parse(line), CorpusText)
         else:
             text = CorpusText(line.decode())
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (ProtocolError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        reason = error.message if isinstance(error, ProtocolError) else error
         raise ConfigError(
-            f"{file}, line {number}: {error}", hint='write lines such as {"text": "She has 3 + 4 = 7 apples."}'
+            f"{file}, line {number}: {reason}", hint='write lines such as {"text": "She has 3 + 4 = 7 apples."}'
         ) from None
     if len(text.text) > _MAX_TEXT:
         raise ConfigError(f"{file}, line {number} is longer than {_MAX_TEXT} characters", hint="split the text")
