@@ -150,7 +150,7 @@ def _read_count(source: Path, fields: Object, name: str, default: int | None = N
 
 def _read_number(source: Path, fields: Object, name: str, default: float | None = None) -> float:
     value = fields.get(name, default)
-    if type(value) not in (int, float) or not 0 < value < 1e38:
+    if not isinstance(value, int | float) or not 0 < value < 1e38:
         raise ConfigError(f"{source} has no usable metadata {name!r}: {str(value)[:80]}")
     return float(value)
 
@@ -250,11 +250,8 @@ def _build_tokenizer(source: Path, fields: Object) -> Any:
     for number, text in enumerate(texts):
         if types[number] in (_CONTROL, _USER_DEFINED):
             tokenizer.add_tokens([AddedToken(text, normalized=False, special=types[number] == _CONTROL)])
-    special = {
-        name: texts[number]
-        for name, key in _SPECIAL.items()
-        if type(number := fields.get(f"tokenizer.ggml.{key}_token_id")) is int and 0 <= number < len(texts)
-    }
+    numbers = {name: fields.get(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
+    special = {name: texts[one] for name, one in numbers.items() if isinstance(one, int) and 0 <= one < len(texts)}
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         clean_up_tokenization_spaces=False,

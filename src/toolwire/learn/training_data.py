@@ -13,7 +13,7 @@ import msgspec
 from ..ir.errors import ConfigError, ProtocolError
 from ..stream.strict import parse, parse_object
 from ..text.engine.format import Format
-from .chat_rendering import TrainingRow, encode_segments, render_segments, text_segments
+from .chat_rendering import TrainingRow, encode_segments, render_segments, start_of_text, text_segments
 from .example_files import MAX_ROW, RejectedExample, read_examples
 from .examples import Example
 from .toolformer.corpus import AugmentedText, result_spans
@@ -66,7 +66,7 @@ def build_rows(
             segments = render_segments(item, tokenizer, form)
         else:
             spans = result_spans(item) if mask_results else ()
-            segments = text_segments(item.text, spans, tokenizer.eos_token)
+            segments = text_segments(item.text, spans, tokenizer.eos_token, start=start_of_text(tokenizer))
         row = encode_segments(segments, tokenizer)
         if not row.trained_count:
             skipped["no answer to learn from"] += 1

@@ -11,7 +11,7 @@ import msgspec
 from ...ir.errors import ConfigError, ProtocolError
 from ...ir.value import Value
 from ...stream.strict import parse
-from ..chat_rendering import TrainingRow, encode_segments, text_segments
+from ..chat_rendering import TrainingRow, encode_segments, start_of_text, text_segments
 from ..language_model import LanguageModel
 from .call_text import InlineCall, call_span, insert_calls
 
@@ -91,11 +91,11 @@ def corpus_rows(
     """
     if objective not in get_args(Objective):
         raise ConfigError(f"unknown objective {objective!r}", hint=f"use one of {', '.join(get_args(Objective))}")
-    end = model.decode([model.end_token])
+    start, end = start_of_text(model.tokenizer), model.decode([model.end_token])
     found = []
     for row in rows:
         spans = result_spans(row) if objective == "masked" else ()
-        found.append(encode_segments(text_segments(row.text, spans, end), model.tokenizer))
+        found.append(encode_segments(text_segments(row.text, spans, end, start=start), model.tokenizer))
     return found
 
 
