@@ -44,9 +44,13 @@ class LanguageModel:
         """The token that ends a text: the tokenizer's `eos_token`."""
         return int(self.tokenizer.eos_token_id)
 
-    def encode(self, text: str) -> list[int]:
-        """Return the tokens of `text`, without added start and end tokens."""
-        tokens: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+    def encode(self, text: str, *, is_data: bool = False) -> list[int]:
+        """Return the tokens of `text`, without added start and end tokens.
+
+        `is_data`: the text of a special token, such as the end of a turn, is encoded as its letters. Use it for texts of
+        tools, which must not end a turn or begin another one.
+        """
+        tokens: list[int] = self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=is_data)
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:

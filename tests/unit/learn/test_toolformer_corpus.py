@@ -92,6 +92,6 @@ def test_hostile_row_is_refused_with_its_line(tmp_path, line, message):
     for read in (read_texts, read_training_file):
         with pytest.raises(ConfigError, match=rf"line 2: .*{message}"):
             read(file)
-    file.write_text(line)  # the first row decides what the file contains
+    file.write_text(line)  # the first row decides between texts and conversations
     with pytest.raises(ToolwireError):
         read_training_file(file)

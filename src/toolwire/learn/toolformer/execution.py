@@ -31,7 +31,7 @@ class CallExecutor:
     """Runs calls written as text. The result of an identical call is reused. Close it, or use it in a `with` block."""
 
     def __init__(self, tools: Sequence[MiningTool]) -> None:
-        """Raise ConfigError for a tool with side effects: a model makes thousands of calls, and nobody approves them."""
+        """Raise ConfigError for a tool with side effects: a model makes thousands of calls without approval."""
         for one in tools:
             if one.tool.effect not in ("pure", "read"):
                 raise ConfigError(

@@ -170,7 +170,7 @@ class _ToolkenGeneration:
             self._failed.append(ToolkenCall(described.name, position, arguments, error=reason))
             return None
         self._calls.append(ToolkenCall(described.name, position, arguments, found))
-        return self._lm.encode(found if _ends_open(text) else f" {found}")
+        return self._lm.encode(found if _ends_open(text) else f" {found}", is_data=True)
 
     def _without_digits(self, logits: torch.Tensor) -> torch.Tensor:
         """Exclude tokens that begin with a digit, which would change the number that a tool returned."""
