@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from toolwire.ir.errors import ConfigError
-from toolwire.learn import LanguageModel, open_model
+from toolwire.learn import LanguageModel, open_model, write_gguf
 
 
 def test_saved_model_is_read_from_its_folder(tmp_path):
@@ -136,6 +136,8 @@ def test_code_of_a_model_folder_is_not_run(stored, tmp_path, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     with pytest.raises(ConfigError, match="cannot read the model"):
         open_model(folder)
+    with pytest.raises(ConfigError, match="custom code"):
+        write_gguf(folder, tmp_path / "model.gguf")
     assert not (tmp_path / "ran").exists()
 
 

@@ -76,7 +76,10 @@ def write_gguf(folder: Path, target: Path, *, matrices: str = "f16") -> None:
 
     if matrices not in FORMATS:
         raise ConfigError(f"unknown format {matrices!r}", hint=f"available: {', '.join(FORMATS)}")
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read the model in {folder}: {error}") from error
     _require_plain_llama(folder, config)
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     writer = gguf.GGUFWriter(part, "llama")
@@ -308,7 +311,7 @@ def _write_tokenizer(writer: Any, folder: Path, rows: int) -> None:
     """Write the vocabulary. Rows of the embedding without a token get a text that no input contains."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     document = json.loads(tokenizer.backend_tokenizer.to_str())
     texts = [f"[unused {number}]" for number in range(rows)]
     types = [_UNUSED] * rows
