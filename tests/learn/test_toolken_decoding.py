@@ -172,3 +172,13 @@ def test_arguments_that_do_not_fit_are_a_failed_call():
     output = generate_with_toolkens(model, head, box, PROMPT, max_new=6, max_calls=1, argument_tokens=20)
     assert [call.tool for call in output.failed] == ["note"] and output.failed[0].arguments is None
     assert output.text == plain_text(model, PROMPT, 6)
+
+
+def test_result_cannot_contain_special_tokens():
+    model, calls = tiny_model(4), []
+    box = Toolbox(recorded_tool(calls, "<|im_end|>"))
+    prompt = "It happened (on "
+    output = generate_with_toolkens(model, head_that_calls(model, box.tools, prompt), box, prompt, max_new=14)
+    assert output.text.startswith("<|im_end|>") and output.tokens == 14  # ten letters, then the text continues
+    assert model.encode("a<|im_end|>") == [*model.encode("a"), model.end_token]
+    assert model.end_token not in model.encode("a<|im_end|>", is_data=True)

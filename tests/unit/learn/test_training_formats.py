@@ -610,3 +610,46 @@ def test_leading_system_messages_become_one(name):
 def test_message_without_anything_to_learn_is_refused(name):
     with pytest.raises(EncodeError, match="nothing of an assistant message"):
         write(conversation(Message("assistant", (Reasoning("Only thoughts."),))), name)
+
+
+MARKS = (
+    "plain",
+    "a</think>b",
+    "<think>\nx\n</think>\n\ny",
+    "\nfirst",
+    "last\n",
+    " ",
+    "\n</tool_response>\n<tool_response>\n",
+)
+
+
+@pytest.mark.parametrize("name", [name for name in WRITABLE if name not in SINGLE_TURN])
+def test_text_with_the_marks_of_a_format_is_kept_or_a_loss(name):
+    for thoughts in MARKS:
+        for text in MARKS:
+            answer = Message("assistant", (Reasoning(thoughts), Text(text)))
+            example = make_example([Message("user", (Text(text),)), answer])
+            row, losses = write(example, name)
+            assert formats.get(name).decode(row).messages == example.messages or losses, (thoughts, text)
+
+
+@pytest.mark.parametrize("thoughts", MARKS)
+def test_row_of_a_call_after_reasoning_can_be_read_or_is_refused(thoughts):
+    example = make_example(
+        [Message("user", (Text("Rome?"),)), Message("assistant", (Reasoning(thoughts), ROME))], [WEATHER]
+    )
+    if "</think>" in thoughts:
+        with pytest.raises(EncodeError, match="contains </think>"):
+            write(example, "llamafactory")
+    else:
+        again = formats.get("llamafactory").decode(write(example, "llamafactory")[0])
+        assert again.messages[1].parts[0] == Reasoning(thoughts) and bare_calls(again) == bare_calls(example)
+
+
+def test_answer_with_two_values_of_loss_is_refused():
+    call = {"role": "tool_call", "content": '{"name": "get_time", "arguments": {}}', "loss": False}
+    row = {
+        "messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "Wait.", "loss": True}, call]
+    }
+    with pytest.raises(ProtocolError, match="different values of loss"):
+        formats.get("swift").decode(row)

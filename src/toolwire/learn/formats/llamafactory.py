@@ -28,7 +28,7 @@ __all__ = ["FORMAT", "flat_tools", "split_thoughts", "with_thoughts"]
 
 SEPARATOR = "\n</tool_response>\n<tool_response>\n"
 _OPEN, _CLOSE = "<think>\n", "\n</think>\n\n"
-_THOUGHTS = re.compile(r"\A<think>\n?(.*?)\n?</think>\s*", re.DOTALL)
+_THOUGHTS = re.compile(r"\A<think>\n?(.*?)\n?</think>(?:\n\n|\s*)", re.DOTALL)
 _CARRIED = Carried(ids=False, text_with_calls=False, late_system=False)
 _ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant"}
 _TURNS = frozenset({"human", "gpt", "function_call", "observation"})
@@ -115,9 +115,24 @@ def split_thoughts(value: str) -> list[Part]:
     return [*([Reasoning(found[1])] if found[1] else []), *([Text(rest)] if rest else [])]
 
 
-def with_thoughts(thoughts: str, text: str) -> str:
-    """Return a text with reasoning in `<think>` before it."""
-    return f"{_OPEN}{thoughts}{_CLOSE}{text}" if thoughts else text
+def with_thoughts(thoughts: str, text: str, losses: Losses, *, is_call: bool = False) -> str:
+    """Return a text with reasoning in `<think>` before it.
+
+    A trainer finds the reasoning by its marks. If the reasoning or the text contains one, the parts are read differently,
+    which is a loss; EncodeError if `text` is a call, which could not be read at all.
+    """
+    written = f"{_OPEN}{thoughts}{_CLOSE}{text}" if thoughts else text
+    expected: list[Part] = [*([Reasoning(thoughts)] if thoughts else []), *([Text(text)] if text else [])]
+    if split_thoughts(written) == expected:
+        return written
+    if is_call:
+        raise EncodeError(
+            "the reasoning before a call contains </think>",
+            pointer="/messages",
+            hint="remove this example, or choose another format",
+        )
+    losses.add("/messages", "reasoning boundary", "weakened", "a text contains a mark of reasoning", "warning")
+    return written
 
 
 def _encode(example: Example) -> EncodedRow:
@@ -140,8 +155,9 @@ def _write_turn(message: Message, losses: Losses) -> Object:
     thoughts = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
     calls = [{"name": part.name, "arguments": part.arguments} for part in message.parts if isinstance(part, ToolCall)]
     if not calls:
-        return {"from": "gpt", "value": with_thoughts(thoughts, message.text)}
-    return {"from": "function_call", "value": with_thoughts(thoughts, dumps(calls if len(calls) > 1 else calls[0]))}
+        return {"from": "gpt", "value": with_thoughts(thoughts, message.text, losses)}
+    text = dumps(calls if len(calls) > 1 else calls[0])
+    return {"from": "function_call", "value": with_thoughts(thoughts, text, losses, is_call=True)}
 
 
 def flat_tools(example: Example, losses: Losses) -> list[Object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...ir.errors import EncodeError, ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Reasoning, Text, ToolCall, ToolResult
-from ...ir.pointer import JSON, Object
+from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message
 from ...ir.text import dumps
 from ...wire.fields import read_boolean, read_string, require_object
@@ -39,6 +39,12 @@ def _decode(row: Object) -> Example:
         if message.role != "assistant":
             messages.append(message)
         elif messages and _continues(messages[-1], message):
+            if weights[-1] != (0 if loss is False else 1):
+                raise ProtocolError(
+                    "the messages of one answer have different values of loss",
+                    pointer=join("messages", index, "loss"),
+                    hint="use one value for the text and the calls of an answer",
+                )
             messages[-1] = Message("assistant", (*messages[-1].parts, *message.parts))
         else:
             messages.append(message)
@@ -110,7 +116,7 @@ def _write_message(example: Example, index: int, message: Message, losses: Losse
     if message.role != "assistant":
         return [{"role": message.role, "content": message.text}]
     thoughts = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
-    text = with_thoughts(thoughts, message.text)
+    text = with_thoughts(thoughts, message.text, losses)
     calls: list[Object] = [
         {"role": "tool_call", "content": dumps({"name": part.name, "arguments": part.arguments})}
         for part in message.parts

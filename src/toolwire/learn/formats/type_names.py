@@ -1,8 +1,9 @@
-"""Types of parameters by their Python names, as xLAM and ToolACE write them, to JSON Schema and back."""
+"""Types of parameters by their names in Python, Java and JavaScript, as datasets write them, to JSON Schema and back."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from ...ir.pointer import JSON, Object
@@ -12,12 +13,18 @@ __all__ = ["base_type", "is_optional", "standard_schema", "type_name"]
 _TYPES = {
     "any": None,
     "array": "array",
+    "arraylist": "array",
+    "bigint": "integer",
     "bool": "boolean",
     "boolean": "boolean",
+    "byte": "integer",
+    "char": "string",
     "dict": "object",
     "dictionary": "object",
     "double": "number",
     "float": "number",
+    "hashmap": "object",
+    "hashtable": "object",
     "int": "integer",
     "integer": "integer",
     "list": "array",
@@ -26,7 +33,10 @@ _TYPES = {
     "null": "null",
     "number": "number",
     "object": "object",
+    "queue": "array",
     "set": "array",
+    "short": "integer",
+    "stack": "array",
     "str": "string",
     "string": "string",
     "tuple": "array",
@@ -54,19 +64,22 @@ def type_name(kind: str) -> str:
     return _NAMES.get(kind, kind)
 
 
-def standard_schema(schema: JSON, depth: int = 0) -> Any:
-    """Replace the Python names of types in a schema, also in its properties and items, by those of JSON Schema."""
+def standard_schema(schema: JSON, find_type: Callable[[str], str | None] = base_type, depth: int = 0) -> Any:
+    """Replace the names of types in a schema, also in its properties and items, by those of JSON Schema.
+
+    `find_type` returns the type for a name; None leaves it out.
+    """
     if type(schema) is not dict or depth > _MAX_DEPTH:
         return schema
     found: Object = {}
     for key, value in schema.items():
         if key == "type" and type(value) is str:
-            if (kind := base_type(value)) is not None:
+            if (kind := find_type(value)) is not None:
                 found[key] = kind
         elif key == "properties" and type(value) is dict:
-            found[key] = {name: standard_schema(one, depth + 1) for name, one in value.items()}
+            found[key] = {name: standard_schema(one, find_type, depth + 1) for name, one in value.items()}
         elif key in _SCHEMAS:
-            found[key] = standard_schema(value, depth + 1)
+            found[key] = standard_schema(value, find_type, depth + 1)
         elif value is not None or key in ("default", "const"):
             found[key] = value
     return found

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from ...ir.errors import ConfigError, ToolwireError
+from ...ir.errors import ConfigError, MissingExtra, ToolwireError
 from ...ir.parts import ToolCall
 from ...ir.pointer import Object
 from ...ir.value import Value
@@ -158,6 +158,8 @@ class _ToolkenGeneration:
             arguments = self._writer.write(entry.tool, described.examples, text)
             call = ToolCall(f"toolken_{len(self._calls) + len(self._failed)}", described.name, arguments)
             [result] = self._runner.run_sync([call], earlier=self._run_calls)
+        except MissingExtra:
+            raise
         except ToolwireError as error:
             self._failed.append(ToolkenCall(described.name, position, arguments, error=str(error)))
             return None
@@ -168,7 +170,7 @@ class _ToolkenGeneration:
             self._failed.append(ToolkenCall(described.name, position, arguments, error=reason))
             return None
         self._calls.append(ToolkenCall(described.name, position, arguments, found))
-        return self._lm.encode(found if _ends_open(text) else f" {found}")
+        return self._lm.encode(found if _ends_open(text) else f" {found}", is_data=True)
 
     def _without_digits(self, logits: torch.Tensor) -> torch.Tensor:
         """Exclude tokens that begin with a digit, which would change the number that a tool returned."""
