@@ -58,6 +58,9 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/toolformer.md",
         "docs/toolkengpt.md",
         "docs/evaluation.md",
+        "docs/experiments/fine-tuning.md",
+        "docs/experiments/toolformer.md",
+        "docs/experiments/toolkengpt.md",
     ],
     "Reference": [
         "docs/commands.md",
