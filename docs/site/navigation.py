@@ -52,6 +52,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/architecture.md",
     ],
     "Open models": [
+        "docs/learning.md",
         "docs/masks.md",
         "docs/training-data.md",
         "docs/fine-tuning.md",
