@@ -1,6 +1,7 @@
 """`toolwire learn toolken` trains, adds, measures and uses a head from the command line."""
 
 import json
+import shutil
 
 import pytest
 from tiny_model import tiny_model
@@ -59,18 +60,35 @@ def test_run_continues_only_with_resume(tmp_path, model_folder, capsys):
     assert capsys.readouterr().out == first
 
 
-def test_prompt_is_continued_with_real_calls(tmp_path, model_folder, capsys):
+def test_run_does_not_continue_with_other_weights(tmp_path, model_folder, capsys):
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder, folder)
+    pairs = write_pairs(tmp_path / "pairs.jsonl", "fig", "kiwi")
+    command = ["learn", "toolken", pairs, "-m", str(folder), "-o", str(tmp_path / "run"), "--epochs", "2"]
+    assert main(command) == 0
+    tiny_model(2).network.save_pretrained(folder)
+    assert main([*command, "--resume"]) == 2
+    assert "a run with other inputs" in capsys.readouterr().err
+
+
+def test_prompt_is_continued_with_real_calls(tmp_path, model_folder, monkeypatch, capsys):
     pairs = write_pairs(tmp_path / "pairs.jsonl", "fig", "kiwi")
     tools = tmp_path / "tools.py"
     tools.write_text(
         'def fig() -> str:\n    """Buy a fig."""\n    return "one fig"\n\n\n'
-        'def kiwi() -> str:\n    """Buy a kiwi."""\n    return "one kiwi"\n'
+        'def kiwi() -> str:\n    """Buy a kiwi."""\n    open("bought", "a").close()\n    return "one kiwi"\n'
     )
+    monkeypatch.chdir(tmp_path)
     run = str(tmp_path / "run")
     train = ["learn", "toolken", pairs, "-m", model_folder, "-o", run, "--dev", pairs, "--tools", str(tools), *TRAINING]
     assert main(train) == 0
     capsys.readouterr()
     use = ["learn", "toolken", "-m", model_folder, "--head", run, "--tools", str(tools), "--max-tokens", "12"]
+    assert main([*use, "--prompt", "Request: eat kiwi\nTool:", "--bias", "30", "--json"]) == 0
+    output = json.loads(capsys.readouterr().out)
+    assert not output["calls"] and "approv" in output["failed"][0]["error"]
+    assert not (tmp_path / "bought").exists()  # a plain function may have side effects
+    use.append("--yes")
     assert main([*use, "--prompt", "Request: eat kiwi\nTool:", "--bias", "30", "--json"]) == 0
     output = json.loads(capsys.readouterr().out)
     assert output["text"].startswith(" one kiwi") and output["calls"][0]["tool"] == "kiwi"
@@ -95,7 +113,9 @@ def test_wrong_use_is_an_error_of_one_line(arguments, message, tmp_path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("option", ["--epochs=0", "--rate=x", "--bias=nan", "--seed=-1", "--negatives=0"])
+@pytest.mark.parametrize(
+    "option", ["--epochs=0", "--rate=x", "--bias=nan", "--seed=-1", "--seed=12345678901", "--negatives=0"]
+)
 def test_wrong_number_is_refused(option, capsys):
     with pytest.raises(SystemExit):
         main(["learn", "toolken", "pairs.jsonl", "-m", "model", "-o", "run", option])

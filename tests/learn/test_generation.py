@@ -40,3 +40,20 @@ def test_continuation_ends_before_a_stop_token():
     whole = greedy_reference(model, prompt, 12)
     [[stopped]] = generate_tokens(model, [prompt], max_tokens=12, stop_tokens=[whole[4]])
     assert stopped == whole[: whole.index(whole[4])]
+
+
+def test_settings_of_the_model_do_not_change_the_output():
+    model = tiny_model(1)
+    prompts = [model.encode("The answer is")]
+    greedy = generate_tokens(model, prompts, max_tokens=12)
+    sampled = generate_tokens(model, prompts, max_tokens=12, temperature=2.0, seed=3)
+    own = model.network.generation_config
+    own.repetition_penalty, own.no_repeat_ngram_size, own.suppress_tokens = 5.0, 1, [greedy[0][0][0]]
+    own.temperature, own.top_p, own.min_p, own.typical_p = 0.1, 0.1, 0.5, 0.2
+    assert generate_tokens(model, prompts, max_tokens=12) == greedy
+    assert generate_tokens(model, prompts, max_tokens=12, temperature=2.0, seed=3) == sampled
+    assert model.network.generation_config is own
+
+
+def test_no_prompts_have_no_answers():
+    assert generate_tokens(tiny_model(1), [], max_tokens=3) == []

@@ -1,5 +1,8 @@
 """A model is read from a folder, and its operations agree with those of transformers."""
 
+import json
+import shutil
+
 import pytest
 import torch
 from tiny_model import tiny_model
@@ -98,3 +101,48 @@ def test_model_with_an_unknown_transformation_of_its_logits_is_refused():
     model.network.config.logit_scale = 1.5
     with pytest.raises(ConfigError, match=r"llama model .* \(logit_scale = 1\.5\)"):
         model.word_logits(torch.zeros(1, 32))
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stored")
+    model = tiny_model(1)
+    model.network.save_pretrained(folder)
+    model.tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "load"}, "unknown type of weights 'load'"),
+        ({"dtype": "int8"}, "unknown type of weights 'int8'"),
+        ({"device": "nowhere"}, "cannot use the device 'nowhere'"),
+    ],
+)
+def test_unknown_type_or_device_is_refused(stored, options, message):
+    with pytest.raises(ConfigError, match=message):
+        open_model(stored, **options)
+
+
+def test_code_of_a_model_folder_is_not_run(stored, tmp_path, monkeypatch):
+    """transformers would ask on the terminal, and run the code after a yes."""
+    folder = tmp_path / "model"
+    shutil.copytree(stored, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(ConfigError, match="cannot read the model"):
+        open_model(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_pickled_weights_are_not_read(stored, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(stored, folder)
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(ConfigError, match="cannot read the model"):
+        open_model(folder)

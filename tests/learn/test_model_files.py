@@ -6,6 +6,7 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+import gguf
 import pytest
 import torch
 from tiny_model import CHAT_TEMPLATE, tiny_model
@@ -19,6 +20,7 @@ from toolwire.learn.model_files import _cache_folder
 from toolwire.local.weights import find_weights
 
 ROOT = Path(__file__).resolve().parents[2]
+LINEAR = gguf.RopeScalingType.LINEAR
 HARD_TEXTS = (
     "",
     " ",
@@ -166,3 +168,37 @@ def test_other_tokenizer_or_format_is_refused_before_anything_is_written(tmp_pat
     with pytest.raises(ConfigError, match="unknown format 'q2_k'"):
         write_gguf(folder, tmp_path / "x.gguf", matrices="q2_k")
     assert [one.name for one in tmp_path.iterdir()] == ["tiny"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("llama.attention.head_count", 0, "no usable metadata 'llama.attention.head_count'"),
+        ("llama.block_count", 3, r"model\.layers\.2\..* is missing"),
+        ("llama.block_count", 1, r"model\.layers\.1\..* expected none"),
+        ("llama.block_count", 2**31 - 1, "2147483647 layers according to its metadata"),
+        ("llama.embedding_length", 2**32 - 1, "no usable metadata 'llama.embedding_length'"),
+        ("llama.feed_forward_length", 7, r"mlp\.down_proj\.weight is \(32, 64\), expected \(32, 7\)"),
+        ("llama.attention.head_count_kv", 3, "cannot read the tensor model.layers.0.self_attn.k_proj"),
+    ],
+)
+def test_metadata_that_contradict_the_tensors_are_refused(tmp_path, monkeypatch, name, value, message):
+    """transformers would fill missing weights with random numbers."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "tiny.gguf"
+    write_gguf(save(tiny_model(), tmp_path / "tiny"), file)
+    reader = gguf.GGUFReader(file, "r+")
+    reader.fields[name].parts[-1][0] = value
+    reader.data.flush()
+    with pytest.raises(ConfigError, match=message):
+        find_model(file)
+    assert list(_cache_folder().iterdir()) == []
+
+
+def test_scaled_positions_are_refused(tmp_path, monkeypatch):
+    file = tmp_path / "tiny.gguf"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(gguf.GGUFWriter, "add_rope_freq_base", lambda self, _: self.add_rope_scaling_type(LINEAR))
+    write_gguf(save(tiny_model(), tmp_path / "tiny"), file)
+    with pytest.raises(ConfigError, match="scaled positions"):
+        find_model(file)

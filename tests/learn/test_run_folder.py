@@ -44,3 +44,22 @@ def test_interrupted_row_is_removed(tmp_path):
 def test_unreadable_input_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read .*missing\.jsonl"):
         RunFolder.create(tmp_path / "run", {}, [tmp_path / "missing.jsonl"])
+
+
+def test_damaged_row_is_named(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", {})
+    (folder.path / "log.jsonl").write_bytes(b'{"step": 1}\n{"st\n{"step": 3}\n')
+    with pytest.raises(ConfigError, match=r"log\.jsonl, line 2 is damaged"):
+        list(folder.rows("log.jsonl"))
+
+
+@pytest.mark.parametrize("content", [b"[]", b'{"settings": 3, "inputs": {}}', b"[" * 100_000, b"\xff"])
+def test_file_that_is_no_manifest_is_refused(tmp_path, content):
+    (tmp_path / "manifest.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"manifest"):
+        RunFolder.create(tmp_path, {}, resume=True)
+
+
+def test_run_killed_while_it_wrote_its_manifest_begins_again(tmp_path):
+    (tmp_path / "manifest.json.part").write_bytes(b'{"sett')
+    assert RunFolder.create(tmp_path, {"seed": 1}).manifest["settings"] == {"seed": 1}

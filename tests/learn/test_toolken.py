@@ -81,7 +81,8 @@ def test_distribution_conditional_on_a_vocabulary_token_is_unchanged():
     assert torch.allclose(extended / extended.sum(-1, keepdim=True), plain, atol=1e-6)
 
 
-def test_loss_equals_the_cross_entropy_of_a_whole_forward_pass():
+@pytest.mark.parametrize("rows", [None, [1]])
+def test_loss_equals_the_cross_entropy_of_a_whole_forward_pass(rows):
     model = tiny_model(2)
     names = ["fig", "kiwi"]
     table = collect_states(model, FRUIT, names)
@@ -94,7 +95,7 @@ def test_loss_equals_the_cross_entropy_of_a_whole_forward_pass():
             logits = head(h, model.word_logits(h)).log_softmax(-1)
         for position, label, target in zip(one.positions, one.labels, one.targets, strict=True):
             reference.append(-logits[position, 264 + label if label != NO_TOOL else target])
-    losses = train_toolkens(head, table, replace(SETTINGS, epochs=1, learning_rate=1e-9, batch=10_000))
+    losses = train_toolkens(head, table, replace(SETTINGS, epochs=1, learning_rate=1e-9, batch=10_000), rows=rows)
     assert losses[0] == pytest.approx(float(torch.stack(reference).mean()), abs=1e-5)
 
 

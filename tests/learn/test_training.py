@@ -1,9 +1,12 @@
 """Training is deterministic, continues bit-equal, trains only labelled tokens, and leaves frozen weights unchanged."""
 
+import json
+
 import msgspec
 import pytest
 import torch
 from tiny_model import tiny_model
+from tokenizers.processors import TemplateProcessing
 
 from toolwire.ir.errors import ConfigError
 from toolwire.learn import training
@@ -11,7 +14,11 @@ from toolwire.learn.chat_rendering import IGNORED, TrainingRow, encode_segments,
 from toolwire.learn.language_model import open_model
 from toolwire.learn.lora import add_adapter, merge_adapter, save_model
 from toolwire.learn.run_folder import RunFolder
+from toolwire.learn.toolformer.corpus import AugmentedText, corpus_rows
+from toolwire.learn.toolformer.losses import start_tokens
 from toolwire.learn.training import TrainSettings, mean_loss, plan_batches, train
+from toolwire.learn.training_data import build_rows
+from toolwire.text import get
 
 SETTINGS = TrainSettings(epochs=2, learning_rate=5e-3, batch_tokens=200, seed=3)
 TEXTS = [f"Question {number}: what is {number} plus one? Answer {number + 1}." for number in range(24)]
@@ -118,3 +125,40 @@ def test_row_without_labels_is_refused(tmp_path):
         train(tiny_model(), [TrainingRow((1, 2), (IGNORED, IGNORED))], SETTINGS, folder)
     with pytest.raises(ConfigError, match="nothing to train on"):
         train(tiny_model(), [], SETTINGS, folder)
+
+
+def test_diverged_training_is_an_error_and_leaves_the_checkpoint(tmp_path):
+    model = tiny_model(1)
+    mean_loss(model, rows_for(model))  # finds the scale of the logits
+    with torch.no_grad():
+        model.network.get_output_embeddings().weight.fill_(float("nan"))
+    folder = RunFolder.create(tmp_path / "run", {})
+    with pytest.raises(ConfigError, match="the loss is nan"):
+        train(model, rows_for(model), SETTINGS, folder)
+    assert not folder.has("checkpoint.pt")
+
+
+@pytest.mark.parametrize(("value", "kind"), [(1.0, "float16"), (1e6, "float32")])
+def test_weights_that_exceed_float16_are_written_in_float32(tmp_path, value, kind):
+    model = tiny_model(1)
+    with torch.no_grad():
+        model.network.get_output_embeddings().weight[0, 0] = value
+    save_model(model, tmp_path)
+    again = open_model(tmp_path)
+    assert again.network.config.dtype == torch.float32  # as it was read
+    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == kind
+    assert again.network.get_output_embeddings().weight[0, 0].item() == value
+
+
+def test_start_token_that_the_tokenizer_adds_is_before_a_text_and_has_no_loss():
+    model = tiny_model(1)
+    text = AugmentedText("8 - 2 = 6", 0)
+    [plain] = corpus_rows(model, [text])
+    backend = model.tokenizer.backend_tokenizer
+    start = backend.token_to_id("<|im_start|>")
+    model.tokenizer.bos_token = "<|im_start|>"
+    backend.post_processor = TemplateProcessing(single="<|im_start|> $A", special_tokens=[("<|im_start|>", start)])
+    [row] = corpus_rows(model, [text])
+    [built], _ = build_rows([text], model.tokenizer, get("hermes"), max_length=100)
+    assert start_tokens(model) == [start]
+    assert row == built == TrainingRow((start, *plain.tokens), (IGNORED, *plain.labels))

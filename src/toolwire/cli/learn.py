@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
+
+from . import learn_eval, learn_export, learn_mine, learn_toolken, learn_train
 
 __all__ = ["add_to"]
 
-_ACTIONS = ("export", "train", "mine", "toolken", "eval")  # each is the module `learn_<action>`
 _EXAMPLES = """\
 examples:
   toolwire learn export traces/ --format trl -o train.jsonl    recorded conversations as training data
@@ -32,6 +31,5 @@ def add_to(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    for action in _ACTIONS:
-        if find_spec(f"{__package__}.learn_{action}") is not None:
-            import_module(f".learn_{action}", __package__).add_to(actions)
+    for action in (learn_export, learn_train, learn_mine, learn_toolken, learn_eval):
+        action.add_to(actions)

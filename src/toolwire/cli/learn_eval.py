@@ -116,10 +116,12 @@ def _print_failures(report: BFCLReport, failed: int, *, can_resume: bool) -> Non
 def _open_run(arguments: argparse.Namespace, source: AnswerSource, categories: list[str]) -> RunFolder | None:
     if arguments.output is None:
         return None
+    from ..learn.model_files import find_model, weight_files
     from ..learn.run_folder import RunFolder
 
+    inputs = weight_files(find_model(arguments.model)) if _is_local(arguments) else []
     settings = {**source.settings, "categories": categories, "limit": arguments.limit, "sample_seed": arguments.seed}
-    return RunFolder.create(arguments.output, settings, resume=arguments.resume)
+    return RunFolder.create(arguments.output, settings, inputs, resume=arguments.resume)
 
 
 def _open_source(arguments: argparse.Namespace) -> AnswerSource:

@@ -6,8 +6,6 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ..ir.terminal import neutralise_line
 from .progress_bar import ProgressBar
 from .show import count_of, json_text, table
@@ -68,20 +66,24 @@ def add_to(actions: Any) -> None:
 
 
 def _mine(arguments: argparse.Namespace) -> int:
+    import msgspec
+
+    from ..learn.installed import require_installed
     from ..learn.language_model import open_model
-    from ..learn.model_files import find_model
+    from ..learn.model_files import find_model, weight_files
     from ..learn.run_folder import RunFolder
     from ..learn.toolformer.corpus import read_texts
     from ..learn.toolformer.mining_run import mine_corpus
     from ..learn.toolformer.tool_list import open_tools, read_tool_list
     from ..net.stores import open_store
 
+    require_installed("mining", "torch", "transformers", "llguidance")  # before the folder of the run is created
     texts = read_texts(arguments.texts)
     entries = read_tool_list(arguments.tools)
     tools = open_tools(entries)
     settings = _settings(arguments)
     model_folder = find_model(arguments.model)
-    inputs = [arguments.texts, *(one.file for one in entries if one.file), *_weight_files(model_folder)]
+    inputs = [arguments.texts, *(one.file for one in entries if one.file), *weight_files(model_folder)]
     described = {
         **msgspec.structs.asdict(settings),
         "tools": msgspec.to_builtins(entries),
@@ -126,13 +128,10 @@ def _settings(arguments: argparse.Namespace) -> MiningSettings:
     )
 
 
-def _weight_files(folder: Path) -> list[Path]:
-    """Return the files that identify a model, so that different models never share results."""
-    return sorted([folder / "config.json", *folder.glob("*.safetensors")])
-
-
 def _print(report: MiningReport, folder: Path, *, as_json: bool) -> None:
     if as_json:
+        import msgspec
+
         print(json_text(msgspec.to_builtins(report)))
         return
     rows = []

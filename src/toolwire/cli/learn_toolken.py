@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ Each line of PAIRS is a text with marked calls, or a request with its tool:
   {"text": "2 + 3 = 5.", "calls": [{"tool": "add", "start": 8, "end": 9, "arguments": {"a": 2, "b": 3}}]}
   {"query": "rain in Rome tomorrow", "tool": "get_weather", "arguments": {"city": "Rome"}}
 start and end: the characters of the result. arguments: demonstrations for the prompt that asks for arguments.
+--prompt: a function with side effects does not run without --yes; declare others with @tool(effect="read").
 The model is not changed. --bias auto: the bias with the best F1 on the development set, a tenth of the texts.
 exit codes: 0 done   1 the accuracy is below --fail-under   2 wrong usage, or unreadable input
 """
@@ -57,6 +59,7 @@ def add_to(actions: Any) -> None:
     parser.add_argument("--head", metavar="RUN", help="use the head of a run: measure PAIRS, or continue --prompt")
     parser.add_argument("--prompt", metavar="TEXT", help="the text to continue; calls run the functions of --tools")
     parser.add_argument("--tools", metavar="FILE", help="a Python file with the functions of the tools")
+    parser.add_argument("--yes", action="store_true", help="run also calls with side effects (default: they fail)")
     parser.add_argument("--max-tokens", type=_parse_count, default=64, metavar="N", help="tokens after --prompt (64)")
     parser.add_argument("--fail-under", type=_parse_number, metavar="PERCENT", help="exit with 1 if accuracy is lower")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -77,15 +80,15 @@ def _add_training(group: Any) -> None:
 
 
 def _parse_count(text: str) -> int:
-    if not text.isdecimal() or not int(text[:9]):
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
-    return int(text[:9])
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
+        raise argparse.ArgumentTypeError(f"must be a whole number of 1 to 9 digits and at least 1, got {text!r}")
+    return int(text)
 
 
 def _parse_seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
-    return int(text[:9])
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise argparse.ArgumentTypeError(f"must be a whole number of 1 to 9 digits, got {text!r}")
+    return int(text)
 
 
 def _parse_number(text: str) -> float:
@@ -115,17 +118,20 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace) -> int:
     from ..learn import ToolkenHead, open_model, read_demonstrations, split_demonstrations
+    from ..learn.model_files import find_model, weight_files
     from ..learn.run_folder import RunFolder
 
     demonstrations = read_demonstrations(arguments.pairs)  # before the model, which takes seconds
     tools = _read_tools(arguments.tools)
-    inputs = [arguments.pairs, *([arguments.dev] if arguments.dev else [])]
+    folder = find_model(arguments.model)
+    inputs = [one for one in (arguments.pairs, arguments.dev, arguments.tools) if one]
+    inputs += [*([_head_folder(arguments.add) / "head.json"] if arguments.add else []), *weight_files(folder)]
     run = RunFolder.create(arguments.output, _settings_of(arguments), inputs, resume=arguments.resume)
     if arguments.dev:
         train, dev = demonstrations, read_demonstrations(arguments.dev)
     else:
         train, dev = split_demonstrations(demonstrations, seed=arguments.seed)
-    model = open_model(arguments.model, device=arguments.device)
+    model = open_model(folder, device=arguments.device)
     base = None if arguments.add is None else ToolkenHead.load(_head_folder(arguments.add), model)
     fit = _fit(arguments, model, base, (train, dev), tools, run)
     fit.head.save(_head_folder(run.path))
@@ -174,8 +180,11 @@ def _fit(
 
 
 def _write_loss_curve(run: RunFolder, losses: tuple[float, ...]) -> None:
+    from ..learn.installed import is_installed
     from ..learn.plots import draw_lines
 
+    if not is_installed("matplotlib"):
+        return
     points = [(float(epoch), loss) for epoch, loss in enumerate(losses, 1)]
     draw_lines(run.path / "loss.svg", "Loss of the toolkens", "epoch", "mean of -log p", {"train": points})
 
@@ -201,12 +210,18 @@ def _use_head(arguments: argparse.Namespace) -> int:
 
 def _continue_prompt(arguments: argparse.Namespace, model: LanguageModel, head: ToolkenHead) -> int:
     from ..learn import generate_with_toolkens
+    from ..net.runner import Runner
+    from ..run.policy import Policy
     from .tools_file import load_tools
 
     if arguments.tools is None:
         raise ConfigError("the calls need functions", hint="give a Python file with --tools")
-    functions = load_tools(arguments.tools)
-    output = generate_with_toolkens(model, head, functions, arguments.prompt, max_new=arguments.max_tokens)
+    policy = Policy() if arguments.yes else Policy(approve=("write", "idempotent"))
+    runner = Runner(load_tools(arguments.tools), keeps_outputs=False, policy=policy)  # without an approver
+    try:
+        output = generate_with_toolkens(model, head, runner, arguments.prompt, max_new=arguments.max_tokens)
+    finally:
+        runner.close()
     if arguments.json:
         import msgspec
 

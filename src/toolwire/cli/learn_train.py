@@ -108,7 +108,6 @@ def _parse_percent(text: str) -> float:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    _require_torch()
     import msgspec
 
     from ..learn.tuning import find_problem, tune
@@ -142,19 +141,6 @@ def _train(arguments: argparse.Namespace) -> int:
     return int(problem is not None)
 
 
-def _require_torch() -> None:
-    from ..learn import open_model  # raises MissingExtra with the install command
-
-    del open_model
-    from importlib.util import find_spec
-
-    from ..ir.errors import MissingExtra
-
-    for name in ("torch", "transformers", "peft", "gguf"):
-        if find_spec(name) is None:
-            raise MissingExtra(f"`toolwire learn train` requires {name}", hint="pip install 'toolwire[learn]'")
-
-
 def _settings(arguments: argparse.Namespace) -> TuneSettings:
     from ..learn.training import TrainSettings
     from ..learn.tuning import TuneSettings
@@ -184,13 +170,12 @@ def _settings(arguments: argparse.Namespace) -> TuneSettings:
 
 def _draw_loss(folder: Path) -> str | None:
     """Draw the loss of the steps, and the held-out loss, into the run folder; None without matplotlib or steps."""
-    from importlib.util import find_spec
-
     import msgspec
 
+    from ..learn.installed import is_installed
     from ..learn.training import LOSS_LOG, TrainStep
 
-    if find_spec("matplotlib") is None or not (folder / LOSS_LOG).is_file():
+    if not is_installed("matplotlib") or not (folder / LOSS_LOG).is_file():
         return None
     from ..learn.plots import draw_lines
 

@@ -34,6 +34,7 @@ __all__ = [
     "render_answer",
     "render_prompt",
     "render_segments",
+    "start_of_text",
     "text_segments",
 ]
 
@@ -119,18 +120,20 @@ def render_segments(example: Example, tokenizer: Any, form: Format) -> tuple[Tra
     return _join_untrained(segments)
 
 
-def text_segments(text: str, untrained: Iterable[tuple[int, int]] = (), end: str = "") -> tuple[TrainingSegment, ...]:
+def text_segments(
+    text: str, untrained: Iterable[tuple[int, int]] = (), end: str = "", *, start: str = ""
+) -> tuple[TrainingSegment, ...]:
     """Return a plain text as segments, for texts with calls in Toolformer's format.
 
     The objective of the paper trains all of it. The spans `untrained`, such as the results of calls, have no loss.
-    `end` is trained after the text.
+    `end` is trained after the text. `start` is the token before it, which has no loss.
     """
-    segments: list[TrainingSegment] = []
+    segments = [TrainingSegment(start)]
     position = 0
-    for start, stop in sorted(untrained):
-        if not position <= start <= stop <= len(text):
-            raise ConfigError(f"the span {start}:{stop} overlaps another one, or is outside the text")
-        segments += (TrainingSegment(text[position:start], trained=True), TrainingSegment(text[start:stop]))
+    for first, stop in sorted(untrained):
+        if not position <= first <= stop <= len(text):
+            raise ConfigError(f"the span {first}:{stop} overlaps another one, or is outside the text")
+        segments += (TrainingSegment(text[position:first], trained=True), TrainingSegment(text[first:stop]))
         position = stop
     segments.append(TrainingSegment(text[position:] + end, trained=True))
     return tuple(segment for segment in segments if segment.text)
@@ -145,6 +148,13 @@ def encode_segments(segments: Sequence[TrainingSegment], tokenizer: Any) -> Trai
         tokens += found
         labels += found if segment.trained else [IGNORED] * len(found)
     return TrainingRow(tuple(tokens), tuple(labels))
+
+
+def start_of_text(tokenizer: Any) -> str:
+    """Return the token that the tokenizer adds before every text, if it adds one."""
+    first = tokenizer.bos_token_id
+    is_added = first is not None and tokenizer.encode("", add_special_tokens=True)[:1] == [first]
+    return str(tokenizer.bos_token) if is_added else ""
 
 
 def end_of_turn(tokenizer: Any) -> str:

@@ -25,10 +25,13 @@ def generate_tokens(
 
     Prompts are padded on the left. `processors` are `LogitsProcessor`s of transformers; they see rows in the order
     of the prompts, `samples` rows each. A continuation ends with the model's end token or one of `stop_tokens`.
+    Settings in the `generation_config.json` of the model, such as a penalty for repetition, are not used.
     """
     import torch
     from transformers import GenerationConfig, LogitsProcessorList
 
+    if not prompts:
+        return []
     width = max(map(len, prompts))
     tokens = torch.full((len(prompts), width), model.end_token, dtype=torch.long)
     attention = torch.zeros_like(tokens)
@@ -45,13 +48,18 @@ def generate_tokens(
         max_new_tokens=max_tokens, num_return_sequences=samples, eos_token_id=ends, pad_token_id=ends[0], **sampling
     )
     torch.manual_seed(seed)
-    with torch.inference_mode():
-        found = model.network.generate(
-            tokens.to(model.device),
-            attention_mask=attention.to(model.device),
-            generation_config=settings,
-            logits_processor=LogitsProcessorList(processors),
-        )
+    own = model.network.generation_config
+    model.network.generation_config = GenerationConfig()  # `generate` takes every setting that is not given from it
+    try:
+        with torch.inference_mode():
+            found = model.network.generate(
+                tokens.to(model.device),
+                attention_mask=attention.to(model.device),
+                generation_config=settings,
+                logits_processor=LogitsProcessorList(processors),
+            )
+    finally:
+        model.network.generation_config = own
     rows = [_until_end(row, ends) for row in found[:, width:].tolist()]
     return [rows[start : start + samples] for start in range(0, len(rows), samples)]
 

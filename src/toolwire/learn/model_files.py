@@ -12,7 +12,7 @@ from ..local.weights import find_weights, weights_names
 from .gguf_files import convert_gguf
 from .run_folder import hash_file
 
-__all__ = ["find_model"]
+__all__ = ["find_model", "weight_files"]
 
 _CONVERTER = "1"  # part of the cache key: increment it when the conversion changes
 
@@ -41,6 +41,11 @@ def find_model(model: str | Path) -> Path:
     if not folder.is_dir():
         _convert(path, folder)
     return folder
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files that identify a model, so that a run never continues with another one."""
+    return sorted([folder / "config.json", *folder.glob("*.safetensors")])
 
 
 def _convert(source: Path, folder: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.errors import ConfigError
+from .installed import require_installed
 from .run_folder import write_atomically
 
 __all__ = ["draw_bars", "draw_lines"]
@@ -65,6 +66,7 @@ def _write(path: Path, title: str, y_label: str, draw: Any) -> None:
         raise ConfigError(f"cannot write a plot to {path}", hint="use a name that ends with .svg")
     if not path.parent.is_dir():
         raise ConfigError(f"cannot write a plot to {path}: there is no folder {path.parent}")
+    require_installed("a plot", "matplotlib")
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure

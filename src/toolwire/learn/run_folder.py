@@ -43,7 +43,8 @@ class RunFolder:
                 raise ConfigError(f"{folder} already contains a run", hint="resume it, or choose another folder")
             _require_equal(folder, _read_object(file), manifest)
             return cls(folder, manifest)
-        if folder.is_dir() and any(folder.iterdir()):
+        unfinished = file.name + ".part"  # the run was killed while it wrote its manifest
+        if folder.is_dir() and any(one.name != unfinished for one in folder.iterdir()):
             raise ConfigError(f"{folder} is not empty and contains no run", hint="choose another folder")
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(file, msgspec.json.format(msgspec.json.encode(manifest)))
@@ -59,7 +60,7 @@ class RunFolder:
 
     def read_json(self, name: str) -> Any:
         """Read a result."""
-        return msgspec.json.decode((self.path / name).read_bytes())
+        return _decode(self.path / name, (self.path / name).read_bytes())
 
     def append(self, name: str, rows: Iterable[Any]) -> None:
         """Append rows to a log of JSON Lines and flush them to the disk."""
@@ -78,8 +79,8 @@ class RunFolder:
         if complete < len(content):
             with file.open("r+b") as stream:
                 stream.truncate(complete)
-        for line in content[:complete].splitlines():
-            yield msgspec.json.decode(line)
+        for number, line in enumerate(content[:complete].splitlines(), 1):
+            yield _decode(f"{file}, line {number}", line)
 
 
 def hash_file(path: Path) -> str:
@@ -101,11 +102,18 @@ def write_atomically(path: Path, content: bytes) -> None:
     part.replace(path)
 
 
-def _read_object(path: Path) -> Object:
+def _decode(place: object, content: bytes) -> Any:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{path} is not a manifest: {error}", hint="choose another folder") from None
+        return msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{place} is damaged: {error}", hint="remove the file, or choose another folder") from None
+
+
+def _read_object(path: Path) -> Object:
+    found = _decode(path, path.read_bytes())
+    if type(found) is not dict or not all(type(found.get(group)) is dict for group in ("settings", "inputs")):
+        raise ConfigError(f"{path} is not the manifest of a run", hint="choose another folder")
+    return found
 
 
 def _require_equal(folder: Path, before: Object, now: Object) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
-from math import cos, pi
+from math import cos, isfinite, pi
 from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -194,8 +194,11 @@ def _take_step(
     for group in optimizer.param_groups:
         torch.nn.utils.clip_grad_norm_(group["params"], max_norm)
         group["lr"] = rate
+    value = float(loss.detach())
+    if not isfinite(value):
+        raise ConfigError(f"the loss is {value}: training diverged", hint="use a lower learning rate in a new folder")
     optimizer.step()
-    return float(loss.detach()), count
+    return value, count
 
 
 def _summed_loss(model: LanguageModel, batch: Sequence[TrainingRow]) -> tuple[torch.Tensor, int]:

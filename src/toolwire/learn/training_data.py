@@ -10,10 +10,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from ..ir.errors import ConfigError
+from ..ir.errors import ConfigError, ProtocolError
+from ..stream.strict import parse, parse_object
 from ..text.engine.format import Format
-from .chat_rendering import TrainingRow, encode_segments, render_segments, text_segments
-from .example_files import RejectedExample, read_examples
+from .chat_rendering import TrainingRow, encode_segments, render_segments, start_of_text, text_segments
+from .example_files import MAX_ROW, RejectedExample, read_examples
 from .examples import Example
 from .toolformer.corpus import AugmentedText, result_spans
 
@@ -65,7 +66,7 @@ def build_rows(
             segments = render_segments(item, tokenizer, form)
         else:
             spans = result_spans(item) if mask_results else ()
-            segments = text_segments(item.text, spans, tokenizer.eos_token)
+            segments = text_segments(item.text, spans, tokenizer.eos_token, start=start_of_text(tokenizer))
         row = encode_segments(segments, tokenizer)
         if not row.trained_count:
             skipped["no answer to learn from"] += 1
@@ -80,12 +81,14 @@ def _has_texts(file: Path) -> bool:
     """Return whether the first row is a text instead of a conversation."""
     try:
         with file.open("rb") as stream:
-            line = next((line for line in stream if line.strip()), b"")
+            line = b"\n"
+            while line and not line.strip():
+                line = stream.readline(MAX_ROW)  # a longer row is not complete, and the reader of examples reports it
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from None
     try:
-        first = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        first = parse(line)
+    except ProtocolError:
         return False  # perhaps an array over several lines; the reader of examples reports the error
     return isinstance(first, dict) and isinstance(first.get("text"), str) and "messages" not in first
 
@@ -96,9 +99,10 @@ def _read_texts(file: Path) -> list[AugmentedText]:
         if not line.strip():
             continue
         try:
-            row = msgspec.json.decode(line, type=dict[str, Any])
-            items.append(msgspec.convert({"source": number, **row}, AugmentedText))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            row = {"source": number, **parse_object(line)}
+            items.append(msgspec.convert(row, AugmentedText))
+        except (ProtocolError, msgspec.MsgspecError) as error:
+            reason = error.message if isinstance(error, ProtocolError) else error
             hint = 'write lines such as {"text": "The sum is [Calculator(3 + 4)] → 7 apples."}'
-            raise ConfigError(f"{file}, line {number}: {error}", hint=hint) from None
+            raise ConfigError(f"{file}, line {number}: {reason}", hint=hint) from None
     return items

@@ -21,8 +21,10 @@ from ..text.engine.format import Format
 from .call_quality import CallQuality, CallQuestion, call_questions, mask_calls, measure_calls
 from .examples import Example
 from .gguf_files import write_gguf
+from .installed import require_installed
 from .language_model import LanguageModel, open_model
 from .lora import add_adapter, merge_adapter, save_model
+from .model_files import find_model, weight_files
 from .run_folder import RunFolder
 from .training import TrainSettings, TrainStep, mean_loss, train
 from .training_data import TrainingItem, build_rows, read_training_file, split_held_out
@@ -93,12 +95,18 @@ def tune(
 
     `test_file` has the held-out examples; without it, a share of the examples of `file` is held out.
     """
+    require_installed("fine-tuning", "torch", "transformers")
+    if settings.rank:
+        require_installed("an adapter", "peft")
+    if settings.gguf is not None:
+        require_installed("a GGUF file", "gguf")
     form = get(settings.format)
-    inputs = [file] if test_file is None else [file, test_file]
+    base = find_model(settings.model)
+    inputs = [file, *([] if test_file is None else [test_file]), *weight_files(base)]
     run = RunFolder.create(folder, msgspec.to_builtins(settings), inputs, resume=resume)
     if run.has(_RESULT):
         return msgspec.convert(run.read_json(_RESULT), TuneReport)
-    model = open_model(settings.model, device=device)
+    model = open_model(base, device=device)
     data, held = _read_data(file, test_file, settings)
     rows, skipped = build_rows(
         data, model.tokenizer, form, max_length=settings.max_length, mask_results=settings.mask_results

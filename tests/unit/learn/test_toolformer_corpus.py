@@ -3,7 +3,7 @@
 import pytest
 
 import toolwire.text
-from toolwire.ir.errors import ConfigError
+from toolwire.ir.errors import ConfigError, ToolwireError
 from toolwire.ir.parts import ToolCall
 from toolwire.learn import InlineCall, calculator_tool, format_call, read_texts
 from toolwire.learn.toolformer.call_text import insert_calls
@@ -74,3 +74,24 @@ def test_unreadable_texts_are_named(tmp_path, content, message):
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read .*b\.txt"):
         read_texts(tmp_path / "b.txt")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "a", "x": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested more than 200 levels"),
+        ('{"text": "a", "text": "b"}', "duplicate key"),
+        ('{"text": 3}', "Expected `str`"),
+    ],
+)
+def test_hostile_row_is_refused_with_its_line(tmp_path, line, message):
+    from toolwire.learn.training_data import read_training_file
+
+    file = tmp_path / "texts.jsonl"
+    file.write_text('{"text": "8 - 2 = 6"}\n' + line + "\n")
+    for read in (read_texts, read_training_file):
+        with pytest.raises(ConfigError, match=rf"line 2: .*{message}"):
+            read(file)
+    file.write_text(line)  # the first row decides what the file contains
+    with pytest.raises(ToolwireError):
+        read_training_file(file)

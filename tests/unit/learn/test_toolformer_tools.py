@@ -140,3 +140,34 @@ def test_examples_of_every_prompt_are_calls_of_their_tool():
             call = example.partition("[")[2].partition("]")[0]
             assert parse_call(call, [mining_tool.tool]) is not None, call
             assert f"Input: {example.replace(f'[{call}] ', '')}\nOutput: {example}\n" in mining_tool.prompt("x")
+
+
+@pytest.mark.parametrize("effect", ["write", "idempotent"])
+def test_tool_with_side_effects_is_not_mined(effect):
+    from toolwire.learn import MiningTool
+
+    @tool(name="Delete", effect=effect)
+    def delete(path: str) -> str:
+        """Delete a file."""
+        raise AssertionError("a sampled call ran")
+
+    with pytest.raises(ConfigError, match=f"'Delete' has side effects .effect '{effect}'"):
+        CallExecutor([MiningTool(delete, "", (), "[a-z]+")])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"filter": "rank", "share": 0.0}, "share of kept candidates"),
+        ({"filter": "rank", "share": float("nan")}, "share of kept candidates"),
+        ({"threshold": float("nan")}, "threshold must be a number"),
+        ({"call_probability": 1.5}, "call_probability must be from 0 to 1"),
+        ({"temperature": 0.0}, "temperature must be positive"),
+        ({"temperature": float("inf")}, "temperature must be positive"),
+    ],
+)
+def test_settings_without_meaning_are_refused_before_the_model_is_used(settings, message):
+    from toolwire.learn import MiningSettings, mine_toolformer_data
+
+    with pytest.raises(ConfigError, match=message):
+        mine_toolformer_data(None, ["8 - 2 = 6"], calculator_tool(), settings=MiningSettings(**settings))

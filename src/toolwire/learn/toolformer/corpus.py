@@ -8,9 +8,10 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
-from ...ir.errors import ConfigError
+from ...ir.errors import ConfigError, ProtocolError
 from ...ir.value import Value
-from ..chat_rendering import TrainingRow, encode_segments, text_segments
+from ...stream.strict import parse
+from ..chat_rendering import TrainingRow, encode_segments, start_of_text, text_segments
 from ..language_model import LanguageModel
 from .call_text import InlineCall, call_span, insert_calls
 
@@ -90,23 +91,24 @@ def corpus_rows(
     """
     if objective not in get_args(Objective):
         raise ConfigError(f"unknown objective {objective!r}", hint=f"use one of {', '.join(get_args(Objective))}")
-    end = model.decode([model.end_token])
+    start, end = start_of_text(model.tokenizer), model.decode([model.end_token])
     found = []
     for row in rows:
         spans = result_spans(row) if objective == "masked" else ()
-        found.append(encode_segments(text_segments(row.text, spans, end), model.tokenizer))
+        found.append(encode_segments(text_segments(row.text, spans, end, start=start), model.tokenizer))
     return found
 
 
 def _read_line(file: Path, number: int, line: bytes) -> CorpusText:
     try:
         if file.suffix in (".jsonl", ".json"):
-            text = msgspec.json.decode(line, type=CorpusText)
+            text = msgspec.convert(parse(line), CorpusText)
         else:
             text = CorpusText(line.decode())
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (ProtocolError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        reason = error.message if isinstance(error, ProtocolError) else error
         raise ConfigError(
-            f"{file}, line {number}: {error}", hint='write lines such as {"text": "She has 3 + 4 = 7 apples."}'
+            f"{file}, line {number}: {reason}", hint='write lines such as {"text": "She has 3 + 4 = 7 apples."}'
         ) from None
     if len(text.text) > _MAX_TEXT:
         raise ConfigError(f"{file}, line {number} is longer than {_MAX_TEXT} characters", hint="split the text")

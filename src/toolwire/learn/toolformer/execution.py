@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from ...ir.errors import ConfigError
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.value import Value
 from ...net.runner import Runner
@@ -30,6 +31,13 @@ class CallExecutor:
     """Runs calls written as text. The result of an identical call is reused. Close it, or use it in a `with` block."""
 
     def __init__(self, tools: Sequence[MiningTool]) -> None:
+        """Raise ConfigError for a tool with side effects: a model makes thousands of calls, and nobody approves them."""
+        for one in tools:
+            if one.tool.effect not in ("pure", "read"):
+                raise ConfigError(
+                    f"the tool {one.name!r} has side effects (effect {one.tool.effect!r}), and sampled calls run unattended",
+                    hint='use a tool with effect="pure" or effect="read"',
+                )
         self._tools = [one.tool for one in tools]
         self._runner = Runner(*self._tools, keeps_outputs=False)
         self._known: dict[tuple[str, str | None], ExecutedCall] = {}

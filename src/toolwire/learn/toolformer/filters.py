@@ -29,6 +29,7 @@ __all__ = [
     "measure_losses",
     "rank_threshold",
     "require_rule",
+    "require_share",
 ]
 
 FilterRule: TypeAlias = Literal["paper", "seed", "rank", "none"]
@@ -65,8 +66,7 @@ def is_kept(losses: CallLosses, tau: float) -> bool:
 
 def rank_threshold(gains: Sequence[float], share: float) -> float:
     """Return the gain that the best `share` of all candidates reach."""
-    if not 0 < share <= 1:
-        raise ConfigError(f"the share of kept candidates must be over 0 and at most 1, got {share}")
+    require_share(share)
     ranked = sorted(gains, reverse=True)
     return ranked[max(1, math.floor(share * len(ranked))) - 1] if ranked else math.inf
 
@@ -116,6 +116,12 @@ def require_rule(rule: str) -> None:
     """Raise ConfigError for an unknown filter."""
     if rule not in get_args(FilterRule):
         raise ConfigError(f"unknown filter {rule!r}", hint=f"use one of {', '.join(get_args(FilterRule))}")
+
+
+def require_share(share: float) -> None:
+    """Raise ConfigError for a share of candidates that cannot be kept."""
+    if not 0 < share <= 1:
+        raise ConfigError(f"the share of kept candidates must be over 0 and at most 1, got {share}")
 
 
 def _requests(model: LanguageModel, place: ScoredPosition, *, is_prefix: bool, count: int) -> list[LossRequest]:

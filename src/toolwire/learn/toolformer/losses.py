@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ...ir.errors import ConfigError
 from ...ir.value import Value
+from ..chat_rendering import start_of_text
 from ..language_model import LanguageModel
 
 __all__ = ["WEIGHTS", "LossRequest", "batch_losses", "start_tokens", "weighted_nll"]
@@ -64,9 +65,7 @@ def batch_losses(
 
 def start_tokens(model: LanguageModel) -> list[int]:
     """Return the token that the tokenizer adds before every text, if it adds one."""
-    first = model.tokenizer.bos_token_id
-    added: list[int] = model.tokenizer.encode("", add_special_tokens=True)
-    return [first] if first is not None and added[:1] == [first] else []
+    return [int(model.tokenizer.bos_token_id)] if start_of_text(model.tokenizer) else []
 
 
 def _tokens(model: LanguageModel, text: str | Sequence[int]) -> tuple[int, ...]:

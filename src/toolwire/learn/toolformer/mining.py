@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -22,10 +23,11 @@ from .filters import (
     measure_losses,
     rank_threshold,
     require_rule,
+    require_share,
 )
 from .mining_tool import MiningTool
 from .proposals import propose_positions
-from .sampling import sample_batch
+from .sampling import require_temperature, sample_batch
 
 __all__ = [
     "CallCandidate",
@@ -204,6 +206,13 @@ def _check(tools: Sequence[MiningTool], settings: MiningSettings) -> None:
         value: Any = getattr(settings, field)
         if value is not None and value < 1:
             raise ConfigError(f"{field} must be positive, got {value}")
+    if settings.filter == "rank":
+        require_share(settings.share)  # before mining: the share is used after it
+    if settings.threshold is not None and not math.isfinite(settings.threshold):
+        raise ConfigError(f"threshold must be a number, got {settings.threshold}")
+    if settings.call_probability is not None and not 0 <= settings.call_probability <= 1:
+        raise ConfigError(f"call_probability must be from 0 to 1, got {settings.call_probability}")
+    require_temperature(settings.temperature)
 
 
 def _sample_tool(

@@ -120,7 +120,7 @@ def _best_positions(
     for place in order:
         if len(found) == count or chances[place] < least:
             break
-        before = model.decode(tokens[:place])[1:]  # without the space after "Output:"
+        before = model.decode(tokens[:place]).removeprefix(" ")  # the space after "Output:", which some decoders omit
         if before and text.startswith(before) and len(before) < len(text):
             found.append(ProposedPosition(len(before), chances[place]))
     return found

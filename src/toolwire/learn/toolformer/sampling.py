@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from .mining_tool import MiningTool, calculator_tool
 if TYPE_CHECKING:
     from ...mask import RegexMask
 
-__all__ = ["call_mask", "sample_batch", "sample_calls"]
+__all__ = ["call_mask", "require_temperature", "sample_batch", "sample_calls"]
 
 _MASK_TOKENIZERS: dict[int, tuple[Any, Any]] = {}  # by the id of a tokenizer, which the entry keeps alive
 
@@ -53,6 +54,7 @@ def sample_batch(
     """
     if samples < 1:
         raise ConfigError(f"the number of samples must be positive, got {samples}")
+    require_temperature(temperature)
     if not tool.pattern:  # a tool without input has one call
         return [[f"{tool.name}()"] for _ in places]
     from ...mask import MaskProcessor
@@ -82,6 +84,12 @@ def sample_batch(
             found[row] = [f"{tool.name}({text}" for text in texts if text.endswith(")")]
         first += len(rows)
     return found
+
+
+def require_temperature(temperature: float) -> None:
+    """Raise ConfigError for a temperature with which the samples of a position would all be equal, or undefined."""
+    if not 0 < temperature < math.inf:
+        raise ConfigError(f"temperature must be positive, got {temperature}", hint="use a value such as 0.8")
 
 
 def call_mask(model: LanguageModel, tool: MiningTool) -> RegexMask:

@@ -50,7 +50,7 @@ def read_tool_list(text: str) -> list[ListedTool]:
             entries = msgspec.json.decode(path.read_bytes(), type=list[ListedTool])
         except OSError as error:
             raise ConfigError(f"cannot read {text}: {error.strerror}") from None
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ConfigError(f"{text}: {error}", hint='write a list such as [{"kind": "calculator"}]') from None
         folder = path.parent
         entries = [msgspec.structs.replace(one, file=str(folder / one.file)) if one.file else one for one in entries]

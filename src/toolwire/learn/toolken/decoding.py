@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from ...ir.errors import ConfigError, ToolwireError
+from ...ir.errors import ConfigError, MissingExtra, ToolwireError
 from ...ir.parts import ToolCall
 from ...ir.pointer import Object
 from ...ir.value import Value
@@ -158,6 +158,8 @@ class _ToolkenGeneration:
             arguments = self._writer.write(entry.tool, described.examples, text)
             call = ToolCall(f"toolken_{len(self._calls) + len(self._failed)}", described.name, arguments)
             [result] = self._runner.run_sync([call], earlier=self._run_calls)
+        except MissingExtra:
+            raise
         except ToolwireError as error:
             self._failed.append(ToolkenCall(described.name, position, arguments, error=str(error)))
             return None

@@ -21,7 +21,7 @@ __all__ = ["ToolkenFit", "add_toolkens", "collect_states", "fit_toolkens", "spli
 
 _ARGUMENT_EXAMPLES = 4  # per tool, stored with the head
 
-ProgressCallback = Callable[[int, int], None]
+FittingProgress = Callable[[int, int], None]
 
 
 class ToolkenFit(Value, frozen=True):
@@ -55,7 +55,7 @@ def collect_states(
     negatives: int | None = None,
     seed: int = 0,
     cache: str | Path | None = None,
-    progress: ProgressCallback | None = None,
+    progress: FittingProgress | None = None,
 ) -> StateTable:
     """Return the hidden states at the calls and negatives of demonstrations, for a head with these tools."""
     labelled = label_demonstrations(model, demonstrations, tools, negatives=negatives, seed=seed)
@@ -73,7 +73,7 @@ def fit_toolkens(
     negatives: int | None = None,
     cache: str | Path | None = None,
     run: RunFolder | None = None,
-    progress: ProgressCallback | None = None,
+    progress: FittingProgress | None = None,
 ) -> ToolkenFit:
     """Train a head with a toolken for each tool that `train` calls.
 
@@ -100,7 +100,7 @@ def add_toolkens(
     negatives: int | None = None,
     cache: str | Path | None = None,
     run: RunFolder | None = None,
-    progress: ProgressCallback | None = None,
+    progress: FittingProgress | None = None,
 ) -> ToolkenFit:
     """Train rows for the tools of `train` that `head` does not have; its rows stay equal bit by bit.
 
@@ -127,7 +127,7 @@ def _fit(
     negatives: int | None,
     cache: str | Path | None,
     run: RunFolder | None,
-    progress: ProgressCallback | None,
+    progress: FittingProgress | None,
 ) -> ToolkenFit:
     total = len(train) + len(dev)
     table = collect_states(

@@ -140,7 +140,7 @@ class ToolkenHead(nn.Module):
             content = (source / _WEIGHTS).read_bytes()
         except OSError as error:
             raise ConfigError(f"cannot read the head in {source}: {error.strerror}") from None
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ConfigError(f"{source / _MANIFEST} is not the file of a head: {error}") from None
         if manifest.version != _VERSION:
             raise ConfigError(f"{source} has the version {manifest.version} of heads", hint="train the head again")

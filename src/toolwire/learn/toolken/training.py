@@ -109,6 +109,7 @@ def train_toolkens(
     device = head.W_T.weight.device
     table = table.to(device)
     rest = _rest_of_total(head, table, chosen)
+    table = table._replace(target=_target_logits(head, table, chosen))
     basis, inverse = _whitening(table.states, settings.whitening)
     table = table._replace(states=table.states @ basis)
     weight = (head.W_T.weight.detach()[chosen.to(device)] @ inverse).requires_grad_(True)
@@ -179,6 +180,18 @@ def _rest_of_total(head: ToolkenHead, table: StateTable, chosen: torch.Tensor) -
     others = head.W_T.weight.detach()[frozen.to(head.W_T.weight.device)]
     found = [(block @ others.T).logsumexp(1) for block in table.states.split(_BLOCK)]
     return torch.logaddexp(table.total, torch.cat(found))
+
+
+def _target_logits(head: ToolkenHead, table: StateTable, chosen: torch.Tensor) -> torch.Tensor:
+    """Return the logit of the right token of each position; for a call of a frozen tool, that of its toolken."""
+    is_frozen = torch.ones(len(head.tools) + 1, dtype=torch.bool)
+    is_frozen[chosen] = is_frozen[NO_TOOL] = False
+    rows = is_frozen.to(table.labels.device)[table.labels].nonzero()[:, 0]
+    target = table.target.clone()
+    weight = head.W_T.weight.detach()
+    for part in rows.split(_BLOCK):
+        target[part] = (table.states[part] * weight[table.labels[part]]).sum(1)
+    return target
 
 
 def _local_labels(labels: torch.Tensor, chosen: torch.Tensor, count: int) -> torch.Tensor:
