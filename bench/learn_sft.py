@@ -35,8 +35,8 @@ COUNTS = ("finished", "valid", "right_tool", "right")
 PAGE = """\
 # Fine-tuning: 20 tools, 50 to 200 examples each
 
-The question: how many examples does a small model need before it calls tools correctly? SmolLM2-135M, LoRA of rank {rank},
-{epochs} epochs, learning rate {rate}, {seeds} seed(s), text format `{format}`. Each prompt offers the right tool and {others} others.
+The question: how many examples does a small model need before it calls tools correctly ([how it works](../fine-tuning.md))? SmolLM2-135M, LoRA of rank {rank},
+{epochs} epochs, learning rate {rate}, number of seeds: {seeds}, text format `{format}`. Each prompt offers the right tool and {others} others.
 
 The {count} held-out prompts have templates and slot values that no training prompt has; only enumerations and booleans share
 their few values. A call is valid if it is finished, its tool was offered and its arguments match the schema. It is right if
@@ -54,7 +54,8 @@ possible (`ToolMask`, tool choice `required`).
 {trained}
 
 The settings were fixed before the first run; they were not chosen on the held-out prompts. The prompts are made from
-templates, so they are easier than the prompts of people.
+templates, so they are easier than the prompts of people. With {count} prompts, a share near 85 % has a 95 % confidence interval of
+about ±5 points: the rows with 50, 100 and 200 examples do not differ reliably in right calls.
 
 Repeat it: `python bench/learn_sft.py run OUT -m smollm2 --device cuda`, then
 `python bench/learn_sft.py report OUT docs/experiments`. The figures are in [fine-tuning.json](fine-tuning.json).

@@ -60,7 +60,8 @@ def _introduction(results: dict) -> list[str]:
         "# Toolformer on a small model",
         "",
         (
-            "Written by `python bench/learn_toolformer.py report`. Model: SmolLM2-135M-Instruct. Texts: MAWPS problems with "
+            "The question: does [Toolformer's filter](../toolformer.md) keep the right calls, and does a model learn from them? "
+            "Model: SmolLM2-135M-Instruct. Texts: MAWPS problems with "
             "their answers, solution sentences of GSM8K, and templated arithmetic. The calculator is the only tool."
         ),
         "",
@@ -80,7 +81,9 @@ def _precision(precision: dict) -> list[str]:
         (
             "A call is right if its value is the answer. *Kept* are the calls whose result reduces the loss by the threshold "
             "or more (`paper` 0.5 nats, `seed` 1.0). The claim under test: the precision of kept calls of the filter `paper` "
-            "is more than twice that of unfiltered calls."
+            "is more than twice that of unfiltered calls. *Pairs of numbers*: not the model, but a program proposed the calls, from "
+            "the four operations on two numbers of the text (at most 24 for a text, at random). *Ratio*: right, kept, by right, unfiltered. *AUC*: the probability that "
+            "a right call has a greater reduction than a wrong one."
         ),
         "",
         "| candidates | filter | texts | executed | right, unfiltered | kept | right, kept | ratio | right calls kept | AUC |",
@@ -97,7 +100,21 @@ def _precision(precision: dict) -> list[str]:
                     f"| {title} | {rule} | {key.split()[2]} | {one['executed']:,} | {100 * one['unfiltered']:.1f} % | "
                     f"{one['kept']:,} | {kept} | {ratio} | {100 * one['right kept']:.1f} % | {one['auc']} |"
                 )
-    return [*lines, "", "![Precision of kept calls by threshold](toolformer-precision.svg)", ""]
+    return [*lines, "", _claim(precision), "", "![Precision of kept calls by threshold](toolformer-precision.svg)", ""]
+
+
+def _claim(precision: dict) -> str:
+    """Return for which texts the claim holds, with the calls that the model sampled."""
+    ratios = {
+        key.split()[2]: one["ratio"] or 0.0
+        for key, one in precision.items()
+        if key.startswith("mined paper ") and not isinstance(one, list)
+    }
+    overall = ratios.pop("all")
+    refuted = [name for name, ratio in ratios.items() if ratio <= 2]
+    result = "holds" if overall > 2 else "does not hold"
+    exceptions = f", but not for {' and '.join(refuted)} alone" if refuted and overall > 2 else ""
+    return f"With sampled calls, the claim {result} for all texts together (ratio {overall:.2f}){exceptions}."
 
 
 def _accuracy(results: dict) -> list[str]:
@@ -149,6 +166,11 @@ def _throughput(results: dict) -> list[str]:
         (
             f"Ratio {one['ratio']:.1f}, both with {one['dtype']} weights and float32 losses on the same machine. Largest "
             f"difference of a loss between the two: {one['largest difference in nats']:.2g} nats."
+        ),
+        "",
+        (
+            "Repeat it: `python bench/learn_toolformer.py --help` shows the steps; "
+            "`python bench/learn_toolformer.py report OUT docs/experiments` writes this page."
         ),
     ]
 

@@ -7,6 +7,17 @@ from toolwire.learn.plots import draw_bars, draw_lines
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "experiments"
 GOAL = 0.75
+FORM_QUERIES = 25
+FORM_TEXTS = {
+    "tool": "`Request: …`, `Tool:`",
+    "best": "`Which tool answers this request?`, the request, `The best tool is called`",
+    "twice": "the request, repeated after `The request again:`, then `Tool:`",
+    "twice, one word": "the request twice, then `The request means in one word:`",
+    "chat": "the model's chat template, with the system prompt `Name the tool that answers the request.`",
+    "few-shot": "three requests with their topics as examples, which are not from MetaTool, then the request and `Topic:`",
+    "few-shot, twice": "the same examples, the request twice, then `Topic:`",
+}
+"""The texts of the prompt forms in learn_toolken.py, in short."""
 
 
 def write_page(out: Path, target: Path = TARGET) -> None:
@@ -24,6 +35,11 @@ def read_results(file: Path, kept: Path) -> dict:
     if file.is_file():
         kept.write_text(file.read_text("utf-8"), "utf-8")
     return json.loads(kept.read_text("utf-8"))
+
+
+def describe_settings(settings: dict) -> str:
+    """Return the settings of the training as a list, with the names of `ToolkenSettings`."""
+    return ", ".join(f"`{name}={value}`" for name, value in settings.items())
 
 
 def percent(value: float) -> str:
@@ -101,18 +117,28 @@ def choice(results: dict, baselines: dict) -> list[str]:
         "",
         "Prompt form and training settings were chosen on the development queries, before the test queries were read:",
         "",
-        *table(["prompt form", "dev, %"], [[f"{name}", percent(value)] for name, value in forms.items()]),
-        f"Chosen: {results['form']['chosen']!r}, with {results['settings']['chosen']}. Accuracy by training queries per tool: "
-        + ", ".join(f"{count}: {percent(value)} %" for count, value in found["by_training_queries"])
-        + ".",
+        *table(
+            ["prompt form", "text after which the tool is chosen", "right tool, % of dev queries"],
+            [[name, FORM_TEXTS[name], percent(value)] for name, value in forms.items()],
+        ),
+        (
+            f"The forms were compared with up to {FORM_QUERIES} training queries per tool. Chosen: *{results['form']['chosen']}*, with "
+            f"{describe_settings(results['settings']['chosen'])}."
+        ),
         "",
+        "With fewer training queries per tool, the right tool is chosen less often:",
+        "",
+        *table(
+            ["training queries per tool", "right tool, % of test queries"],
+            [[str(count), percent(value)] for count, value in found["by_training_queries"]],
+        ),
         (
             f"With the bias calibrated on the development set ({last['bias']:.2f}), the head calls with a precision of "
-            f"{percent(last['precision'])} % and a recall of {percent(last['recall'])} % of the right calls, measured at the calls"
+            f"{percent(last['precision'])} % and a recall of {percent(last['recall'])} %, measured at the calls"
         ),
         "and at ten other positions of each query. Trained without negatives, as in the simplest form of the method,",
         f"precision is {percent(without['precision'])} % with the bias 0. The least accurate tools: "
-        + ", ".join(f"{name} {percent(value)} % of {count}" for name, (value, count) in worst)
+        + ", ".join(f"{name} ({percent(value)} % of {count} queries)" for name, (value, count) in worst)
         + ".",
         "",
     ]

@@ -52,12 +52,16 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/architecture.md",
     ],
     "Open models": [
+        "docs/learning.md",
         "docs/masks.md",
         "docs/training-data.md",
         "docs/fine-tuning.md",
         "docs/toolformer.md",
         "docs/toolkengpt.md",
         "docs/evaluation.md",
+        "docs/experiments/fine-tuning.md",
+        "docs/experiments/toolformer.md",
+        "docs/experiments/toolkengpt.md",
     ],
     "Reference": [
         "docs/commands.md",

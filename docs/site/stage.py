@@ -1,7 +1,6 @@
 """Collect the pages of the site in a folder, with the settings of MkDocs: converted, generated and static files."""
 
 import json
-import posixpath
 import shutil
 import tomllib
 from pathlib import Path
@@ -14,7 +13,7 @@ __all__ = ["ROOT", "read_version", "site_pages", "stage"]
 
 ROOT = Path(__file__).parents[2]
 SITE = Path(__file__).parent
-_STATIC = ("docs/architecture.svg", "docs/site/site.css")
+_STATIC = {"docs/architecture.svg": "architecture.svg", "docs/site/site.css": "site.css"}
 
 
 def read_version() -> str:
@@ -31,8 +30,10 @@ def stage(folder: Path, output: Path) -> Path:
         target = folder / "pages" / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
-    for path in _STATIC:
-        shutil.copy(ROOT / path, folder / "pages")
+    for source, path in _static_files().items():
+        target = folder / "pages" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / source, target)
     for path in _example_files():
         target = folder / "pages" / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,13 @@ def site_pages() -> dict[str, str]:
     """Map each file of the repository that is on the site to its path there."""
     rules = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/rules").glob("*.md"))
     paths = {page: page.removeprefix("docs/").replace("README.md", "index.md") for page in rules}
-    return {**PAGES, **paths, **{file: posixpath.basename(file) for file in _STATIC}}
+    return {**PAGES, **paths, **_static_files()}
+
+
+def _static_files() -> dict[str, str]:
+    """Map each file that is copied as it is to its path on the site: the charts of experiments stay beside their pages."""
+    charts = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/experiments").glob("*.svg"))
+    return {**_STATIC, **{path: path.removeprefix("docs/") for path in charts}}
 
 
 def _converted(version: str) -> dict[str, str]:

@@ -277,6 +277,7 @@ def test_command_reports_a_local_model(capsys, tmp_path):
         (["-m", "openai/any", "--resume"], "--resume needs the folder of a run"),
         (["-m", "openai/any", "--categories", "simple"], "unknown category of the leaderboard 'simple'"),
         (["-m", "openai/any", "--plot", "score.png"], "cannot write a plot"),
+        (["-m", "openai/any", "--categories", ","], "--categories names no category"),
         (
             ["-m", "openai/any", "--base-url", "http://127.0.0.1:9", "--key-env", "NO_SUCH_KEY"],
             "NO_SUCH_KEY is not set",
@@ -286,6 +287,24 @@ def test_command_reports_a_local_model(capsys, tmp_path):
 def test_wrong_usage_names_the_problem(arguments, message, capsys):
     assert main(["learn", "eval", "bfcl", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["x", "0", "-1", "1e3"])
+def test_count_must_be_positive(number, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["learn", "eval", "bfcl", "-m", "openai/any", f"--limit={number}"])
+    assert f"--limit: must be a positive whole number, got '{number}'" in capsys.readouterr().err
+
+
+def test_unreachable_server_is_no_score(capsys, tmp_path):
+    arguments = ["learn", "eval", "bfcl", "-m", "any", "--base-url", "http://127.0.0.1:1/v1", "--wire", "openai_chat"]
+    arguments += ["--categories", "simple_python", "--limit", "1", "-o", str(tmp_path / "run"), "--json"]
+    assert main(arguments) == 1
+    output = capsys.readouterr()
+    assert "1 of 1 questions could not be asked; --resume asks them again: " in output.err
+    reason = json.loads(output.out)["first_error"]
+    assert reason
+    assert reason in output.err
 
 
 def test_local_model_has_no_wire(capsys, tmp_path):

@@ -64,6 +64,15 @@ def test_run_without_kept_calls_has_exit_code_1(folder, texts, tmp_path, capsys)
     assert "loss not reduced enough 3" in capsys.readouterr().out
 
 
+def test_command_can_be_corrected_in_the_same_folder(folder, texts, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert mine(folder, texts, run, "--samples", "0") == 2
+    assert "samples must be positive, got 0" in capsys.readouterr().err
+    assert mine(folder, texts, run, "--dtype", "nope") == 2
+    assert "unknown type of weights 'nope'" in capsys.readouterr().err
+    assert mine(folder, texts, run) == 0
+
+
 def test_wrong_usage_is_explained(folder, texts, tmp_path, capsys):
     assert mine(folder, texts, tmp_path / "a", "--tools", "abacus") == 2
     assert "unknown tool 'abacus'" in capsys.readouterr().err

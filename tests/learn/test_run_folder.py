@@ -31,6 +31,21 @@ def test_existing_run_is_not_overwritten(tmp_path):
         RunFolder.create(tmp_path / "run", {})
 
 
+def test_folder_can_be_used_after_a_failed_preparation(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", {"model": "wrong"})
+    with pytest.raises(ValueError, match="wrong"), folder.preparing():
+        raise ValueError("wrong")
+    RunFolder.create(tmp_path / "run", {"model": "right"})
+
+
+def test_failed_preparation_keeps_the_results_of_a_run(tmp_path):
+    RunFolder.create(tmp_path / "run", {}).write_json("result.json", 1)
+    folder = RunFolder.create(tmp_path / "run", {}, resume=True)
+    with pytest.raises(ValueError, match="wrong"), folder.preparing():
+        raise ValueError("wrong")
+    assert RunFolder.create(tmp_path / "run", {}, resume=True).read_json("result.json") == 1
+
+
 def test_interrupted_row_is_removed(tmp_path):
     folder = RunFolder.create(tmp_path / "run", {})
     folder.append("log.jsonl", [1])

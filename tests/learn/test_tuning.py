@@ -84,6 +84,16 @@ def test_command_trains_measures_and_writes_the_model(files, tmp_path, capsys):
     assert "0.0 % of the held-out calls are right, less than 100 %" in capsys.readouterr().err
 
 
+def test_command_can_be_corrected_in_the_same_folder(files, tmp_path, capsys):
+    command = ["learn", "train", str(files / "train.jsonl"), "-m", str(files / "tiny"), "-o", str(tmp_path / "run")]
+    assert main([*command, "--max-length", "5"]) == 2
+    assert "nothing to train on; 16 left out: longer than 5 tokens" in capsys.readouterr().err
+    assert main([*command, "--device", "nonsense"]) == 2
+    assert "cannot use the device 'nonsense'" in capsys.readouterr().err
+    assert main([*command, "--epochs", "1", "--rank", "2", "--held-out", "0"]) == 0
+    assert "nothing was measured" in capsys.readouterr().out
+
+
 def test_interrupted_command_continues(files, tmp_path, capsys):
     command = ["learn", "train", str(files / "train.jsonl"), "-m", str(files / "tiny"), "-o", str(tmp_path / "run")]
     command += [

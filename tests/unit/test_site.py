@@ -135,6 +135,15 @@ def test_pages_are_staged_with_the_version_and_an_index_for_language_models(tmp_
     assert (tmp_path / "pages/examples/portable.py").exists()
 
 
+def test_charts_of_experiments_are_on_the_site(tmp_path):
+    from stage import stage
+
+    stage(tmp_path, tmp_path / "out")
+    page = (tmp_path / "pages/experiments/fine-tuning.md").read_text(encoding="utf-8")
+    assert "](fine-tuning.svg)" in page
+    assert (tmp_path / "pages/experiments/fine-tuning.svg").exists()
+
+
 def test_older_versions_stay_and_latest_redirects_to_the_newest(tmp_path):
     from build_site import write_versions
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
+from ..ir.terminal import neutralise_line
 from .bar_chart import Bar, BarGroup, check_plot_path, draw_bars, write_plot
 from .progress_bar import ProgressBar
-from .show import json_text, table
+from .show import json_text, paint, table
 
 if TYPE_CHECKING:
     from ..learn.bfcl.evaluation import AnswerSource
@@ -33,7 +35,8 @@ MODEL is a folder, a .gguf file or `smollm2` (run here, needs the extra learn), 
 --mask: only valid calls can be generated; models that run here only.
 The data and the checker of the Berkeley Function Calling Leaderboard: pip install --no-deps bfcl-eval
 [low, high]: 95 % confidence interval. right: accepted by the leaderboard's checker. valid: the calls match their schemas.
-exit codes: 0 done   1 the share of right answers is below --fail-under   2 wrong usage, or unreadable input
+exit codes: 0 done   1 the share of right answers is below --fail-under, or no question could be asked
+            2 wrong usage, or unreadable input
 """
 
 
@@ -68,10 +71,9 @@ def add_to(actions: Any) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be positive, got {number}")
-    return number
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
+        raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r}")
+    return int(text)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
@@ -83,6 +85,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
     named = arguments.categories
     categories = CALL_CATEGORIES if named is None else [one.strip() for one in named.split(",") if one.strip()]
+    if not categories:
+        raise ConfigError("--categories names no category", hint="name at least one, such as simple_python")
     entries = select_entries(categories, limit=arguments.limit, seed=arguments.seed)
     source = _open_source(arguments)
     run = _open_run(arguments, source, list(categories))
@@ -95,7 +99,18 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         write_plot(arguments.plot, "right answers in percent", [_chart(report)], 100)
         print(f"wrote {arguments.plot}", file=sys.stderr)
-    return int(arguments.fail_under is not None and 100 * report.total.accuracy < arguments.fail_under)
+    failed = report.total.outcomes.get("upstream_error", 0)
+    if failed:
+        _print_failures(report, failed, can_resume=run is not None)
+    is_below = arguments.fail_under is not None and 100 * report.total.accuracy < arguments.fail_under
+    return int(is_below or failed == report.total.entries)
+
+
+def _print_failures(report: BFCLReport, failed: int, *, can_resume: bool) -> None:
+    """Print why questions could not be asked: they count as wrong, which is no fault of the model."""
+    fix = "; --resume asks them again" if can_resume else ""
+    text = f"{failed} of {report.total.entries} questions could not be asked{fix}: {report.first_error}"
+    print(paint(neutralise_line(text), "red", sys.stderr), file=sys.stderr)
 
 
 def _open_run(arguments: argparse.Namespace, source: AnswerSource, categories: list[str]) -> RunFolder | None:

@@ -73,6 +73,7 @@ def _mine(arguments: argparse.Namespace) -> int:
     from ..learn.model_files import find_model, weight_files
     from ..learn.run_folder import RunFolder
     from ..learn.toolformer.corpus import read_texts
+    from ..learn.toolformer.mining import check_settings
     from ..learn.toolformer.mining_run import mine_corpus
     from ..learn.toolformer.tool_list import open_tools, read_tool_list
     from ..net.stores import open_store
@@ -82,6 +83,7 @@ def _mine(arguments: argparse.Namespace) -> int:
     entries = read_tool_list(arguments.tools)
     tools = open_tools(entries)
     settings = _settings(arguments)
+    check_settings(tools, settings)
     model_folder = find_model(arguments.model)
     inputs = [arguments.texts, *(one.file for one in entries if one.file), *weight_files(model_folder)]
     described = {
@@ -91,7 +93,8 @@ def _mine(arguments: argparse.Namespace) -> int:
         "dtype": arguments.dtype,
     }
     folder = RunFolder.create(arguments.output, described, inputs, resume=arguments.resume)
-    model = open_model(model_folder, device=arguments.device, dtype=arguments.dtype)
+    with folder.preparing():
+        model = open_model(model_folder, device=arguments.device, dtype=arguments.dtype)
     store = open_store(arguments.store or str(folder.path / "shards.db"))
     try:
         with ProgressBar("mining shards") as bar:

@@ -127,12 +127,13 @@ def _train(arguments: argparse.Namespace) -> int:
     inputs = [one for one in (arguments.pairs, arguments.dev, arguments.tools) if one]
     inputs += [*([_head_folder(arguments.add) / "head.json"] if arguments.add else []), *weight_files(folder)]
     run = RunFolder.create(arguments.output, _settings_of(arguments), inputs, resume=arguments.resume)
-    if arguments.dev:
-        train, dev = demonstrations, read_demonstrations(arguments.dev)
-    else:
-        train, dev = split_demonstrations(demonstrations, seed=arguments.seed)
-    model = open_model(folder, device=arguments.device)
-    base = None if arguments.add is None else ToolkenHead.load(_head_folder(arguments.add), model)
+    with run.preparing():
+        if arguments.dev:
+            train, dev = demonstrations, read_demonstrations(arguments.dev)
+        else:
+            train, dev = split_demonstrations(demonstrations, seed=arguments.seed)
+        model = open_model(folder, device=arguments.device)
+        base = None if arguments.add is None else ToolkenHead.load(_head_folder(arguments.add), model)
     fit = _fit(arguments, model, base, (train, dev), tools, run)
     fit.head.save(_head_folder(run.path))
     _write_loss_curve(run, fit.losses)

@@ -206,7 +206,10 @@ def _print_report(report: TuneReport, plot: str | None) -> None:
             if before is not None and after is not None:
                 rows.append((title + kind, _share(before, name), _share(after, name)))
     print()
-    print("\n".join(table(rows, ("", "before", "after"))))
+    if report.held_out:
+        print("\n".join(table(rows, ("", "before", "after"))))
+    else:
+        print("No example was held out, so nothing was measured: give a greater share with --held-out, or --test FILE.")
     print()
     for title, path in (("model", report.model_folder), ("llama.cpp", report.gguf), ("loss curve", plot or "")):
         if path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ _MANIFEST = "manifest.json"
 class RunFolder:
     """A folder with `manifest.json`, result files written atomically, and logs of JSON Lines that are appended to."""
 
-    def __init__(self, path: Path, manifest: Object) -> None:
+    def __init__(self, path: Path, manifest: Object, *, is_new: bool = False) -> None:
         self.path = path
         self.manifest = manifest
+        self._is_new = is_new
 
     @classmethod
     def create(
@@ -48,7 +50,17 @@ class RunFolder:
             raise ConfigError(f"{folder} is not empty and contains no run", hint="choose another folder")
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(file, msgspec.json.format(msgspec.json.encode(manifest)))
-        return cls(folder, manifest)
+        return cls(folder, manifest, is_new=True)
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Remove the manifest of a new run if its preparation fails, so that the corrected command can use the folder."""
+        try:
+            yield
+        except Exception:
+            if self._is_new and [one.name for one in self.path.iterdir()] == [_MANIFEST]:
+                (self.path / _MANIFEST).unlink()
+            raise
 
     def has(self, name: str) -> bool:
         """Return whether the result `name` is complete."""

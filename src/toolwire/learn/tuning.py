@@ -9,16 +9,18 @@ The run folder has the manifest, the loss of each step (`loss.jsonl`), the call 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ..ir.errors import ConfigError
 from ..ir.value import Value
 from ..text import get
 from ..text.engine.format import Format
 from .call_quality import CallQuality, CallQuestion, call_questions, mask_calls, measure_calls
+from .chat_rendering import TrainingRow
 from .examples import Example
 from .gguf_files import write_gguf
 from .installed import require_installed
@@ -106,11 +108,13 @@ def tune(
     run = RunFolder.create(folder, msgspec.to_builtins(settings), inputs, resume=resume)
     if run.has(_RESULT):
         return msgspec.convert(run.read_json(_RESULT), TuneReport)
-    model = open_model(base, device=device)
-    data, held = _read_data(file, test_file, settings)
-    rows, skipped = build_rows(
-        data, model.tokenizer, form, max_length=settings.max_length, mask_results=settings.mask_results
-    )
+    with run.preparing():
+        data, held = _read_data(file, test_file, settings)
+        model = open_model(base, device=device)
+        rows, skipped = build_rows(
+            data, model.tokenizer, form, max_length=settings.max_length, mask_results=settings.mask_results
+        )
+        _require_rows(rows, skipped)
     scorer = _Scorer(model, form, settings, held, on_answers)
     before = scorer.measure_once(run, "before.json")
     adapter = add_adapter(model, settings.rank, seed=settings.training.seed) if settings.rank else None
@@ -142,6 +146,15 @@ def find_problem(report: TuneReport, threshold: float | None = None) -> str | No
     if after.loss is not None and before.loss is not None and after.loss > before.loss:
         return f"the held-out loss rose from {before.loss:.3f} to {after.loss:.3f}"
     return None
+
+
+def _require_rows(rows: Sequence[TrainingRow], skipped: Mapping[str, int]) -> None:
+    if not rows:
+        reasons = "".join(f"; {count} left out: {reason}" for reason, count in skipped.items())
+        raise ConfigError(
+            f"there is nothing to train on{reasons}",
+            hint="give at least one example with an answer that is not too long",
+        )
 
 
 def _read_data(

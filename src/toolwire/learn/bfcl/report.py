@@ -48,11 +48,15 @@ class CategoryScore(Value, frozen=True):
 
 
 class BFCLReport(Value, frozen=True):
-    """The scores of one run, by category in the order of the run, and of all entries together."""
+    """The scores of one run, by category in the order of the run, and of all entries together.
+
+    `first_error` is the reason of the first upstream error, or empty.
+    """
 
     settings: Object
     categories: tuple[CategoryScore, ...]
     total: CategoryScore
+    first_error: str = ""
 
     @classmethod
     def count(cls, answers: Iterable[EvaluatedAnswer], settings: Object) -> BFCLReport:
@@ -60,7 +64,8 @@ class BFCLReport(Value, frozen=True):
         rows = list(answers)
         names = dict.fromkeys(row.category for row in rows)
         scores = tuple(CategoryScore.count(name, (row for row in rows if row.category == name)) for name in names)
-        return cls(settings, scores, CategoryScore.count("all", rows))
+        error = next((row.detail for row in rows if row.outcome == "upstream_error"), "")
+        return cls(settings, scores, CategoryScore.count("all", rows), error)
 
     def document(self) -> Object:
         """Return the report as JSON, with accuracies and intervals."""
@@ -68,6 +73,7 @@ class BFCLReport(Value, frozen=True):
             "settings": self.settings,
             "total": _score_document(self.total),
             "categories": [_score_document(score) for score in self.categories],
+            **({"first_error": self.first_error} if self.first_error else {}),
         }
 
 

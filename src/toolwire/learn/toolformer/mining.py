@@ -34,6 +34,7 @@ __all__ = [
     "MinedCall",
     "MiningSettings",
     "build_corpus",
+    "check_settings",
     "decide",
     "mine_texts",
     "mine_toolformer_data",
@@ -126,7 +127,7 @@ def mine_texts(
 
     The same texts give the same candidates, whatever was mined before them.
     """
-    _check(tools, settings)
+    check_settings(tools, settings)
     if executor is None:
         with CallExecutor(tools) as opened:
             return mine_texts(model, texts, tools, settings, executor=opened, first=first)
@@ -197,7 +198,8 @@ def build_corpus(texts: Sequence[str], decided: Sequence[CallCandidate]) -> list
     return augment_texts(texts, kept)
 
 
-def _check(tools: Sequence[MiningTool], settings: MiningSettings) -> None:
+def check_settings(tools: Sequence[MiningTool], settings: MiningSettings) -> None:
+    """Refuse settings with which no call can be mined."""
     require_rule(settings.filter)
     names = [tool.name for tool in tools]
     if not names or len(set(names)) < len(names):
