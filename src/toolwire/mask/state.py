@@ -76,6 +76,11 @@ class MaskState:
         else:
             self.check()
             choices = self._plan.choices(self._matcher)
+            if choices == [self._tokenizer.end_token]:
+                text = self._plan.text_matcher(self.tokens)
+                if text is not None:
+                    self._matcher = text
+                    choices = self._plan.choices(text)
             if not choices:
                 return False
         row[:] = 0
