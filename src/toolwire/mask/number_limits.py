@@ -20,7 +20,7 @@ __all__ = ["NumberLimits"]
 _MAX_DIGITS = 150  # in a row; with an exponent below 100, the number stays below 10**250
 _MAX_EXPONENT = 2
 _EXPONENT = re.compile(rb"[0-9][eE][+-]?([0-9]*)\Z").search
-_RUN = re.compile(rb"[0-9]+\Z").search
+_EXPONENT_END = 6  # a digit, the letter, the sign, and the digits of the exponent
 _LONG_EXPONENT = re.compile(rb"[0-9.]*[eE][+-]?[0-9]{3}").match
 _NUMBER_END = frozenset(b"0123456789eE+-")
 
@@ -41,10 +41,12 @@ class NumberLimits:
         """Remove tokens from a mask; a mask inside a string stays as it is, and none becomes empty."""
         if not self._tail or self._tail[-1] not in _NUMBER_END:
             return
+        run = len(self._tail) - len(self._tail.rstrip(b"0123456789"))
+        exponent = _EXPONENT(self._tail[-_EXPONENT_END:])
+        if not run and not exponent:
+            return
         digits = _digit_tokens(self._tokenizer)
-        exponent = _EXPONENT(self._tail)
-        run = _RUN(self._tail)
-        left = _MAX_EXPONENT - len(exponent[1]) if exponent else _MAX_DIGITS - (len(run[0]) if run else 0)
+        left = _MAX_EXPONENT - len(exponent[1]) if exponent else _MAX_DIGITS - run
         if left >= digits.longest and not digits.long_exponents.size:
             return
         bits = row.view(np.uint32)
