@@ -50,8 +50,9 @@ class BatchMask:
             pairs = [(state.matcher, index) for index, state in computed]
             rows, width = self._rows.shape
             self._executor.unsafe_compute_mask_ptr(pairs, self._rows.ctypes.data, width * 4, rows)
-            for _, state in computed:
+            for index, state in computed:
                 state.check()
+                state.restrict(self._rows[index])
         return self._rows
 
     def accept(self, tokens: Sequence[int]) -> None:

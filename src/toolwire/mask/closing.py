@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,10 @@ class ClosingPlan:
         elif self._path and self._path[0] == token:
             self._path = self._path[1:]
 
+    def text_matcher(self, tokens: list[int]) -> Any:
+        """Return a matcher for an output that continues as text instead of ending here, or None if there is none."""
+        return None
+
     def _check(self, matcher: Any) -> None:
         path = self._still_valid(matcher)
         if path is None:
@@ -151,6 +156,12 @@ class ClosingSearch:
         self._table = _closing_table(tokenizer)
         self._budget = budget
 
+    @property
+    def letters(self) -> list[int]:
+        """Tokens of letters that only free text allows together."""
+        found: list[int] = self._table.letters.tolist()
+        return found
+
     def shortest(self, matcher: Any) -> list[int] | None:
         """Search by Dijkstra's algorithm. The text without the contents of values identifies a state."""
         order = 0
@@ -160,7 +171,7 @@ class ClosingSearch:
             cost, _, state, path, text = heappop(frontier)
             if state.is_accepting():
                 return path
-            for tokens in self._continuations(state):
+            for tokens in self._continuations(state, text):
                 longer = text + self._tokenizer.engine.decode_bytes(tokens)
                 key = _SCALARS.sub(b"0", longer)
                 if key in seen:
@@ -174,19 +185,25 @@ class ClosingSearch:
         return None
 
     def first(self, matcher: Any) -> list[int] | None:
-        """Follow the first continuation until the end."""
-        state, path = matcher.deep_copy(), list[int]()
+        """Follow the first continuation that only lengthens no value, until the end."""
+        state, path, key = matcher.deep_copy(), list[int](), b""
         for _ in range(_MAX_STEPS):
             if state.is_accepting():
                 return path
-            found = self._continuations(state)
-            if not found or not state.consume_tokens(found[0]):
+            found = self._continuations(state, key)
+            keys = [_SCALARS.sub(b"0", key + self._tokenizer.engine.decode_bytes(tokens)) for tokens in found]
+            new = next((number for number, one in enumerate(keys) if one != key), 0)
+            if not found or not state.consume_tokens(found[new]):
                 return None
-            path += found[0]
+            path += found[new]
+            key = keys[new]
         return None
 
-    def _continuations(self, state: Any) -> list[list[int]]:
-        """Return forced tokens, or a few that lead to the end soon: those that close strings, arrays and objects."""
+    def _continuations(self, state: Any, written: bytes) -> list[list[int]]:
+        """Return forced tokens, or a few that lead to the end soon: those that close strings, arrays and objects.
+
+        `written` is the text of the search up to here.
+        """
         forced = state.compute_ff_bytes()
         if forced:
             tokens = self._tokenizer.engine.tokenize_bytes(forced)
@@ -204,7 +221,8 @@ class ClosingSearch:
         """Return the longest allowed tokens of keys and constants, those of required properties first."""
         texts = {self._tokenizer.token_bytes[token]: int(token) for token in _tokens_of(row)[:_MAX_OTHERS]}
         texts = {text: token for text, token in texts.items() if text and not text.isdigit()}
-        longest = [text for text in texts if not any(other != text and other.startswith(text) for other in texts)]
+        ordered = sorted(texts)  # a text that begins another one directly precedes such a text
+        longest = [text for text, following in pairwise([*ordered, b""]) if not following.startswith(text)]
         names = self._preferred
         longest.sort(key=lambda text: (not any(name.startswith(text.strip(b'"')) for name in names), -len(text)))
         return [[texts[text]] for text in longest[:_FEW]]

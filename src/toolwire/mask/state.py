@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..ir.errors import ConfigError, ToolwireError
 from .closing import ClosingPlan
+from .number_limits import NumberLimits
 from .tokenizer import MaskTokenizer
 
 __all__ = ["MaskState", "UnfinishedOutput"]
@@ -33,12 +34,13 @@ class MaskState:
     With `max_tokens`, the shortest way to complete the output is enforced as soon as the remaining tokens require it.
     """
 
-    __slots__ = ("_ended", "_matcher", "_plan", "_tokenizer", "tokens")
+    __slots__ = ("_ended", "_matcher", "_numbers", "_plan", "_tokenizer", "tokens")
 
     def __init__(self, matcher: Any, tokenizer: MaskTokenizer, plan: ClosingPlan | None = None) -> None:
         self._matcher = matcher
         self._tokenizer = tokenizer
         self._plan = plan
+        self._numbers = NumberLimits(tokenizer)
         self._ended = False
         self.tokens: list[int] = []
         """The tokens that were accepted, without the end token."""
@@ -66,6 +68,11 @@ class MaskState:
             matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)  # only the end token once it has stopped
             if matcher.is_error():
                 self.check()
+            self._numbers.restrict(row)
+
+    def restrict(self, row: NDArray[Any]) -> None:
+        """Remove tokens from a mask of the engine that would continue a number beyond its limits, for batches."""
+        self._numbers.restrict(row)
 
     def fill_forced(self, row: NDArray[Any]) -> bool:
         """Write the mask and return True if no engine is needed: the output is finished, or its end is enforced."""
@@ -76,6 +83,11 @@ class MaskState:
         else:
             self.check()
             choices = self._plan.choices(self._matcher)
+            if choices == [self._tokenizer.end_token]:
+                text = self._plan.text_matcher(self.tokens)
+                if text is not None:
+                    self._matcher = text
+                    choices = self._plan.choices(text)
             if not choices:
                 return False
         row[:] = 0
@@ -111,6 +123,7 @@ class MaskState:
                 f"the token {token} is not allowed here", hint="choose a token whose bit is set in allowed()"
             )
         self.tokens.append(token)
+        self._numbers.advance(token)
         if self._plan is not None:
             self._plan.advance(token)
 

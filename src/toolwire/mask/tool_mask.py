@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from functools import lru_cache, partial
+from typing import Any
+
+import llguidance
 
 from ..ir.errors import SchemaError
 from ..ir.parts import ToolCall
 from ..ir.pointer import JSON
+from ..ir.text import dumps
 from ..ir.tools import Tool, ToolChoice
 from ..text import Format, get
 from .masks import GrammarMask
@@ -20,8 +24,11 @@ __all__ = ["ToolMask"]
 
 _AUTO = ToolChoice("auto")
 _END = -1
-_MOST_STEP = 200
+_NONE = ToolChoice("none")
+_LEAST_STEP = 8
 _MOST_KEYS = 200
+_MOST_LENGTH = 400
+_MOST_DEPTH = 8
 
 
 class ToolMask(GrammarMask):
@@ -54,34 +61,58 @@ class ToolMask(GrammarMask):
         derive = partial(
             self.format.grammar,
             offered,
-            choice,
-            parallel,
+            parallel=parallel,
             reasoning=reasoning,
             may_reason=may_reason,
             special_tokens=_special_tokens(tokenizer),
         )
-        self.grammar = derive()
+        self.grammar = derive(choice)
         try:
             super().__init__(self.grammar.lark, tokenizer, residual=self.grammar.residual)
         except SchemaError:  # the engine refused a combination of keywords
-            self.grammar = derive(cautious=True)
+            self.grammar = derive(choice, cautious=True)
             super().__init__(self.grammar.lark, tokenizer, residual=self.grammar.residual)
         self.triggers = self.grammar.triggers
         keys = sorted({key for tool in offered for key in _keys(tool.input_schema)})
         self._closers = self._encode_all(self.grammar.closers(keys))
-        calls = [
-            ToolCall(id="a1b2c3d4e", name=tool.name, arguments=dict.fromkeys(_keys(tool.input_schema), ""))
-            for tool in offered
-        ]
-        self._step = max((len(tokenizer.encode(self.format.calls.write([call]))) for call in calls), default=0)
+        self._step = max(map(self._call_length, offered), default=0) + _LEAST_STEP
+        may_be_text = choice.mode != "none" and self._matcher.is_accepting()
+        self._derive_text = partial(derive, _NONE, cautious=True) if may_be_text else None
+        self._text: Any = None
 
     def start(self, max_tokens: int | None = None) -> MaskState:
         """Begin an output; with `max_tokens` it is completed within this number of tokens if that is possible."""
         state = super().start(max_tokens)
         if max_tokens is None:
             return state
-        plan = ToolClosingPlan(self.tokenizer, max_tokens, min(self._step, _MOST_STEP), closers=self._closers)
+        plan = ToolClosingPlan(
+            self.tokenizer,
+            max_tokens,
+            self._step,
+            closers=self._closers,
+            without_calls=self._without_calls if self._derive_text else None,
+        )
         return MaskState(state.matcher, self.tokenizer, plan)
+
+    def _without_calls(self) -> Any:
+        """Return a matcher of text without calls; None if the engine refuses its grammar."""
+        if self._text is None and self._derive_text is not None:
+            grammar = llguidance.LLMatcher.grammar_from_lark(self._derive_text().lark)
+            self._text = llguidance.LLMatcher(self.tokenizer.engine, grammar, log_level=0)
+        return None if self._text is None or self._text.is_error() else self._text.deep_copy()
+
+    def _call_length(self, tool: Tool) -> int:
+        """Return the tokens of a call with the required arguments and the longest optional one."""
+        schema = tool.input_schema if isinstance(tool.input_schema, dict) else {}
+        arguments = _smallest_value({"type": "object", **schema}, 0)
+        declared = schema.get("properties")
+        named = declared if isinstance(declared, dict) else {}
+        others = {key: _smallest_value(one, 1) for key, one in named.items() if key not in arguments}
+        if others:
+            longest = max(others, key=lambda key: len(key) + len(dumps(others[key])))
+            arguments[longest] = others[longest]
+        call = ToolCall(id="a1b2c3d4e", name=tool.name, arguments=arguments)
+        return len(self.tokenizer.encode(self.format.calls.write([call])))
 
     def _encode_all(self, texts: Iterable[str]) -> tuple[list[int], ...]:
         encode = self.tokenizer.engine.tokenize_str
@@ -111,3 +142,24 @@ def _keys(schema: JSON) -> list[str]:
         elif isinstance(node, list):
             pending += node
     return list(found)
+
+
+def _smallest_value(schema: JSON, depth: int) -> Any:
+    """Return a value about as long as the shortest one, with required properties only; constants are the longest."""
+    if not isinstance(schema, dict) or depth > _MOST_DEPTH:
+        return ""
+    constants = [schema["const"]] if "const" in schema else schema.get("enum")
+    if isinstance(constants, list) and constants:
+        return max(constants[:_MOST_KEYS], key=lambda value: len(dumps(value)))
+    named, required = schema.get("properties"), schema.get("required")
+    if isinstance(named, dict) or schema.get("type") == "object":
+        names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+        parts = named if isinstance(named, dict) else {}
+        return {name: _smallest_value(parts.get(name), depth + 1) for name in names[:_MOST_KEYS]}
+    if schema.get("type") == "array":
+        return [_smallest_value(schema.get("items"), depth + 1)] * _at_most(schema.get("minItems"), _MOST_DEPTH)
+    return "x" * _at_most(schema.get("minLength"), _MOST_LENGTH)
+
+
+def _at_most(value: JSON, limit: int) -> int:
+    return min(max(value, 0), limit) if type(value) is int else 0

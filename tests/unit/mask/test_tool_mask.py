@@ -8,7 +8,8 @@ from byte_tokenizer import accepts, allowed_tokens, make_backend, make_tokenizer
 from grammar_cases import CALLS, NOW, TOOLS, WEATHER
 from toolwire import text
 from toolwire.ir.errors import ConfigError
-from toolwire.ir.tools import ToolChoice
+from toolwire.ir.parts import ToolCall
+from toolwire.ir.tools import Tool, ToolChoice
 from toolwire.mask import MaskTokenizer, ToolMask
 from toolwire.schema import validator
 
@@ -148,3 +149,66 @@ def test_residual_keywords_and_triggers_are_those_of_the_grammar(tokenizer):
 def test_an_unknown_format_is_refused(tokenizer):
     with pytest.raises(ConfigError, match="unknown text format"):
         ToolMask(TOOLS, tokenizer, "hermez")
+
+
+SEND = Tool(
+    "send",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "to": {"type": "string"},
+            "count": {"type": "integer"},
+            "where": {"type": "object", "properties": {"lat": {"type": "number"}}, "required": ["lat"]},
+        },
+        "required": ["to", "where"],
+    },
+)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", text.names())
+def test_required_calls_are_finished_by_every_format_if_the_limit_allows_them(tokenizer, name):
+    mask = ToolMask([SEND, NOW], tokenizer, name, REQUIRED)
+    shortest = ToolCall(id="a1b2c3d4e", name="send", arguments={"to": "", "where": {"lat": 0}})
+    limit = 2 * len(tokenizer.encode(mask.format.render_call(shortest, [SEND]).text))
+    for seed in range(2):
+        state = random_text(mask, random.Random(seed), limit)
+        calls = mask.format.parse(state.finish(), [SEND, NOW]).calls
+        assert calls, state.text
+        assert {call.state for call in calls} == {"complete"}, state.text
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_xml", "llama4_pythonic", "harmony", "react"])
+@pytest.mark.parametrize("limit", [1, 5, 40])
+def test_text_that_leaves_no_room_for_a_call_continues_up_to_the_limit(tokenizer, name, limit):
+    state = ToolMask([SEND, NOW], tokenizer, name).start(limit)
+    written = tokenizer.encode("It is a fine day. " * 3)[:limit]
+    for token in written[: limit - min(3, limit // 4)]:
+        assert token in allowed_tokens(state), state.text
+        state.accept(token)
+    assert state.finish()
+
+
+def test_a_call_that_the_limit_does_not_allow_is_not_begun(tokenizer):
+    state = ToolMask([SEND, NOW], tokenizer, "hermes").start(30)
+    trigger = tokenizer.encode("<tool_call>")
+    for token in trigger[:-1]:
+        state.accept(token)
+        allowed = allowed_tokens(state)
+    assert trigger[-1] not in allowed
+
+
+def test_text_after_a_call_ends_where_the_limit_allows_no_other_call(tokenizer):
+    written = tokenizer.encode(text.get("hermes").render_call(CALLS[2]).text)
+    state = ToolMask([SEND, NOW], tokenizer, "hermes").start(len(written) + 200)
+    for token in written:
+        state.accept(token)
+    while not state.is_finished:
+        state.accept(
+            next(token for token in (tokenizer.encode("a")[0], tokenizer.end_token) if token in allowed_tokens(state))
+        )
+    assert [call.name for call in state_calls(state)] == ["now"]
+
+
+def state_calls(state):
+    return text.get("hermes").parse(state.finish(), [SEND, NOW]).calls

@@ -114,7 +114,7 @@ def closing_texts(template: CallTemplate, keys: Sequence[str]) -> tuple[str, ...
     notation = template.arguments
     last = template.call[-1]
     tail = last if isinstance(last, str) else ""
-    found = [tail + template.after, tail, template.after, *(closer for _, closer in template.reasoning)]
+    found = [tail + template.after, tail, template.after]
     if isinstance(notation, TagArguments):
         names = map(escape, keys) if notation.is_attribute else keys
         found += [notation.closing.replace("{key}", key) for key in names]

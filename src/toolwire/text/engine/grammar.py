@@ -55,10 +55,11 @@ class CallGrammar(Value, frozen=True):
     residual: tuple[Residual, ...] = ()
     markers: tuple[str, ...] = ()
     template: CallTemplate | None = None
+    reasoning_closers: tuple[str, ...] = ()
 
     def closers(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the texts that close a value, a call or all calls, the longest first; `keys` are those of arguments."""
-        return () if self.template is None else closing_texts(self.template, keys)
+        """Return the texts that close reasoning, a value, a call or all calls; `keys` are those of arguments."""
+        return () if self.template is None else (*self.reasoning_closers, *closing_texts(self.template, keys))
 
 
 class GrammarOptions(Value, frozen=True):
@@ -122,6 +123,7 @@ def build_grammar(
         tuple(builder.residual),
         tuple(dict.fromkeys(filter(None, map(str.strip, builder.literals())))),
         template,
+        tuple(builder.reasoning_closers()),
     )
 
 
@@ -313,7 +315,7 @@ class _TurnRules:
     def required(self, body: str) -> str:
         """Return a turn of calls, with reasoning before them if it is allowed."""
         if self.options.reasoning and self.pairs:
-            return f"{self._closed_reasoning(self._closers())} ({_BREAKS})? {body}"
+            return f"{self._closed_reasoning(self.reasoning_closers())} ({_BREAKS})? {body}"
         if not self.options.may_reason or not self.pairs:
             return body
         openers = dict.fromkeys(opener for opener, _ in self.pairs)
@@ -343,9 +345,9 @@ class _TurnRules:
         if not (self.options.reasoning and self.pairs):
             return turn
         rest = self.rules.add("REST", self._some(self._open_reasoning()))
-        return f"{self._closed_reasoning(self._closers())} {turn} | ({rest})?"
+        return f"{self._closed_reasoning(self.reasoning_closers())} {turn} | ({rest})?"
 
-    def _closers(self) -> list[str]:
+    def reasoning_closers(self) -> list[str]:
         return list(dict.fromkeys(closer for _, closer in self.pairs))
 
     def _openers_of_calls(self) -> list[str]:
@@ -407,7 +409,7 @@ class _TurnRules:
 
     def _open_reasoning(self) -> str:
         """Return reasoning that is never closed. A call inside it would count, so it contains no opener."""
-        return self.rules.without(any_text(), [*self._closers(), *self._openers_of_calls()])
+        return self.rules.without(any_text(), [*self.reasoning_closers(), *self._openers_of_calls()])
 
     def _unclosed(self, chunk: str, tags: Sequence[tuple[str, str]]) -> list[str]:
         openers = dict.fromkeys(opener for opener, _ in tags)
