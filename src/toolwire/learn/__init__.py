@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 if TYPE_CHECKING:
     from .bfcl.checker import CheckResult, check_calls
     from .bfcl.client_answers import ClientAnswers
-    from .bfcl.entries import BFCLEntry, BFCL_CATEGORIES, read_bfcl
+    from .bfcl.entries import BFCL_CATEGORIES, BFCLEntry, read_bfcl
     from .bfcl.evaluation import AnswerSource, evaluate_bfcl, select_entries
     from .bfcl.judgement import BFCLAnswer, EvaluatedAnswer
     from .bfcl.local_answers import LocalAnswers
