@@ -83,6 +83,8 @@ def _response_format(schema: Object) -> Object:
     }
 
 
+# The llguidance of llama.cpp does not know this option of JSON, and a grammar with it would silently not be applied.
+_ESCAPES_OPTION = ',"json_allowed_escapes":"nrbtf\\"\\\\"'
 _LIMITS = DecodingLimits(max_properties=None)  # xgrammar does not count properties
 _SERVERS: dict[str, _GrammarServerRow] = {
     # vllm/sampling_params.py StructuredOutputsParams, vllm/entrypoints/openai/engine/protocol.py (vLLM a014e35f)
@@ -119,7 +121,7 @@ _SERVERS: dict[str, _GrammarServerRow] = {
     "llama_cpp": _GrammarServerRow(
         "gbnf",
         _response_format,
-        lambda lark: {"grammar": lark},
+        lambda lark: {"grammar": lark.replace(_ESCAPES_OPTION, "")},
         "the server must be built with LLAMA_LLGUIDANCE: another one aborts; send the tools in the prompt, not in "
         "`tools`, beside which a grammar is refused",
         is_verified=True,
@@ -143,12 +145,14 @@ def guided_request(
     format: Format | str | None = None,  # noqa: A002  # the name of the concept in the whole package
     parallel: bool | None = None,
     special_tokens: Mapping[str, int] | None = None,
+    may_reason: bool = True,
 ) -> GuidedRequest:
     """Return the fields that constrain an answer to calls of the tools, or to a turn in a text format.
 
     `choice` and `parallel` default to those of a Request, `choice` otherwise to a required call. `special_tokens` maps
     the tags of the format that the tokenizer holds as one special token to their ids: a grammar does not match a special
-    token by its text. ConfigError for a constraint that the server cannot express.
+    token by its text. `may_reason=False` excludes reasoning before a required call in a text format: a model that was not
+    trained to reason may not end it. ConfigError for a constraint that the server cannot express.
     """
     row = _SERVERS.get(server)
     if row is None:
@@ -170,7 +174,7 @@ def guided_request(
             f"{server} has no grammars, so it cannot constrain the text format {form.name!r}",
             hint="leave out the format: the call is then plain JSON",
         )
-    grammar = form.grammar(selected, choice, parallel, special_tokens=special_tokens)
+    grammar = form.grammar(selected, choice, parallel, special_tokens=special_tokens, may_reason=may_reason)
     notes = (row.lark_note, *_notes(row))
     return GuidedRequest(row.lark_field(grammar.lark), grammar.residual, form.name, row.is_verified, notes)
 

@@ -71,7 +71,9 @@ def test_guided_fields_constrain_llama_cpp():
 
 @pytest.mark.parametrize("form", ["hermes", "qwen3_xml"])
 def test_grammar_of_a_text_format_constrains_llama_cpp(form):
-    guided = guided_request(TOOLS[:1], "llama_cpp", choice=ToolChoice("required"), format=form, parallel=False)
+    guided = guided_request(
+        TOOLS[:1], "llama_cpp", choice=ToolChoice("required"), format=form, parallel=False, may_reason=False
+    )
     assert guided.is_verified
     system = toolwire.text.get(form).render_tools(TOOLS[:1])
     messages = [{"role": "system", "content": system}, {"role": "user", "content": USER.parts[0].text}]
