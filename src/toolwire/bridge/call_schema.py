@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from ..ir.errors import EncodeError
 from ..ir.pointer import JSON, Object
 from ..ir.tools import Tool
+from ..schema.call_shapes import DATA_KEYWORDS, NAME_MAPS
 from ..schema.lowering import Lowered, lower
 
 __all__ = ["MAX_CALLS", "call_schema", "close_arguments", "lower_arguments"]
@@ -21,7 +22,6 @@ MAX_CALLS = 16
 """Calls of one answer with parallel calls: a small model may repeat itself forever."""
 _DEFINITIONS = "#/$defs/"
 _OPEN_KEYWORDS = frozenset("additionalProperties patternProperties anyOf oneOf allOf $ref if".split())
-_DATA_KEYWORDS = frozenset({"const", "enum", "default", "examples"})
 
 
 def lower_arguments(schema: Object, dialect: str) -> Lowered | None:
@@ -71,11 +71,17 @@ def _prefix_references(schema: JSON, prefix: str) -> JSON:
         return [_prefix_references(item, prefix) for item in schema]
     if type(schema) is not dict:
         return schema
-    moved = {
-        name: value if name in _DATA_KEYWORDS else _prefix_references(value, prefix) for name, value in schema.items()
-    }
+    moved = {name: _prefix_value(name, value, prefix) for name, value in schema.items()}
     if type(target := moved.get("$ref")) is str:
         moved["$ref"] = _DEFINITIONS + prefix + target.removeprefix(_DEFINITIONS)
     if moved.get("type") == "object" and moved.get("properties") == {} and "additionalProperties" not in moved:
         del moved["properties"]  # llama.cpp takes it for an object without any entry
     return moved
+
+
+def _prefix_value(keyword: str, value: JSON, prefix: str) -> JSON:
+    if keyword in DATA_KEYWORDS:
+        return value
+    if keyword in NAME_MAPS and type(value) is dict:
+        return {name: _prefix_references(one, prefix) for name, one in value.items()}
+    return _prefix_references(value, prefix)

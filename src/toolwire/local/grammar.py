@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
-from ..schema.decoding import DecodingLimits, Residual, decoding_schema, relocate_refs
+from ..schema.call_shapes import relocate_refs
+from ..schema.decoding import DecodingLimits, Residual, decoding_schema
 
 __all__ = ["LIMITS", "build_grammar", "unenforced_keywords"]
 

@@ -15,8 +15,9 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .call_shapes import call_union
     from .conform import violations
-    from .decoding import DecodingLimits, DecodingSchema, Residual, call_union, decoding_schema
+    from .decoding import DecodingLimits, DecodingSchema, Residual, decoding_schema
     from .dialects import DIALECTS, OUTPUT_DIALECTS, Dialect, dialect, output_dialect
     from .infer import infer_tool
     from .lowering import Lowered, lower
@@ -27,7 +28,8 @@ else:
         __name__,
         {
             "dialects": ("DIALECTS", "OUTPUT_DIALECTS", "Dialect", "dialect", "output_dialect"),
-            "decoding": ("DecodingLimits", "DecodingSchema", "Residual", "call_union", "decoding_schema"),
+            "call_shapes": ("call_union",),
+            "decoding": ("DecodingLimits", "DecodingSchema", "Residual", "decoding_schema"),
             "lowering": ("Lowered", "lower"),
             "validate": ("Problem", "Validator", "validator"),
             "repair": ("Repair", "repair_arguments"),

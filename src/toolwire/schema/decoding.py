@@ -14,13 +14,12 @@ The conversion is one pass, whose cost is linear in the schema, because it runs 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
 from ..ir.errors import SchemaError
-from ..ir.pointer import JSON, Object, child_pointer, join
-from ..ir.tools import Tool
+from ..ir.pointer import JSON, Object, child_pointer
 from ..ir.value import Value
 from .decoding_branches import branches_disjoint, type_names
 from .formats import ASSERTED
@@ -32,9 +31,7 @@ __all__ = [
     "DecodingLimits",
     "DecodingSchema",
     "Residual",
-    "call_union",
     "decoding_schema",
-    "relocate_refs",
 ]
 
 
@@ -98,61 +95,6 @@ def decoding_schema(schema: JSON, *, limits: DecodingLimits = DEFAULT_LIMITS, ca
     if type(schema) is not dict and type(schema) is not bool:
         raise SchemaError(f"a schema must be an object or a boolean, got {type(schema).__name__}")
     return _DecodingConverter(schema, limits, cautious).convert()
-
-
-def call_union(tools: Iterable[Tool], *, name_key: str = "name", arguments_key: str = "arguments") -> Object:
-    """Return the schema of one call: an object with the name of a tool and its arguments.
-
-    Undeclared arguments are forbidden unless the schema of the tool mentions them. Built-in tools of providers are left
-    out. Pass the result to `decoding_schema`.
-    """
-    shapes: list[Object] = []
-    for tool in tools:
-        if tool.kind != "builtin":
-            at = f"/anyOf/{len(shapes)}/properties{join(arguments_key)}"
-            arguments = relocate_refs(_arguments_schema(tool), at)
-            shapes.append(
-                {
-                    "type": "object",
-                    "properties": {name_key: {"const": tool.name}, arguments_key: arguments},
-                    "required": [name_key, arguments_key],
-                    "additionalProperties": False,
-                }
-            )
-    if not shapes:
-        raise SchemaError("no tool can be called", hint="offer at least one function")
-    return {"anyOf": shapes}
-
-
-def _arguments_schema(tool: Tool) -> Object:
-    if tool.kind == "freeform":
-        return {
-            "type": "object",
-            "properties": {"input": {"type": "string"}},
-            "required": ["input"],
-            "additionalProperties": False,
-        }
-    declared = tool.input_schema or {}
-    return {"type": "object", "additionalProperties": False, **declared}
-
-
-def relocate_refs(schema: JSON, at: str) -> JSON:
-    """Make the references of a schema relative to the document in which it is moved to `at`.
-
-    A schema with an identifier stays as it is: its references are relative to itself.
-    """
-    if type(schema) is list:
-        return [relocate_refs(item, at) for item in schema]
-    if type(schema) is not dict or type(schema.get("$id")) is str:
-        return schema
-    moved = {
-        key: value if key in ("enum", "const", "default") else relocate_refs(value, at) for key, value in schema.items()
-    }
-    for keyword in ("$ref", "$recursiveRef", "$dynamicRef"):
-        ref = moved.get(keyword)
-        if type(ref) is str and (ref == "#" or ref.startswith("#/")):
-            moved[keyword] = f"#{at}{ref[1:]}"
-    return moved
 
 
 class _DecodingConverter:

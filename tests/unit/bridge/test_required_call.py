@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 import toolwire
+from toolwire.bridge.call_schema import call_schema
 from toolwire.ir import Losses, Message, OutputFormat, Response, Stop, fold
 from toolwire.schema import validator
 from toolwire.testing import bytewise, every_split, random_chunks, same
@@ -306,3 +307,14 @@ def test_translated_documents_have_the_forced_call(client):
     data = b"".join([*map(stream.feed, bytewise(lines(list(text)))), stream.close()])
     decoder = get(client).stream_decoder()
     assert [call.name for call in fold([*decoder.feed(data), *decoder.close()]).calls] == ["clock"]
+
+
+def test_reference_of_a_parameter_that_is_named_like_a_keyword_is_moved():
+    schema = {
+        "type": "object",
+        "properties": {"default": {"$ref": "#/$defs/Colour"}},
+        "$defs": {"Colour": {"enum": ["red", "blue"]}},
+    }
+    found = call_schema([toolwire.Tool("paint", input_schema=schema)], parallel=False)
+    assert found["properties"]["arguments"]["properties"]["default"] == {"$ref": "#/$defs/tool0_Colour"}
+    assert found["$defs"] == {"tool0_Colour": {"enum": ["red", "blue"]}}

@@ -208,6 +208,25 @@ def test_call_union_names_each_tool_and_moves_its_references():
     assert all(shape["properties"]["in"]["additionalProperties"] is False for shape in shapes)
 
 
+def test_references_of_parameters_that_are_named_like_keywords_are_moved():
+    schema = {
+        "properties": {"default": {"$ref": "#/$defs/enum"}, "const": {"default": {"$ref": "#/data"}}},
+        "$defs": {"enum": {"type": "boolean"}},
+    }
+    [shape] = call_union([Tool("paint", input_schema=schema)])["anyOf"]
+    properties = shape["properties"]["arguments"]["properties"]
+    assert properties["default"] == {"$ref": "#/anyOf/0/properties/arguments/$defs/enum"}
+    assert properties["const"] == schema["properties"]["const"]  # a default value is data
+
+
+def test_call_union_of_a_deeply_nested_schema_is_refused():
+    schema = {"type": "string"}
+    for _ in range(5_000):
+        schema = {"items": schema}
+    with pytest.raises(SchemaError, match="'deep' is nested too deeply"):
+        call_union([Tool("deep", input_schema=schema)])
+
+
 def test_call_union_without_a_callable_tool_is_refused():
     with pytest.raises(SchemaError, match="no tool"):
         call_union([Tool("search", kind="builtin")])

@@ -11,7 +11,7 @@ from .training_format import TrainingFormat
 
 __all__ = ["detect", "get", "names"]
 
-# The only list of the formats: each is a module here with a FORMAT.
+# Each format is a module here with a FORMAT. The command has the same list, so that its help loads none of them.
 _MODULES = (
     "toolwire",
     "openai",

@@ -22,10 +22,11 @@ from typing import Protocol
 
 from ...ir.errors import ConfigError
 from ...ir.parts import ToolCall
-from ...ir.pointer import Object, join
+from ...ir.pointer import join
 from ...ir.text import dumps
 from ...ir.tools import Tool, ToolChoice
 from ...ir.value import Value
+from ...schema.call_shapes import arguments_schema
 from ...schema.decoding import DecodingLimits, Residual, decoding_schema
 from .argument_grammar import argument_grammar
 from .call_template import CallTemplate, Slot, closing_texts
@@ -145,17 +146,9 @@ def _select(tools: list[Tool], choice: ToolChoice) -> list[Tool]:
     return tools
 
 
-def _arguments_schema(tool: Tool) -> Object:
-    """Return the schema of the arguments. A tool without declared parameters accepts none."""
-    if tool.kind == "freeform":
-        text: Object = {"type": "string"}
-        return {"type": "object", "properties": {"input": text}, "required": ["input"], "additionalProperties": False}
-    return {"type": "object", "additionalProperties": False, **(tool.input_schema or {})}
-
-
 def _check_names(form: TurnFormat, tool: Tool, survives: Callable[[ToolCall, Tool], bool]) -> None:
     """Raise ConfigError if the name of the tool or of a parameter does not survive this format."""
-    keys = _arguments_schema(tool).get("properties") or {}
+    keys = arguments_schema(tool).get("properties") or {}
     call = ToolCall(id="a1b2c3d4e", name=tool.name, arguments=dict.fromkeys(keys, "x"))
     plain = Tool(tool.name, input_schema={"properties": {key: {"type": "string"} for key in keys}})
     if not survives(call, plain):
@@ -244,7 +237,7 @@ class _TurnRules:
         return self._arguments[tool.name]
 
     def _tool_arguments(self, tool: Tool) -> str:
-        decoded = decoding_schema(_arguments_schema(tool), limits=self.options.limits, cautious=self.options.cautious)
+        decoded = decoding_schema(arguments_schema(tool), limits=self.options.limits, cautious=self.options.cautious)
         reader = SchemaBranches(decoded.schema, decoded.residual, self.options.limits)
         expression = argument_grammar(self.rules, self.template.arguments, tool, reader)
         for one in reader.residual:
