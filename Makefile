@@ -56,7 +56,7 @@ demo: $(VENV)/demo ## ask a small real model through the gateway in four protoco
 test: $(VENV)/test ## run every suite, with a selection of the expensive parametrisations
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore tests/learn -m "not full"
 
-test-all: $(VENV)/test ## run all tests but those of `make test-learn`
+test-all: $(VENV)/test ## run all tests but those of `make test-learn`, with more random examples
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore tests/learn
 
 test-learn: $(VENV)/learn ## run the tests of masks, training and evaluation; installs torch for the CPU
@@ -65,8 +65,9 @@ test-learn: $(VENV)/learn ## run the tests of masks, training and evaluation; in
 demo-learn: $(VENV)/learn ## teach a small real model three tools on the CPU, and call one through the gateway: offline, minutes
 	$(BIN)/python examples/learn/tune_and_serve.py
 
-test-soak: $(VENV)/test ## run 200 kills per store instead of 20, and the gateway under load for a minute
+test-soak: $(VENV)/test ## run 200 kills per store instead of 20, and the gateway under load for two minutes
 	$(BIN)/python tests/soak/soak_gateway.py
+	$(BIN)/python tests/soak/soak_workers.py
 	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
 
 test-mcp: $(VENV)/test ## run the official MCP conformance suite for server and client, the inspector and third-party servers; needs npm

@@ -277,40 +277,7 @@ def _local(result: dict) -> str:
 
 
 def _gateway(result: dict) -> str:
-    events, direct = result["events"], result["direct"]
-    speed, wait = [], []
-    ours = next((row["cross"]["cpu"] for row in result["rows"] if row["name"] == "toolwire"), None)
-    for row in result["rows"]:
-        cross, burst, paced = row["cross"], row["burst"], row.get("paced")
-        times = "" if ours is None else f"{cross['cpu'] / ours:.1f}×"
-        chunks = [
-            "fails"
-            if one is not None and one["failed"]
-            else "–"
-            if one is None
-            else f"{events * 1e6 / one['cpu']:,.0f}"
-            for one in (burst, paced)
-        ]
-        speed.append(
-            (
-                row["name"],
-                f"{row['pass']['cpu']:,.0f}",
-                f"{cross['cpu']:,.0f}",
-                times,
-                f"{1e6 / cross['cpu']:,.0f}",
-                *chunks,
-            )
-        )
-        first = f"{row['first']['first'] - direct['first']:+.2f}" if "first" in row else "–"
-        wait.append(
-            (
-                row["name"],
-                f"{row['alone']['p50'] - direct['p50']:+.2f}",
-                first,
-                f"{row['start']:.1f}",
-                f"{row['rss']:.0f}",
-            )
-        )
+    rows = {row["name"]: row for row in result["rows"]}
     growth = result["growth"]
     crowd = [
         (f"{one['n']:,}", f"{one['cpu']:,.0f}", f"{one['p50']:.1f}", f"{one['wall']:,.0f}")
@@ -322,17 +289,105 @@ def _gateway(result: dict) -> str:
             "## The gateway (`bench/gateway/run.py`)\n",
             "One process on one core, the mock upstream and the load on the other; twenty connections. A Chat request of six messages with",
             "two tools and two parallel calls: µs of CPU per request to a Chat upstream (`pass`) and to an Anthropic upstream",
-            "(`cross`), and events per second and core of a stream of tool arguments from Chat to Anthropic, sent all at once (burst) or one",
-            "every 2 ms (paced). nginx only forwards bytes, and is the limit. toolwire runs with keys, limits, routing and metrics; the others",
-            "with the smallest configuration that they allow.\n",
-            _table(("gateway", "pass", "cross", "of ours", "requests/s/core", "events/s, burst", "paced"), speed),
+            "(`cross`), with the median of the rounds in parentheses, and events per second and core of a stream of tool arguments from",
+            "an Anthropic upstream to a Chat client, sent all at once (burst) or one every 2 ms (paced). Every request is another conversation.",
+            "toolwire runs with keys, limits, routing and metrics; the others with the smallest configuration that they allow. Slow candidates",
+            "(litellm, llm-rosetta, portkey) get 100 requests in each round instead of 2,000. Three candidates are no gateways: `uvicorn` sends",
+            "a fixed response, `uvicorn-client` forwards bytes with uvicorn and toolwire's HTTP client, and nginx forwards bytes.",
+            "LiteLLM 1.106.2, llm-rosetta 0.13.0, Portkey 1.15.2, TensorZero 2026.6.0.\n",
+            _table(
+                (
+                    "gateway",
+                    "pass",
+                    "of uvicorn-client",
+                    "cross",
+                    "of uvicorn-client",
+                    "of toolwire",
+                    "requests/s/core",
+                    "events/s, burst",
+                    "paced",
+                ),
+                [_gateway_speed(row, rows, result["events"]) for row in result["rows"]],
+            ),
+            *_gateway_change(rows, result),
             "One request at a time: milliseconds added to a request and to the first event of a paced stream; seconds until the first response; MB after the run.\n",
-            _table(("gateway", "request", "first event", "start", "memory"), wait),
-            "toolwire, cross, by the number of connections, and by the size of bodies (four connections):\n",
+            _table(
+                ("gateway", "pass", "cross", "first event", "start", "memory"),
+                [
+                    (row["name"], *_gateway_added(row, result["direct"]), f"{row['start']:.1f}", f"{row['rss']:.0f}")
+                    for row in result["rows"]
+                ],
+            ),
+            "toolwire, cross, by the number of connections, and by the size of bodies (four connections), measured once:\n",
             _table(("connections", "µs of CPU", "p50 ms", "requests/s"), crowd),
             _table(("bytes", "µs of CPU", "p50 ms"), sizes),
         ]
     )
+
+
+def _gateway_speed(row: dict, rows: dict[str, dict], events: int) -> tuple[str, ...]:
+    """Return a row of the table of CPU time and events per second."""
+
+    def cost(job: str) -> str:
+        return f"{row[job]['cpu']:,.0f} ({row[job]['median']['cpu']:,.0f})"
+
+    def times(job: str, other: str) -> str:
+        return f"{row[job]['cpu'] / rows[other][job]['cpu']:.1f}×" if other in rows else ""
+
+    def event_rate(job: str) -> str:
+        if job not in row:
+            return "–"
+        return "fails" if row[job]["failed"] else f"{events * 1e6 / row[job]['cpu']:,.0f}"
+
+    return (
+        row["name"],
+        cost("pass"),
+        times("pass", "uvicorn-client"),
+        cost("cross"),
+        times("cross", "uvicorn-client"),
+        times("cross", "toolwire"),
+        f"{1e6 / row['cross']['cpu']:,.0f}",
+        event_rate("burst"),
+        event_rate("paced"),
+    )
+
+
+def _gateway_added(row: dict, direct: dict) -> list[str]:
+    """Return the time added to a request and to the first event, without that of the upstream."""
+    figures = (("alone_pass", "p50"), ("alone", "p50"), ("first", "first"))
+    return [f"{row[job][name] - direct[job][name]:+.2f}" if job in row else "–" for job, name in figures]
+
+
+def _gateway_change(rows: dict[str, dict], result: dict) -> list[str]:
+    """Return the comparison with the gateway of another commit, if it was measured."""
+    if "toolwire" not in rows or "toolwire-before" not in rows:
+        return []
+    pair = [rows["toolwire-before"], rows["toolwire"]]
+    events, direct = result["events"], result["direct"]
+    figures = [(f"{job}: µs of CPU", *(row[job]["cpu"] for row in pair)) for job in ("pass", "cross")]
+    figures += [
+        (f"{job}: events/s/core", *(events * 1e6 / row[job]["cpu"] for row in pair)) for job in ("burst", "paced")
+    ]
+    figures += [
+        (f"{name}: ms added", *(row[job][figure] - direct[job][figure] for row in pair))
+        for name, job, figure in (
+            ("pass", "alone_pass", "p50"),
+            ("cross", "alone", "p50"),
+            ("first event", "first", "first"),
+        )
+    ]
+    table = [
+        (
+            name,
+            *(f"{figure:,.0f}" if figure >= 10 else f"{figure:.2f}" for figure in (before, now)),
+            f"{now / before:.2f}×",
+        )
+        for name, before, now in figures
+    ]
+    return [
+        f"toolwire of commit {result['before']} in the same run:\n",
+        _table(("figure", "before", "now", "ratio"), table),
+    ]
 
 
 def _mcp_server(result: dict) -> str:

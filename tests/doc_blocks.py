@@ -31,7 +31,7 @@ ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"^```(\w*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = ("toolwire", "python", "curl")
 FILES = ("json", "jsonl", "toml", "yaml")
-START_LIMIT = 60  # seconds until a server has printed its first lines
+START_LIMIT = 300  # seconds until a server has printed its first lines
 
 
 def run_page(page: Path) -> int:
@@ -104,7 +104,7 @@ def run_console(text: str, servers: contextlib.ExitStack) -> None:
             continue
         assert command.split()[0] in COMMANDS, f"a page runs {', '.join(COMMANDS)}, not {command.split()[0]}"
         done = subprocess.run(
-            command, shell=True, capture_output=True, text=True, check=False, env=environment(), timeout=120
+            command, shell=True, capture_output=True, text=True, check=False, env=environment(), timeout=300
         )
         newline = "" if not done.stdout or done.stdout.endswith("\n") else "\n"
         check_output(done.stdout + newline + done.stderr, expected, command)

@@ -1,32 +1,39 @@
 """The measured gateways, with their installation, configuration and start."""
 
+import io
 import json
 import subprocess
 import sys
+import tarfile
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 WORK = HERE / ".work"
 KEY = "sk-bench-0123456789"
+UPSTREAM = 7801  # the port of the mock upstream
+TARGETS = ("same", "cross", "paced")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A gateway. `same`, `cross` and `paced` are models of a Chat, an Anthropic and a paced Anthropic upstream.
+    """A gateway. Its targets are a Chat (`same`), an Anthropic (`cross`) and a paced Anthropic upstream (`paced`).
 
+    `models` and `paths`: the model and the path of a request to each target; `target_headers`: headers that depend on it.
+    `skipped`: jobs that it cannot do.
     `picks_port`: it chooses its own port, and prints it.
     """
 
     name: str
     command: Callable[[int, int], list[str]]
-    same: str = "same"
-    cross: str = "cross"
-    paced: str | None = "paced"
-    path: str = "/v1/chat/completions"
+    models: Mapping[str, str] = field(default_factory=lambda: {target: target for target in TARGETS})
+    paths: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(TARGETS, "/v1/chat/completions"))
+    skipped: tuple[str, ...] = ()
     headers: dict[str, str] = field(default_factory=lambda: {"authorization": f"Bearer {KEY}"})
+    target_headers: Mapping[str, dict[str, str]] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     is_slow: bool = False
     picks_port: bool = False
@@ -100,7 +107,7 @@ http {{
 
 
 def _litellm(port: int, upstream: int) -> list[str]:
-    python = _python("litellm", "litellm[proxy]")
+    python = _python("litellm", "litellm[proxy]==1.106.2")
     base = f"http://127.0.0.1:{upstream}"
     rows = [
         ("same", {"model": "openai/m", "api_base": f"{base}/v1", "api_key": "none"}),
@@ -127,7 +134,7 @@ def _litellm(port: int, upstream: int) -> list[str]:
 
 
 def _rosetta(port: int, upstream: int) -> list[str]:
-    python = _python("rosetta", "llm-rosetta")
+    python = _python("rosetta", "llm-rosetta==0.13.0")
     base = f"http://127.0.0.1:{upstream}"
     config = {
         "providers": {
@@ -153,12 +160,10 @@ def _portkey(port: int, _: int) -> list[str]:
     return ["node", str(gateway / "build" / "start-server.js"), f"--port={port}", "--headless"]
 
 
-def _portkey_headers(upstream: int) -> dict[str, str]:
-    return {
-        "x-portkey-provider": "anthropic",
-        "x-portkey-custom-host": f"http://127.0.0.1:{upstream}/v1",
-        "authorization": "Bearer none",
-    }
+_PORTKEY_HEADERS = {"x-portkey-custom-host": f"http://127.0.0.1:{UPSTREAM}/v1", "authorization": "Bearer none"}
+_PORTKEY_PROVIDERS = {
+    target: {"x-portkey-provider": provider} for target, provider in (("same", "openai"), ("cross", "anthropic"))
+}
 
 
 def _tensorzero(_: int, upstream: int) -> list[str]:
@@ -183,23 +188,54 @@ api_key_location = "env::NO_KEY"
     return [python, str(HERE / "tensorzero_embedded.py"), _write("tensorzero.toml", config)]
 
 
-_TENSORZERO_MODEL = "tensorzero::model_name::"
+def _uvicorn(port: int, _: int) -> list[str]:
+    return [sys.executable, str(HERE / "bare_server.py"), str(port)]
+
+
+def _uvicorn_client(port: int, upstream: int) -> list[str]:
+    return [sys.executable, str(HERE / "bare_server.py"), str(port), str(upstream)]
+
+
+def add_before(commit: str) -> None:
+    """Add the gateway of another commit, with the same packages, as the candidate `toolwire-before`."""
+    folder = WORK / f"before-{commit}"
+    if not folder.exists():
+        WORK.mkdir(exist_ok=True)
+        source = subprocess.run(["git", "-C", ROOT, "archive", commit, "src"], check=True, stdout=subprocess.PIPE)
+        with tarfile.open(fileobj=io.BytesIO(source.stdout)) as archive:
+            archive.extractall(folder, filter="data")
+    environment = {"PYTHONPATH": str(folder / "src")}
+    CANDIDATES["toolwire-before"] = Candidate("toolwire-before", _toolwire, environment=environment)
+
+
+_OWN_SOURCE = {"PYTHONPATH": str(ROOT / "src")}
+# Forwarders take the target from the path, and send the bytes of the request and of the response unchanged.
+_FORWARDED = {"same": "/v1/chat/completions", "cross": "/v1/messages", "paced": "/pace/v1/messages"}
+_STREAMS = ("burst", "paced", "first")
+_PACED = ("paced", "first")
 
 CANDIDATES = {
-    "toolwire": Candidate("toolwire", _toolwire),
-    "nginx": Candidate("nginx", _nginx, same="m", cross="m", paced=None),
+    "uvicorn": Candidate("uvicorn", _uvicorn, skipped=_STREAMS, environment=_OWN_SOURCE),
+    "uvicorn-client": Candidate("uvicorn-client", _uvicorn_client, paths=_FORWARDED, environment=_OWN_SOURCE),
+    "toolwire": Candidate("toolwire", _toolwire, environment=_OWN_SOURCE),
+    "nginx": Candidate("nginx", _nginx, paths=_FORWARDED),
     "litellm": Candidate(
         "litellm", _litellm, is_slow=True, environment={"LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION"}
     ),
-    "llm-rosetta": Candidate("llm-rosetta", _rosetta, paced=None, is_slow=True),
-    "portkey": Candidate("portkey", _portkey, paced=None, headers=_portkey_headers(7801), is_slow=True),
+    "llm-rosetta": Candidate("llm-rosetta", _rosetta, skipped=_PACED, is_slow=True),
+    "portkey": Candidate(
+        "portkey",
+        _portkey,
+        skipped=_PACED,
+        headers=_PORTKEY_HEADERS,
+        target_headers=_PORTKEY_PROVIDERS,
+        is_slow=True,
+    ),
     "tensorzero": Candidate(
         "tensorzero",
         _tensorzero,
-        same=f"{_TENSORZERO_MODEL}same",
-        cross=f"{_TENSORZERO_MODEL}cross",
-        paced=f"{_TENSORZERO_MODEL}paced",
-        path="/openai/v1/chat/completions",
+        models={target: f"tensorzero::model_name::{target}" for target in TARGETS},
+        paths=dict.fromkeys(TARGETS, "/openai/v1/chat/completions"),
         environment={"NO_KEY": "none"},
         picks_port=True,
     ),

@@ -4,7 +4,7 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+from workload import numbered
 
 
 @dataclass
@@ -14,32 +14,28 @@ class Loaded:
     failed: int = 0
     latencies: list[float] = field(default_factory=list)
     first: list[float] = field(default_factory=list)
-    bytes: int = 0
 
 
-async def one(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes, body: bytes
-) -> tuple[int, float, int]:
-    """Return the status, the seconds to the first byte of the body, and the bytes."""
+async def send_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, message: bytes) -> tuple[int, float]:
+    """Return the status, and the seconds to the first byte of the body."""
     began = time.perf_counter()
-    writer.write(head + body)
+    writer.write(message)
     top = await reader.readuntil(b"\r\n\r\n")
     status = int(top[9:12])
     low = top.lower()
     if b"transfer-encoding: chunked" in low:
-        size, first = 0, 0.0
+        first = 0.0
         while True:
             line = await reader.readuntil(b"\r\n")
             length = int(line, 16)
             await reader.readexactly(length + 2)
             first = first or time.perf_counter() - began
-            size += length
             if not length:
-                return status, first, size
+                return status, first
     at = low.find(b"content-length:")
     length = int(low[at + 15 : low.find(b"\r", at)])
     await reader.readexactly(length)
-    return status, time.perf_counter() - began, length
+    return status, time.perf_counter() - began
 
 
 def head_of(path: str, size: int, port: int, headers: dict[str, str]) -> bytes:
@@ -64,9 +60,10 @@ async def load(port: int, path: str, body: bytes, *, requests: int, at_once: int
         used = False
         while left > 0:
             left -= 1
+            message = head + numbered(body)
             began = time.perf_counter()
             try:
-                status, first, size = await one(reader, writer, head, body)
+                status, first = await send_request(reader, writer, message)
             except (ConnectionError, asyncio.IncompleteReadError, OSError) as error:
                 if used and not getattr(error, "partial", b""):
                     left += 1  # some servers close after every response without announcing it
@@ -76,11 +73,10 @@ async def load(port: int, path: str, body: bytes, *, requests: int, at_once: int
                 used = False
                 continue
             used = True
-            loaded.latencies.append(time.perf_counter() - began)
-            loaded.first.append(first)
-            loaded.bytes += size
             if status == 200:
                 loaded.done += 1
+                loaded.latencies.append(time.perf_counter() - began)
+                loaded.first.append(first)
             else:
                 loaded.failed += 1
         writer.close()

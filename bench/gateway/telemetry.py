@@ -8,7 +8,7 @@ The request has two calls, one loss and token counts, and was streamed. Spans ar
 import time
 from tempfile import TemporaryFile
 
-from toolwire.gateway.answer.client_request import ClientRequest
+from toolwire.gateway.client_request import ClientRequest
 from toolwire.gateway.observe.log import AccessLog
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.observe.request_log import RequestLog
@@ -20,7 +20,8 @@ from toolwire.run.redact import Redactor
 COUNT = 20_000
 ROUNDS = 5
 BODY = b'{"model": "claude-sonnet-5", "max_tokens": 64, "messages": []}'
-ASKED = ClientRequest(Route("generate", INGRESSES["anthropic"]), BODY, {}, {})
+INGRESS = INGRESSES["anthropic"]
+ASKED = ClientRequest(Route("generate", INGRESS), INGRESS.codec, BODY, {}, {}, len(BODY))
 HEADERS = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 
 

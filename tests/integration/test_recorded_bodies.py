@@ -114,9 +114,12 @@ def test_every_recorded_provider_is_known():
 
 
 @pytest.mark.parametrize("wire", sdk_shapes.SOURCES)
-def test_shapes_are_those_of_the_installed_sdks(wire):
-    written = (sdk_shapes.SHAPES / f"{wire}.toml").read_text(encoding="utf-8")
-    assert written == sdk_shapes.render(wire), "run: python tests/integration/sdk_shapes.py"
+def test_shapes_are_those_of_the_sdk_that_their_file_names(wire):
+    source, written = (sdk_shapes.SHAPES / f"{wire}.toml").read_text(encoding="utf-8").split("\n", 1)
+    installed, rendered = sdk_shapes.render(wire).split("\n", 1)
+    if installed != source and rendered != written:
+        pytest.skip(f"{installed.rpartition('from ')[2]} is newer: run python tests/integration/sdk_shapes.py")
+    assert written == rendered, "run: python tests/integration/sdk_shapes.py"
 
 
 @pytest.mark.one_in(7)

@@ -129,13 +129,14 @@ def transfer(direction: bool) -> str:
 
 @pytest.mark.skipif(landlock.landlock_version() < 4, reason="needs Landlock with network rules")
 def test_connection_of_native_code_is_denied_and_reported(tmp_path):
+    pytest.importorskip("psycopg")
     text = """
-from pyreqwest.client import SyncClientBuilder
+import psycopg
 
 @toolwire.tool(effect="read")
 def fetch(text: str) -> str:
     '''Fetch.'''
-    SyncClientBuilder().build().get("http://127.0.0.1:9/").build().send()
+    psycopg.connect("postgresql://127.0.0.1:9/x")
     return text
 """
     (result,) = check_python_tools(str(write_tools(tmp_path, text)), ToolTestSettings(cases=3)).results

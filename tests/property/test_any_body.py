@@ -2,6 +2,7 @@
 
 import pytest
 from canonical import distinct, requests
+from combinations import for_every
 from hypothesis import given
 from hypothesis import strategies as st
 from messy import BODIES
@@ -15,7 +16,7 @@ from toolwire.ir.text import to_bytes
 from toolwire.stream.strict import parse_object
 from toolwire.wire import get
 
-TARGETS = [(target, model) for target, models in MODELS.items() for model in models]
+ENDPOINTS = [(target, model) for target, models in MODELS.items() for model in models]
 
 
 @pytest.mark.parametrize("failure", FIXED, ids=repr)
@@ -31,11 +32,10 @@ def check(body, target, model):
         validate_request(target, body)
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(("target", "model"), TARGETS)
 @given(request=requests())
-def test_random_request_is_accepted(target, model, request):
-    check(translated(distinct(request), target, model), target, model)
+@for_every(endpoint=ENDPOINTS)
+def test_random_request_is_accepted(endpoint, request):
+    check(translated(distinct(request), *endpoint), *endpoint)
 
 
 @pytest.mark.one_in(3)
@@ -52,13 +52,12 @@ def test_messy_history_is_accepted(source, target):
     run()
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(("target", "model"), TARGETS)
 @given(request=requests())
-def test_random_request_with_cache_marks_is_accepted(target, model, request):
+@for_every(endpoint=ENDPOINTS)
+def test_random_request_with_cache_marks_is_accepted(endpoint, request):
     long = Message("system", (Text("x" * 5000),))
     unmarked = replace(request, messages=(long, *(one for one in request.messages if not _has_mark(one))))
-    check(translated(mark_stable_prefix(distinct(unmarked), get(target)), target, model), target, model)
+    check(translated(mark_stable_prefix(distinct(unmarked), get(endpoint[0])), *endpoint), *endpoint)
 
 
 def _has_mark(message):

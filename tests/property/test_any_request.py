@@ -3,8 +3,8 @@
 import re
 from collections import Counter
 
-import pytest
 from canonical import requests
+from combinations import for_every
 from hypothesis import given
 from msgspec.structs import replace
 from sdk_validation import validate_request
@@ -19,9 +19,8 @@ from toolwire.stream.strict import parse_object
 from toolwire.wire import ModelCapabilities, get
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("wire", WIRES)
 @given(request=requests())
+@for_every(wire=WIRES)
 def test_encoded_request_is_valid_or_rejected(wire, request):
     codec = get(wire)
     try:
@@ -47,9 +46,8 @@ def _calls(request):
     return [part for m in request.messages if m.role == "assistant" for part in m.parts if isinstance(part, ToolCall)]
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("wire", WIRES)
 @given(request=requests())
+@for_every(wire=WIRES)
 def test_preparing_is_a_pure_function(wire, request):
     try:
         first = toolwire.prepare(request, get(wire))
@@ -60,9 +58,8 @@ def test_preparing_is_a_pure_function(wire, request):
     assert list(first.losses) == list(second.losses)
 
 
-@pytest.mark.one_in(5)
-@pytest.mark.parametrize("wire", WIRES)
 @given(request=requests())
+@for_every(wire=WIRES)
 def test_preparing_twice_equals_preparing_once(wire, request):
     """Fitting twice is fitting once."""
     codec = get(wire)
@@ -73,10 +70,8 @@ def test_preparing_twice_equals_preparing_once(wire, request):
     assert toolwire.prepare(once, codec).request == once
 
 
-@pytest.mark.one_in(5)
-@pytest.mark.parametrize("target", WIRES)
-@pytest.mark.parametrize("source", WIRES)
 @given(request=requests())
+@for_every(source=WIRES, target=WIRES)
 def test_pointers_of_losses_resolve(source, target, request):
     codec = get(source)
     try:
@@ -87,9 +82,8 @@ def test_pointers_of_losses_resolve(source, target, request):
     assert unresolved(document, translation) == []
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("wire", WIRES)
 @given(request=requests())
+@for_every(wire=WIRES)
 def test_unknown_model_loses_nothing_to_capability_rows(wire, request):
     """No rule about a model applies to a model without a row; only those of the wire do."""
     request = replace(request, model="house-7b")

@@ -38,12 +38,13 @@ def _template(front: str, wire: str, stream: bool) -> bytes:
     return body_of(front, asked, wire, stream=stream)
 
 
-def question(front: str, upstream: str, how: str, number: int, *, stream: bool) -> tuple[bytes, bytes]:
-    """The bytes of a request, and the token in it."""
+def question(front: str, upstream: str, how: str, number: int, *, stream: bool, key: str = "") -> tuple[bytes, bytes]:
+    """The bytes of a request, and the token in it. `key` is the client's."""
     token = b"token-%09d" % number
     model = f"{upstream}/m"
     body = _template(front, model, stream).replace(b"token-000000000 xxxxxxx", token + b" " + how.encode() + b" ")
-    return request_bytes(path_of(front, model, stream=stream), body), token
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    return request_bytes(path_of(front, model, stream=stream), body, headers), token
 
 
 def outcome(answer: Answer, front: str, *, stream: bool) -> str:
@@ -65,8 +66,9 @@ def outcome(answer: Answer, front: str, *, stream: bool) -> str:
 class Load:
     """What was asked and what came of it. `wrong` has a line for everything that must not happen."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, key: str = "") -> None:
         self.port = port
+        self.key = key
         self.outcomes: Counter[str] = Counter()
         self.wrong: list[str] = []
         self._numbers = iter(range(1, 10**9))
@@ -93,7 +95,8 @@ class Load:
         """Whether the connection can be used again."""
         reader, writer = connection
         leaves = how == "leave"
-        data, token = question(front, wire, "late" if leaves else how, next(self._numbers), stream=stream)
+        number = next(self._numbers)
+        data, token = question(front, wire, "late" if leaves else how, number, stream=stream, key=self.key)
         label = f"{how}: {front} over {wire}, {'stream' if stream else 'whole'}"
         writer.write(data)
         if leaves:

@@ -11,6 +11,7 @@ import sys
 import uvloop
 
 from toolwire import Request, Response, Text, ToolCall
+from toolwire.ir.parts import Artefact, Reasoning
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.testing import PartialReply, RawReply, Upstream
 
@@ -20,6 +21,8 @@ GARBAGE = b"data: {\xff\x00 not json\n\n<html>502</html>\n"
 
 def answer(request: Request) -> object:
     token, how = _user_text(request).split(" ")[:2]
+    if how == "signed":
+        return _signed_answer(request, token)
     words = Response(parts=(Text(f"{token} says that it rains. " * 20),), stop=Stop("stop"), usage=USAGE)
     if how == "call":
         call = ToolCall(f"call-{token}", "get_weather", {"city": token})
@@ -39,6 +42,18 @@ def answer(request: Request) -> object:
     if how == "brief":
         return Response(parts=(Text(f"{token} " * 5),), stop=Stop("stop"))
     return words
+
+
+def _signed_answer(request: Request, token: str) -> Response:
+    """A signed turn with a call; after its result, whether the turn came back with its signature."""
+    signature = f"c2lnbmVk{token.removeprefix('token-')}"
+    if len(request.messages) == 1:
+        thought = Reasoning(f"{token}?", artefacts=(Artefact("anthropic", "signature", signature),))
+        call = ToolCall(f"call-{token}", "get_weather", {"city": token})
+        return Response(parts=(thought, call), stop=Stop("tool_calls"), usage=USAGE)
+    parts = [part for message in request.messages for part in message.parts if isinstance(part, Reasoning)]
+    is_kept = any(item.data == signature for part in parts for item in part.artefacts)
+    return Response(parts=(Text(f"{token} {'kept' if is_kept else 'lost'}"),), stop=Stop("stop"), usage=USAGE)
 
 
 def _user_text(request: Request) -> str:

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import tempfile
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -35,9 +35,12 @@ GROWTH = 1.15  # of memory, between the middle and the end
 
 
 @asynccontextmanager
-async def process(*command: str):
-    """A process of ours, and the first line that it says."""
-    running = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
+async def process(*command: str, errors: str | None = None):
+    """A process of ours, and the first line that it prints. `errors` is the folder for its standard error."""
+    with nullcontext() if errors is None else (Path(errors) / "errors").open("w") as log:
+        running = await asyncio.create_subprocess_exec(
+            sys.executable, *command, stdout=asyncio.subprocess.PIPE, stderr=log
+        )
     try:
         yield running, (await running.stdout.readline()).decode().strip()
     finally:
@@ -101,14 +104,14 @@ async def under_load(running, port: int, clients: int, seconds: float) -> list[s
     return wrong
 
 
-async def while_stopping(running, port: int, clients: int = 50) -> list[str]:
+async def while_stopping(running, port: int, clients: int = 50, key: str = "") -> list[str]:
     """Streams that take a second, and streams that take longer than the gateway waits for them."""
     told: list[str] = []
     asked = [(WIRES[n % 5], WIRES[n // 5 % 5], "brief" if n % 2 else "words") for n in range(clients)]
 
     async def one(number: int, front: str, wire: str, how: str) -> str:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
-        data, _ = question(front, f"slow-{wire}", how, number, stream=True)
+        data, _ = question(front, f"slow-{wire}", how, number, stream=True, key=key)
         writer.write(data)
         found = outcome(await read_answer(reader), front, stream=True)
         writer.close()
@@ -119,7 +122,7 @@ async def while_stopping(running, port: int, clients: int = 50) -> list[str]:
     running.send_signal(signal.SIGTERM)
     for found in await asyncio.gather(*streams, return_exceptions=True):
         told.append(found if isinstance(found, str) else repr(found))
-    code = await asyncio.wait_for(running.wait(), 10)
+    code = await asyncio.wait_for(running.wait(), 30)
     print("told to stop:", {name: told.count(name) for name in sorted(set(told))}, f"exit {code}")
     wrong = [name for name in told if not name.endswith((": ok", ": error"))]
     return wrong + ([f"exit code {code}"] if code else [])

@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from toolwire import __file__ as package_file
 
 SOURCE = Path(package_file).parents[1]
@@ -61,24 +63,28 @@ def find_cyclic(graph):
 
 
 MODULES = find_modules()
-GRAPH = import_graph(MODULES)
 
 
-def test_graph_contains_the_whole_package():
-    assert len(GRAPH) > 400
-    assert "toolwire.ir.errors" in GRAPH["toolwire.ir.losses"]
+@pytest.fixture(scope="module")
+def graph():
+    return import_graph(MODULES)
+
+
+def test_graph_contains_the_whole_package(graph):
+    assert len(graph) > 400
+    assert "toolwire.ir.errors" in graph["toolwire.ir.losses"]
 
 
 def test_cycle_is_found():
     assert find_cyclic({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == ["b", "c"]
 
 
-def test_no_cycle_of_files():
-    assert find_cyclic(GRAPH) == []
+def test_no_cycle_of_files(graph):
+    assert find_cyclic(graph) == []
 
 
-def test_small_file_with_a_single_importer_states_its_reason():
-    importers = {module: [one for one, targets in GRAPH.items() if module in targets] for module in GRAPH}
+def test_small_file_with_a_single_importer_states_its_reason(graph):
+    importers = {module: [one for one, targets in graph.items() if module in targets] for module in graph}
     unexplained = []
     for module, path in MODULES.items():
         text = path.read_text("utf-8")
@@ -87,3 +93,15 @@ def test_small_file_with_a_single_importer_states_its_reason():
         if not REASON.search(ast.get_docstring(ast.parse(text)) or ""):
             unexplained.append(f"{module} (merge it into {importers[module][0]}, or add `Separate because …`)")
     assert unexplained == []
+
+
+def test_path_of_a_gateway_request_is_a_small_graph(graph):
+    """In `gateway/answer`: at most ten imports among its modules, and at most three of each of them."""
+    package = "toolwire.gateway.answer"
+    arrows = {
+        module: {name for name in names if name.startswith(f"{package}.") and name != module}
+        for module, names in graph.items()
+        if module.startswith(f"{package}.")
+    }
+    assert sum(map(len, arrows.values())) <= 10
+    assert max(map(len, arrows.values())) <= 3

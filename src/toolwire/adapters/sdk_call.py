@@ -20,7 +20,7 @@ from ..ir.response import Response
 from ..ir.value import Value
 from ..net.body_settings import NO_DEFAULTS
 from ..net.client import ModelClient
-from ..net.same_wire import accepts_document, has_valid_ids
+from ..net.same_wire import accepts_request, has_valid_ids
 from ..stream.strict import parse_object
 from ..wire import get
 from ..wire.protocol import Wire
@@ -82,12 +82,12 @@ class SdkCall:
     @property
     def is_forwarded(self) -> bool:
         """True if the endpoint accepts the body as it is."""
-        endpoint = self.client.endpoint
+        endpoint, document = self.client.endpoint, self.document
         return (
             not self.client.emulates_calls
             and not endpoint.changes_body
             and endpoint.defaults is NO_DEFAULTS
-            and accepts_document(endpoint, self.wire.name, self.document)
+            and accepts_request(endpoint, self.wire.name, document.__contains__, lambda: document.get("tool_choice"))
             and (endpoint.vendor.id is None or has_valid_ids(self.request, endpoint.wire.limits))
         )
 

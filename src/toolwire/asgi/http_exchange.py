@@ -1,6 +1,6 @@
 """One HTTP exchange with a client over ASGI: read the request within limits, write the answer, watch the connection.
 
-A client that disconnects cancels the task that serves it, so that the upstream connection is released at once.
+A client that disconnects interrupts the task that serves it, so that the upstream connection is released at once.
 """
 
 from __future__ import annotations
@@ -8,21 +8,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from io import BytesIO
-from typing import Any, TypeAlias
+from itertools import chain
+from typing import TypeAlias
 from urllib.parse import parse_qsl
 
 from ..ir.errors import ToolwireError
 from ..net.deadlines import DeadlineHandle, SharedTimers
+from .direct_exchange import find_direct_exchange
+from .interruption import Interruption
 from .types import AsgiMessage, Receive, Scope, Send
 
 __all__ = [
     "BodyTimeout",
     "BodyTooLarge",
+    "ClientGone",
+    "HeaderPairs",
     "HttpExchange",
     "InFlight",
-    "uncancel",
+    "decode_headers",
+    "header_pairs",
 ]
 
+HeaderPairs: TypeAlias = list[tuple[bytes, bytes]]
 _CallLater: TypeAlias = Callable[[float, Callable[[], object]], "DeadlineHandle | asyncio.TimerHandle"]
 
 _WATCH_DELAY = 0.02  # seconds
@@ -46,19 +53,24 @@ class BodyTimeout(ToolwireError):
     default_status = 408
 
 
+class ClientGone(Exception):
+    """The client closed the connection before its answer was complete."""
+
+
 class HttpExchange:
-    """A request, and the methods to answer it."""
+    """A request, and the methods to answer it. `interruption` ends the task that serves it."""
 
     __slots__ = (
+        "_direct",
         "_is_cut",
         "_receive",
         "_send",
-        "_task",
-        "_timer",
         "_watch",
+        "declared_length",
         "disconnected",
         "ended",
         "headers",
+        "interruption",
         "method",
         "path",
         "query",
@@ -70,33 +82,42 @@ class HttpExchange:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query = dict(parse_qsl(scope["query_string"].decode("latin-1"))) if scope["query_string"] else {}
-        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.headers = decode_headers(scope["headers"])
+        length = self.headers.get("content-length", "")
+        self.declared_length = int(length) if length.isdecimal() else 0  # of the body, in its header
         self.status = 0  # of the answer; 0 before it starts
         self.started = False  # the head of the answer was sent
         self.ended = False  # the whole answer was sent
         self.disconnected = False  # the client closed the connection
+        self.interruption = Interruption()
         self._is_cut = False  # a write of several pieces did not end
         self._receive = receive
         self._send = send
-        self._task: asyncio.Task[Any] | None = None  # the task to cancel at a disconnect
-        self._timer: DeadlineHandle | None = None  # the delay before watching starts
-        self._watch: asyncio.Task[None] | None = None
+        self._direct = find_direct_exchange(receive, send)
+        self._watch: DeadlineHandle | asyncio.Task[None] | None = None  # the delay before it, or the task
+
+    def take_body(self) -> bytes | None:
+        """Return the whole body if it has arrived; None if it must be read with `read_body`."""
+        return None if self._direct is None else self._direct.take_whole_body()
 
     async def read_body(self, limit: int, seconds: float, reserve: Callable[[int], None] = _no_reservation) -> bytes:
-        """Read the whole body. `reserve` is called with the size of every part, and may raise an error."""
-        declared_length = self.headers.get("content-length", "")
-        if declared_length.isdigit() and int(declared_length) > limit:
-            raise BodyTooLarge(f"the body has {declared_length} bytes; the limit is {limit}")
-        message = await self._receive_within(seconds, _TIMERS.call_later)
-        first: bytes = message.get("body", b"")
-        reserve(len(first))
-        if not message.get("more_body"):
-            if len(first) > limit:
-                raise BodyTooLarge(f"the body has more than {limit} bytes")
-            return first
-        return await self._read_remaining_body(first, limit, seconds, reserve)
+        """Read the whole body within `seconds`. `reserve` is called with the size of every part, and may raise an error."""
+        if self.declared_length > limit:
+            raise BodyTooLarge(f"the body has {self.declared_length} bytes; the limit is {limit}")
+        body, has_more = self.take_body(), False
+        started_at = asyncio.get_running_loop().time()
+        if body is None:
+            message = await self._receive_within(seconds, _TIMERS.call_later)
+            body, has_more = message.get("body", b""), message.get("more_body", False)
+        reserve(len(body))
+        if has_more:
+            seconds -= asyncio.get_running_loop().time() - started_at
+            return await self.read_remaining_body(body, limit, seconds, reserve)
+        if len(body) > limit:
+            raise BodyTooLarge(f"the body has more than {limit} bytes")
+        return body
 
-    async def _read_remaining_body(
+    async def read_remaining_body(
         self, first: bytes, limit: int, seconds: float, reserve: Callable[[int], None]
     ) -> bytes:
         """Read the rest of a body that arrives in several messages; `seconds` limits all of them together.
@@ -118,38 +139,40 @@ class HttpExchange:
             has_more = message.get("more_body", False)
         return buffer.getvalue()
 
+    async def read_piece(self, seconds: float) -> tuple[bytes, bool]:
+        """Read the next piece of the body, also in another task. Return it, and whether more will follow."""
+        try:
+            async with asyncio.timeout(seconds):
+                message = await self._receive()
+        except TimeoutError:
+            raise BodyTimeout("the body did not arrive in time") from None
+        if message["type"] == "http.disconnect":
+            self.disconnected = True
+            raise ClientGone
+        return message.get("body", b""), message.get("more_body", False)
+
     async def _receive_within(self, seconds: float, call_later: _CallLater | None = None) -> AsgiMessage:
         message = await self._await_message(seconds, call_later)
         if message["type"] == "http.disconnect":
             self.disconnected = True
-            raise asyncio.CancelledError
+            raise ClientGone
         return message
 
     async def _await_message(self, seconds: float, call_later: _CallLater | None = None) -> AsgiMessage:
-        """Wait for the next ASGI message.
-
-        Raise BodyTimeout after `seconds`. The timer cancels this task, and the flag distinguishes its
-        cancellation from others.
-        """
-        task = asyncio.current_task()
-        assert task is not None
-        timed_out = False
-
-        def on_timeout() -> None:
-            nonlocal timed_out
-            timed_out = True
-            task.cancel()
-
-        timer = (call_later or asyncio.get_running_loop().call_later)(seconds, on_timeout)
+        """Wait for the next ASGI message. Raise BodyTimeout after `seconds`."""
+        self.interruption.attach()
+        timer = (call_later or asyncio.get_running_loop().call_later)(seconds, self._interrupt_body)
         try:
             return await self._receive()
         except asyncio.CancelledError:
-            if not timed_out:
+            if not self.interruption.caught("slow_body"):
                 raise
-            task.uncancel()
             raise BodyTimeout("the body did not arrive in time") from None
         finally:
             timer.cancel()
+
+    def _interrupt_body(self) -> None:
+        self.interruption.interrupt("slow_body")
 
     def bounded_receive(self, seconds: float, reserve: Callable[[int], None] = _no_reservation) -> Receive:
         """Return `receive` for a mounted app; a body that is incomplete at the deadline counts as a disconnect.
@@ -182,35 +205,47 @@ class HttpExchange:
         await self._send(message)
 
     def watch(self) -> None:
-        """Cancel the running task if the client disconnects; watch after a delay, because most answers are faster."""
-        self._task = asyncio.current_task()
-        self._timer = _TIMERS.call_later(_WATCH_DELAY, self._start_watching)
+        """Interrupt the running task if the client disconnects. It may be called repeatedly.
+
+        A task that receives messages starts after a delay, because most answers are faster.
+        """
+        self.interruption.attach()
+        if self._direct is not None:
+            if self._direct.on_disconnect is None:
+                self._direct.watch(self._lose_client)
+        elif self._watch is None:
+            self._watch = _TIMERS.call_later(_WATCH_DELAY, self._start_watching)
 
     def _start_watching(self) -> None:
         self._watch = asyncio.ensure_future(self._wait_for_disconnect())
 
     async def _wait_for_disconnect(self) -> None:
-        """Cancel the watched task when the client disconnects before the answer has ended."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._lose_client()
+
+    def _lose_client(self) -> None:
+        """Interrupt the task, because the client has disconnected."""
         if self.ended:
             return  # a server also reports a disconnect after the whole answer was sent
         self.disconnected = True
-        if self._task is not None:
-            self._task.cancel()
+        self.interruption.interrupt("client_gone")
 
     def unwatch(self) -> None:
         """Stop watching the connection. It may be called repeatedly."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._watch is not None:
+        if self._direct is not None:
+            self._direct.on_disconnect = None
+        elif self._watch is not None:
             self._watch.cancel()
             self._watch = None
 
-    async def respond(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    async def respond(self, status: int, headers: HeaderPairs, body: bytes) -> None:
         """Write a whole answer."""
-        await self.start(status, {**headers, "content-length": str(len(body))})
+        if self._direct is not None and len(body) <= _PIECE and self._direct.try_respond(status, headers, body):
+            self.started = self.ended = True
+            self.status = status
+            return
+        await self.start(status, [*headers, (b"content-length", b"%d" % len(body))])
         if self.method == "HEAD":
             body = b""
         elif len(body) > _PIECE:
@@ -219,16 +254,21 @@ class HttpExchange:
         await self._send({"type": "http.response.body", "body": body})
         self.ended = True
 
-    async def start(self, status: int, headers: Mapping[str, str]) -> None:
+    async def start(self, status: int, headers: HeaderPairs) -> None:
         """Write the head of an answer; `write` and `end` write the rest."""
-        pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        await self._send({"type": "http.response.start", "status": status, "headers": pairs})
+        if self._direct is None or not self._direct.try_start(status, headers):
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
         self.started = True  # not earlier: a task cancelled while it waits may still send another answer
         self.status = status
 
+    def try_write(self, data: bytes) -> bool:
+        """Write a small piece at once; return False if `write` has to wait for the client or to split it."""
+        direct = self._direct
+        return direct is not None and len(data) <= _PIECE and not self._is_cut and direct.try_write(data)
+
     async def write(self, data: bytes) -> None:
         """Write data in pieces: the server waits before a piece while the client has not read the previous ones."""
-        if self._is_cut:
+        if self._is_cut or self.try_write(data):
             return
         if len(data) <= _PIECE:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
@@ -243,32 +283,44 @@ class HttpExchange:
         """End the answer; without this, the server closes the connection, and the client sees a truncated answer."""
         if self._is_cut:
             return
-        await self._send({"type": "http.response.body", "body": b""})
+        if self._direct is None or not self._direct.try_end():
+            await self._send({"type": "http.response.body", "body": b""})
         self.ended = True
 
 
 class InFlight:
-    """A count of in-flight requests. `idle` is set while there are none."""
+    """A count of in-flight requests."""
 
-    __slots__ = ("_count", "idle")
+    __slots__ = ("_count", "_idle")
 
     def __init__(self) -> None:
         self._count = 0
-        self.idle = asyncio.Event()
-        self.idle.set()
+        self._idle: asyncio.Event | None = None  # for tasks that wait until there are none
 
     def begin(self) -> None:
         self._count += 1
-        self.idle.clear()
 
     def end(self) -> None:
         self._count -= 1
-        if not self._count:
-            self.idle.set()
+        if not self._count and self._idle is not None:
+            self._idle.set()
+            self._idle = None
+
+    async def wait_until_idle(self) -> None:
+        """Wait until there are none."""
+        if self._count:
+            self._idle = self._idle or asyncio.Event()
+            await self._idle.wait()
 
 
-def uncancel() -> None:
-    """Continue the running task after a cancellation that has been handled."""
-    task = asyncio.current_task()
-    if task is not None:
-        task.uncancel()
+def decode_headers(pairs: HeaderPairs) -> dict[str, str]:
+    """Decode headers from ASGI, all at once. A server rejects line breaks in them; otherwise each is decoded alone."""
+    texts = b"\n".join(chain.from_iterable(pairs)).decode("latin-1").split("\n")
+    if len(texts) != 2 * len(pairs):
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
+    return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def header_pairs(headers: Mapping[str, str]) -> HeaderPairs:
+    """Encode headers as ASGI needs them."""
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]

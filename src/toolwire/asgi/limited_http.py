@@ -1,32 +1,39 @@
 """HTTP/1.1 for clients: uvicorn's protocol, with limits that it leaves to a reverse proxy.
 
 The head of a request is limited in size and time. A body that is no longer awaited, and a client that does not read its
-answer, are limited in time. The number of connections stays below the number of descriptors. An upgrade is ignored,
-trailers are not headers, and a transfer coding that cannot be decoded is refused. Pass it to uvicorn as `http`.
+answer, are limited in time. Requests that wait for the answer to an earlier one are limited in size. The number of
+connections stays below the number of descriptors. An upgrade is ignored, trailers are not headers, and a transfer
+coding that cannot be decoded is refused. Pass it to uvicorn as `http`.
 """
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, TimerHandle, Transport
+from asyncio import TimerHandle, Transport
 from collections.abc import Callable
 from functools import partial
 from logging import getLogger
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
+from urllib.parse import unquote
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 from msgspec import Struct
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from ..ir.text import to_bytes
+from .buffering_transport import BufferingTransport, combines_writes
 from .descriptors import ConnectionCounts
+from .request_cycle import RequestCycle, encode_fields
+from .uvicorn_internals import HIGH_WATER_LIMIT, STATUS_LINE, FlowControl, HttpToolsProtocol
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGI3Application
+    from uvicorn._types import ASGIVersions, HTTPScope
 
 __all__ = ["ConnectionLimits", "DefaultLimits", "make_limited_protocol"]
 
 _log = getLogger("toolwire.asgi")
+_CODING_HEADERS = (b"transfer-encoding", b"te")
 _PROBE_PATHS = (b"/health", b"/healthz", b"/livez", b"/ready", b"/readyz")
+_MAX_QUEUED = 1024 * 1024  # bytes of queued requests; one read may contain many of them
+_REQUEST_OVERHEAD = 2048  # bytes of memory for a request, besides its headers and body
 
 
 class ConnectionLimits(Protocol):
@@ -65,43 +72,24 @@ class _HeadRefused(Exception):
     """The head cannot be accepted. The parser converts this to an error of its own."""
 
 
-class _BufferingTransport:
-    """A transport that combines the writes of one loop iteration.
+class _BoundedFlow(FlowControl):
+    """uvicorn's flow control, which does not resume reading while `is_full`."""
 
-    uvicorn writes the head of an answer and its body separately; they need not be two system calls.
-    """
+    is_full = False
 
-    __slots__ = ("_loop", "_pending", "_transport")
-
-    def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._pending: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        if not self._pending:
-            self._loop.call_soon(self._flush)
-        self._pending.append(data)
-
-    def _flush(self) -> None:
-        if self._pending:
-            data = b"".join(self._pending)
-            self._pending = []
-            self._transport.write(data)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def get_write_buffer_size(self) -> int:
-        return self._transport.get_write_buffer_size() + sum(map(len, self._pending))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+    def resume_reading(self) -> None:
+        if not self.is_full:
+            super().resume_reading()
 
 
 class _LimitedHttp(HttpToolsProtocol):
-    """uvicorn's protocol with limits on the size and time of a head, and on slow clients."""
+    """uvicorn's protocol with limits on the size and time of a head, and on slow clients.
+
+    The callbacks of the parser replace those of uvicorn instead of extending them, which saves a call for each event.
+    """
+
+    cycle: RequestCycle
+    flow: _BoundedFlow
 
     def __init__(
         self, *args: Any, limits: Callable[[], ConnectionLimits], counts: ConnectionCounts, **options: Any
@@ -114,18 +102,28 @@ class _LimitedHttp(HttpToolsProtocol):
         self._head_limit = current_limits.head
         self._client_timeout = current_limits.slow_client
         self._awaits_head = True  # the head of the next request is not complete
-        self._head_raw = 0  # bytes received while waiting for the head
-        self._head_size = 0  # bytes of it that were parsed
+        self._received_size = 0  # bytes received since the last request was complete
+        self._reset_head()
+        self._is_head_counted = True  # False while too few bytes have arrived to exceed the limit
         self._read_timer: TimerHandle | None = None  # for a head, or for a body that is no longer awaited
         self._write_timer: TimerHandle | None = None  # for a client that does not read its answer
-        self._current_cycle: RequestResponseCycle | None = None  # `cycle` is the newest, and may be queued
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._current_cycle = cycle
-        super()._start_asgi_task(cycle, app)
+        self._is_idle = False  # nothing was received since the last answer
+        self._idle_since = 0.0  # in the time of the loop
+        self._idle_timer: TimerHandle | None = None  # one for many requests: it checks `_idle_since`
+        self._current_cycle: RequestCycle | None = None  # `cycle` is the newest, and may be queued
+        self._queued_size = 0  # bytes of the requests in `pipeline`
+        self._is_overfull = False  # so many of them that the connection is closed after the last
+        self._default_headers: list[tuple[bytes, bytes]] = []  # those that `_default_lines` encode
+        self._default_lines: bytes | None = b""
+        self._parsed_url = b""  # the URL of the last request, and its parts
+        self._path, self._raw_path, self._query = "", b"", b""
+        self._asgi_versions: ASGIVersions = {"version": self.config.asgi_version, "spec_version": "2.3"}
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        super().connection_made(_BufferingTransport(transport, self.loop))  # type: ignore[arg-type]
+        if not combines_writes(transport):
+            transport = BufferingTransport(transport, self.loop)  # type: ignore[assignment]
+        super().connection_made(transport)
+        self.flow = _BoundedFlow(transport)
         count = len(self.connections)
         if count > self._counts.limit:
             self._counts.report(count, _log)
@@ -140,24 +138,36 @@ class _LimitedHttp(HttpToolsProtocol):
 
         uvicorn notifies only the newest request of the connection, which may still be queued.
         """
-        self._stop_reading()
+        self._stop_read_timer()
         self._stop_write_timer()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
         super().connection_lost(exc)
         if self._current_cycle is not None and not self._current_cycle.response_complete:
-            self._current_cycle.disconnected = True
-            self._current_cycle.message_event.set()
+            self._current_cycle.disconnect()
 
     def data_received(self, data: bytes) -> None:
         """Count the bytes of an incomplete head, also those that the parser holds back, and limit its time."""
-        if self._awaits_head:
-            self._head_raw += len(data)
-        self._unset_keepalive_if_required()
+        self._is_idle = False
+        self._received_size += len(data)
+        # A counted field has less than twice its bytes. Part of a pipelined head may have arrived in data before.
+        if self._received_size > self._head_limit // 4:
+            if not self._is_head_counted:
+                self._start_counting()
+        elif not self._head_size:
+            self._is_head_counted = False
         self._parse(data)
-        if not (self._awaits_head and self._head_raw):
+        if not (self._awaits_head and self._received_size):
             return  # most heads arrive in one piece
         self._wait_for_head()
-        if self._head_raw > self._head_limit + len(data) and not self.transport.is_closing():
+        if self._received_size > self._head_limit + len(data) and not self.transport.is_closing():
             self._respond_error(431, "the head of the request is too large")
+
+    def _start_counting(self) -> None:
+        """Count the size of a head from here on, and the part of it that has been parsed."""
+        self._is_head_counted = True
+        self._head_size += len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _parse(self, data: bytes) -> None:
         """Parse data. The parser stops after the head of a request for an upgrade, which begins again without it."""
@@ -168,13 +178,11 @@ class _LimitedHttp(HttpToolsProtocol):
         except HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
 
-    @property
-    def _is_upgrade_ignored(self) -> bool:
-        """True for a request with `Upgrade`, such as h2c or websocket: a server may ignore it (RFC 9110, 7.8)."""
-        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
-
     def _restart_without_upgrade(self, rest: bytes) -> None:
-        """Parse the head again without the headers of the upgrade, so that the body after it is read."""
+        """Parse the head again without the headers of the upgrade, so that the body after it is read.
+
+        A server may ignore an upgrade, such as h2c or websocket (RFC 9110, 7.8).
+        """
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
             if name == b"connection":
@@ -183,32 +191,121 @@ class _LimitedHttp(HttpToolsProtocol):
             if name not in (b"upgrade", b"http2-settings"):
                 lines.append(name + b": " + value)
         self.parser = HttpRequestParser(self)
-        self._head_size = 0
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn
+        self._reset_head()
         self._parse(b"\r\n".join([*lines, b"", b""]) + rest)
 
+    def on_message_begin(self) -> None:
+        """Do nothing: `on_message_complete` has reset the head, and a part of this one may be counted already."""
+
+    def _reset_head(self) -> None:
+        self.url = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self._head_size = 0  # bytes of the head and the trailers that were parsed and counted
+
     def on_url(self, url: bytes) -> None:
-        self._count_head_bytes(len(url))
-        super().on_url(url)
+        self.url += url
+        if self._is_head_counted:
+            self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header. A trailer, after the body, is ignored: the request has been checked without it."""
-        self._count_head_bytes(len(name) + len(value) + 4)
         if self._awaits_head:
-            super().on_header(name, value)
+            self.headers.append((name.lower(), value))
+            if not self._is_head_counted:
+                return
+        self._count_head(len(name) + len(value) + 4)
+
+    def _count_head(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > self._head_limit:
+            raise _TooLarge
 
     def on_headers_complete(self) -> None:
-        if self._is_upgrade_ignored:
+        """Start the request, or queue it after a request that is not answered yet."""
+        parser = self.parser
+        method = parser.get_method()
+        if parser.should_upgrade() and method != b"CONNECT":
             return  # the head will be parsed again
-        self._check_head()
+        fields = dict(self.headers)
+        if self._serves_probes_only or b"transfer-encoding" in fields or b"te" in fields:
+            self._check_head()
+        if self._queued_size > _MAX_QUEUED:
+            self._close_after_queue()
         self._awaits_head = False
-        self._stop_reading()
-        super().on_headers_complete()
-        if self._serves_probes_only:
-            self.cycle.keep_alive = False
+        if self._read_timer is not None:
+            self._stop_read_timer()
+        http_version = parser.get_http_version()
+        scope = self._make_scope(method, http_version)
+        default_headers = self.server_state.default_headers
+        if default_headers is not self._default_headers:  # uvicorn replaces them every second
+            self._default_headers, self._default_lines = default_headers, encode_fields(default_headers)
+        self.cycle = cycle = RequestCycle(
+            scope,
+            self.transport,
+            self.flow,
+            default_headers,
+            self._default_lines,
+            self.on_response_complete,
+            http_version != "1.0" and parser.should_keep_alive() and not self._serves_probes_only,
+            b"expect" in fields and self._expects_continue(),
+        )
+        current = self._current_cycle
+        if current is None or (current.response_complete and not self.pipeline):
+            self._current_cycle = cycle
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.pipeline.appendleft((cycle, self.app))
+            self._add_queued(_size_of(cycle))
+
+    def _add_queued(self, size: int) -> None:
+        """Count a part of a queued request.
+
+        A few requests are read ahead, because only a connection that is read reports a disconnect.
+        """
+        self._queued_size += size
+        if self._queued_size > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+            self.flow.is_full = True
+
+    def _close_after_queue(self) -> None:
+        """Answer the requests that are queued, then close the connection. The client repeats the others elsewhere."""
+        newest, _ = self.pipeline[0]
+        newest.keep_alive = False
+        self._is_overfull = True
+        raise _HeadRefused
+
+    def _make_scope(self, method: bytes, http_version: str) -> HTTPScope:
+        """Make the scope of a request. Most clients send all requests of a connection to the same URL."""
+        if self.url != self._parsed_url:
+            parsed_url = parse_url(self.url)
+            path = parsed_url.path.decode("ascii")
+            self._path = unquote(path) if "%" in path else path
+            self._raw_path, self._query, self._parsed_url = parsed_url.path, parsed_url.query or b"", self.url
+        return {
+            "type": "http",
+            "asgi": self._asgi_versions,
+            "http_version": http_version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,  # type: ignore[typeddict-item]  # set when the connection was made
+            "method": method.decode("ascii"),
+            "root_path": "",
+            "path": self._path,
+            "raw_path": self._raw_path,
+            "query_string": self._query,
+            "headers": self.headers,
+            "state": self.app_state.copy(),
+        }
+
+    def _expects_continue(self) -> bool:
+        return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers)
 
     def _check_head(self) -> None:
         """Refuse a body that cannot be decoded, and all but health checks if there are too many connections."""
         for name, value in self.headers:
+            if name not in _CODING_HEADERS:
+                continue
             codings = [token.strip() for token in value.lower().split(b",")]
             if name == b"transfer-encoding" and codings != [b"chunked"]:  # RFC 9112, 6.1 and 6.3
                 status = 501 if codings[-1] == b"chunked" else 400
@@ -222,22 +319,73 @@ class _LimitedHttp(HttpToolsProtocol):
         self._refusal = (status, message)
         raise _HeadRefused
 
-    def on_message_complete(self) -> None:
-        if self._is_upgrade_ignored:
+    def on_body(self, body: bytes) -> None:
+        cycle = self.cycle
+        if cycle.response_complete:
             return
+        cycle.add_body(body)
+        if cycle is not self._current_cycle:
+            self._add_queued(len(body))
+        elif len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+
+    def on_message_complete(self) -> None:
+        parser = self.parser
+        if parser.should_upgrade() and parser.get_method() != b"CONNECT":
+            return  # the head will be parsed again
         self._awaits_head = True
-        self._head_raw = self._head_size = 0
-        self._stop_reading()
-        super().on_message_complete()
+        self._received_size = 0
+        self._reset_head()
+        if self._read_timer is not None:
+            self._stop_read_timer()
+        if self.cycle.response_complete:  # before its body arrived: the idle timer does not apply
+            self._wait_for_head()
+        else:
+            self.cycle.end_body()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self._awaits_head and self._head_raw:
-            self._wait_for_head()
-        if not self._awaits_head and self._read_timer is None:  # answered before the body arrived
+        """Start the request that was queued, or wait for the next one."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            self._limit_last_write()
+        elif self.pipeline:
+            self._start_queued()
+        else:
+            if self.flow.read_paused:
+                self.flow.resume_reading()
+            self._is_idle, self._idle_since = True, self.loop.time()
+            if self._idle_timer is None:
+                self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
+        if self._awaits_head:
+            if self._received_size:
+                self._wait_for_head()
+        elif self._read_timer is None and self.cycle.response_complete:  # answered before the body arrived
             self._read_timer = self.loop.call_later(self._client_timeout, self.transport.abort)
 
+    def _start_queued(self) -> None:
+        """Start the oldest queued request."""
+        queued, app = self.pipeline.pop()
+        self._current_cycle = cycle = cast("RequestCycle", queued)  # only `on_headers_complete` adds to it
+        self._queued_size -= _size_of(cycle)
+        self.flow.is_full = self._is_overfull or self._queued_size > HIGH_WATER_LIMIT
+        self.flow.resume_reading()
+        self._start_asgi_task(cycle, app)
+
+    def _check_idle(self) -> None:
+        """Close the connection if it was idle for the keep-alive timeout."""
+        self._idle_timer = None
+        if not self._is_idle:
+            return  # the next answer sets the timer
+        closes_at = self._idle_since + self.timeout_keep_alive
+        if self.loop.time() < closes_at:
+            self._idle_timer = self.loop.call_at(closes_at, self._check_idle)
+        else:
+            self.timeout_keep_alive_handler()
+            self._limit_last_write()
+
     def send_400_response(self, msg: str) -> None:
+        if self._is_overfull:
+            return  # the queued requests are answered
         if self._refusal is not None:
             self._respond_error(*self._refusal)
         elif self._head_size > self._head_limit:
@@ -247,24 +395,27 @@ class _LimitedHttp(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch_reader(None)
+        self._stop_write_timer()
+        self._check_client_reads(None)
 
     def resume_writing(self) -> None:
         self._stop_write_timer()
         super().resume_writing()
+        if self.transport.is_closing():
+            self._limit_last_write()
 
-    def _watch_reader(self, previous_size: int | None) -> None:
+    def _limit_last_write(self) -> None:
+        """Limit the time of a client that does not read the rest of its answers, before a connection is closed."""
+        if self._write_timer is None and self.transport.get_write_buffer_size():
+            self._check_client_reads(None)
+
+    def _check_client_reads(self, previous_size: int | None) -> None:
         """Close the connection if the client has read nothing of the answer in this time."""
         buffered_size = self.transport.get_write_buffer_size()
         if previous_size is not None and buffered_size >= previous_size:
             self.transport.abort()
         else:
-            self._write_timer = self.loop.call_later(self._client_timeout, self._watch_reader, buffered_size)
-
-    def _count_head_bytes(self, size: int) -> None:
-        self._head_size += size
-        if self._head_size > self._head_limit:
-            raise _TooLarge
+            self._write_timer = self.loop.call_later(self._client_timeout, self._check_client_reads, buffered_size)
 
     def _wait_for_head(self) -> None:
         if self._read_timer is None and not self._is_answering:
@@ -276,16 +427,19 @@ class _LimitedHttp(HttpToolsProtocol):
 
     def _on_head_timeout(self) -> None:
         self._read_timer = None
-        if self._head_raw == 0:
+        if self._received_size == 0:
             self.transport.close()
+            self._limit_last_write()
         else:
             self._respond_error(408, "the head of the request did not arrive in time")
 
     def _respond_error(self, status: int, message: str) -> None:
-        """Refuse a request in the error format that most fronts share, because the client's protocol is not known yet.
+        """Refuse a request in OpenAI's error format, because the client's protocol is not known yet.
 
         If an answer has begun, only close the connection.
         """
+        if self.transport.is_closing():
+            return
         if self._current_cycle is not None and self._is_answering and self._current_cycle.response_started:
             self.transport.close()
             return
@@ -297,8 +451,9 @@ class _LimitedHttp(HttpToolsProtocol):
         )
         self.transport.write(STATUS_LINE[status] + headers + body)
         self.transport.close()
+        self._limit_last_write()
 
-    def _stop_reading(self) -> None:
+    def _stop_read_timer(self) -> None:
         if self._read_timer is not None:
             self._read_timer.cancel()
             self._read_timer = None
@@ -307,3 +462,8 @@ class _LimitedHttp(HttpToolsProtocol):
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
+
+
+def _size_of(cycle: RequestCycle) -> int:
+    """Return the memory that a queued request takes, so far."""
+    return _REQUEST_OVERHEAD + len(cycle.body) + sum([len(name) + len(value) for name, value in cycle.scope["headers"]])

@@ -16,6 +16,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from msgspec import Struct
+
 from ..net.threads import ThreadPool
 
 __all__ = ["LARGE", "ClientOffload", "Offload"]
@@ -114,14 +116,11 @@ class Offload:
                 turn.set_result(None)
 
 
-class ClientOffload:
+class ClientOffload(Struct, eq=False):
     """The threads for large work, as one client uses them."""
 
-    __slots__ = ("_client", "_offload")
-
-    def __init__(self, offload: Offload, client: str) -> None:
-        self._offload = offload
-        self._client = client
+    _offload: Offload
+    _client: str
 
     async def run(
         self,

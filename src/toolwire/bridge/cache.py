@@ -38,16 +38,14 @@ def fit_mark(marked: _Marked, element: str, wire: Wire, path: str, losses: Losse
     return fitted
 
 
-def limit_marks(
-    turns: list[DraftMessage], tools: list[Tool], limit: int | None, count: int, losses: Losses
-) -> list[Tool]:
+def limit_marks(turns: list[DraftMessage], tools: list[Tool], limit: int, count: int, losses: Losses) -> list[Tool]:
     """Keep the last `limit` marks of a request, each of which covers everything before it. Return the tools.
 
     The prompt begins with the tools, then come the messages, which are changed in place; they have `count` marks.
     """
     marked_tools = [index for index, tool in enumerate(tools) if tool.cache is not None]
-    surplus = 0 if limit is None else max(len(marked_tools) + count - limit, 0)
-    if not surplus:
+    surplus = len(marked_tools) + count - limit
+    if surplus <= 0:
         return tools
     detail = f"the target accepts {limit}; the last ones are kept"
     dropped = set(marked_tools[:surplus])

@@ -6,11 +6,14 @@ event, on streams, with the same result.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import attrgetter
+
 from msgspec.structs import replace
 
 from ..ir.errors import ToolwireError
 from ..ir.losses import Losses
-from ..ir.parts import ToolCall
+from ..ir.parts import Opaque, ToolCall
 from ..ir.pointer import Object
 from ..ir.request import Request
 from ..ir.response import Fault, Response
@@ -28,11 +31,26 @@ from .search_plan import NO_SEARCH, SearchPlan
 
 __all__ = ["Exchange"]
 
+_call_id, _call_name = attrgetter("id"), attrgetter("name")
+_arguments, _raw = attrgetter("arguments"), attrgetter("raw")
+_kind, _call_options = attrgetter("kind"), attrgetter("kind", "state", "namespace")
+
 
 class Exchange:
     """The changes to undo in an answer; an empty exchange only ensures that every call has an id."""
 
-    __slots__ = ("_fitted", "_has_freeform", "_names", "_request", "_wire", "lifts", "output", "required", "search")
+    __slots__ = (
+        "_calls",
+        "_fitted",
+        "_has_freeform",
+        "_names",
+        "_request",
+        "_wire",
+        "lifts",
+        "output",
+        "required",
+        "search",
+    )
 
     def __init__(
         self,
@@ -45,7 +63,9 @@ class Exchange:
         output: Lowered | None = None,
         search: SearchPlan = NO_SEARCH,
         required: RequiredCall | None = None,
+        calls: Sequence[ToolCall] | None = None,
     ) -> None:
+        """Create an exchange. `calls` are those of the conversation, if they are known; otherwise they are looked up."""
         self.lifts = lifts or {}
         """The tools whose arguments have another shape on the target, by their names there."""
         self.output = output
@@ -58,6 +78,7 @@ class Exchange:
         self._request = request
         self._has_freeform = has_freeform  # of the target; otherwise freeform tools were sent as functions
         self._wire = wire
+        self._calls = calls
         self._fitted = fitted or []  # the tools as sent, with their indices in the request
 
     @property
@@ -68,16 +89,22 @@ class Exchange:
     @property
     def call_ids(self) -> list[str]:
         """The ids used in the conversation."""
+        if self._calls is not None:
+            return [*map(_call_id, self._calls)]
         messages = () if self._request is None else self._request.messages
-        return [part.id for message in messages for part in message.parts if isinstance(part, ToolCall)]
+        return [part.id for message in messages for part in message.parts if type(part) is ToolCall]
 
     @property
     def wrapped(self) -> frozenset[str]:
         """Freeform tools that were sent as functions, by their names on the target."""
         if self._request is None or self._names is None or self._has_freeform:
             return frozenset()
+        if "freeform" not in map(_kind, self._request.tools):
+            return frozenset()
         to_wire = self._names.to_wire
-        return frozenset(to_wire(tool.namespace, tool.name) for tool in self._request.tools if tool.kind == "freeform")
+        return frozenset(
+            [to_wire(tool.namespace, tool.name) for tool in self._request.tools if tool.kind == "freeform"]
+        )
 
     def restore(
         self,
@@ -88,7 +115,38 @@ class Exchange:
         repairer: CallRepairer | None = None,
     ) -> Response:
         """Return the answer in the terms of the request; `client` has the capabilities of the wire it is written to."""
+        if repairer is None and self._is_unchanged(response):
+            return response
         return self.make_restorer(losses, client, repairer=repairer).restore(response)
+
+    def _is_unchanged(self, response: Response) -> bool:
+        """Return True if a `Restorer` would return an answer equal to this one, and report no loss.
+
+        Most answers are of this kind: one choice with a stop reason, complete calls with new ids, tools with the same
+        names and schemas on both sides. The check costs much less than a restorer.
+        """
+        stop = response.stop
+        if stop is None or stop.reason == "refusal" or response.fault is not None or response.alternatives:
+            return False
+        if self.output is not None or self.required is not None:
+            return False
+        kinds = [*map(type, response.parts)]
+        if Opaque in kinds:
+            return False
+        return ToolCall not in kinds or self._are_unchanged([part for part in response.parts if type(part) is ToolCall])
+
+    def _are_unchanged(self, calls: list[ToolCall]) -> bool:
+        if self.lifts or self.search.name is not None or self.is_single_call:
+            return False
+        ids = set(map(_call_id, calls))
+        if "" in ids or len(ids) < len(calls) or not ids.isdisjoint(self.call_ids):
+            return False
+        if [*map(_call_options, calls)].count(("function", "complete", None)) < len(calls):
+            return False
+        if None in map(_arguments, calls) or "" in map(_raw, calls):
+            return False
+        names, call_names = self._names, [*map(_call_name, calls)]
+        return self.wrapped.isdisjoint(call_names) and (names is None or names.keeps_all(call_names))
 
     def restore_fault(self, fault: Fault) -> Fault:
         """Return a provider error in which the tool has the name that the request uses."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -12,7 +13,16 @@ from ..wire.protocol import Wire
 from .history import DraftMessage
 from .locations import PartLocation, location_pointer
 
-__all__ = ["drop_unlinked", "sign_first_call", "without_id"]
+__all__ = ["drop_unlinked", "may_round_numbers", "sign_first_call", "without_id"]
+
+
+# JSON numbers that a reader with doubles may round: sixteen digits, with or without a decimal point
+_LONG_NUMBER = re.compile(r"[0-9.]{16}").search
+
+
+def may_round_numbers(arguments: str) -> bool:
+    """Return whether the text of arguments may have numbers with more digits than a double can hold."""
+    return len(arguments) > 15 and _LONG_NUMBER(arguments) is not None
 
 
 def drop_unlinked(

@@ -53,8 +53,10 @@ def _validate_strict(
     choice: ToolChoice | None, tools: list[tuple[Tool, int]], can: Capabilities, losses: Losses
 ) -> ToolChoice | None:
     """Turn on validation for all tools if one tool is strict and the target has strictness only as a mode."""
+    if can.strict or "validated" not in can.choices:
+        return choice
     strict = [index for tool, index in tools if tool.strict]
-    if not strict or can.strict or "validated" not in can.choices:
+    if not strict:
         return choice
     for index in strict:
         losses.add(

@@ -27,6 +27,8 @@ def fit_ends(turns: list[DraftMessage], can: Capabilities, losses: Losses) -> li
     """Start and end with a user message, and end without trailing whitespace, where the target requires it."""
     if can.starts_with_user:
         turns = _start_with_user(turns, losses)
+    if not turns or turns[-1].message.role != "assistant" or not turns[-1].parts:
+        return turns
     if not can.prefill:
         turns = _end_with_user(turns, losses)
     return turns if can.blank_text else _strip_last_text(turns, losses)
@@ -34,9 +36,16 @@ def fit_ends(turns: list[DraftMessage], can: Capabilities, losses: Losses) -> li
 
 def _start_with_user(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:
     """Insert a user message before a conversation that begins with the model."""
-    first = next((i for i, turn in enumerate(turns) if turn.message.role not in ("system", "developer")), len(turns))
-    if first == len(turns) or turns[first].message.role != "assistant":
-        return turns
+    for index, turn in enumerate(turns):
+        role = turn.message.role
+        if role == "user":
+            return turns
+        if role == "assistant":
+            return _insert_opening(turns, index, losses)
+    return turns
+
+
+def _insert_opening(turns: list[DraftMessage], first: int, losses: Losses) -> list[DraftMessage]:
     if any(isinstance(part, Opaque) for part in turns[first].parts):
         return turns  # a block of the provider's own, such as a compaction, may come first
     opening, location = (Text(OPENING),), turns[first].locations[0]
@@ -51,9 +60,7 @@ def _end_with_user(turns: list[DraftMessage], losses: Losses) -> list[DraftMessa
     A request that ends with one is refused before; here the messages after it are blank, or results that moved to
     their calls.
     """
-    last = turns[-1] if turns else None
-    if last is None or last.message.role != "assistant" or not last.parts:
-        return turns
+    last = turns[-1]
     if not all(isinstance(part, (Text, Reasoning, Refusal)) for part in last.parts):
         return turns
     location = last.locations[-1]
@@ -64,11 +71,9 @@ def _end_with_user(turns: list[DraftMessage], losses: Losses) -> list[DraftMessa
 
 def _strip_last_text(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:
     """Remove trailing whitespace from the assistant text that the model is to continue."""
-    last = turns[-1] if turns else None
-    if last is None or last.message.role != "assistant" or not last.parts:
-        return turns
+    last = turns[-1]
     part = last.parts[-1]
-    if not isinstance(part, Text) or part.text == part.text.rstrip():
+    if last.message.role != "assistant" or not isinstance(part, Text) or part.text == part.text.rstrip():
         return turns
     detail = "the target refuses whitespace at the end of the last assistant message"
     losses.add(location_pointer(last.locations[-1]), "trailing whitespace", "dropped", detail, "info")

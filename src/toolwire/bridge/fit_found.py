@@ -22,7 +22,7 @@ __all__ = ["HistorySearch"]
 class HistorySearch:
     """The searches in the history of one request."""
 
-    __slots__ = ("_converter", "_declared", "_loaded", "_loading_calls", "plan")
+    __slots__ = ("_converter", "_declared", "_loaded", "_loading_calls", "is_planned", "plan")
 
     def __init__(
         self,
@@ -31,6 +31,7 @@ class HistorySearch:
         tools: list[tuple[Tool, int]] | None = None,
     ) -> None:
         self.plan = plan
+        self.is_planned = plan is not NO_SEARCH
         originals = () if request is None else request.tools
         self._declared = {(tool.namespace, tool.name) for tool in originals}
         self._loaded = {originals[index].name: tool for tool, index in tools or () if index >= 0}  # fitted
@@ -68,13 +69,13 @@ class HistorySearch:
         is_search = call.id in self._loading_calls or (call.kind == "search" and not is_other_function)
         return "search" if is_search and can.search_calls else "function"
 
-    def call_namespace(self, call: ToolCall, can: Capabilities) -> str | None:
-        """Return the namespace of a call on the target.
+    def call_namespace(self, call: ToolCall) -> str | None:
+        """Return the namespace of a call on a target with calls of searches.
 
         "Missing namespace for function_call": Responses has a deferred function in a namespace of its own name.
         """
         tool = self._loaded.get(call.name)
-        if call.namespace is None and can.search_calls and tool is not None and tool.deferred:
+        if call.namespace is None and tool is not None and tool.deferred:
             return call.name
         return call.namespace
 

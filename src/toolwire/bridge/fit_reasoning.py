@@ -12,7 +12,7 @@ from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Wire
 from .history import DraftMessage
 
-__all__ = ["drop_thinking_for_prefill", "fit_reasoning", "require_thinking_before_calls"]
+__all__ = ["fit_reasoning", "fit_reasoning_to_history"]
 
 _SCALE = ("minimal", "low", "medium", "high", "xhigh", "max")
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 65536}
@@ -67,15 +67,23 @@ def _fit_amount(reasoning: ReasoningConfig, request: Request, wire: Wire, losses
     return fitted
 
 
-def require_thinking_before_calls(
-    reasoning: ReasoningConfig | None, turns: list[DraftMessage], model: ModelCapabilities, losses: Losses
+def fit_reasoning_to_history(
+    reasoning: ReasoningConfig, turns: list[DraftMessage], wire: Wire, model: ModelCapabilities, losses: Losses
+) -> ReasoningConfig | None:
+    """Leave thinking off if the fitted conversation does not allow it."""
+    fitted = _require_thinking_before_calls(reasoning, turns, model, losses)
+    return None if fitted is None else _drop_thinking_for_prefill(fitted, turns, wire, losses)
+
+
+def _require_thinking_before_calls(
+    reasoning: ReasoningConfig, turns: list[DraftMessage], model: ModelCapabilities, losses: Losses
 ) -> ReasoningConfig | None:
     """Leave thinking off if the model would require the thinking of its last calls and the history lacks it.
 
     With a budget, the turn whose results are being returned must begin with its thinking. Another client or provider
     made the calls, or the client did not return the thinking.
     """
-    if not model.thinking_before_calls or reasoning is None or reasoning.mode != "budget":
+    if not model.thinking_before_calls or reasoning.mode != "budget":
         return reasoning
     last = next((index for index in reversed(range(len(turns))) if turns[index].message.role == "assistant"), None)
     if last is None or not any(type(part) is ToolCall for part in turns[last].parts):
@@ -88,17 +96,12 @@ def require_thinking_before_calls(
     return None
 
 
-def drop_thinking_for_prefill(
-    reasoning: ReasoningConfig | None, turns: list[DraftMessage], wire: Wire, losses: Losses
+def _drop_thinking_for_prefill(
+    reasoning: ReasoningConfig, turns: list[DraftMessage], wire: Wire, losses: Losses
 ) -> ReasoningConfig | None:
     """Leave thinking off if the model is to continue an assistant message, where the target refuses the two together."""
     is_prefill = bool(turns) and turns[-1].message.role == "assistant"
-    if (
-        not is_prefill
-        or wire.capabilities.prefill_with_thinking
-        or reasoning is None
-        or not _turns_thinking_on(reasoning)
-    ):
+    if not is_prefill or wire.capabilities.prefill_with_thinking or not _turns_thinking_on(reasoning):
         return reasoning
     losses.add(_REASONING, "thinking", "dropped", "the model cannot think and continue an assistant message")
     return None if reasoning.effort is None else replace(reasoning, mode=None, budget=None, visible=None)

@@ -13,6 +13,7 @@ from ..ir.parts import Extra, Media, Opaque, Part, Reasoning, Refusal, Text, Too
 from ..ir.pointer import JSON, join
 from ..ir.request import Message, Request
 from ..ir.tools import Tool, ToolChoice
+from .history_outline import HistoryOutline
 
 __all__ = ["drop_rejected_fields"]
 
@@ -21,12 +22,14 @@ _Extensible = TypeVar(
 )
 
 
-def drop_rejected_fields(request: Request, rejected: frozenset[tuple[str, str]], losses: Losses) -> Request:
+def drop_rejected_fields(
+    request: Request, rejected: frozenset[tuple[str, str]], losses: Losses, outline: HistoryOutline
+) -> Request:
     """Return the request without the `rejected` fields: pairs of a key of `extra` and a field, `a/b` if it is nested.
 
-    No part and no tool is removed, so all paths stay valid.
+    No part and no tool is removed, so all paths stay valid. `outline` is that of the messages.
     """
-    if not rejected or not _has_rejected_fields(request, _names_by_group(rejected)):
+    if not _has_rejected_fields(request, _names_by_group(rejected), outline):
         return request
     dropper = _FieldDropper(rejected, losses)
     request = dropper.drop(request, "")
@@ -36,18 +39,14 @@ def drop_rejected_fields(request: Request, rejected: frozenset[tuple[str, str]],
     return replace(request, choice=choice, tools=tuple(tools), messages=tuple(messages))
 
 
-def _has_rejected_fields(request: Request, names: Mapping[str, frozenset[str]]) -> bool:
+def _has_rejected_fields(request: Request, names: Mapping[str, frozenset[str]], outline: HistoryOutline) -> bool:
     """Check for any rejected field first, because almost no request has one."""
     if _is_affected(request.extra, names) or (request.choice is not None and _is_affected(request.choice.extra, names)):
         return True
     for tool in request.tools:
         if tool.extra and _is_affected(tool.extra, names):
             return True
-    for message in request.messages:
-        for part in message.parts:
-            if not isinstance(part, Opaque) and part.extra and _is_affected(part.extra, names):
-                return True
-    return False
+    return outline.has_fields(names)
 
 
 def _is_affected(extra: Extra, names: Mapping[str, frozenset[str]]) -> bool:

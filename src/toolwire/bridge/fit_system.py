@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..ir.errors import EncodeError
 from ..ir.losses import Losses
 from ..ir.parts import Reasoning, Refusal, Text
@@ -11,7 +13,7 @@ from ..wire.protocol import Wire
 from .history import DraftMessage
 from .locations import message_index
 
-__all__ = ["ensure_user_message", "fit_system"]
+__all__ = ["ensure_user_message", "fit_system", "has_late_system"]
 
 _SYSTEM = ("system", "developer")
 
@@ -31,16 +33,15 @@ def ensure_user_message(turns: list[DraftMessage], request: Request, wire: Wire,
 def fit_system(turns: list[DraftMessage], wire: Wire, losses: Losses) -> list[DraftMessage]:
     """Move system messages to positions that the target allows, with the least change of their order."""
     can = wire.capabilities
-    if can.system_anywhere or not _has_late_system(turns):
+    if can.system_anywhere or not has_late_system(turns):
         return turns
     if not can.prefill:
         turns = _answer_last_system(turns, losses)
     return _move_after_user(turns, losses) if can.system_after_user else _hoist(turns, losses)
 
 
-def _has_late_system(turns: list[DraftMessage]) -> bool:
-    """Return whether a system message is anywhere but at the start."""
-    is_start = True
+def has_late_system(turns: Iterable[DraftMessage], *, is_start: bool = True) -> bool:
+    """Return whether a system message is anywhere but at the start. `is_start`: the turns begin the conversation."""
     for turn in turns:
         if turn.message.role in _SYSTEM:
             if not is_start:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec.structs import replace
 
 from ..ir.errors import EncodeError
-from ..ir.losses import Losses
+from ..ir.losses import Loss, Losses
 from ..ir.parts import ToolCall
 from ..ir.pointer import Object, join
 from ..ir.request import Request
-from ..ir.text import dumps
+from ..ir.text import dumps, finite_to_bytes
 from ..ir.tools import Tool
+from ..schema.content_cache import content_cache
 from ..schema.lowering import Lowered
+from ..wire.codec import WireCodec
 from ..wire.protocol import Capabilities, Wire
 from .budget import ParameterCounts
 from .cache import fit_mark
@@ -19,7 +23,7 @@ from .fit_schema import fit_schemas
 from .foreign import report_extra
 from .limit_tools import ToolChooser, limit_tools
 from .names import NameMap
-from .search_plan import NO_SEARCH, SearchPlan, fit_search_tool, load_deferred
+from .search_plan import NO_SEARCH, SearchPlan, are_plain_functions, fit_search_tool, load_deferred
 
 __all__ = ["WRAPPED_INPUT", "fit_tools", "wrap_freeform"]
 
@@ -41,6 +45,65 @@ def fit_tools(
     `reserved` is the part of the budget of strict schemas that the schema of the answer uses. `choose` selects tools if
     the target accepts fewer than the request has. `plan` decides about search tools and deferred tools.
     """
+    content = _functions_content(request, wire, plan) if isinstance(wire, WireCodec) and not names else None
+    if content is None:
+        return _fit_any(request, wire, names, losses, reserved, choose, plan)
+    found = _fit_functions(content, wire, reserved, tools=request.tools)  # type: ignore[arg-type]
+    names.add_all(found.names)
+    if found.losses:
+        losses.extend(found.losses)
+    return list(found.tools), found.lifts
+
+
+class _FittedFunctions(NamedTuple):
+    """Functions that were fitted to one target, the same in every request that declares them."""
+
+    tools: tuple[tuple[Tool, int], ...]
+    lifts: dict[str, Lowered]
+    names: NameMap
+    losses: tuple[Loss, ...]
+
+
+def _functions_content(request: Request, wire: WireCodec, plan: SearchPlan) -> bytes | None:
+    """Return the declarations as bytes if they alone decide about the tools on the target; None otherwise.
+
+    Search tools, deferred tools, a restricted choice and too many tools depend on the rest of the request.
+    """
+    tools, choice, most = request.tools, request.choice, wire.limits.tools
+    if not tools or plan.name is not None or (most is not None and len(tools) > most):
+        return None
+    if choice is not None and choice.mode == "allowed":
+        return None
+    if not are_plain_functions(tools):
+        return None
+    try:
+        content = finite_to_bytes(tools)
+    except EncodeError:
+        return None
+    return None if b"null" in content else content  # null may be NaN, which no schema may contain
+
+
+@content_cache(2 * 1024 * 1024)
+def _fit_functions(
+    content: bytes, wire: WireCodec, reserved: ParameterCounts, *, tools: tuple[Tool, ...]
+) -> _FittedFunctions:
+    """Fit functions; `content` identifies them."""
+    del content
+    names, losses = NameMap(wire.limits, wire.capabilities.namespaces), Losses()
+    fitted, lifts = _fit_any(Request(tools=tools), wire, names, losses, reserved, None, NO_SEARCH)
+    return _FittedFunctions(tuple(fitted), lifts, names, tuple(losses))
+
+
+def _fit_any(
+    request: Request,
+    wire: Wire,
+    names: NameMap,
+    losses: Losses,
+    reserved: ParameterCounts,
+    choose: ToolChooser | None,
+    plan: SearchPlan,
+) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
+    """Fit tools of all kinds."""
     can = wire.capabilities
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}

@@ -25,8 +25,10 @@ def report_extra(
     if wire in extra:
         return
     for name, fields in extra.items():
+        if name.endswith("~"):
+            continue
         source, _, scope = name.partition("/")
-        if name.endswith("~") or source == wire:
+        if source == wire:
             continue
         for field, value in fields.items():
             if field.startswith(":"):

@@ -10,35 +10,36 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain, groupby
+from operator import attrgetter
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..ir.folding import merge_extras
 from ..ir.losses import Losses
 from ..ir.parts import Extra, Part, Text, ToolCall, ToolResult
-from ..ir.request import Message
+from ..ir.request import Message, Role
 from ..ir.text import dumps
+from ..wire.protocol import Capabilities
 from .locations import PartLocation, location_pointer, message_locations
 
-__all__ = ["INTERRUPTED", "DraftMessage", "gather", "merge_drafts", "merge_open_calls", "normalise"]
+__all__ = ["INTERRUPTED", "DraftMessage", "draft_if_normal", "gather", "merge_turns", "normalise"]
 
 INTERRUPTED = "No result: the call was interrupted before it was answered."
 
 
-class DraftMessage:
+class DraftMessage(Struct, frozen=True, eq=False):
     """A message under construction: its parts, and the place that each came from."""
 
-    __slots__ = ("locations", "message", "parts")
-
-    def __init__(self, message: Message, parts: Sequence[Part], locations: Sequence[PartLocation]) -> None:
-        self.message = message
-        self.parts = parts
-        self.locations = locations
+    message: Message
+    parts: Sequence[Part]
+    locations: Sequence[PartLocation]
 
 
 def normalise(messages: tuple[Message, ...], losses: Losses) -> list[DraftMessage]:
     """Return the same conversation with every call followed by its result."""
-    turns = _draft_if_normal(messages)
+    turns = draft_if_normal(messages)
     return _reorder_results(messages, losses) if turns is None else turns
 
 
@@ -50,13 +51,16 @@ def gather(messages: tuple[Message, ...]) -> list[DraftMessage]:
     ]
 
 
-def _draft_if_normal(messages: tuple[Message, ...]) -> list[DraftMessage] | None:
-    """Return the turns of a history in which every result is in its correct place, or None."""
+def draft_if_normal(messages: tuple[Message, ...], start: int = 0) -> list[DraftMessage] | None:
+    """Return the turns of a history in which every result is in its correct place, or None.
+
+    `start` is the index of the first of these messages in the request.
+    """
     turns: list[DraftMessage] = []
     calls: list[str] = []  # ids of the calls of the last turn
     answered = 0
     last_role = ""
-    for index, message in enumerate(messages):
+    for index, message in enumerate(messages, start):
         parts = message.parts
         if message.role == "assistant":
             if last_role != "assistant":
@@ -79,29 +83,28 @@ def _draft_if_normal(messages: tuple[Message, ...]) -> list[DraftMessage] | None
     return turns if answered == len(calls) else None
 
 
-def merge_drafts(turns: list[DraftMessage], *, lone_results: bool = False) -> list[DraftMessage]:
+def merge_turns(turns: list[DraftMessage], can: Capabilities) -> list[DraftMessage]:
+    """Merge messages that the target requires to be one."""
+    if can.one_message_a_turn:
+        return _merge_roles(turns, lone_results=can.lone_results)
+    return _merge_open_calls(turns) if can.adjacent_results else turns
+
+
+def _merge_roles(turns: list[DraftMessage], *, lone_results: bool) -> list[DraftMessage]:
     """Merge adjacent messages of one role; with `lone_results`, results and other parts are not merged."""
-    merged: list[DraftMessage] = []
     if lone_results:
         turns = _split_results(turns)
-    start, count = 0, len(turns)
-    while start < count:
-        first, stop = turns[start], start + 1
-        role = first.message.role
-        while stop < count and turns[stop].message.role == role:
-            if lone_results and _begins_with_result(turns[stop]) is not _begins_with_result(first):
-                break
-            stop += 1
-        if stop == start + 1:
-            merged.append(first)
+    merged: list[DraftMessage] = []
+    for _, run in groupby(turns, _role_and_content if lone_results else _role):
+        group = [*run]
+        if len(group) == 1 or group[0].message.role in ("system", "developer"):
+            merged += group
         else:
-            group = turns[start:stop]
-            merged += [_merge_group(group)] if role in ("user", "assistant") else group
-        start = stop
+            merged.append(_merge_group(group))
     return merged
 
 
-def merge_open_calls(turns: list[DraftMessage]) -> list[DraftMessage]:
+def _merge_open_calls(turns: list[DraftMessage]) -> list[DraftMessage]:
     """Merge an assistant message with calls and the assistant messages after it.
 
     Their results follow the last of them, but must directly follow the message with the calls.
@@ -141,11 +144,20 @@ def _begins_with_result(turn: DraftMessage) -> bool:
     return bool(turn.parts) and type(turn.parts[0]) is ToolResult
 
 
+_role, _extra = attrgetter("message.role"), attrgetter("message.extra")
+_parts, _locations = attrgetter("parts"), attrgetter("locations")
+
+
+def _role_and_content(turn: DraftMessage) -> tuple[Role, bool]:
+    return turn.message.role, _begins_with_result(turn)
+
+
 def _merge_group(group: list[DraftMessage]) -> DraftMessage:
-    parts = tuple([part for turn in group for part in turn.parts])
-    extra = merge_extras(_strip_form(turn.message.extra) for turn in group if turn.message.extra)
-    locations = [location for turn in group for location in turn.locations]
-    return DraftMessage(Message(group[0].message.role, parts, extra), parts, locations)
+    parts: list[Part] = [*chain.from_iterable(map(_parts, group))]
+    locations: list[PartLocation] = [*chain.from_iterable(map(_locations, group))]
+    extras = [*filter(None, map(_extra, group))]
+    extra = merge_extras([*map(_strip_form, extras)]) if extras else {}
+    return DraftMessage(Message(group[0].message.role, tuple(parts), extra), parts, locations)
 
 
 def _strip_form(extra: Extra) -> Extra:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from ..wire.protocol import Limits
 from .short_hash import short_hash
 
-__all__ = ["IdAllocator"]
+__all__ = ["IdAllocator", "are_usable"]
 
 
 class IdAllocator:
@@ -41,6 +41,13 @@ class IdAllocator:
                 self.used.add(candidate)
                 return candidate
         raise AssertionError("no free call id found")
+
+
+def are_usable(ids: list[str], limits: Limits) -> bool:
+    """Return whether an allocator would keep all these ids of a conversation; there is at least one."""
+    if len(set(ids)) < len(ids) or "" in ids or max(map(len, ids)) > limits.id_length:
+        return False
+    return None not in map(_matcher(limits.id), ids)
 
 
 @lru_cache(32)

@@ -10,10 +10,12 @@ from typing import TypeAlias
 
 from ..ir.pointer import join
 
-__all__ = ["PartLocation", "location_pointer", "message_index", "message_locations"]
+__all__ = ["LOCATIONS_PER_MESSAGE", "PartLocation", "location_pointer", "message_index", "message_locations"]
 
 PartLocation: TypeAlias = int
 _BITS = 24
+LOCATIONS_PER_MESSAGE = 1 << _BITS
+"""The distance between the first parts of two adjacent messages."""
 
 
 def message_locations(index: int, parts: int) -> range:

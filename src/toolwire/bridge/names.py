@@ -8,6 +8,7 @@ namespaces.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from ..wire.protocol import Limits
@@ -28,6 +29,11 @@ class NameMap:
         self._wire_names: dict[tuple[str | None, str], str] = {}
         self._original_names: dict[tuple[str | None, str], tuple[str | None, str]] = {}
 
+    @property
+    def originals(self) -> tuple[tuple[str | None, str], ...]:
+        """The names (namespace, name) that were mapped so far, in their order."""
+        return tuple(self._wire_names)
+
     def to_wire(self, namespace: str | None, name: str) -> str:
         found = self._wire_names.get((namespace, name))
         return found if found is not None else self._add_mapping(namespace, name)
@@ -41,6 +47,23 @@ class NameMap:
         if found is None and namespace == name:
             found = self._original_names.get((None, name))
         return (namespace, name) if found is None else found
+
+    def keeps_all(self, names: Iterable[str]) -> bool:
+        """Return whether `from_wire` keeps all these names of tools in no namespace."""
+        originals = self._original_names
+        for name in names:
+            original = originals.get((None, name))
+            if original is not None and original != (None, name):
+                return False
+        return True
+
+    def __len__(self) -> int:
+        return len(self._wire_names)
+
+    def add_all(self, other: NameMap) -> None:
+        """Add the mappings of another map for the same target; this map must be empty."""
+        self._wire_names.update(other._wire_names)
+        self._original_names.update(other._original_names)
 
     def _add_mapping(self, namespace: str | None, name: str) -> str:
         scope = namespace if self._namespaces else None

@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from msgspec.structs import replace
 
 from ..ir.losses import Losses
@@ -19,32 +21,35 @@ from ..wire import get
 from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
 from ..wire.codec import WireCodec
 from ..wire.profiles import fit_codec, match_capabilities
-from ..wire.protocol import Wire
+from ..wire.protocol import Encoded, Wire
 from .cache import limit_marks
 from .exchange import Exchange
-from .fit_found import HistorySearch
 from .fit_history import fit_history
 from .fit_output import add_instructions, fit_output
 from .fit_params import fit_params, limit_output
-from .fit_reasoning import drop_thinking_for_prefill, fit_reasoning, require_thinking_before_calls
+from .fit_reasoning import fit_reasoning, fit_reasoning_to_history
 from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
+from .fitted_prefix import PrefixReuse, PrefixStore, make_key
 from .foreign import report_extra
 from .history import DraftMessage
+from .history_outline import outline_history
 from .limit_tools import ToolChooser
 from .locations import location_pointer, message_index, message_locations
 from .names import NameMap
 from .required_call import fit_required_call
-from .search_plan import plan_search
+from .search_plan import SearchPlan, plan_search
 from .stored import find_stored
 
 __all__ = ["Prepared", "prepare"]
+
+_message = attrgetter("message")
 
 
 class Prepared:
     """A fitted request, the exchange that restores its answer, and the losses."""
 
-    __slots__ = ("_tools", "_turns", "exchange", "losses", "request")
+    __slots__ = ("_reuse", "_tools", "_turns", "exchange", "losses", "request")
 
     def __init__(
         self,
@@ -53,12 +58,23 @@ class Prepared:
         losses: Losses,
         turns: list[DraftMessage],
         tools: list[tuple[Tool, int]],
+        reuse: PrefixReuse | None = None,
     ) -> None:
         self.request = request
         self.exchange = exchange
         self.losses = losses
         self._turns = turns  # fitted messages, with the locations of their parts in the request
         self._tools = tools  # fitted tools, with their indices in the request
+        self._reuse = reuse
+
+    def encode(self, wire: Wire) -> Encoded:
+        """Encode the fitted request on a version of its wire.
+
+        With a store, the conversation in the body may begin with JSON text (`body_to_bytes` writes both).
+        """
+        if self._reuse is None:
+            return wire.encode_request(self.request)
+        return self._reuse.encode(self.request, self._turns, wire)
 
     def origin(self, path: str) -> str:
         """Return the path in the original request of the value at `path` in the fitted one."""
@@ -105,6 +121,7 @@ def prepare(
     capabilities: ModelCapabilities | None = None,
     choose: ToolChooser | None = None,
     runs_search: bool = False,
+    store: PrefixStore | None = None,
 ) -> Prepared:
     """Fit the request to `wire` and its model; raise EncodeError if that is impossible.
 
@@ -113,13 +130,14 @@ def prepare(
     to another. `capabilities` describe the model; by default, those of the built-in rows. `choose` selects tools if the
     request has more than the target accepts; without it, only tools that the conversation names are kept.
     `runs_search`: the caller runs calls of `search_tools`, which then replaces the search of a provider on a target
-    without one.
+    without one. `store` has what earlier requests of the same conversation led to; the result is the same without it.
     """
     wire = get(wire) if isinstance(wire, str) else wire
     model = match_capabilities(wire, request.model).capabilities if capabilities is None else capabilities
     if model is not UNKNOWN_MODEL and isinstance(wire, WireCodec):
         wire = fit_codec(wire, model)  # a third party's implementation declares its own capabilities
-    stored = find_stored(request, wire.name)
+    outline = outline_history(request.messages) if store is None else store.outline(request.messages)
+    stored = find_stored(request, wire.name, outline)
     if stored is not None:
         raise stored
     losses = Losses()
@@ -128,22 +146,24 @@ def prepare(
     can = wire.capabilities
     if wire.limits.max_output is not None:
         request = replace(request, params=limit_output(request.params, wire.limits, losses))
-    request = drop_rejected_fields(request, can.rejected_fields, losses)
+    if can.rejected_fields:
+        request = drop_rejected_fields(request, can.rejected_fields, losses, outline)
     names = NameMap(wire.limits, can.namespaces)
     answer = fit_output(request, wire, losses)
-    plan = plan_search(request, wire, runs_search=runs_search)
+    plan = plan_search(request, wire, runs_search=runs_search, outline=outline)
     indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs, choose, plan)
     tools = [tool for tool, _ in indexed_tools]
     choice, required = fit_required_call(request, indexed_tools, can, lifts, losses)
     if choice is not None and choice.mode == "validated" and not can.strict:
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
     reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools))
-    turns, marks = fit_history(
-        request, wire, names, losses, history_model, lifts, HistorySearch(request, plan, indexed_tools)
-    )
-    tools = limit_marks(turns, tools, wire.limits.cache_marks, marks, losses)
-    reasoning = require_thinking_before_calls(reasoning, turns, model, losses)
-    reasoning = drop_thinking_for_prefill(reasoning, turns, wire, losses)
+    reuse = None if store is None else _find_prefix(store, request, wire, history_model, indexed_tools, plan)
+    turns, marks = fit_history(request, wire, names, losses, history_model, lifts, plan, indexed_tools, reuse, outline)
+    limit = wire.limits.cache_marks
+    if limit is not None and marks + len(tools) > limit:
+        tools = limit_marks(turns, tools, limit, marks, losses)
+    if reasoning is not None:
+        reasoning = fit_reasoning_to_history(reasoning, turns, wire, model, losses)
     if answer.instructions is not None:
         turns = add_instructions(turns, answer.instructions, can)
     if required is not None and required.instructions is not None:
@@ -153,7 +173,7 @@ def prepare(
         losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")
     fitted = Request(
         request.model,
-        tuple([turn.message for turn in turns]),
+        tuple(map(_message, turns)),
         tuple(tools),
         choice,
         request.parallel if tools and required is None else None,
@@ -163,8 +183,24 @@ def prepare(
         request.stream,
         request.extra,
     )
-    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered, plan, required)
-    return Prepared(fitted, exchange, losses, turns, indexed_tools)
+    calls = None if outline.plain is None else outline.plain.calls
+    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered, plan, required, calls)
+    return Prepared(fitted, exchange, losses, turns, indexed_tools, reuse)
+
+
+def _find_prefix(
+    store: PrefixStore,
+    request: Request,
+    wire: Wire,
+    history_model: str | None,
+    tools: list[tuple[Tool, int]],
+    plan: SearchPlan,
+) -> PrefixReuse | None:
+    """Return the reuse of a prefix; None for a search of the target's provider, whose parts depend on each other."""
+    if plan.is_hosted or not store.is_split(request.messages):
+        return None
+    key = make_key(request, wire, history_model, tools, plan)
+    return None if key is None else PrefixReuse(store, key, request.messages)
 
 
 def _without_strict(request: Request, losses: Losses) -> Request:
@@ -175,8 +211,11 @@ def _without_strict(request: Request, losses: Losses) -> Request:
 
 
 def _report_extras(request: Request, wire: str, losses: Losses) -> None:
-    for path, value in (("", request), ("/choice", request.choice), ("/reasoning", request.reasoning)):
-        if value is not None and value.extra:
-            report_extra(value.extra, path, wire, losses)
+    if request.extra:
+        report_extra(request.extra, "", wire, losses)
+    if request.choice is not None and request.choice.extra:
+        report_extra(request.choice.extra, "/choice", wire, losses)
+    if request.reasoning is not None and request.reasoning.extra:
+        report_extra(request.reasoning.extra, "/reasoning", wire, losses)
     if request.output is not None and request.output.extra:
         report_extra(request.output.extra, "/output", wire, losses)

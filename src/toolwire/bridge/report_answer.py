@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
 from ..ir.events import (
     CallEnd,
     CallStart,
@@ -19,62 +24,75 @@ from ..ir.events import (
 )
 from ..ir.folding import unfold_end
 from ..ir.losses import Losses
-from ..ir.parts import Extra
-from ..ir.response import Response, Stop, Usage
+from ..ir.parts import Extra, Opaque, Part
+from ..ir.response import Response, Usage
 from ..wire import get
 from .foreign import report_extra
 
 __all__ = ["AnswerReporter"]
 
-_STARTS = (TextStart, ReasoningStart, CallStart, PartStart, WholePart)
-_ENDS = (TextEnd, ReasoningEnd, CallEnd)
 
-
-class AnswerReporter:
+class AnswerReporter(Struct, eq=False):
     """Report the losses of one answer that is translated to `wire`.
 
     A lost field of the envelope has the severity `info`; a lost field of a part is more severe.
     """
 
-    __slots__ = ("_counts_tool_input", "_losses", "_paths", "_sizes", "_wire")
-
-    def __init__(self, wire: str, losses: Losses) -> None:
-        self._wire = wire
-        self._counts_tool_input = get(wire).capabilities.counts_tool_input
-        self._losses = losses
-        self._paths: dict[int, str] = {}  # the path of each item of a stream, by key
-        self._sizes: dict[int, int] = {}  # number of items by choice
+    _wire: str
+    _losses: Losses
+    _paths: dict[int, str] = {}  # the path of each item of a stream, by key
+    _sizes: dict[int, int] = {}  # number of items by choice
 
     def report_response(self, response: Response) -> None:
         """Report the losses of a complete answer and its alternatives."""
-        for choice, parts in enumerate((response.parts, *[other.parts for other in response.alternatives])):
-            self._sizes[choice] = len(parts)
-            for number, part in enumerate(parts):
-                if extra := getattr(part, "extra", None):
-                    path = f"{_choice_path(choice)}/parts/{number}"
-                    report_extra(extra, path, self._wire, self._losses, scoped=False)
-        self._report_usage(response.usage)
-        self._report_end(unfold_end(response))
+        self._report_parts(0, response.parts)
+        for choice, other in enumerate(response.alternatives, 1):
+            self._report_parts(choice, other.parts)
+        usage, stop = response.usage, response.stop
+        if usage is not None and (usage.extra or usage.tool_input):
+            self._report_usage(usage)
+        if response.alternatives or (stop is not None and stop.extra):
+            self._report_end(unfold_end(response))
+        elif response.extra:
+            self._report_extra(response.extra, "")
+
+    def _report_parts(self, choice: int, parts: tuple[Part, ...]) -> None:
+        self._sizes[choice] = len(parts)
+        for number, part in enumerate(parts):
+            if not isinstance(part, Opaque) and part.extra:
+                self._report_part_extra(part.extra, f"{_choice_path(choice)}/parts/{number}")
 
     def report_event(self, event: Event) -> None:
-        """Report the losses of one event of a stream."""
-        if isinstance(event, _STARTS):
-            path = self._paths.get(event.key) or self._allocate_path(event.key, event.choice)
-            if isinstance(event, WholePart):
-                report_extra(getattr(event.part, "extra", {}), path, self._wire, self._losses, scoped=False)
-            elif not isinstance(event, PartStart):
-                report_extra(event.extra, path, self._wire, self._losses, scoped=False)
-        elif isinstance(event, _ENDS):
-            report_extra(event.extra, self._paths.get(event.key, "/parts"), self._wire, self._losses, scoped=False)
-        elif isinstance(event, UsageUpdate):
-            self._report_usage(event.usage)
-        elif isinstance(event, ResponseStart):
-            self._report_extra(event.extra, "")
-        elif isinstance(event, ResponseEnd):
-            self._report_end(event)
-        elif isinstance(event, StreamFault):
-            self._report_end(event.end)
-            self.report_fault()
+        """Report the losses of one event of a stream; deltas have none."""
+        report = _STEPS.get(type(event))
+        if report is not None:
+            report(self, event)
+
+    def _report_start(self, event: TextStart | ReasoningStart | CallStart) -> None:
+        path = self._paths.get(event.key) or self._allocate_path(event.key, event.choice)
+        self._report_part_extra(event.extra, path)
+
+    def _report_part_start(self, event: PartStart) -> None:
+        if event.key not in self._paths:
+            self._allocate_path(event.key, event.choice)
+
+    def _report_whole_part(self, event: WholePart) -> None:
+        path = self._paths.get(event.key) or self._allocate_path(event.key, event.choice)
+        self._report_part_extra(getattr(event.part, "extra", {}), path)
+
+    def _report_item_end(self, event: TextEnd | ReasoningEnd | CallEnd) -> None:
+        if event.extra:
+            self._report_part_extra(event.extra, self._paths.get(event.key, "/parts"))
+
+    def _report_usage_update(self, event: UsageUpdate) -> None:
+        self._report_usage(event.usage)
+
+    def _report_response_start(self, event: ResponseStart) -> None:
+        self._report_extra(event.extra, "")
+
+    def _report_stream_fault(self, event: StreamFault) -> None:
+        self._report_end(event.end)
+        self.report_fault()
 
     def report_fault(self) -> None:
         """Report that the items so far are not an answer, because a fault ended it."""
@@ -83,11 +101,13 @@ class AnswerReporter:
             self._losses.add("", "answer", "dropped", detail, "error")
 
     def _report_end(self, end: ResponseEnd) -> None:
-        self._report_extra(end.extra, "")
+        if end.extra:
+            self._report_extra(end.extra, "")
         for choice, extra in enumerate(end.choice_extras, 1):
             self._report_extra(extra, _choice_path(choice))
         for choice, stop in enumerate(end.stops):
-            self._report_stop(stop, _choice_path(choice))
+            if stop is not None and stop.extra:
+                self._report_extra(stop.extra, f"{_choice_path(choice)}/stop")
 
     def _allocate_path(self, key: int, choice: int) -> str:
         number = self._sizes.get(choice, 0)
@@ -95,18 +115,17 @@ class AnswerReporter:
         path = self._paths[key] = f"{_choice_path(choice)}/parts/{number}"
         return path
 
-    def _report_stop(self, stop: Stop | None, path: str) -> None:
-        if stop is not None:
-            self._report_extra(stop.extra, f"{path}/stop")
-
-    def _report_usage(self, usage: Usage | None) -> None:
+    def _report_usage(self, usage: Usage) -> None:
         """Report usage fields that the target cannot carry."""
-        if usage is None:
-            return
-        self._report_extra(usage.extra, "/usage")
-        if usage.tool_input and not self._counts_tool_input:
+        if usage.extra:
+            self._report_extra(usage.extra, "/usage")
+        if usage.tool_input and not get(self._wire).capabilities.counts_tool_input:
             detail = f"{self._wire} does not count them separately"
             self._losses.add("/usage/tool_input", "input tokens of hosted tools", "dropped", detail, "info")
+
+    def _report_part_extra(self, extra: Extra, path: str) -> None:
+        if extra:
+            report_extra(extra, path, self._wire, self._losses, scoped=False)
 
     def _report_extra(self, extra: Extra, path: str) -> None:
         if extra:
@@ -115,3 +134,19 @@ class AnswerReporter:
 
 def _choice_path(choice: int) -> str:
     return f"/alternatives/{choice - 1}" if choice else ""
+
+
+_STEPS: dict[type, Callable[[AnswerReporter, Any], None]] = {
+    ResponseStart: AnswerReporter._report_response_start,
+    TextStart: AnswerReporter._report_start,
+    TextEnd: AnswerReporter._report_item_end,
+    ReasoningStart: AnswerReporter._report_start,
+    ReasoningEnd: AnswerReporter._report_item_end,
+    CallStart: AnswerReporter._report_start,
+    CallEnd: AnswerReporter._report_item_end,
+    PartStart: AnswerReporter._report_part_start,
+    WholePart: AnswerReporter._report_whole_part,
+    UsageUpdate: AnswerReporter._report_usage_update,
+    ResponseEnd: AnswerReporter._report_end,
+    StreamFault: AnswerReporter._report_stream_fault,
+}

@@ -13,6 +13,8 @@ reported as a loss.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from ..ir.events import CallStart, Event, ResponseEnd
@@ -86,13 +88,10 @@ def fit_required_call(
 
 def _accepts_call_schema(request: Request, tools: list[tuple[Tool, int]], can: Capabilities) -> bool:
     """Return whether the schema of the answer is free for calls, and every tool is a function."""
+    if not can.choice_by_schema or (request.output is not None and request.output.kind != "text"):
+        return False
     declared = [tool for tool, index in tools if index >= 0]
-    return (
-        bool(can.choice_by_schema)
-        and bool(declared)
-        and (request.output is None or request.output.kind == "text")
-        and all(tool.kind == "function" for tool in declared)
-    )
+    return bool(declared) and all(tool.kind == "function" for tool in declared)
 
 
 def _grammar_schema(request: Request, tool: Tool, index: int, lifts: dict[str, Lowered], losses: Losses) -> Object:
@@ -145,6 +144,9 @@ class RequiredCallRestorer(Restorer):
 
     def feed(self, event: Event) -> tuple[Event, ...]:
         return tuple([restored for read in self._read(event) for restored in Restorer.feed(self, read)])
+
+    def feed_all(self, events: Iterable[Event]) -> list[Event]:
+        return [restored for event in events for restored in self.feed(event)]
 
     def _read(self, event: Event) -> list[Event]:
         """Convert the text of an event to calls. They have no id of the server, so each gets one later."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from itertools import groupby
+from operator import attrgetter, or_
 
 import msgspec
 from msgspec.structs import replace
@@ -19,9 +21,12 @@ from ..ir.folding import merge_extras
 from ..ir.parts import Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ..ir.pointer import JSON
 from ..ir.request import Message, Request
+from .fitted_prefix import PrefixStore, RestoredPrefix, begins_with
 from .turns import StoredTurn
 
-__all__ = ["find_turn_keys", "restore_turns", "turn_is_incomplete", "turn_keys"]
+__all__ = ["find_turn_keys", "restore_known_turns", "restore_turns", "turn_is_incomplete", "turn_keys"]
+
+_artefacts = attrgetter("artefacts")
 
 
 def turn_is_incomplete(turn: StoredTurn, *, same_wire: bool) -> bool:
@@ -30,16 +35,28 @@ def turn_is_incomplete(turn: StoredTurn, *, same_wire: bool) -> bool:
     On the same wire only signatures are at risk, which some clients drop. Another wire also loses reasoning, parts of
     the provider's own, and text after a call.
     """
-    if turn.uses_gateway_tools or any(_is_signed(part) for part in turn.parts):
+    if turn.uses_gateway_tools:
         return True
+    parts = turn.parts
+    if [*map(type, parts)].count(ToolCall) == len(parts):
+        return any(map(_artefacts, parts))
+    has_calls = has_own_parts = has_reasoning = has_late_text = False
+    for part in parts:
+        kind = type(part)
+        if kind is ToolCall:
+            has_calls = True
+        elif kind is Text:
+            has_late_text = has_late_text or has_calls
+        elif kind is Reasoning:
+            has_reasoning = True
+        else:
+            has_own_parts = has_own_parts or kind is Opaque
+            continue
+        if part.artefacts:  # type: ignore[union-attr]
+            return True
     if same_wire:
         return False
-    if not turn.calls:
-        return any(isinstance(part, Opaque) for part in turn.parts)
-    first_call = next(index for index, part in enumerate(turn.parts) if isinstance(part, ToolCall))
-    return any(isinstance(part, (Reasoning, Opaque)) for part in turn.parts) or any(
-        isinstance(part, Text) for part in turn.parts[first_call:]
-    )
+    return has_own_parts or (has_calls and (has_reasoning or has_late_text))
 
 
 def turn_keys(turn: StoredTurn) -> list[str]:
@@ -50,17 +67,27 @@ def turn_keys(turn: StoredTurn) -> list[str]:
     return [calls[0].id, _call_key(calls[0])]
 
 
-def find_turn_keys(request: Request, *, by_text: bool) -> list[str]:
-    """Return the keys of all turns that may be stored; `by_text` includes turns without calls."""
+def find_turn_keys(request: Request, *, by_text: bool, store: PrefixStore | None = None) -> list[str]:
+    """Return the keys of all turns that may be stored; `by_text` includes turns without calls.
+
+    `store` has the keys of the first messages, if the request was read with a TranslationCache.
+    """
+    if store is None:
+        return list(_read_keys(request.messages, by_text=by_text))
+    read = partial(_read_keys, by_text=by_text)
+    return list(store.scan(("turn keys", by_text), request.messages, read, or_))
+
+
+def _read_keys(messages: tuple[Message, ...], *, by_text: bool) -> dict[str, None]:
     keys: dict[str, None] = {}
-    for is_assistant, messages in groupby(request.messages, _is_assistant):
+    for is_assistant, run in groupby(messages, _is_assistant):
         if is_assistant:
-            parts = [part for message in messages for part in message.parts]
+            parts = [part for message in run for part in message.parts]
             calls = [part for part in parts if isinstance(part, ToolCall)]
             keys.update(dict.fromkeys(_client_key(call) for call in calls))
             if by_text and not calls:
                 keys[_text_key(_joined_text(parts))] = None
-    return list(keys)
+    return keys
 
 
 def restore_turns(request: Request, known: Mapping[str, StoredTurn], origin: str) -> Request:
@@ -83,6 +110,61 @@ def restore_turns(request: Request, known: Mapping[str, StoredTurn], origin: str
     if results:
         messages.append(Message("user", results))
     return replace(request, messages=tuple(messages)) if changed else request
+
+
+def restore_known_turns(
+    request: Request, known: Mapping[str, StoredTurn], origin: str, store: PrefixStore | None
+) -> tuple[Request, PrefixStore | None]:
+    """Like `restore_turns`, for a request that was read with a TranslationCache.
+
+    The turns of the first messages are restored once. Return also the store for the restored messages.
+    """
+    messages = request.messages
+    if store is None or not known or not store.is_split(messages):
+        return restore_turns(request, known, origin), store
+    found = store.restored.get(origin)
+    if found is not None and not _has_same_turns(found, messages, known):
+        found = None
+    if found is None or len(found.source) < store.boundary:
+        found = _restore_prefix(messages[: store.boundary], known, origin, found)
+        store.save_restored(origin, found)
+    found.store.on_growth = store.on_growth
+    rest = _restore_segment(messages[len(found.source) :], known, origin)
+    return replace(request, messages=(*found.messages, *rest)), found.store
+
+
+def _has_same_turns(prefix: RestoredPrefix, messages: tuple[Message, ...], known: Mapping[str, StoredTurn]) -> bool:
+    if not begins_with(messages, prefix.source):
+        return False
+    return all(_is_same_turn(turn, known.get(key)) for key, turn in prefix.turns.items())
+
+
+def _is_same_turn(turn: StoredTurn | None, other: StoredTurn | None) -> bool:
+    """Compare the JSON of two turns, because equal values may differ: 1 and 1.0."""
+    if turn is None or other is None:
+        return turn is other
+    return turn is other or turn.to_json() == other.to_json()
+
+
+def _restore_prefix(
+    messages: tuple[Message, ...], known: Mapping[str, StoredTurn], origin: str, earlier: RestoredPrefix | None
+) -> RestoredPrefix:
+    """Restore the turns of a prefix after those of an earlier one."""
+    new_messages = messages if earlier is None else messages[len(earlier.source) :]
+    turns = {key: known.get(key) for key in _read_keys(new_messages, by_text=True)}
+    restored = _restore_segment(new_messages, known, origin)
+    if earlier is None:
+        return RestoredPrefix(messages, turns, restored, PrefixStore(len(restored)))
+    restored = (*earlier.messages, *restored)
+    return RestoredPrefix(messages, {**earlier.turns, **turns}, restored, PrefixStore(len(restored), earlier.store))
+
+
+def _restore_segment(
+    messages: tuple[Message, ...], known: Mapping[str, StoredTurn], origin: str
+) -> tuple[Message, ...]:
+    """Restore turns between two boundaries, which are before messages of the model: no turn crosses one."""
+    own = {key: known[key] for key in _read_keys(messages, by_text=True) if key in known}
+    return restore_turns(Request(messages=messages), own, origin).messages if own else messages
 
 
 def _restore_run(run: list[Message], known: Mapping[str, StoredTurn]) -> tuple[list[Message], tuple[ToolResult, ...]]:
@@ -209,10 +291,6 @@ def _outline(parts: list[Part] | tuple[Part, ...]) -> list[tuple[str, object]]:
 
 def _is_assistant(message: Message) -> bool:
     return message.role == "assistant"
-
-
-def _is_signed(part: Part) -> bool:
-    return isinstance(part, (Text, Reasoning, ToolCall)) and bool(part.artefacts)
 
 
 def _joined_text(parts: list[Part]) -> str:

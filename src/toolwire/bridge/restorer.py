@@ -18,7 +18,8 @@ output is lifted to the schema of the client (lift_output.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from ..ir.events import (
     CallStart,
     Event,
     PartStart,
+    ReasoningDelta,
     ReasoningStart,
     ResponseEnd,
     ResponseStart,
@@ -246,6 +248,25 @@ class Restorer:
             return self._feed_delta(event) if self._converting else (event,)  # type: ignore[arg-type]
         step = _STEPS.get(kind)
         return (event,) if step is None else step(self, event)
+
+    def feed_all(self, events: Iterable[Event]) -> list[Event]:
+        """Return the client's events for several events of the provider. Runs of unchanged deltas cost no step each."""
+        restored: list[Event] = []
+        for kind, run in groupby(events, type):
+            if self._passes_unchanged(kind):
+                restored += run
+            else:
+                for event in run:
+                    restored += self.feed(event)
+        return restored
+
+    def _passes_unchanged(self, kind: type[Event]) -> bool:
+        """Return whether all deltas of this kind pass unchanged, until an event of another kind."""
+        if self.fault is not None:
+            return False
+        if kind is CallDelta:
+            return not self._converting
+        return kind is ReasoningDelta or (kind is TextDelta and self._answer is None)
 
     def _feed_delta(self, event: CallDelta) -> tuple[Event, ...]:
         converter = self._converting.get(event.key)

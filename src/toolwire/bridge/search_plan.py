@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -24,11 +25,22 @@ from ..ir.tools import Tool
 from ..ir.value import Value
 from ..wire.codec import WireCodec
 from ..wire.protocol import Capabilities, Wire
+from .history_outline import HistoryOutline
 from .hosted_search import hosted_method, read_hosted, unread_fields
 
-__all__ = ["NO_SEARCH", "SearchPlan", "fit_search_tool", "load_deferred", "plan_search", "waiting_indices"]
+__all__ = [
+    "NO_SEARCH",
+    "SearchPlan",
+    "are_plain_functions",
+    "fit_search_tool",
+    "load_deferred",
+    "plan_search",
+    "waiting_indices",
+]
 
 ToolLoading: TypeAlias = Literal["native", "results", "append", "at once"]
+_FUNCTION = frozenset({"function"})
+_kind, _deferred = attrgetter("kind"), attrgetter("deferred")
 _LOADED = "a search has found the tool, or the conversation names it"
 _SEARCH_NAME = re.compile(r"(?i)(search|find|discover).*tool|tool.*(search|find|discover)").search
 
@@ -46,24 +58,36 @@ class SearchPlan(Value, frozen=True):
 NO_SEARCH = SearchPlan()
 
 
-def plan_search(request: Request, wire: Wire, *, runs_search: bool) -> SearchPlan:
-    """Plan the search of a request. `runs_search`: the caller runs `search_tools` in place of a provider's search."""
+def plan_search(
+    request: Request, wire: Wire, *, runs_search: bool, outline: HistoryOutline | None = None
+) -> SearchPlan:
+    """Plan the search of a request. `runs_search`: the caller runs `search_tools` in place of a provider's search.
+
+    `outline` is that of the messages; with it, most histories need no pass over them.
+    """
+    if outline is not None and not outline.has_found_tools and are_plain_functions(request.tools):
+        return NO_SEARCH
     can, choice = wire.capabilities, request.choice
     if choice is not None and choice.mode == "allowed" and "allowed" not in can.choices:  # only these are declared
         request = replace(request, tools=tuple([tool for tool in request.tools if tool.name in choice.names]))
-    tools, found = request.tools, _found_names(request)
+    tools, found = request.tools, _found_names(request, outline)
     if any(hosted_method(tool) is not None for tool in tools):
         if can.deferred and isinstance(wire, WireCodec) and wire.search is not None:
             return SearchPlan(None, "function", True, "native", found)
         return SearchPlan(SEARCH_TOOLS, "function", False, "append", found) if runs_search else NO_SEARCH
-    search = _find_search(request)
+    search = _find_search(request, outline)
     if search is None:
-        is_native = can.deferred and _loads_without_search(request, wire)
+        is_native = can.deferred and _loads_without_search(request, wire, outline)
         return SearchPlan(loading="native", found=found) if is_native else NO_SEARCH
     return SearchPlan(search.name, "search" if can.search_calls else "function", False, _loading(can), found)
 
 
-def _loads_without_search(request: Request, wire: Wire) -> bool:
+def are_plain_functions(tools: Sequence[Tool]) -> bool:
+    """Return whether there is neither a search nor a deferred, freeform or built-in tool."""
+    return _FUNCTION.issuperset(map(_kind, tools)) and not any(map(_deferred, tools))
+
+
+def _loads_without_search(request: Request, wire: Wire, outline: HistoryOutline | None) -> bool:
     """Return whether deferred tools of a request without a known search can be loaded on a target that has them.
 
     A built-in tool of the target may be a search that this version does not know. Anthropic accepts references to
@@ -71,14 +95,14 @@ def _loads_without_search(request: Request, wire: Wire) -> bool:
     """
     if any(tool.kind == "builtin" and wire.name in tool.extra for tool in request.tools):
         return True
-    return not wire.capabilities.search_calls and next(_loader_names(request), None) is not None
+    return not wire.capabilities.search_calls and next(_loader_names(request, outline), None) is not None
 
 
 def _loading(can: Capabilities) -> ToolLoading:
     return "results" if can.search_calls else "native" if can.deferred else "append"
 
 
-def _found_names(request: Request) -> tuple[str, ...]:
+def _found_names(request: Request, outline: HistoryOutline | None = None) -> tuple[str, ...]:
     """Return the tools that searches in the history have found, and deferred tools that the conversation names.
 
     A call in the history shows that its tool was loaded, also if the client has removed the search. The model can
@@ -86,7 +110,10 @@ def _found_names(request: Request) -> tuple[str, ...]:
     """
     deferred = frozenset([tool.name for tool in request.tools if tool.deferred])
     names: dict[str, None] = {}
-    for message in request.messages:
+    is_plain = outline is not None and not outline.has_found_tools and not outline.has_opaque_parts
+    if outline is not None and is_plain and deferred:
+        names = {name: None for name in outline.call_names if name in deferred}
+    for message in () if is_plain else request.messages:
         for part in message.parts:
             if isinstance(part, ToolResult):
                 names.update(dict.fromkeys(part.found))
@@ -99,7 +126,7 @@ def _found_names(request: Request) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _find_search(request: Request) -> Tool | None:
+def _find_search(request: Request, outline: HistoryOutline | None = None) -> Tool | None:
     """Return the tool that finds deferred tools and that the caller runs.
 
     On Anthropic it is an ordinary function: the one whose results have references to tools, or the only one with the
@@ -109,7 +136,7 @@ def _find_search(request: Request) -> Tool | None:
     if declared is not None or not any(tool.deferred for tool in request.tools):
         return declared
     functions = {tool.name: tool for tool in request.tools if tool.kind == "function" and not tool.deferred}
-    loaders = [functions[name] for name in _loader_names(request) if name in functions]
+    loaders = [functions[name] for name in _loader_names(request, outline) if name in functions]
     named = [tool for tool in functions.values() if _SEARCH_NAME(tool.name)]
     return loaders[0] if loaders else named[0] if len(named) == 1 else None
 
@@ -123,8 +150,10 @@ def waiting_indices(request: Request) -> frozenset[int]:
     return frozenset([index for index, tool in enumerate(tools) if tool.deferred and tool.name not in found])
 
 
-def _loader_names(request: Request) -> Iterator[str]:
+def _loader_names(request: Request, outline: HistoryOutline | None) -> Iterator[str]:
     """Yield the names of the tools whose results have loaded others; a result without a call is sent as text."""
+    if outline is not None and not outline.has_found_tools:
+        return
     names: dict[str, str] = {}
     declared = frozenset([tool.name for tool in request.tools])
     for message in request.messages:

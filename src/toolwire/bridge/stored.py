@@ -6,7 +6,9 @@ so the request is refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import TypeAlias, TypeGuard
 
 from msgspec.structs import replace
@@ -16,8 +18,9 @@ from ..ir.parts import Extra, Opaque, Part, Text
 from ..ir.pointer import join
 from ..ir.request import Request
 from ..ir.value import Value
+from .history_outline import HistoryOutline
 
-__all__ = ["compaction_summary", "continues_stored", "drop_stored", "find_new_thread", "find_stored"]
+__all__ = ["compaction_summary", "continues_stored", "drop_stored", "find_new_thread", "find_stored", "may_be_stored"]
 
 
 class _Stored(Value, frozen=True):
@@ -58,11 +61,42 @@ _LONE_FIELDS: _Table = {
 }
 
 
-def find_stored(request: Request, target: str) -> StoredStateError | None:
-    """Return the error for the first reference that the wire `target` cannot carry, or None."""
-    for pointer, name, source, stored in _references(request):
-        if source != target:
-            return _error(pointer, name, source, target, stored)
+_SPELLINGS = {"cachedContent": ("cachedContent", "cached_content")}  # Gemini accepts both
+_MARKS = {
+    wire: tuple(
+        f'"{spelling}"'.encode()
+        for table in (_FIELDS, _PARTS, _LONE_FIELDS)
+        for name in table.get(wire, {})
+        for spelling in _SPELLINGS.get(name, (name,))
+    )
+    for wire in ("anthropic", "gemini", "ollama", "openai_chat")
+}
+_ESCAPED_LETTER = re.compile(rb"\\u00[4-7]").search
+
+
+def may_be_stored(body: bytes, wire: str) -> bool:
+    """Return whether an encoded request may have a reference; a search in the bytes is cheaper than decoding them.
+
+    The name of every reference is in the bytes, unless its letters are escaped.
+    """
+    marks = _MARKS.get(wire)
+    if marks is None:
+        return True  # OpenAI Responses, where an item may be a reference by its id alone, or a wire of a third party
+    for mark in marks:
+        if mark in body:
+            return True
+    return b"\\u00" in body and _ESCAPED_LETTER(body) is not None
+
+
+def find_stored(request: Request, target: str, outline: HistoryOutline | None = None) -> StoredStateError | None:
+    """Return the error for the first reference that the wire `target` cannot carry, or None.
+
+    `outline` is that of the messages; with it, most histories need no pass over them.
+    """
+    if _may_refer(request, outline):
+        for pointer, name, source, stored in _references(request):
+            if source != target:
+                return _error(pointer, name, source, target, stored)
     return None
 
 
@@ -86,9 +120,9 @@ def _error(pointer: str, name: str, source: str, target: str, stored: _Stored) -
     )
 
 
-def continues_stored(request: Request, target: str) -> bool:
+def continues_stored(request: Request, target: str, outline: HistoryOutline | None = None) -> bool:
     """Return whether the request continues a conversation stored at `target`, which may hold calls and results."""
-    return any(source == target for _, _, source, _ in _references(request))
+    return _may_refer(request, outline) and any(source == target for _, _, source, _ in _references(request))
 
 
 def drop_stored(request: Request, target: str) -> Request:
@@ -110,6 +144,16 @@ def compaction_summary(part: Opaque) -> Text | None:
     return Text(f"[summary of the conversation so far]\n{content}") if content and isinstance(content, str) else None
 
 
+def _may_refer(request: Request, outline: HistoryOutline | None) -> bool:
+    """Return False if there is no reference, which is so for most requests and costs little to find out."""
+    if not _FIELDS.keys().isdisjoint(request.extra):
+        return True
+    if outline is not None:
+        return outline.has_opaque_parts or outline.has_empty_messages
+    parts = [message.parts for message in request.messages]
+    return () in parts or Opaque in map(type, chain.from_iterable(parts))
+
+
 def _references(request: Request) -> Iterator[tuple[str, str, str, _Stored]]:
     """Yield each reference's pointer, name, wire and kind."""
     for field, wire in _stored_fields(request.extra, _FIELDS):
@@ -123,10 +167,13 @@ def _references(request: Request) -> Iterator[tuple[str, str, str, _Stored]]:
                 yield join("messages", index, field), field, wire, _LONE_FIELDS[wire][field]
 
 
-def _stored_fields(extra: Extra, table: _Table) -> Iterator[tuple[str, str]]:
+def _stored_fields(extra: Extra, table: _Table) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
     for wire, fields in table.items() if extra else ():
-        own_fields = extra.get(wire, {})
-        yield from ((field, wire) for field, value in own_fields.items() if field in fields and value != _NEW_THREAD)
+        own_fields = extra.get(wire)
+        if own_fields:
+            found += [(field, wire) for field, value in own_fields.items() if field in fields and value != _NEW_THREAD]
+    return found
 
 
 def _drop_fields(extra: Extra, table: _Table, target: str) -> Extra:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..ir.events import (
-    CallDelta,
     CallEnd,
+    CallStart,
     Event,
+    PartStart,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -13,12 +14,16 @@ from ..ir.events import (
     TextDelta,
     TextEnd,
     TextStart,
+    WholePart,
 )
 from ..ir.folding import Folder
 from ..ir.parts import Part
 from .turns import MAX_TURN_BYTES
 
 __all__ = ["TurnRecorder"]
+
+_DELTAS = (TextDelta, ReasoningDelta)
+_WHOLE_ITEMS = (CallStart, PartStart, WholePart)
 
 
 class TurnRecorder:
@@ -35,36 +40,40 @@ class TurnRecorder:
 
     def feed(self, event: Event) -> None:
         """Add an event; deltas of calls are ignored, because the end of a call has its arguments."""
-        kind = type(event)
-        if kind is TextDelta or kind is ReasoningDelta:
-            self._append(event)  # type: ignore[arg-type]
-        elif kind is not CallDelta and not self.is_full:
-            if isinstance(event, (TextStart, ReasoningStart)):
-                self._buffers[event.key] = {}
-            elif isinstance(event, (TextEnd, ReasoningEnd)):
-                self._flush(event)
-            elif isinstance(event, CallEnd):
-                self._add_size(len(event.raw or ""))
+        if isinstance(event, _DELTAS):
+            self.add_content(event.key, event.section, event.escaped)
+        elif self.is_full:
+            return
+        elif isinstance(event, CallEnd):
+            self._add_size(len(event.raw or ""))
             if not self.is_full:
                 self._folder.feed(event)
+        elif isinstance(event, _WHOLE_ITEMS):
+            self._folder.feed(event)
+        elif isinstance(event, (TextStart, ReasoningStart)):
+            self._buffers[event.key] = {}
+            self._folder.feed(event)
+        elif isinstance(event, (TextEnd, ReasoningEnd)):
+            self._flush(event)
+            self._folder.feed(event)
+
+    def add_content(self, key: int, section: int | None, escaped: bytes) -> None:
+        """Add the content of one or more deltas of a text, or of a section of reasoning."""
+        sections = self._buffers.get(key)
+        if sections is None:
+            return
+        buffer = sections.get(section)
+        if buffer is None:
+            buffer = sections[section] = bytearray()
+        buffer += escaped
+        self._add_size(len(escaped))
 
     def parts(self, end: ResponseEnd) -> tuple[Part, ...]:
         """Return the parts of the first choice; nothing if the answer was too long."""
         if self.is_full:
             return ()
         self._folder.feed(end)
-        return self._folder.response().parts
-
-    def _append(self, event: TextDelta | ReasoningDelta) -> None:
-        sections = self._buffers.get(event.key)
-        if sections is None:
-            return
-        section = event.section if isinstance(event, ReasoningDelta) else None
-        buffer = sections.get(section)
-        if buffer is None:
-            buffer = sections[section] = bytearray()
-        buffer += event.escaped
-        self._add_size(len(event.escaped))
+        return self._folder.parts(0)
 
     def _add_size(self, size: int) -> None:
         self._size += size

@@ -5,7 +5,7 @@ Separate because it needs no endpoint: a program that sends requests itself call
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..ir.losses import Loss
 from ..ir.request import Request
@@ -15,15 +15,17 @@ from ..wire.protocol import Encoded, Wire
 __all__ = ["encode_best_version"]
 
 
-def encode_best_version(request: Request, wire: Wire) -> tuple[Wire, Encoded]:
+def encode_best_version(
+    request: Request, wire: Wire, encode: Callable[[Wire], Encoded] | None = None
+) -> tuple[Wire, Encoded]:
     """Encode a fitted request on the newest version of `wire`, or on an older one on which less is lost.
 
-    Anthropic's version 2026-10-21 has no sampling parameters; models that accept them do so on 2023-06-01.
+    `encode` encodes the request on a version; by default, the version's own `encode_request`. Anthropic's version 2026-10-21 has no sampling parameters; models that accept them do so on 2023-06-01.
     """
-    best: tuple[Wire, Encoded] = (wire, wire.encode_request(request))
+    best: tuple[Wire, Encoded] = (wire, wire.encode_request(request) if encode is None else encode(wire))
     lost = _count_lost(best[1].losses)
     for older in reversed(wire.older) if lost and isinstance(wire, WireCodec) else ():
-        encoded = older.encode_request(request)
+        encoded = older.encode_request(request) if encode is None else encode(older)
         if (fewer := _count_lost(encoded.losses)) < lost:
             best, lost = (older, encoded), fewer
     return best

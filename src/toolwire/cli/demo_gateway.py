@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..gateway.settings import Settings
     from ..ir.request import Request
     from ..ir.response import Response
-    from ..net.h1 import H1Transport
+    from ..net.http_client import HttpTransport
     from ..net.runner import Runner
 
 __all__ = ["demo_settings", "serve_and_ask"]
@@ -114,7 +114,7 @@ async def _ask_all(url: str) -> None:
     """Run the same conversation through each protocol of the gateway, and print a table of the answers."""
     from time import perf_counter
 
-    from ..net.h1 import H1Transport
+    from ..net.http_client import HttpTransport
     from ..net.runner import Runner
     from ..run.function_tool import tool
 
@@ -123,7 +123,7 @@ async def _ask_all(url: str) -> None:
         """Get the current weather of a city."""
         return f"{city}: sunny, 21 degrees"
 
-    runner, transport = Runner(get_weather), H1Transport()
+    runner, transport = Runner(get_weather), HttpTransport(environment={})
     talks = []
     async with aclosing(transport):
         for ingress in _INGRESSES:
@@ -140,7 +140,7 @@ async def _ask_all(url: str) -> None:
 
 
 async def _run_conversation(
-    url: str, ingress: str, runner: Runner, transport: H1Transport
+    url: str, ingress: str, runner: Runner, transport: HttpTransport
 ) -> tuple[str, str, str, str]:
     """Ask for a call, run the tool here, and send its result back. Return path, calls, results and the final text."""
     from msgspec.structs import replace
@@ -157,7 +157,7 @@ async def _run_conversation(
     return path, called, ", ".join(result.text for result in results), " ".join(answer.text.split())
 
 
-async def _ask(url: str, ingress: str, request: Request, transport: H1Transport) -> tuple[str, Response]:
+async def _ask(url: str, ingress: str, request: Request, transport: HttpTransport) -> tuple[str, Response]:
     """Send the request as a client of this one protocol would."""
     from ..ir.response import UpstreamError
     from ..ir.text import to_bytes

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..ir.errors import ToolwireError
+from ..ir.errors import ConfigError, ToolwireError
 from .doctor_packages import CheckState, DoctorCheck, check_packages
 from .show import count_of, json_text, paint, table
 
@@ -91,17 +91,30 @@ def _check_environment() -> Iterator[DoctorCheck]:
     else:
         fix = "set XDG_STATE_HOME to a folder that you can write to"
         yield DoctorCheck("environment", "state folder", "problem", f"cannot write to {state}", fix)
-    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
-        proxy = os.environ.get(name, "")
-        if proxy.startswith("socks"):
-            fix = "use an HTTP proxy, or unset the variable"
-            yield DoctorCheck("environment", name, "problem", "SOCKS proxies are not supported", fix)
-        elif proxy:
-            yield DoctorCheck("environment", name, "note", "requests to providers use this proxy")
-    certificates = os.environ.get("SSL_CERT_FILE")
-    if certificates and not Path(certificates).is_file():
-        fix = "set it to a file of certificates, or unset it"
-        yield DoctorCheck("environment", "SSL_CERT_FILE", "problem", f"{certificates} is not a file", fix)
+    yield from _check_proxy()
+    from ..net.tls import ClientTls
+
+    try:
+        ClientTls(os.environ)
+    except ConfigError as error:
+        name, _, problem = error.message.partition(": ")
+        yield DoctorCheck("environment", name, "problem", problem, error.hint)
+
+
+def _check_proxy() -> Iterator[DoctorCheck]:
+    """Check the variable that names the proxy. Its value may contain a password and is not shown."""
+    from ..net.proxies import PROXY_VARIABLES, proxies_from_environment
+
+    name = next((name for name in PROXY_VARIABLES if os.environ.get(name, "").strip()), None)
+    if name is None:
+        return
+    try:
+        proxy = proxies_from_environment(os.environ).proxy
+    except ConfigError as error:
+        yield DoctorCheck("environment", name, "problem", error.message.partition(": ")[2], error.hint)
+    else:
+        text = "NO_PROXY=* excludes all hosts" if proxy is None else f"https requests use the proxy {proxy.url}"
+        yield DoctorCheck("environment", name, "note", text)
 
 
 def _check_keys() -> Iterator[DoctorCheck]:

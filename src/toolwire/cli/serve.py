@@ -6,6 +6,8 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +17,17 @@ from .client_commands import ANY_KEY, client_commands
 from .client_models import list_models
 from .request_table import RequestTable, TableLogHandler
 from .serve_tools import ToolLoader
+from .serve_workers import open_line_lock, print_banner, run_workers
 from .show import paint
 
 if TYPE_CHECKING:
     from socket import socket
 
     from ..gateway.app import Gateway
+    from ..gateway.observe.telemetry import Telemetry
     from ..gateway.settings import Settings
+    from ..gateway.shared.state import State
+    from ..gateway.worker_process import WorkerProcess
 
 __all__ = ["add_to"]
 
@@ -33,13 +39,14 @@ examples:
   toolwire serve init                            write toolwire.toml from the keys and servers of this machine
   toolwire serve --config toolwire.toml          your own upstreams, models and keys
   toolwire serve --config config.yaml            LiteLLM's file; settings without an equivalent are listed
+  toolwire serve --workers 4                     four processes on one port, which share [state] url
   toolwire serve check --probe                   list all problems of toolwire.toml; ask each upstream
   toolwire serve keys new alice --models 'gpt-*' a key for a client; only its hash is stored
   toolwire serve usage --by key                  usage per key
   toolwire serve client claude                   settings for Claude Code; --write applies them
 
 Without keys it listens on this machine only. SIGHUP reloads the settings, SIGTERM lets in-flight requests finish.
-exit codes: 0 stopped by a signal   2 wrong settings, or the port is in use
+exit codes: 0 stopped by a signal   1 a worker failed   2 wrong settings, or the port is in use
 """
 
 
@@ -54,6 +61,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--config", metavar="FILE", help=f"settings ({_CONFIG}, if it exists)")
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on (4141, or the next free one); 0 is any free port")
+    parser.add_argument("--workers", type=int, metavar="N", help="number of processes on the port (1)")
     parser.add_argument("--demo", action="store_true", help="answer every model name with SmolLM2-135M in this process")
     parser.add_argument("--quiet", action="store_true", help="log each request as a JSON line instead of a table row")
     parser.add_argument("--strict", action="store_true", help="refuse a LiteLLM file if part of it has no equivalent")
@@ -64,29 +72,40 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the gateway, with uvloop if it is installed."""
+    """Run the gateway, with uvloop if it is installed, or the parent process of its workers."""
+    from ..gateway.worker_process import WorkerProcess
+
+    worker = WorkerProcess.take_from(os.environ)
+    arguments.is_reload = worker is not None  # the parent has printed the report about a LiteLLM file
+    settings = _load_settings(arguments)
+    if worker is None and settings.server.workers > 1:
+        return asyncio.run(run_workers(arguments, settings))
     try:
         import uvloop
     except ImportError:
         runner: Any = asyncio.run
     else:
         runner = uvloop.run
-    runner(_serve(arguments))
+    runner(_serve(arguments, settings, worker))
     return 0
 
 
-async def _serve(arguments: argparse.Namespace) -> None:
-    """Open settings, telemetry, state and tools, run the gateway until a signal, and close them."""
+async def _serve(arguments: argparse.Namespace, settings: Settings, worker: WorkerProcess | None) -> None:
+    """Open telemetry, state and tools, run the gateway until a signal, and close them.
+
+    A worker listens on the socket of its parent, which prints the banner.
+    """
     from ..gateway.app import Gateway
     from ..gateway.observe.telemetry import open_telemetry
     from ..gateway.serve import bind, serve
     from ..gateway.shared.state import open_state
 
-    settings = _load_settings(arguments)
     log_handler = None if arguments.quiet else TableLogHandler()
-    telemetry = open_telemetry(settings, os.environ, lines=arguments.quiet, log_handler=log_handler)
-    state = open_state(settings, os.environ)
-
+    line_lock = None if worker is None else open_line_lock(worker.folder)
+    telemetry = open_telemetry(
+        settings, os.environ, lines=arguments.quiet, log_handler=log_handler, line_lock=line_lock
+    )
+    state = open_state(settings, os.environ, None if worker is None else worker.folder)
     tools = ToolLoader(telemetry.observers)
 
     def reload() -> Settings:
@@ -100,34 +119,58 @@ async def _serve(arguments: argparse.Namespace) -> None:
         sinks = [*state.sinks, *telemetry.sinks]
         opened = await tools.prepare(settings)
         tools.activate(opened)
-        gateway = Gateway(
-            settings,
-            limiter=state.limiter,
-            memory=state.memory,
-            responses=state.responses,
-            sinks=sinks if arguments.quiet else [*sinks, RequestTable(telemetry.redactor)],
-            metrics=telemetry.metrics,
-            transports=telemetry.transports(),
-            runners=opened.bindings.runners,
-            publish=opened.bindings.publish,
-            publish_for=opened.bindings.publish_for,
-            on_key=telemetry.redactor.add_temporary_secret,
-        )
-        _require_model(gateway, is_demo=arguments.demo)
-        listener = bind(settings, port=arguments.port)
-        await serve(
-            gateway,
-            settings,
-            listener,
-            reload=reload,
-            apply=lambda fresh: _apply(fresh, gateway, tools),
-            ready=lambda: _print_banner(listener, settings, gateway),
-            app=telemetry.wrap(gateway),
-        )
+        async with _run_as_worker(worker, state, telemetry) as metrics:
+            gateway = Gateway(
+                settings,
+                limiter=state.limiter,
+                turn_store=state.turn_store,
+                responses=state.responses,
+                cooldowns=state.cooldowns,
+                sinks=sinks if arguments.quiet else [*sinks, RequestTable(telemetry.redactor)],
+                metrics=metrics,
+                transports=telemetry.transports(),
+                runners=opened.bindings.runners,
+                publish=opened.bindings.publish,
+                publish_for=opened.bindings.publish_for,
+                on_key=telemetry.redactor.add_temporary_secret,
+            )
+            _require_model(gateway, is_demo=arguments.demo)
+            listener = bind(settings, port=arguments.port) if worker is None else worker.listener
+            write_banner = print_banner if worker is None else worker.report_ready
+            await serve(
+                gateway,
+                settings,
+                listener,
+                reload=reload,
+                apply=lambda fresh: _apply(fresh, gateway, tools),
+                ready=lambda: write_banner(_make_banner(listener, settings, gateway)),
+                app=telemetry.wrap(gateway),
+            )
     finally:
         await tools.aclose()
         await state.aclose()
         await telemetry.aclose()
+
+
+@asynccontextmanager
+async def _run_as_worker(
+    worker: WorkerProcess | None, state: State, telemetry: Telemetry
+) -> AsyncIterator[Callable[[], bytes]]:
+    """Run the tasks of a worker inside the block, and return the page of the metrics: of this process or of all."""
+    if worker is None:
+        yield telemetry.metrics
+        return
+    from ..gateway.observe.worker_metrics import WorkerMetrics
+
+    await state.open()  # before the first request: creating tables at the same time as another worker may fail
+    metrics = WorkerMetrics(telemetry.request_metrics, worker.folder, worker.number)
+    tasks = {asyncio.ensure_future(work) for work in (metrics.publish_periodically(), worker.stop_with_parent())}
+    try:
+        yield metrics.page
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 async def _apply(settings: Settings, gateway: Gateway, tools: ToolLoader) -> None:
@@ -168,9 +211,13 @@ def _load_settings(arguments: argparse.Namespace) -> Settings:
         demo = demo_settings()
         upstreams, models = {**settings.upstreams, **demo.upstreams}, {**demo.models, **settings.models}
         settings = replace(settings, upstreams=upstreams, models=models)
-    if arguments.host is not None:
-        settings = replace(settings, server=replace(settings.server, host=arguments.host))
-    return settings
+    options = {name: getattr(arguments, name) for name in ("host", "workers")}
+    given = {name: value for name, value in options.items() if value is not None}
+    if given.get("workers", 1) < 1:
+        raise ConfigError(
+            f"workers must be at least 1, got {arguments.workers}", hint="use --workers 2 or more, or omit it"
+        )
+    return replace(settings, server=replace(settings.server, **given))
 
 
 def _load_file(path: Path, arguments: argparse.Namespace) -> Settings:
@@ -191,14 +238,14 @@ def _load_file(path: Path, arguments: argparse.Namespace) -> Settings:
     return imported.settings
 
 
-def _print_banner(listener: socket, settings: Settings, gateway: Gateway) -> None:
-    """Print the address, how tools are selected, and a command for each client that can use the configured models."""
+def _make_banner(listener: socket, settings: Settings, gateway: Gateway) -> str:
+    """Return the address, how tools are selected, and a command for each client that can use the configured models."""
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     url = f"{'http' if settings.server.certificate is None else 'https'}://{host}:{port}"
-    print(f"{paint('toolwire', 'bold')} listens on {paint(url, 'green')}   (Ctrl-C stops it)\n")
+    parts = [f"{paint('toolwire', 'bold')} listens on {paint(url, 'green')}   (Ctrl-C stops it)"]
     if gateway.retrieval:
-        print(f"{gateway.retrieval}\n")
+        parts.append(gateway.retrieval)
     key = "$YOUR_KEY" if settings.keys else ANY_KEY
-    lines = client_commands(url, list_models(settings, tuple(gateway.upstreams)), key)
-    print("\n".join(lines), end="\n\n", flush=True)
+    parts.append("\n".join(client_commands(url, list_models(settings, tuple(gateway.upstreams)), key)))
+    return "\n\n".join(parts)

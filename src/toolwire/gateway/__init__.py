@@ -7,8 +7,8 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .answer.gateway_tools import GatewayTools
     from .app import Gateway, ToolBindings
+    from .gateway_tools import GatewayTools
     from .observe.request_log import RequestLog, Sink
     from .observe.telemetry import Telemetry, open_telemetry
     from .observe.usage import UsageRow
@@ -25,7 +25,7 @@ else:
             "settings": ("Settings",),
             "settings_file": ("load_settings",),
             "settings_parse": ("parse_settings",),
-            "answer.gateway_tools": ("GatewayTools",),
+            "gateway_tools": ("GatewayTools",),
             "observe.request_log": ("RequestLog", "Sink"),
             "observe.telemetry": ("Telemetry", "open_telemetry"),
             "observe.usage": ("UsageRow",),

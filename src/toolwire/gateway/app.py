@@ -8,59 +8,57 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from logging import getLogger
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..asgi.http_exchange import HttpExchange, InFlight, uncancel
+from ..asgi.http_exchange import ClientGone, HeaderPairs, HttpExchange, InFlight, header_pairs
 from ..asgi.offload import ClientOffload, Offload
 from ..asgi.origin_policy import OriginPolicy, RequestRefused
 from ..asgi.types import Receive, Scope, Send
 from ..bridge.turns import InMemoryTurns, TurnStore
 from ..ir.errors import ToolwireError
-from ..ir.pointer import JSON, Object
 from ..ir.response import Fault, fault_from
 from ..ir.text import to_bytes
 from ..net.capability_file import load_capability_rows
 from ..net.http import Transport
 from ..net.runner import Runner
-from ..net.transports import open_transport
-from ..stream.strict import parse_object
-from ..wire import get
-from ..wire.model_lists import model_entry, model_list
-from .answer.cache import AnswerCache
-from .answer.client_request import ClientRequest, read_client_request
-from .answer.counted_body import find_counted_body
-from .answer.document_limits import admit_document
-from .answer.known_tools import KnownTools
-from .answer.request_handler import Dependencies, RequestHandler
-from .answer.response_records import WIRE
-from .answer.response_state import ResponseState
-from .answer.responses_api import ResponsesApi, StateRequest
-from .answer.routing import Router, UnknownModel
-from .observe.request_log import BeginSink, RequestLog, Sink, choose_request_id
+from ..net.translation_cache import TranslationCache
+from .answer.attempt import open_context
+from .answer.request_handler import RequestHandler
+from .answer_cache import AnswerCache
+from .client_request import ClientRequest
+from .dependencies import Dependencies
+from .faults import INTERNAL_FAULT
+from .known_tools import KnownTools
+from .metadata_api import MetadataApi
+from .observe.request_log import BeginSink, RequestLogWriter, Sink
+from .request_reader import RequestReader
+from .responses.api import ResponsesApi, StateRequest
+from .responses.state import ResponseState
 from .retrieval.installed_encoder import find_encoder
 from .retrieval.tool_ranker import ToolRanker
 from .routes import (
     INGRESSES,
-    VERSION,
     Ingress,
     Route,
     allowed_methods,
-    count_reply,
     guess_ingress,
     match_route,
 )
+from .routing import Router, UnknownModel
 from .settings import LimitsRow, Settings, StateRow
+from .shared.cooldowns import Cooldowns
 from .shared.keys import Caller, ClientKeys
 from .shared.limits import InProcessLimiter, Limiter
 from .shared.memory_bound import MemoryBound, MemoryReservation
 from .shared.response_store import ResponseStore
 from .shared.response_stores import open_responses
+from .upstream_transports import UpstreamTransports
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
 if TYPE_CHECKING:
@@ -71,11 +69,9 @@ if TYPE_CHECKING:
 __all__ = ["Gateway", "ToolBindings"]
 
 _log = getLogger("toolwire.gateway")
-_JSON = {"content-type": "application/json"}
+_JSON: HeaderPairs = [(b"content-type", b"application/json")]
 _SHUTDOWN_GRACE = 1.0  # seconds
 _MCP = "/mcp"
-_TOKENIZER_LIMIT = 64 * 1024  # bytes
-_CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closed the connection
 
 
 class ToolBindings(Struct, frozen=True):
@@ -90,11 +86,14 @@ class Gateway:
     """The ASGI application for the upstreams of `settings`. Every sink is called at the end of every request.
 
     `transports` replaces the transport of an upstream, by name, for example with a model in this process. `runners` are
-    tools run by the gateway, by model pattern. `responses` stores conversations of OpenAI Responses; without it, the
-    store of the settings is opened. `encoder` compares the meanings of tools and requests for models with `retrieve`;
-    None compares keywords only.
-    `publish` is the server for MCP clients at `/mcp`. `publish_for` is the model pattern that a key must allow to use
-    it. `on_key` is called with every key that a key command prints, for redaction.
+    tools run by the gateway, by model pattern. `limiter` counts the requests and tokens of keys, and `turn_store` has
+    turns that clients cannot return in full; without them, this gateway has its own. `metrics` renders the page
+    `/metrics`. `environment` has the keys of upstreams; by default, that of the process. `responses` stores
+    conversations of OpenAI Responses; without it, the store of the settings is opened. `cooldowns` are those of failed
+    targets; without it, this gateway has its own. `encoder` compares the meanings of tools and requests for models with
+    `retrieve`; None compares keywords only. `publish` is the server for MCP clients at `/mcp`. `publish_for` is the
+    model pattern that a key must allow to use it. `on_key` is called with every key that a key command prints, for
+    redaction.
     """
 
     def __init__(
@@ -105,8 +104,9 @@ class Gateway:
         transports: Mapping[str, Transport] | None = None,
         sinks: Sequence[Sink] = (),
         limiter: Limiter | None = None,
-        memory: TurnStore | None = None,
+        turn_store: TurnStore | None = None,
         responses: ResponseStore | None = None,
+        cooldowns: Cooldowns | None = None,
         metrics: Callable[[], bytes] | None = None,
         runners: Mapping[str, Runner] | None = None,
         encoder: Encoder | Literal["installed"] | None = "installed",
@@ -116,14 +116,16 @@ class Gateway:
     ) -> None:
         self._on_key = on_key
         self._environment = os.environ if environment is None else environment
-        self._http = open_transport(self._environment, connections=settings.limits.connections)
+        self._http = UpstreamTransports(self._environment, settings.limits.connections)
         self._transports = transports or {}
         self._sinks = tuple(sinks)
         self._begin_sinks = tuple(sink.begin for sink in sinks if isinstance(sink, BeginSink))
+        self._sinks_read_requests = any(getattr(sink, "reads_requests", False) for sink in sinks)
         self._metrics = metrics
         self._limiter: Limiter = InProcessLimiter(time.monotonic) if limiter is None else limiter
-        self._memory: TurnStore = _new_memory(settings.state) if memory is None else memory
+        self._turn_store: TurnStore = _open_turn_store(settings.state) if turn_store is None else turn_store
         self._responses = open_responses(settings.responses, self._environment) if responses is None else responses
+        self._cooldowns = cooldowns
         self._owns_responses = responses is None
         self._responses_row = settings.responses  # not reloaded, like the store itself
         self._runners = runners or {}
@@ -134,10 +136,13 @@ class Gateway:
         self._mcp_mount = None if publish is None else self._make_mcp_mount(publish)
         self._retired: list[McpMount] = []  # replaced servers, not yet closed
         self._started = False  # the ASGI server has sent its startup event
-        self._in_flight, self._generation = InFlight(), InFlight()  # all requests; those since the last reload
+        self._generation = InFlight()  # the requests since the last reload
+        self._older_generations: list[InFlight] = []  # replaced ones with requests in flight
         self._draining = False  # shutdown has begun
         self._offload = Offload()
         self._memory_bound = MemoryBound(settings.limits.memory)
+        self._translations = TranslationCache(settings.limits.translations)
+        self._reader = RequestReader(self._offload, self._translations, may_stream=not self._sinks_read_requests)
         self.apply(settings)
 
     def apply(self, settings: Settings, tool_bindings: ToolBindings | None = None) -> None:
@@ -146,19 +151,26 @@ class Gateway:
         `tool_bindings` replaces the gateway's tools. The old tools can be closed after `drain_previous` returns.
         """
         rows = settings.upstreams or upstreams_from_environment(self._environment)
+        self._http.reload(rows)
         capability_rows = () if settings.capabilities_file is None else load_capability_rows(settings.capabilities_file)
         upstreams = {
             name: ConfiguredUpstream(
                 name,
                 row,
-                self._transports.get(name, self._http),
+                self._transports.get(name) or self._http.of(name, row),
                 self._environment,
                 on_key=self._on_key,
                 capability_rows=capability_rows,
             )
             for name, row in rows.items()
         }
-        router = Router(upstreams, settings.models, cooldown=settings.limits.cooldown, clock=time.monotonic)
+        router = Router(
+            upstreams,
+            settings.models,
+            cooldown=settings.limits.cooldown,
+            clock=time.monotonic,
+            cooldowns=self._cooldowns,
+        )
         keys = ClientKeys(settings.keys)
         server = settings.server
         self._settings, self._keys, self._router = settings, keys, router
@@ -169,10 +181,11 @@ class Gateway:
         self._origin_policy = OriginPolicy(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
         self._memory_bound.limit = settings.limits.memory
+        self._translations.max_bytes = settings.limits.translations
         state = ResponseState(self._responses, self._responses_row, settings.limits, time.time)
         self._dependencies = Dependencies(
             router,
-            self._memory,
+            self._turn_store,
             settings.limits,
             time.monotonic,
             cache,
@@ -183,6 +196,7 @@ class Gateway:
             self._runners,
         )
         self._responses_api = ResponsesApi(state, router, self._http, settings.limits.answer)
+        self._metadata_api = MetadataApi(self._dependencies, self._reader, self._limiter, self._metrics)
 
     def _open_ranker(self, settings: Settings) -> ToolRanker:
         """Return the selection of tools. The encoder is loaded only for settings with `retrieve`."""
@@ -212,10 +226,12 @@ class Gateway:
     async def drain_previous(self) -> None:
         """Wait until the current requests are over, then close the replaced servers."""
         generation, self._generation = self._generation, InFlight()
+        self._older_generations.append(generation)
         replaced, self._retired = self._retired, []
         for mcp_mount in replaced:
             await mcp_mount.end_sessions()
-        await generation.idle.wait()
+        await generation.wait_until_idle()
+        self._older_generations.remove(generation)
         for mcp_mount in replaced:
             await mcp_mount.aclose()
 
@@ -279,112 +295,131 @@ class Gateway:
     async def _mcp_request(self, mcp_mount: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the MCP server within the limits of its key. The MCP server refuses unknown keys itself."""
         http_exchange = HttpExchange(scope, receive, send)
-        request_log = self._begin_log(http_exchange, "mcp", "mcp")
-        with self._track_request(http_exchange, request_log) as memory:
-            try:
-                caller = self._keys.identify_or_none(http_exchange.headers)
-                if caller is not None and caller.name:
-                    request_log.caller = memory.client = caller.name
-                    await self._limiter.admit(caller)
-                receive = http_exchange.bounded_receive(self._settings.limits.slow_client, memory.add)
-                await mcp_mount(scope, receive, http_exchange.tracked_send)
-                if http_exchange.disconnected:
-                    request_log.status, request_log.error = _CLIENT_CLOSED_REQUEST, "client_gone"
-            except ToolwireError as error:
-                await self._respond_fault(http_exchange, INGRESSES["openai_chat"], request_log, fault_from(error))
-            except asyncio.CancelledError:
-                if not self._draining:
-                    raise
-                uncancel()  # a stream that stays open as long as the server runs
-
-    def _begin_log(self, http_exchange: HttpExchange, ingress: str, action: str = "") -> RequestLog:
-        method, path = http_exchange.method, http_exchange.path
-        return RequestLog(choose_request_id(http_exchange), time.time(), ingress, action, method, path)
-
-    @contextmanager
-    def _track_request(self, http_exchange: HttpExchange, request_log: RequestLog) -> Iterator[MemoryReservation]:
-        """Count a request and its memory while it is answered, then notify the sinks."""
-        started_at = time.perf_counter()
+        log = RequestLogWriter(http_exchange, "mcp", "mcp")
+        memory = MemoryReservation(self._memory_bound)
         generation = self._generation
         generation.begin()
-        self._in_flight.begin()
-        memory = MemoryReservation(self._memory_bound)
         try:
-            yield memory
+            caller = self._keys.identify_or_none(http_exchange.headers)
+            if caller is not None and caller.name:
+                memory.client = caller.name
+                log.set_caller(caller.name)
+                await self._limiter.admit(caller)
+            receive = http_exchange.bounded_receive(self._settings.limits.slow_client, memory.add)
+            await mcp_mount(scope, receive, http_exchange.tracked_send)
+            if http_exchange.disconnected:
+                log.lose_client()
+        except ToolwireError as error:
+            await self._respond_fault(http_exchange, INGRESSES["openai_chat"], log, fault_from(error))
+        except asyncio.CancelledError:
+            http_exchange.interruption.attach()
+            if not self._draining or not http_exchange.interruption.caught("server_stop"):
+                raise  # else a stream that stays open as long as the server runs
         finally:
-            memory.release()
-            generation.end()
-            self._in_flight.end()
-            http_exchange.unwatch()
-            request_log.seconds = time.perf_counter() - started_at
-            request_log.status = request_log.status or http_exchange.status
-            self._notify_sinks(request_log)
+            self._end_request(generation, http_exchange, log, memory)
 
-    async def _wait_until_idle(self) -> None:
-        """Give cancelled requests time to write their final event."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_SHUTDOWN_GRACE):
-                await self._in_flight.idle.wait()
-
-    async def _http_request(self, http_exchange: HttpExchange, scope: Scope) -> None:
-        """Answer a request; every failure is written in the client's own protocol.
-
-        `ingress` is a guess until the route is known.
-        """
-        ingress = guess_ingress(http_exchange.path, http_exchange.headers)
-        request_log = self._begin_log(http_exchange, ingress.wire)
-        with self._track_request(http_exchange, request_log) as memory:
-            try:
-                self._origin_policy.check(scope["headers"], scope.get("http_version", "1.1"))
-                route = self._find_route(http_exchange)
-                ingress, request_log.ingress, request_log.action = route.ingress, route.ingress.wire, route.action
-                await self._handle(http_exchange, route, request_log, memory)
-            except asyncio.CancelledError:
-                if not http_exchange.disconnected:
-                    request_log.error = "cancelled"
-                    raise
-                request_log.status, request_log.error = _CLIENT_CLOSED_REQUEST, "client_gone"
-                uncancel()
-            except ToolwireError as error:
-                await self._respond_fault(http_exchange, ingress, request_log, fault_from(error))
-            except Exception:  # noqa: BLE001  # a bug of ours ends only this request
-                _log.exception("request %s failed", request_log.id)
-                await self._respond_fault(
-                    http_exchange, ingress, request_log, Fault("server", "the gateway failed; see its log", 500)
-                )
-
-    def _notify_sinks(self, request_log: RequestLog) -> None:
+    def _end_request(
+        self, generation: InFlight, http_exchange: HttpExchange, log: RequestLogWriter, memory: MemoryReservation
+    ) -> None:
+        """Free the memory of a request, and notify the sinks."""
+        memory.release()
+        generation.end()
+        http_exchange.unwatch()
+        request_log = log.end(http_exchange.status)
         for sink in self._sinks:
             try:
                 sink(request_log)
             except Exception:  # noqa: BLE001  # a failing sink must not affect the request
                 _log.exception("a sink failed at the end of request %s", request_log.id)
 
-    def _notify_begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str]) -> None:
+    async def _wait_until_idle(self) -> None:
+        """Give cancelled requests time to write their final event."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SHUTDOWN_GRACE):
+                for generation in (*self._older_generations, self._generation):
+                    await generation.wait_until_idle()
+
+    async def _http_request(self, http_exchange: HttpExchange, scope: Scope) -> None:
+        """Answer a request; every failure is written in the client's own protocol, which is a guess for unknown paths."""
+        route = match_route(http_exchange.method, http_exchange.path, http_exchange.headers)
+        ingress = guess_ingress(http_exchange.path, http_exchange.headers) if route is None else route.ingress
+        log = RequestLogWriter(http_exchange, ingress.wire, "" if route is None else route.action)
+        memory = MemoryReservation(self._memory_bound)
+        generation = self._generation
+        generation.begin()
+        try:
+            self._origin_policy.check(scope["headers"], scope.get("http_version", "1.1"))
+            if route is None:
+                raise _unknown_path(http_exchange)
+            if route.action == "generate":
+                await self._generate(http_exchange, route, log, memory)
+            else:
+                await self._serve_other(http_exchange, route, log, memory)
+        except ClientGone:
+            log.lose_client()
+        except asyncio.CancelledError:
+            if not http_exchange.interruption.caught("client_gone"):
+                log.fail("cancelled")
+                raise
+            log.lose_client()
+        except ToolwireError as error:
+            if isinstance(error, UnknownModel) and route is not None:
+                error.pointer, error.hint = route.model_pointer, error.hint or route.models_hint
+            await self._respond_fault(http_exchange, ingress, log, fault_from(error))
+        except Exception:  # noqa: BLE001  # a bug in the gateway ends only this request
+            _log.exception("request %s failed", log.log.id)
+            await self._respond_fault(http_exchange, ingress, log, INTERNAL_FAULT)
+        finally:
+            self._end_request(generation, http_exchange, log, memory)
+
+    def _notify_begin(self, log: RequestLogWriter, client_request: ClientRequest, headers: Mapping[str, str]) -> None:
         """Notify the sinks that also observe the beginning of a request, such as those for spans."""
-        request_log.has_begun = True
         for begin in self._begin_sinks:
             try:
-                begin(request_log, client_request, headers)
+                begin(log.log, client_request, headers)
             except Exception:  # noqa: BLE001  # a failing sink must not affect the request
-                _log.exception("a sink failed at the beginning of request %s", request_log.id)
+                _log.exception("a sink failed at the beginning of request %s", log.log.id)
 
-    def _find_route(self, http_exchange: HttpExchange) -> Route:
-        """Match the path; error 405 if it exists with other methods, 404 if it does not exist."""
-        route = match_route(http_exchange.method, http_exchange.path, http_exchange.headers)
-        if route is not None:
-            return route
-        methods = allowed_methods(http_exchange.path)
-        if methods:
-            raise RequestRefused(
-                f"{http_exchange.method} is not allowed for this path", hint=f"use {' or '.join(methods)}", status=405
-            )
-        raise RequestRefused("unknown path", hint="see docs/gateway.md for the paths", status=404)
+    def _identify(self, http_exchange: HttpExchange, log: RequestLogWriter, memory: MemoryReservation) -> Caller:
+        """Identify the client by its key; UnknownKey if it has none."""
+        caller = self._keys.identify(http_exchange.headers, http_exchange.query)
+        memory.client = caller.name
+        log.set_caller(caller.name)
+        return caller
 
-    async def _handle(
-        self, http_exchange: HttpExchange, route: Route, request_log: RequestLog, memory: MemoryReservation
+    async def _generate(
+        self, http_exchange: HttpExchange, route: Route, log: RequestLogWriter, memory: MemoryReservation
     ) -> None:
-        """Answer probes without a key, and everything else with one. UnknownModel gets the pointer of this route."""
+        """Answer a request for a model within the limits of its key. Its usage is charged even if it fails."""
+        caller, dependencies = self._identify(http_exchange, log, memory), self._dependencies
+        client_request = await self._reader.read_request(http_exchange, route, memory, dependencies)
+        log.set_request(client_request)
+        caller.check(client_request.model)
+        if caller.name:
+            await self._limiter.admit(caller)
+        if self._sinks_read_requests and self._begin_sinks:
+            await self._offload.run(caller.name, client_request.work_size, client_request.decode)
+        log.begin()
+        self._notify_begin(log, client_request, http_exchange.headers)
+        if route.ingress.stores_responses:
+            await self._open_turn(client_request, caller, memory, dependencies)
+        if client_request.upload is None:  # else its end begins the watch
+            http_exchange.watch()
+        try:
+            context = open_context(dependencies, http_exchange, client_request, log, memory)
+            await RequestHandler(context).run()
+        finally:
+            http_exchange.unwatch()
+            if client_request.turn is not None:
+                await dependencies.responses.close_turn(client_request.turn)
+            usage = log.log.usage
+            if usage is not None and caller.name:
+                await self._limiter.spend(caller, usage.total)
+
+    async def _serve_other(
+        self, http_exchange: HttpExchange, route: Route, log: RequestLogWriter, memory: MemoryReservation
+    ) -> None:
+        """Answer a request that needs no model: probes without a key, and everything else with one."""
         if route.action == "alive":
             await http_exchange.respond(200, _JSON, b'{"status":"ok"}')
         elif route.action == "ready":
@@ -394,58 +429,26 @@ class Gateway:
                 b'{"status":"draining"}' if self._draining else b'{"status":"ready"}',
             )
         else:
-            caller = self._keys.identify(http_exchange.headers, http_exchange.query)
-            request_log.caller = memory.client = caller.name
-            try:
-                if route.action == "generate":
-                    await self._generate(http_exchange, route, caller, request_log, memory)
-                elif route.entry_id or route.action == "create_conversation":
-                    await self._serve_state(http_exchange, route, caller, memory)
-                else:
-                    await self._serve_metadata(http_exchange, route, caller, memory)
-            except UnknownModel as error:
-                error.pointer, error.hint = route.model_pointer, error.hint or route.models_hint
-                raise
+            caller = self._identify(http_exchange, log, memory)
+            if route.entry_id or route.action == "create_conversation":
+                await self._serve_state(http_exchange, route, caller, memory)
+            else:
+                await self._metadata_api.answer(http_exchange, route, caller, memory)
 
-    async def _generate(
-        self,
-        http_exchange: HttpExchange,
-        route: Route,
-        caller: Caller,
-        request_log: RequestLog,
-        memory: MemoryReservation,
+    async def _open_turn(
+        self, client_request: ClientRequest, caller: Caller, memory: MemoryReservation, dependencies: Dependencies
     ) -> None:
-        """Answer a request for a model within the limits of its key. Its usage is charged even if it fails."""
-        client_request = await self._read_client_request(http_exchange, route, memory)
-        request_log.model, request_log.stream = client_request.model, client_request.stream
-        caller.check(client_request.model)
-        if caller.name:
-            await self._limiter.admit(caller)
-        self._notify_begin(request_log, client_request, http_exchange.headers)
-        await self._open_turn(client_request, caller, memory)
-        http_exchange.watch()
-        try:
-            await RequestHandler(self._dependencies, http_exchange, client_request, request_log, memory).run()
-        finally:
-            http_exchange.unwatch()
-            if client_request.turn is not None:
-                await self._dependencies.responses.close_turn(client_request.turn)
-            if caller.name and request_log.usage is not None:
-                await self._limiter.spend(caller, request_log.usage.total)
-
-    async def _open_turn(self, client_request: ClientRequest, caller: Caller, memory: MemoryReservation) -> None:
         """Resolve references of OpenAI Responses to stored state."""
-        if client_request.wire.name != WIRE:
-            return
 
         def may_keep() -> bool:
-            plan = self._router.plan(client_request.model, tools=client_request.has_tools)
+            plan = dependencies.router.plan(client_request.model, tools=client_request.has_tools)
             return any(target.upstream.keeps_responses for target in plan)
 
-        state, offload = self._dependencies.responses, ClientOffload(self._offload, caller.name)
+        state, offload = dependencies.responses, ClientOffload(self._offload, caller.name)
+        document = await offload.run(len(client_request.body), lambda: client_request.document)
         turn = await state.open_turn(
             state.access(caller.name, memory, offload),
-            client_request.document,
+            document,
             len(client_request.body),
             lambda: client_request.request,
             may_keep,
@@ -462,90 +465,33 @@ class Gateway:
         """Answer a request about stored responses or conversations, within the limits of its key."""
         if caller.name:
             await self._limiter.admit(caller)
-        body, work_size = await self._read_document(http_exchange, memory)
+        body, work_size = await self._reader.read_document(http_exchange, memory, self._settings.limits)
         offload = ClientOffload(self._offload, caller.name)
         access = self._dependencies.responses.access(caller.name, memory, offload)
         state_request = StateRequest(access, route.entry_id, http_exchange.query, body, work_size)
         await http_exchange.respond(200, _JSON, await self._responses_api.answer(route.action, state_request))
 
-    async def _read_client_request(
-        self, http_exchange: HttpExchange, route: Route, memory: MemoryReservation
-    ) -> ClientRequest:
-        body, size = await self._read_document(http_exchange, memory)
-        headers, query = http_exchange.headers, http_exchange.query
-        return await self._offload.run(memory.client, size, read_client_request, route, body, headers, query, size)
-
-    async def _read_document(self, http_exchange: HttpExchange, memory: MemoryReservation) -> tuple[bytes, int]:
-        """Read a body that can be parsed within the limits on its size, its values and the memory of all requests.
-
-        Return it with the size of the work that it makes.
-        """
-        limits = self._settings.limits
-        body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
-        size = await admit_document(body, limits.values, ClientOffload(self._offload, memory.client), memory)
-        return body, size
-
-    async def _serve_metadata(
-        self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
-    ) -> None:
-        """Answer a request that needs no upstream: metrics, a token count, the version, or the models."""
-        if route.action == "metrics" and self._metrics is not None:
-            await http_exchange.respond(
-                200, {"content-type": "text/plain; version=0.0.4; charset=utf-8"}, self._metrics()
-            )
-            return
-        if route.action == "count":
-            client_request = await self._read_client_request(http_exchange, route, memory)
-            caller.check(client_request.model)
-            if caller.name:
-                await self._limiter.admit(caller)
-            offload = ClientOffload(self._offload, caller.name)
-            counted = await find_counted_body(client_request, self._router, self.ranker, caller.name, offload)
-            body: Object = count_reply(route.ingress.wire, _estimate_tokens(counted))
-        elif route.action == "version":
-            body = {"version": VERSION}
-        elif route.action == "models":
-            body = model_list(route.ingress.wire, self._allowed_models(caller))
-        else:
-            body = await self._find_model_entry(http_exchange, route, caller, memory)
-        await http_exchange.respond(200, _JSON, to_bytes(body))
-
-    async def _find_model_entry(
-        self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
-    ) -> Object:
-        """Describe one model. Ollama's clients name it in the body, all others in the path."""
-        name = route.model or ""
-        if route.ingress.wire == "ollama":
-            data, size = await self._read_document(http_exchange, memory)
-            document = await self._offload.run(memory.client, size, parse_object, data)
-            requested_model: JSON = document.get("model", document.get("name"))
-            name = requested_model if isinstance(requested_model, str) else ""
-        caller.check(name)
-        self._router.plan(name, tools=False)  # raises UnknownModel if no upstream has it
-        return model_entry(route.ingress.wire, name)
-
-    def _allowed_models(self, caller: Caller) -> list[str]:
-        return [name for name in self._router.names if caller.may_use(name)]
-
     async def _respond_fault(
-        self, http_exchange: HttpExchange, ingress: Ingress, request_log: RequestLog, fault: Fault
+        self, http_exchange: HttpExchange, ingress: Ingress, log: RequestLogWriter, fault: Fault
     ) -> None:
         """Write a fault in the client's protocol, if no answer has begun."""
-        request_log.error = fault.kind
+        log.fail(fault.kind)
         if http_exchange.started or http_exchange.disconnected:
             return  # the connection is closed, so the client sees that the answer is incomplete
-        status, body, headers = get(ingress.wire).encode_error(replace(fault, request_id=request_log.id))
-        await http_exchange.respond(status, {**_JSON, "x-request-id": request_log.id, **headers}, to_bytes(body))
+        status, body, headers = ingress.codec.encode_error(replace(fault, request_id=log.log.id))
+        status = status if 400 <= status < 600 else 502  # a transport in this process may return any status
+        pairs = [*_JSON, *header_pairs({"x-request-id": log.log.id, **headers})]  # some protocols have this header, too
+        await http_exchange.respond(status, pairs, to_bytes(body))
 
 
-def _new_memory(row: StateRow) -> TurnStore:
+def _unknown_path(http_exchange: HttpExchange) -> RequestRefused:
+    """Return the error 405 if the path exists with other methods, 404 if it does not exist."""
+    methods = allowed_methods(http_exchange.path)
+    if methods:
+        message = f"{http_exchange.method} is not allowed for this path"
+        return RequestRefused(message, hint=f"use {' or '.join(methods)}", status=405)
+    return RequestRefused("unknown path", hint="see docs/gateway.md for the paths", status=404)
+
+
+def _open_turn_store(row: StateRow) -> TurnStore:
     return InMemoryTurns(row.turns, row.turn_bytes, row.turn_seconds, time.monotonic)
-
-
-def _estimate_tokens(body: bytes) -> int:
-    """Estimate tokens without the provider's tokenizer; for a large body, from its size only."""
-    if len(body) > _TOKENIZER_LIMIT:
-        return len(body) // 4
-    from ..audit.tokens import count_tokens
-
-    return count_tokens(body.decode("utf-8"))

@@ -10,10 +10,22 @@ from ..ir.errors import ToolwireError
 from ..ir.response import Fault
 from ..net.key_command import KeyCommandError
 
-__all__ = ["RateLimited", "as_gateway_fault", "is_gateway_fault", "key_fault_of", "network_fault_of"]
+__all__ = [
+    "IDLE_FAULT",
+    "INTERNAL_FAULT",
+    "SHUTDOWN_FAULT",
+    "RateLimited",
+    "as_gateway_fault",
+    "is_gateway_fault",
+    "key_fault_of",
+    "network_fault_of",
+]
 
 _log = getLogger("toolwire.gateway")
 
+INTERNAL_FAULT = Fault("server", "the gateway failed; see its log", 500)
+IDLE_FAULT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
+SHUTDOWN_FAULT = Fault("overloaded", "the gateway is shutting down", 503, "stopping", retryable=True)
 _GATEWAY_KINDS = frozenset({"authentication", "permission", "billing"})
 
 

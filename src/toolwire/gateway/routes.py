@@ -1,14 +1,16 @@
-"""The paths that clients use, with their meaning, as data; the lookup; and token counts in the shape of each protocol."""
+"""The paths that clients use, with their meaning, as data; and the lookup."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from ..ir.pointer import Object
+from ..wire import get
+from ..wire.protocol import Wire
 from ..wire.stream_framing import StreamFraming, framing_of
 
 __all__ = [
@@ -18,7 +20,6 @@ __all__ = [
     "Route",
     "StateAction",
     "allowed_methods",
-    "count_reply",
     "guess_ingress",
     "match_route",
 ]
@@ -44,23 +45,39 @@ VERSION = "0.31.0"
 
 
 class Ingress(Struct, frozen=True):
-    """A protocol as the gateway serves it."""
+    """A protocol as the gateway serves it: one row, with everything that differs between protocols."""
 
     wire: str
     ping: bytes = b": ping\n\n"  # a keep-alive that its clients skip
     streams_by_default: bool = False
     models: str = "/v1/models"  # the path that lists the models
+    stores_responses: bool = False  # clients may refer to stored answers, and an answer repeats its request
+    count_field: str = "input_tokens"  # of the answer to a token count
+    has_versions: bool = False  # a header names the version of the protocol
 
     @property
     def framing(self) -> StreamFraming:
         return framing_of(self.wire)
 
+    @property
+    def codec(self) -> Wire:
+        """The newest version of the codec."""
+        return get(self.wire)
+
+    def codec_for(self, headers: Mapping[str, str]) -> Wire:
+        """Return the codec for the version that a client names; the newest one if it is unknown."""
+        codec = get(self.wire)
+        if not self.has_versions:
+            return codec
+        version = headers.get("anthropic-version", "")
+        return get(f"{self.wire}@{version}") if version in getattr(codec, "versions", {}) else codec
+
 
 INGRESSES = {
     "openai_chat": Ingress("openai_chat"),
-    "openai_responses": Ingress("openai_responses"),
-    "anthropic": Ingress("anthropic", ping=b'event: ping\ndata: {"type":"ping"}\n\n'),
-    "gemini": Ingress("gemini", models="/v1beta/models"),
+    "openai_responses": Ingress("openai_responses", stores_responses=True),
+    "anthropic": Ingress("anthropic", ping=b'event: ping\ndata: {"type":"ping"}\n\n', has_versions=True),
+    "gemini": Ingress("gemini", models="/v1beta/models", count_field="totalTokens"),
     # its clients parse every line as an object, so no keep-alive would be skipped
     "ollama": Ingress("ollama", b"", streams_by_default=True, models="/api/tags"),
 }
@@ -126,15 +143,15 @@ _ROUTES = [(method, re.compile(path), action, INGRESSES[wire]) for method, path,
 
 def match_route(method: str, path: str, headers: dict[str, str]) -> Route | None:
     """Find the meaning of a request's path; None for an unknown path."""
-    method = "GET" if method == "HEAD" else method
     route = _match_cached(method, path) if len(path) <= _MAX_CACHED_PATH else _match(method, path)
-    if route is not None and route.action in ("models", "model") and "anthropic-version" in headers:
+    if route is not None and "anthropic-version" in headers and route.action in ("models", "model"):
         return Route(route.action, INGRESSES["anthropic"], route.model)
     return route
 
 
 def _match(method: str, path: str) -> Route | None:
     """Find the route of a path. In Gemini's paths, the model and the verb that requests a stream are in the path."""
+    method = "GET" if method == "HEAD" else method
     for route_method, pattern, action, ingress in _ROUTES:
         match = pattern.fullmatch(path) if method == route_method else None
         if match is not None:
@@ -163,7 +180,3 @@ def guess_ingress(path: str, headers: dict[str, str]) -> Ingress:
     if path.startswith("/api/"):
         return INGRESSES["ollama"]
     return INGRESSES["openai_responses" if path.endswith("/responses") else "openai_chat"]
-
-
-def count_reply(wire: str, tokens: int) -> Object:
-    return {"totalTokens": tokens} if wire == "gemini" else {"input_tokens": tokens}

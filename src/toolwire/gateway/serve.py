@@ -12,7 +12,8 @@ import asyncio
 import gc
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from logging import getLogger
 from typing import TYPE_CHECKING
@@ -25,17 +26,19 @@ from .app import Gateway
 from .process_settings import apply_process_settings
 from .settings import Settings
 from .settings_change import describe_change
+from .signals import handle_signals
 from .tls import check_certificate, load_certificate
 
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ["bind", "serve"]
+__all__ = ["WorkerPort", "bind", "serve"]
 
 _log = getLogger("toolwire.gateway")
 _KEEP_ALIVE = 75  # seconds; longer than the minute after which balancers close a connection
 _BACKLOG = 2048
 _MAX_PORT_TRIES = 20  # ports, from the default one
+_HAS_BALANCING = sys.platform == "linux"  # the kernel distributes connections among sockets on one port
 
 
 def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
@@ -51,6 +54,48 @@ def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
         except OverflowError:
             raise ConfigError(f"invalid port {number}", hint="use 0 to 65535; 0 takes any free port") from None
     raise ConfigError(f"cannot listen on {host}:{ports[0]}: {reason}", hint="use --port 0 for any free port")
+
+
+class WorkerPort:
+    """The port of several workers: the one that `bind` finds. See `workers.py` for the reason of the separate sockets.
+
+    The port is first bound without SO_REUSEPORT, which fails if another gateway uses it. Then a socket that does not
+    listen keeps it for this gateway.
+    """
+
+    def __init__(self, settings: Settings, *, port: int | None = None) -> None:
+        self._socket = bind(settings, port=port)
+        host, number = self._socket.getsockname()[:2]
+        self._address = (str(host), int(number))
+        if _HAS_BALANCING:
+            self._socket.close()
+            self._socket = _bind_shared(*self._address)
+
+    def open_listener(self) -> socket.socket:
+        """Open a listening socket on the port, for one worker."""
+        if not _HAS_BALANCING:
+            return self._socket.dup()
+        listener = _bind_shared(*self._address)
+        listener.listen(_BACKLOG)
+        return listener
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _bind_shared(host: str, port: int) -> socket.socket:
+    """Bind a socket to a port that other sockets of this user may use, too."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        reason = error.strerror or str(error)
+        raise ConfigError(f"cannot listen on {host}:{port}: {reason}", hint="use --port 0 for any free port") from None
+    return listener
 
 
 def _check_exposure(settings: Settings, host: str) -> None:
@@ -172,7 +217,7 @@ def _make_server(
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             """Handle signals ourselves: uvicorn would raise the signal again after shutdown."""
-            with _handle_signals({signal.SIGINT: self._stop, signal.SIGTERM: self._stop, signal.SIGHUP: reload}):
+            with handle_signals({signal.SIGINT: self._stop, signal.SIGTERM: self._stop, signal.SIGHUP: reload}):
                 yield
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -204,16 +249,3 @@ def _make_server(
             timeout_graceful_shutdown=max(1, int(settings.server.drain)),
         )
     )
-
-
-@contextmanager
-def _handle_signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
-    """Handle signals on the event loop inside the block."""
-    loop = asyncio.get_running_loop()
-    for number, handler in handlers.items():
-        loop.add_signal_handler(number, handler)
-    try:
-        yield
-    finally:
-        for number in handlers:
-            loop.remove_signal_handler(number)

@@ -46,6 +46,7 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
 class ServerRow(Row, frozen=True):
     host: str = "127.0.0.1"
     port: int = 4141
+    workers: int = 1  # processes on the port; several need `state.url`
     hosts: tuple[str, ...] = ()  # host names that clients may use, besides those of this machine
     origins: tuple[str, ...] = ()  # origins of web pages that may send requests
     drain: float = 30.0  # seconds for in-flight requests when the server stops
@@ -72,9 +73,11 @@ class UpstreamRow(Row, frozen=True):
     extra_body: dict[str, Any] = {}  # fields to merge into the encoded body
     defaults: dict[str, Any] = {}  # parameters for requests that do not set them
     timeout: float = 600.0  # seconds for a whole answer
-    idle: float = 300.0  # seconds without a byte
+    idle: float = 300.0  # seconds without a byte of a stream
     retries: int = 2
     insecure: bool = False  # allow plain HTTP to other machines
+    client_certificate: str | None = None  # a PEM file, for an upstream that requires a certificate
+    client_key: str | None = None  # a PEM file; default: in the same file as the certificate
     keeps_responses: bool | None = None  # it stores Responses itself; default: whether its provider does
 
 
@@ -144,9 +147,11 @@ class LimitsRow(Row, frozen=True):
     """Limits of the gateway: sizes in bytes, times in seconds."""
 
     body: int = 32 * _MEGABYTE  # bytes of a request
+    stream_body: int = _MEGABYTE  # bytes of a request that is held; a larger one is sent on while it arrives
     answer: int = 64 * _MEGABYTE  # bytes of an answer
     values: int = 1_000_000  # JSON values of a request, and of an answer
     memory: int = 1024 * _MEGABYTE  # bytes of all requests in flight, with everything that is made of them
+    translations: int = 64 * _MEGABYTE  # bytes of conversations that are kept for their next request
     head: int = 64 * 1024  # bytes of a request before its body
     slow_client: float = 30.0  # seconds for a request's head, for its body, and for reading part of the answer
     ping: float = 15.0  # seconds of silence before a keep-alive
@@ -155,7 +160,9 @@ class LimitsRow(Row, frozen=True):
 
 
 class StateRow(Row, frozen=True):
-    """State shared by processes: `redis://…` for limits and turns, a file or `postgresql://…` for usage.
+    """State shared by processes: a file, `redis://…` or `postgresql://…` for limits, turns and cooldowns (`url`).
+
+    `usage` is a file or `postgresql://…`.
 
     An address with a password comes from a variable: `url_env`, `usage_env`.
     """
@@ -165,6 +172,7 @@ class StateRow(Row, frozen=True):
     usage: str | None = None
     usage_env: str | None = None
     strict: bool = False  # refuse requests while the shared state is unavailable
+    timeout: float = 1.0  # seconds for a reply of Redis or PostgreSQL; then it counts as unavailable
     turns: int = 10_000  # in the memory of one process
     turn_bytes: int = 64 * _MEGABYTE  # in the memory of one process
     turn_seconds: float = 24 * 3600.0

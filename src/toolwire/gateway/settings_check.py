@@ -15,12 +15,12 @@ from ..ir.errors import ToolwireError
 from ..ir.hints import translate_hint
 from ..net.capability_file import load_capability_rows
 from ..net.listening import refuse_open
-from ..net.transports import open_transport
-from .answer.routing import Router
+from .routing import Router
 from .settings import OpenApiRow, Settings, resolve_address
 from .settings_location import Path
 from .settings_shape import SettingsProblem
 from .tls import check_certificate
+from .upstream_transports import UpstreamTransports
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
 __all__ = ["configure_upstreams", "find_environment_problems"]
@@ -59,10 +59,10 @@ def configure_upstreams(
     settings: Settings, environment: Mapping[str, str]
 ) -> tuple[dict[str, ConfiguredUpstream], list[SettingsProblem]]:
     """Configure each upstream on its own, and list those that fail."""
-    transport, found, problems = open_transport(environment), {}, []
+    transports, found, problems = UpstreamTransports(environment), {}, []
     for name, row in (settings.upstreams or upstreams_from_environment(environment)).items():
         try:
-            found[name] = ConfiguredUpstream(name, row, transport, environment)
+            found[name] = ConfiguredUpstream(name, row, transports.of(name, row), environment)
         except ToolwireError as error:
             problems.append(
                 SettingsProblem(("upstreams", name), _bare_message(error), translate_hint(error.hint, "setting"))

@@ -13,14 +13,19 @@ from .settings import KeyRow, ModelRow, Row, Settings, TargetRow
 from .settings_location import Path, toml_location
 from .settings_shape import SettingsProblem, suggest_name
 
-__all__ = ["MAX_OFFERED", "find_rule_problems"]
+__all__ = ["MAX_OFFERED", "SHARED_STATE_HINT", "find_rule_problems"]
 
 MAX_OFFERED = 1_000
 """The maximum of `retrieve.k`."""
 
+SHARED_STATE_HINT = (
+    "set url in [state]: a file such as state.db, redis://host:6379/0 or postgresql://user@host/database"
+)
+"""The hint for several workers without a shared state."""
+
 # settings that must be positive, and settings that may be 0
 _POSITIVE_FIELDS = (
-    *("body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
+    *("workers", "body", "stream_body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
     *("timeout", "idle", "key_timeout", "key_ttl", "ttl"),
     *("seconds", "max_turn_bytes", "max_turns", "max_key_bytes", "max_key_entries"),
 )
@@ -34,8 +39,11 @@ def find_rule_problems(settings: Settings) -> list[SettingsProblem]:
 
 
 def _check(settings: Settings) -> Iterator[SettingsProblem]:
-    if settings.server.private_key is not None and settings.server.certificate is None:
-        yield SettingsProblem(("server", "private_key"), "needs a certificate", "set certificate, too")
+    yield from _check_server(settings)
+    for name, row in settings.upstreams.items():
+        if row.client_key is not None and row.client_certificate is None:
+            path = ("upstreams", name, "client_key")
+            yield SettingsProblem(path, "needs a client_certificate", "set client_certificate, too")
     for section in ("server", "limits", "state", "responses"):
         yield from _check_numbers(getattr(settings, section), (section,))
     for table in ("upstreams", "models", "tools"):
@@ -54,6 +62,14 @@ def _check(settings: Settings) -> Iterator[SettingsProblem]:
         except re.error as error:
             message = f"{expression!r} is not a valid regular expression: {error}"
             yield SettingsProblem(("log", "remove", number), message, "use the syntax of Python's re")
+
+
+def _check_server(settings: Settings) -> Iterator[SettingsProblem]:
+    if settings.server.private_key is not None and settings.server.certificate is None:
+        yield SettingsProblem(("server", "private_key"), "needs a certificate", "set certificate, too")
+    if settings.server.workers > 1 and settings.state.url is None and settings.state.url_env is None:
+        message = "several workers need a state to share limits, turns and cooldowns"
+        yield SettingsProblem(("server", "workers"), message, SHARED_STATE_HINT)
 
 
 def _check_numbers(row: Row, path: Path) -> Iterator[SettingsProblem]:

@@ -14,7 +14,7 @@ Three rules:
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from .parts import Artefact, CallKind, CallState, Extra, Part
 from .pointer import JSON, Object
@@ -68,6 +68,7 @@ class TextDelta(Value, frozen=True, gc=False):
 
     key: int
     escaped: bytes
+    section: ClassVar[None] = None  # as of a `ReasoningDelta` of the text
 
     @property
     def text(self) -> str:
@@ -136,6 +137,7 @@ class CallDelta(Value, frozen=True, gc=False):
 
     key: int
     escaped: bytes
+    section: ClassVar[None] = None  # as of a `ReasoningDelta` of the text
 
     @property
     def text(self) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from .errors import ProtocolError, TruncatedStream
 from .events import (
     CallDelta,
@@ -109,18 +111,17 @@ def merge_extras(extras: Iterable[Extra]) -> Extra:
     return merged
 
 
-class Folder:
+class Folder(Struct, eq=False):
     """Fold a response incrementally, one event at a time."""
 
-    def __init__(self) -> None:
-        self._start = ResponseStart()
-        self._open: dict[int, tuple[Any, list[Any]]] = {}  # by key: the start event and the deltas
-        self._order: list[tuple[int, int]] = []  # (choice, key) of each item, in order
-        self._reserved: set[int] = set()  # parts with a known position that have not arrived yet
-        self._parts: dict[int, Part] = {}
-        self._usage: Usage | None = None
-        self._end: ResponseEnd | None = None
-        self._fault: StreamFault | None = None
+    _start: ResponseStart = ResponseStart()
+    _open: dict[int, tuple[Any, list[Any]]] = {}  # by key: the start event and the deltas
+    _order: list[tuple[int, int]] = []  # (choice, key) of each item, in order
+    _reserved: set[int] = set()  # parts with a known position that have not arrived yet
+    _parts: dict[int, Part] = {}
+    _usage: Usage | None = None
+    _end: ResponseEnd | None = None
+    _fault: StreamFault | None = None
 
     def feed(self, event: Event) -> None:
         step = _STEPS.get(type(event))
@@ -139,12 +140,12 @@ class Folder:
         return Response(
             id=self._start.id,
             model=self._start.model,
-            parts=self._choice_parts(0),
+            parts=self.parts(0),
             stop=stops.get(0),
             usage=self._usage,
             created=self._start.created,
             alternatives=tuple(
-                [Alternative(self._choice_parts(n), stops.get(n), extras.get(n, {})) for n in range(1, count + 1)]
+                [Alternative(self.parts(n), stops.get(n), extras.get(n, {})) for n in range(1, count + 1)]
             ),
             fault=None if fault is None else fault.fault,
             extra=merge_extra(self._start.extra, end.extra),
@@ -154,8 +155,9 @@ class Folder:
         """Return the item with this `key`, or None before its end."""
         return self._parts.get(key)
 
-    def _choice_parts(self, choice: int) -> tuple[Part, ...]:
-        return tuple(self._parts[key] for number, key in self._order if number == choice and key in self._parts)
+    def parts(self, choice: int) -> tuple[Part, ...]:
+        """Return the complete items of a choice, in order."""
+        return tuple([self._parts[key] for number, key in self._order if number == choice and key in self._parts])
 
     def _begin(self, event: ResponseStart) -> None:
         self._start = event

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,10 @@ def add_adapter(model: LanguageModel, rank: int, *, seed: int = 0) -> Any:
     config = LoraConfig(
         r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
     )
-    return get_peft_model(model.network, config)
+    with warnings.catch_warnings():
+        # peft reads an attribute that newer versions of transformers call by another name
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+        return get_peft_model(model.network, config)
 
 
 def merge_adapter(model: LanguageModel, adapter: Any) -> None:

@@ -9,7 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from ..ir.losses import Losses
 from ..ir.response import Fault, UpstreamError
 from ..ir.text import to_bytes
-from ..net.http import Reply
+from ..net.http import Reply, RequestBody, read_request_body
 from ..net.replies import loss_headers
 from ..stream.strict import parse_object
 from ..wire import get
@@ -26,17 +26,18 @@ class LocalTransport:
 
     @asynccontextmanager
     async def post(
-        self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
+        self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: RequestBody, seconds: float
     ) -> AsyncIterator[Reply]:
         """Run the request. Wait for the first chunk, because an error before it becomes an HTTP status.
 
         The URL, headers and secrets are not used.
         """
-        document = parse_object(body)
+        data = await read_request_body(body)
+        document = parse_object(data)
         model = open_model(document.get("model") or "smollm2")
         deadline = asyncio.get_running_loop().time() + max(seconds, 0.001)
         losses = Losses()
-        answer = model.stream(body, losses) if document.get("stream") else _yield_once(model.complete(body, losses))
+        answer = model.stream(data, losses) if document.get("stream") else _yield_once(model.complete(data, losses))
         async with aclosing(answer):
             try:
                 async with asyncio.timeout_at(deadline):

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import secrets
 import sys
 import time
@@ -26,7 +25,7 @@ from ..asgi.disconnect import DisconnectWatch
 from ..asgi.request import parse_headers, read_request_body
 from ..ir.errors import ToolwireError
 from ..ir.pointer import Object
-from ..net.transports import open_transport
+from ..net.http_client import HttpTransport
 from ..stream.ndjson import NDJSONDecoder
 from ..wire.mcp import decode_tools
 from .client.config import ServerSpec
@@ -61,7 +60,7 @@ class StdioBridge:
     """Forward the messages of one client to a URL. `emit` writes the messages that come back."""
 
     def __init__(self, spec: ServerSpec, emit: Callable[[RpcMessage], None], login: Authorizer | None = None) -> None:
-        self._transport = open_transport(os.environ, resends=False)
+        self._transport = HttpTransport(resends=False)
         self._link = HttpLink(spec, emit, self._transport, ClientIdentity({}), login)
         self._emit = emit
         self._tasks: dict[RequestId, asyncio.Task[None]] = {}

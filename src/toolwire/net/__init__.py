@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .auxiliary import Auxiliary
     from .client import ModelClient
     from .conversation import AgentConversation
-    from .h1 import H1Transport
-    from .http import HttpTransport
+    from .http import StreamedBody
+    from .http_client import HttpTransport
     from .jail import disk_jail
     from .key_command import KeyCommand, KeyCommandError
     from .model_protocol import Model
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .stored_approvals import StoredApprovals
     from .stores import open_store
     from .trace_observer import TraceObserver
+    from .translation_cache import TranslationCache
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -43,8 +44,9 @@ else:
             "key_command": ("KeyCommand", "KeyCommandError"),
             "otel": ("OtelObserver",),
             "trace_observer": ("TraceObserver",),
-            "h1": ("H1Transport",),
-            "http": ("HttpTransport",),
+            "translation_cache": ("TranslationCache",),
+            "http": ("StreamedBody",),
+            "http_client": ("HttpTransport",),
         },
     )
 
@@ -53,7 +55,6 @@ __all__ = [
     "AgentConversation",
     "Answer",
     "Auxiliary",
-    "H1Transport",
     "HttpTransport",
     "KeyCommand",
     "KeyCommandError",
@@ -64,7 +65,9 @@ __all__ = [
     "Runner",
     "StoredApprovals",
     "StreamItem",
+    "StreamedBody",
     "TraceObserver",
+    "TranslationCache",
     "approve_call",
     "deny_call",
     "disk_jail",

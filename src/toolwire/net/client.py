@@ -45,18 +45,17 @@ from .blocking import iterate_blocking, run_blocking
 from .endpoint import Endpoint, EndpointOptions, resolve
 from .endpoint_request import AnswerStream, EndpointRequest
 from .http import Reply, Transport, load_transport
+from .http_client import HttpTransport
 from .loss_log import LossLog
 from .model_protocol import check_request
 from .refusals import describe_refusal, refuse_web_page
-from .replies import drain, is_document, read_reply_body, transport_losses
-from .retry import NetworkError, RetryPolicy, network_fault, resolve_retry_after
-from .transports import open_transport
+from .replies import drain, read_reply_body, transport_losses
+from .retry import NetworkError, RetryPolicy, network_fault
+from .upstream_exchange import ERROR_LIMIT, ReplyMeaning, UpstreamExchange
 
 __all__ = ["ModelClient"]
 
 _log = getLogger("toolwire.net")
-_ERROR_LIMIT = 1024 * 1024
-_UNAUTHORISED = 401
 
 
 class ModelClient:
@@ -109,7 +108,7 @@ class ModelClient:
 
     def _open_transport(self, base_url: str | None) -> Transport:
         vendor_transport = None if base_url else self._endpoint.vendor.transport
-        return open_transport(os.environ) if vendor_transport is None else load_transport(vendor_transport)
+        return HttpTransport() if vendor_transport is None else load_transport(vendor_transport)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -180,8 +179,8 @@ class ModelClient:
         self, endpoint_request: EndpointRequest, answer_stream: AnswerStream, deadline: float
     ) -> AsyncGenerator[Event, None]:
         """Yield the events of one answer."""
-        async with self.open_reply(endpoint_request, deadline) as reply:
-            if is_document(reply):
+        async with self.open_reply(endpoint_request, deadline) as (reply, meaning):
+            if meaning == "whole":
                 # a server that does not stream, or that sends an error with status 200
                 document = endpoint_request.decode_answer(await self.read_body(reply))
                 for event in answer_stream.feed_response(self._check_response(document, endpoint_request)):
@@ -286,7 +285,7 @@ class ModelClient:
         self.close()
 
     async def _fetch_response(self, endpoint_request: EndpointRequest, deadline: float) -> Response:
-        async with self.open_reply(endpoint_request, deadline) as reply:
+        async with self.open_reply(endpoint_request, deadline) as (reply, _):
             data = await self.read_body(reply)
         return self._check_response(endpoint_request.decode_answer(data), endpoint_request)
 
@@ -316,15 +315,17 @@ class ModelClient:
         return asyncio.get_running_loop().time() + self._timeout
 
     @asynccontextmanager
-    async def open_reply(self, endpoint_request: EndpointRequest, deadline: float) -> AsyncIterator[Reply]:
-        """Open a successful reply, after as many attempts as needed and allowed."""
+    async def open_reply(
+        self, endpoint_request: EndpointRequest, deadline: float
+    ) -> AsyncIterator[tuple[Reply, ReplyMeaning]]:
+        """Open a successful reply, "whole" or "stream", after as many attempts as needed and allowed."""
         endpoint, clock = self._endpoint, asyncio.get_running_loop().time
-        url = endpoint.url(stream=endpoint_request.stream)
-        attempt, may_renew_key = 0, True
+        exchange = UpstreamExchange(endpoint_request, endpoint_request.stream)
+        attempt = 0
         while True:
             secrets = await endpoint.authorise()
             post = self._transport.post(
-                url, endpoint_request.headers, secrets, endpoint_request.body, deadline - clock()
+                exchange.url, endpoint_request.headers, secrets, endpoint_request.body, deadline - clock()
             )
             try:
                 reply = await post.__aenter__()
@@ -334,20 +335,20 @@ class ModelClient:
             else:
                 failure = UpstreamError
                 try:
-                    if 200 <= reply.status < 300:
-                        refuse_web_page(reply, endpoint, url)
+                    meaning = exchange.receive_head(reply.status, reply.headers, secrets)
+                    if meaning in ("whole", "stream"):
+                        refuse_web_page(reply, endpoint, exchange.url)
                         self._add_transport_losses(reply, endpoint_request)
-                        yield reply
+                        yield reply, meaning
                         return
-                    fault = await self._read_fault(reply, endpoint_request)
+                    if meaning == "resend":
+                        continue
+                    fault = await self._read_fault(reply, exchange, meaning)
                 finally:
                     await post.__aexit__(None, None, None)
-                if reply.status == _UNAUTHORISED and may_renew_key and endpoint.drop_key(secrets):
-                    may_renew_key = False  # one new key per request
-                    continue
             wait = self._retries.next_delay(fault, attempt, deadline - clock())
             if wait is None:
-                raise describe_refusal(failure(fault), endpoint, url)
+                raise describe_refusal(failure(fault), endpoint, exchange.url)
             _log.info("attempt %d at %s: %s %s; retry in %.2f s", attempt, endpoint, fault.status, fault.kind, wait)
             await asyncio.sleep(wait)
             attempt += 1
@@ -358,16 +359,15 @@ class ModelClient:
             if self._strict:
                 require_lossless(endpoint_request.losses)
 
-    async def _read_fault(self, reply: Reply, endpoint_request: EndpointRequest) -> Fault:
+    async def _read_fault(self, reply: Reply, exchange: UpstreamExchange, meaning: ReplyMeaning) -> Fault:
         """Decode an error response. A redirect is not followed, and a body that cannot be read is ignored."""
-        if 300 <= reply.status < 400:
+        if meaning == "redirect":
             return _redirect_fault(reply)
         try:
-            data = await self.read_body(reply, _ERROR_LIMIT)
+            data = await self.read_body(reply, ERROR_LIMIT)
         except (ProtocolError, UpstreamError):
             data = b""  # the status is sufficient
-        headers = dict(reply.headers)
-        return resolve_retry_after(endpoint_request.decode_fault(reply.status, data, headers), headers)
+        return exchange.receive_fault(data)
 
     async def read_body(self, reply: Reply, limit: int | None = None) -> bytes:
         """Read a whole body; network errors are raised as UpstreamError or TruncatedStream."""

@@ -18,7 +18,7 @@ from ..wire.capability_rows import CapabilityRow, ModelCapabilities
 from ..wire.codec import WireCodec
 from ..wire.profiles import match_capabilities
 from ..wire.protocol import Wire
-from ..wire.vendors import COMPATIBLE, ApiKey, Vendor, find, names, surface_codec, vendor_codec
+from ..wire.vendors import COMPATIBLE, ApiKey, Surface, Vendor, find, names, surface_codec, vendor_codec
 from .base_url import origin_of
 from .body_settings import RequestDefaults, check_extra_body, merge_body, parse_defaults
 from .endpoint_address import AddressSettings, EndpointAddress, resolve_address
@@ -55,6 +55,7 @@ class Endpoint:
         "_address",
         "_key_header",
         "capabilities",
+        "changes_body",
         "custom_headers",
         "defaults",
         "extra_body",
@@ -63,6 +64,7 @@ class Endpoint:
         "key_command",
         "key_variable",
         "model",
+        "renamed_fields",
         "secrets",
         "vendor",
         "wire",
@@ -95,12 +97,21 @@ class Endpoint:
         self.custom_headers: Mapping[str, str] = custom.literal
         self.extra_body = extra_body
         self.defaults = defaults
-        self._address = address
+        self._set_address(address)
         self._key_header = credentials.header
         self.headers: Mapping[str, str] = self._headers_of(wire)
         key = {} if credentials.key is None else self._write_key(credentials.key)
         self.secrets: Mapping[str, str] = {**custom.secret, **key}
         """Headers that must not be logged or shown. A key of a command is not among them; see `authorise`."""
+
+    def _set_address(self, address: EndpointAddress) -> None:
+        self._address = address
+        surface = address.surface
+        is_surface_different = surface is not None and bool(surface.omitted_fields or surface.version_field)
+        self.changes_body: bool = bool(self.extra_body) or is_surface_different
+        """True if the body of a request on the same wire has to be changed, apart from the model."""
+        self.renamed_fields: Mapping[str, str] = _find_renamed_fields(self.vendor, surface, self.capabilities)
+        """Fields of a request that the vendor names differently."""
 
     @property
     def origin(self) -> str:
@@ -129,27 +140,6 @@ class Endpoint:
         """The key and the secret values of headers, to be removed from error messages."""
         key = self.key
         return (*(() if key is None else (key,)), *self.secrets.values())
-
-    @property
-    def renamed_fields(self) -> Mapping[str, str]:
-        """Fields of a request that the vendor names differently.
-
-        OpenAI's reasoning models reject `max_tokens`, also through a proxy of which only the base URL is known.
-        """
-        surface = self._address.surface
-        fields = (
-            {**self.vendor.fields, **surface.fields} if surface is not None and surface.fields else self.vendor.fields
-        )
-        if self.capabilities.default_effort is None:
-            return fields
-        return {name: other for name, other in fields.items() if other != "max_tokens"}
-
-    @property
-    def changes_body(self) -> bool:
-        """True if the body of a request on the same wire has to be changed, apart from the model."""
-        surface = self._address.surface
-        is_surface_different = surface is not None and bool(surface.omitted_fields or surface.version_field)
-        return bool(self.extra_body) or is_surface_different
 
     def url(self, *, stream: bool) -> str:
         """Return the URL of requests. The query of the base URL, such as an API version, is kept."""
@@ -191,7 +181,7 @@ class Endpoint:
         `wire_version` is the version of the wire that the client of a gateway uses, if it is known.
         """
         fields, surface = self.renamed_fields, self._address.surface
-        if fields:
+        if fields and not fields.keys().isdisjoint(body):
             body = {fields.get(name, name): value for name, value in body.items()}
         if surface is not None and (surface.omitted_fields or surface.version_field):
             body = {name: value for name, value in body.items() if name not in surface.omitted_fields}
@@ -239,11 +229,22 @@ class Endpoint:
         other = copy(self)
         other.wire = self.wire.at_completions(kept_tokens)
         other.is_pinned = True
-        other._address = self._address.with_path(other.wire.path(self.model, stream=False))
+        other._set_address(self._address.with_path(other.wire.path(self.model, stream=False)))
         return other
 
     def __repr__(self) -> str:
         return f"<{self.model!r} at {self.origin} over {self.wire.name}>"
+
+
+def _find_renamed_fields(vendor: Vendor, surface: Surface | None, capabilities: ModelCapabilities) -> Mapping[str, str]:
+    """Return the fields that the vendor names differently.
+
+    OpenAI's reasoning models reject `max_tokens`, also through a proxy of which only the base URL is known.
+    """
+    fields = {**vendor.fields, **surface.fields} if surface is not None and surface.fields else vendor.fields
+    if capabilities.default_effort is None:
+        return fields
+    return {name: other for name, other in fields.items() if other != "max_tokens"}
 
 
 def resolve(model: str, environment: Mapping[str, str], **options: Unpack[EndpointOptions]) -> Endpoint:

@@ -17,6 +17,7 @@ from ..bridge.emulate_retry import AnswerContinuation, RejectableAnswer, Rejecte
 from ..bridge.emulation import Emulation, emulate
 from ..bridge.emulation_settings import EmulationSettings
 from ..bridge.exchange import Exchange
+from ..bridge.fitted_prefix import PrefixStore
 from ..bridge.preparation import prepare
 from ..bridge.repair import CallRepairer
 from ..bridge.versions import encode_best_version
@@ -27,12 +28,13 @@ from ..ir.losses import Losses
 from ..ir.pointer import JSON
 from ..ir.request import Request
 from ..ir.response import Fault, Response
-from ..ir.text import to_bytes
 from ..run.word_choice import choose_by_words
 from ..stream.strict import parse, parse_object
 from ..text.engine.format import Format
 from ..wire.capability_rows import ModelCapabilities
+from ..wire.conversation_items import body_to_bytes
 from ..wire.protocol import Capabilities
+from .body_settings import NO_DEFAULTS
 from .endpoint import Endpoint
 
 __all__ = ["AnswerStream", "EndpointRequest", "redact_secrets"]
@@ -58,13 +60,14 @@ class EndpointRequest:
         same_wire_body: bytes | None = None,
         capabilities: ModelCapabilities | None = None,
         runs_search: bool = False,
+        store: PrefixStore | None = None,
     ) -> None:
         """Prepare the request.
 
         `client`: the capabilities of the wire on which the response will be written, if there is one. `is_alias`: the
         request names this model by an alias. `repairer` repairs the calls of the answer. `same_wire_body`: the body as
         the client wrote it for this wire, which is sent without changes; `request` is then its decoded form.
-        `capabilities` describe the model; by default, those of the endpoint. `runs_search` as for `prepare`.
+        `capabilities` describe the model; by default, those of the endpoint. `runs_search` and `store` as for `prepare`.
         """
         self.endpoint = endpoint
         self.client = client
@@ -75,7 +78,8 @@ class EndpointRequest:
             self.body, self.headers = same_wire_body, endpoint.headers
             self.emulation, self._exchange = None, Exchange(request=request)
             return
-        request = endpoint.defaults.apply(request)
+        if endpoint.defaults is not NO_DEFAULTS:
+            request = endpoint.defaults.apply(request)
         sent_request = replace(request, model=endpoint.model, stream=True if stream else None)
         sent_request = _fit_usage_request(sent_request, endpoint.wire.capabilities)
         if emulation is None and text is not None:
@@ -89,20 +93,21 @@ class EndpointRequest:
             capabilities=endpoint.capabilities if capabilities is None else capabilities,
             choose=choose_by_words,
             runs_search=runs_search,
+            store=store if emulation is None else None,
         )
         self._exchange = prepared.exchange
         wire = endpoint.wire
         if endpoint.is_pinned:
-            body, more = wire.encode_request(prepared.request)
+            body, more = prepared.encode(wire)
         else:
-            wire, (body, more) = encode_best_version(prepared.request, wire)
+            wire, (body, more) = encode_best_version(prepared.request, wire, prepared.encode)
         self.headers = endpoint.headers_for(wire)
         if emulation is not None:
             losses.extend(emulation.losses)
         losses.extend(prepared.losses)
         for loss in more:
             losses.add(prepared.origin(loss.path), loss.concept, loss.action, loss.detail, loss.severity)
-        self.body = to_bytes(endpoint.finish_body(body, wire.version))
+        self.body = body_to_bytes(endpoint.finish_body(body, wire.version), wire.conversation)
 
     def decode_answer(self, data: bytes) -> Response:
         """Decode a whole response, as the model wrote it; `restore` returns it in the terms of the request."""
@@ -157,8 +162,11 @@ class AnswerStream:
         """True if the rest of the stream is ignored."""
         return self._calls is not None and self._calls.should_stop
 
-    def feed(self, data: bytes) -> Iterator[Event]:
-        return self._restore_events(self._decoder.feed(data))
+    def feed(self, data: bytes) -> Iterable[Event]:
+        events = self._decoder.feed(data)
+        if self._calls is None and self._continuation is None:
+            return self._restorer.feed(events[0]) if len(events) == 1 else self._restorer.feed_all(events)
+        return self._restore_events(events)
 
     def feed_response(self, response: Response) -> Iterator[Event]:
         """Take a whole response, from a server that does not stream."""

@@ -7,7 +7,10 @@ the answer, where only a token count and the final marker can be missing, is com
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any
 
+from ..bridge.answer_converter import DELTAS
 from ..ir.errors import ToolwireError, TruncatedStream
 from ..ir.events import Event, ResponseEnd, ResponseStart, StreamFault, WholePart
 from ..ir.request import Request
@@ -27,18 +30,27 @@ class ForwardedStream:
     def __init__(
         self,
         wire: Wire,
-        request: Request | None,
+        find_request: Callable[[], Request | None],
         observe: Callable[[Event], None] | None = None,
         secrets: tuple[str, ...] = (),
+        choices: int = 1,
+        observe_deltas: Callable[[Iterable[Any]], None] | None = None,
     ) -> None:
-        """Create the stream. `observe` gets every event but faults. `secrets`, such as our key, are removed from errors."""
+        """Create the stream.
+
+        `find_request` returns the decoded request if it is known, which only a stream that fails needs. `observe` gets
+        every event but faults and deltas, `observe_deltas` all deltas that follow each other. `secrets`, such as our
+        key, are removed from errors. `choices` is the number of requested answers.
+        """
         self.fault: Fault | None = None
         self.ended = False
         self._decoder = wire.stream_decoder()
-        self._encoder = wire.stream_encoder(request)
+        self._wire = wire
+        self._find_request = find_request
+        self._choices = choices if framing_of(wire.name).end_marker else 1
         self._observe = observe
+        self._observe_deltas = observe_deltas
         self._framing = framing_of(wire.name)
-        self._choices = expected_choices(request, wire)
         self._secrets = secrets
         self._pending: list[bytes] = []  # the start of an incomplete event
         self._tail = b""  # its last bytes: an end mark may be split
@@ -82,6 +94,10 @@ class ForwardedStream:
 
     def _complete_events(self, data: bytes) -> bytes:
         """Return the data up to the end of the last event; hold back the rest."""
+        if data.endswith(self._framing.terminators):
+            out = b"".join([*self._pending, data]) if self._pending else data
+            self._pending, self._tail, self._has_forwarded = [], b"", True
+            return out
         previous_tail = self._tail
         joined = previous_tail + data
         cut = max(
@@ -105,21 +121,30 @@ class ForwardedStream:
 
     def _observe_events(self, events: Iterable[Event]) -> None:
         """Add events to the statistics; note the fault of a failed stream and the end of a complete one."""
-        for event in events:
-            if isinstance(event, StreamFault):
-                self.fault = redact_secrets(self._secrets, event.fault)
+        for kind, run in groupby(events, type):
+            if kind in DELTAS:  # nearly all events
+                if self._observe_deltas is not None:
+                    self._observe_deltas(run)
                 continue
-            if self._observe is not None:
-                self._observe(event)
-            if isinstance(event, ResponseEnd):
-                self.ended = True
-            elif isinstance(event, WholePart):
-                self._has_new_part = True
+            for event in run:
+                self._observe_event(event)
+
+    def _observe_event(self, event: Event) -> None:
+        if isinstance(event, StreamFault):
+            self.fault = redact_secrets(self._secrets, event.fault)
+            return
+        if self._observe is not None:
+            self._observe(event)
+        if isinstance(event, ResponseEnd):
+            self.ended = True
+        elif isinstance(event, WholePart):
+            self._has_new_part = True
 
     def fail(self, fault: Fault) -> bytes:
         self.fault = fault
-        start = self._encoder.feed(ResponseStart())
-        return (b"" if self._has_forwarded else start) + self._encoder.feed(StreamFault(fault))
+        encoder = self._wire.stream_encoder(self._find_request())
+        start = encoder.feed(ResponseStart())
+        return (b"" if self._has_forwarded else start) + encoder.feed(StreamFault(fault))
 
 
 def expected_choices(request: Request | None, wire: Wire) -> int:

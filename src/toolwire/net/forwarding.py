@@ -20,7 +20,6 @@ from .endpoint_request import EndpointRequest
 from .forwarded_stream import ForwardedStream, stream_fault
 from .http import Reply
 from .model_protocol import check_request
-from .replies import is_document
 from .retry import NetworkError
 
 __all__ = ["ForwardedAnswer", "forward", "forward_stream"]
@@ -36,7 +35,7 @@ class ForwardedAnswer(Value, frozen=True):
 async def forward(client: ModelClient, request: Request, body: bytes, headers: Mapping[str, str]) -> ForwardedAnswer:
     """Send `body`, whose decoded form is `request`, with the client's protocol headers. Return the whole answer."""
     outbound = _make_outbound(client, request, body, headers, stream=False)
-    async with client.open_reply(outbound, client.new_deadline()) as reply:
+    async with client.open_reply(outbound, client.new_deadline()) as (reply, _):
         data = await client.read_body(reply)
         response = outbound.decode_answer(data)
         if response.fault is not None:
@@ -49,8 +48,8 @@ async def forward_stream(
 ) -> AsyncGenerator[Mapping[str, str] | bytes, None]:
     """Like `forward`, for a stream: yield the headers of the reply, then the bytes of whole events as they arrive."""
     outbound = _make_outbound(client, request, body, headers, stream=True)
-    async with client.open_reply(outbound, client.new_deadline()) as reply:
-        if is_document(reply):  # a server that does not stream, or that sends an error with status 200
+    async with client.open_reply(outbound, client.new_deadline()) as (reply, meaning):
+        if meaning == "whole":  # a server that does not stream, or that sends an error with status 200
             response = outbound.decode_answer(await client.read_body(reply))
             if response.fault is not None:
                 raise UpstreamError(outbound.sanitise_fault(response.fault))
@@ -59,7 +58,8 @@ async def forward_stream(
             yield b"".join([encoder.feed(event) for event in unfold(response)])
             return
         yield reply.headers
-        stream = ForwardedStream(client.endpoint.wire, request, secrets=client.endpoint.known_secrets)
+        wire, secrets = client.endpoint.wire, client.endpoint.known_secrets
+        stream = ForwardedStream(wire, lambda: request, secrets=secrets, choices=request.params.n or 1)
         async with aclosing(_forward_events(client, reply, stream)) as pieces:
             async for piece in pieces:
                 yield piece

@@ -11,7 +11,7 @@ from ..ir.errors import ConfigError, ProtocolError
 from ..ir.response import Fault, FaultKind, UpstreamError
 from ..stream.strict import parse
 from .endpoint import Endpoint, endpoint_of
-from .transports import open_transport
+from .http_client import HttpTransport
 
 if TYPE_CHECKING:
     from ..wire.vendors import Vendor
@@ -53,7 +53,7 @@ async def list_models(endpoint: Endpoint, environment: Mapping[str, str], second
     """Return the names of the models of a server, sorted. UpstreamError if it cannot be reached or refuses."""
     url, listing = _listing_of(endpoint)
     secrets = await endpoint.authorise()
-    transport = open_transport(environment)
+    transport = HttpTransport(environment=environment)
     async with aclosing(transport):
         try:
             async with transport.send("GET", url, endpoint.headers, secrets, b"", seconds) as reply:

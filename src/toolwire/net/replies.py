@@ -11,7 +11,7 @@ from ..ir.errors import ProtocolError
 from ..ir.losses import Loss
 from .http import Reply
 
-__all__ = ["LOSSES_HEADER", "drain", "is_document", "loss_headers", "read_reply_body", "transport_losses"]
+__all__ = ["LOSSES_HEADER", "drain", "loss_headers", "read_reply_body", "transport_losses"]
 
 LOSSES_HEADER = "x-toolwire-lost"
 """The header in which a model in this process reports losses of the request."""
@@ -37,15 +37,16 @@ async def read_reply_body(reply: Reply, limit: int, reserve: Callable[[int], Non
 
     `reserve` is called with the size of every part, and may raise an error.
     """
-    pieces, size = [], 0
+    pieces, total = [], 0
     while data := await reply.read():
-        size += len(data)
-        if size > limit:
+        size = len(data)
+        total += size
+        if total > limit:
             raise ProtocolError(f"the response exceeds {limit} bytes", hint="raise the limit", status=502)
         if reserve is not None:
-            reserve(len(data))
+            reserve(size)
         pieces.append(data)
-        if len(data) > _LARGE_PIECE:
+        if size > _LARGE_PIECE:
             await asyncio.sleep(0)  # compressed data yields many pieces without waiting for the network
     return b"".join(pieces)
 
@@ -59,8 +60,3 @@ async def drain(reply: Reply) -> None:
                     await asyncio.sleep(0)
     except (TimeoutError, ConnectionError):
         pass  # only the connection is lost
-
-
-def is_document(reply: Reply) -> bool:
-    """Return True for a JSON document, False for a stream."""
-    return reply.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from ..ir.parts import ToolCall
-from ..ir.pointer import Object
+from ..ir.pointer import JSON, Object
 from ..ir.request import Request
 from ..ir.text import to_bytes
 from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Limits
 from .endpoint import Endpoint
 
-__all__ = ["accepts_document", "has_valid_ids", "replace_model"]
+__all__ = ["accepts_request", "find_leading_model", "has_valid_ids", "replace_leading_model", "replace_model"]
 
 # at the start of an object, members with plain values, up to the model
 _LEADING_MODEL = re.compile(
@@ -20,19 +21,24 @@ _LEADING_MODEL = re.compile(
 )
 
 
-def accepts_document(
-    endpoint: Endpoint, wire: str, document: Object, capabilities: ModelCapabilities | None = None
+def accepts_request(
+    endpoint: Endpoint,
+    wire: str,
+    has_field: Callable[[str], bool],
+    find_choice: Callable[[], JSON],
+    capabilities: ModelCapabilities | None = None,
 ) -> bool:
     """Check that a request on `wire` needs no change for the endpoint, apart from the model and call ids.
 
-    `capabilities` describe the model; by default, those of the endpoint.
+    `has_field` checks for a field of the request, `find_choice` returns its `tool_choice`. `capabilities` describe the
+    model; by default, those of the endpoint.
     """
     known = endpoint.capabilities if capabilities is None else capabilities
     return (
         endpoint.wire.name == wire
         and endpoint.vendor.dialect is None
-        and not any(field in document for field in endpoint.renamed_fields)
-        and (known.choice_by_schema is None or document.get("tool_choice") in (None, "auto", "none"))
+        and not any(map(has_field, endpoint.renamed_fields))
+        and (known.choice_by_schema is None or find_choice() in (None, "auto", "none"))
     )
 
 
@@ -45,14 +51,23 @@ def has_valid_ids(request: Request, limits: Limits) -> bool:
 def replace_model(body: bytes, document: Object, model: str) -> bytes:
     """Replace the model in `body`, whose parsed form is `document`; keep the rest as the client wrote it, byte for byte.
 
-    If the model comes before any nested value, as clients write it, only its name is replaced. Otherwise the document
-    is encoded again.
+    If the model comes after a nested value, which is unusual, the document is encoded again.
     """
     if document.get("model") == model:
         return body
     if "model" not in document:
         return body  # it is in the path
+    replaced = replace_leading_model(body, model)
+    return to_bytes({**document, "model": model}) if replaced is None else replaced
+
+
+def replace_leading_model(body: bytes, model: str) -> bytes | None:
+    """Replace the model if it comes before any nested value, as clients write it; otherwise return None."""
     match = _LEADING_MODEL.match(body)
-    if match is None:
-        return to_bytes({**document, "model": model})
-    return body[: match.start(1)] + to_bytes(model) + body[match.end(1) :]
+    return None if match is None else b"%b%b%b" % (body[: match.start(1)], to_bytes(model), body[match.end(1) :])
+
+
+def find_leading_model(body: bytes) -> tuple[int, int] | None:
+    """Return the start and the end of the model's encoded name if it comes before any nested value, otherwise None."""
+    match = _LEADING_MODEL.match(body)
+    return None if match is None else match.span(1)

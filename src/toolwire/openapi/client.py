@@ -25,7 +25,7 @@ from ..ir.pointer import JSON, Object
 from ..net.base_url import origin_of, parse_base_url
 from ..net.header_values import expand_headers
 from ..net.http import Reply
-from ..net.transports import open_transport
+from ..net.http_client import HttpTransport
 from ..run.context import current_call
 from ..run.failures import ToolError, Transient
 from ..run.options import Options
@@ -45,7 +45,7 @@ _GRACE = 5.0  # seconds; the timeout of the request ends the call before that of
 
 
 class RequestSender(Protocol):
-    """A transport with all methods: `toolwire.net.H1Transport`, `toolwire.net.HttpTransport`, or one like them."""
+    """A transport with all methods: `toolwire.net.HttpTransport`, or one like it."""
 
     def send(
         self, method: str, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
@@ -112,8 +112,8 @@ def toolbox(
     custom = expand_headers(headers or {}, environment, "authorization")
     credentials = ApiCredentials(auth, listed.schemes, environment)
     # a write is never sent on a reused connection: if the server closed it meanwhile, the outcome would be unknown
-    reader = transport or open_transport(environment)
-    writer = transport or open_transport(environment, resends=False, reuse=False)
+    reader = transport or HttpTransport(environment=environment)
+    writer = transport or HttpTransport(environment=environment, resends=False, reuse=False)
     client = _ApiClient(credentials, {**custom.literal}, custom.secret, timeout, max_response)
     problems = list(listed.problems)
     entries: list[Entry] = []

@@ -9,6 +9,7 @@ JSON pointer by one bounded walk over the valid prefix. That walk happens only w
 from __future__ import annotations
 
 import re
+from math import isinf
 from typing import Literal
 
 import jiter
@@ -17,21 +18,31 @@ from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object
 from .locate import byte_offset, infinite_pointer, mask_escapes, pointer_at
 
-__all__ = ["LIMIT", "as_bytes", "parse", "parse_arguments", "parse_object", "parse_partial", "type_label"]
+__all__ = [
+    "LIMIT",
+    "as_bytes",
+    "may_exceed_limits",
+    "parse",
+    "parse_arguments",
+    "parse_object",
+    "parse_partial",
+    "type_label",
+]
 
 LIMIT = 64 * 1024 * 1024
 MAX_MEMBERS = 250_000
-_SHORTEST_MEMBER = len('"":1')
+_FEW_MEMBERS = len('"":1') * MAX_MEMBERS  # bytes of a document that cannot have more
 _BOM = b"\xef\xbb\xbf"
 
 # Only a number with a three-digit exponent or hundreds of digits can overflow a double. Mapping all digits to 0 and
-# both letters to e makes that a substring search, which costs more than the parse of a long string; so a document of
-# few members is checked for floats first. After a hit the parsed values are checked.
-_NUMBER_SHAPE = bytes(
-    0x30 if 0x30 <= c <= 0x39 else 0x65 if c in b"eE" else 0x2B if c == 0x2B else 0x20 for c in range(256)
-)
-_MANY_DIGITS = b"0" * 200
-_BYTES_PER_MEMBER = 256
+# both letters to e, without plus signs, makes that a substring search, which costs more than the parse of a long
+# string, and finds many ids in text; so the values of a document with few members are checked instead. After a hit all
+# parsed values are.
+_NUMBER_SHAPE = bytes(0x30 if 0x30 <= c <= 0x39 else 0x65 if c in b"eE" else 0x20 for c in range(256))
+_SHORT = 200  # bytes; a shorter document cannot overflow without an exponent
+_MANY_DIGITS = b"0" * _SHORT
+_BYTES_PER_MEMBER = 64
+_MANY_BYTES = 4096  # the search in a smaller document costs less than a look at its values
 _EXPONENT = re.compile(rb"[0-9][eE]\+?[0-9]{3}").search
 
 # One match for each key: strings without a following colon are skipped within the match. Escapes are already masked.
@@ -54,18 +65,29 @@ _PARSER_MESSAGES = {
 
 def parse(data: bytes | str, *, limit: int = LIMIT) -> JSON:
     """Parse a JSON document; raise ProtocolError with a pointer if it is invalid or ambiguous."""
-    data = as_bytes(data).removeprefix(_BOM)
-    if len(data) > limit:
-        raise ProtocolError(f"document of {len(data)} bytes exceeds the limit of {limit}", status=413)
-    if len(data) > _SHORTEST_MEMBER * MAX_MEMBERS and data.count(b":") > MAX_MEMBERS:
+    if type(data) is not bytes:
+        data = as_bytes(data)
+    data = data.removeprefix(_BOM)
+    size = len(data)
+    if size > limit:
+        raise ProtocolError(f"document of {size} bytes exceeds the limit of {limit}", status=413)
+    if size > _FEW_MEMBERS and may_exceed_limits(data, limit):
         _count_members(data)
     try:
         value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
         raise _parse_error(data, str(error)) from None
-    if _may_overflow(data, value) and (pointer := infinite_pointer(value)) is not None:
+    may_overflow = _EXPONENT(data) is not None if size < _SHORT else _may_overflow(data, value)
+    if may_overflow and (pointer := infinite_pointer(value)) is not None:
         raise ProtocolError("number out of range: its absolute value exceeds 1.8e308", pointer=pointer)
     return value
+
+
+def may_exceed_limits(data: bytes, limit: int = LIMIT) -> bool:
+    """Return whether a document is too large, or may have too many members; a quick check."""
+    if len(data) <= _FEW_MEMBERS:
+        return len(data) > limit
+    return len(data) > limit or data.count(b":") > MAX_MEMBERS
 
 
 def as_bytes(data: bytes | str) -> bytes:
@@ -90,28 +112,30 @@ def _count_members(data: bytes) -> None:
 
 
 def _may_overflow(data: bytes, value: JSON) -> bool:
-    if len(data) < 200:
-        return _EXPONENT(data) is not None
-    if _is_without_floats(value, len(data) // _BYTES_PER_MEMBER):
-        return False
-    shape = data.translate(_NUMBER_SHAPE)
-    return b"0e000" in shape or b"0e+000" in shape or _MANY_DIGITS in shape
+    """Return whether a document that is not short may contain an infinite number."""
+    size = len(data)
+    if size > _MANY_BYTES and (has_infinity := _has_infinity(value, size // _BYTES_PER_MEMBER)) is not None:
+        return has_infinity
+    shape = data.translate(_NUMBER_SHAPE, b"+")
+    return shape.find(b"0e000") >= 0 or shape.find(_MANY_DIGITS) >= 0  # `in` is slower
 
 
-def _is_without_floats(value: JSON, most: int) -> bool:
-    """Return True if the value has at most `most` members and items, and none of them is a float."""
+def _has_infinity(value: JSON, most: int) -> bool | None:
+    """Return whether one of at most `most` members and items is infinite; None if there are more."""
     remaining = [value]
     while remaining:
         node = remaining.pop()
         kind = type(node)
-        if kind is float:
-            return False
+        if kind is str:
+            continue
         if kind is dict or kind is list:
             most -= len(node)
             if most < 0:
-                return False
+                return None
             remaining += node.values() if kind is dict else node
-    return True
+        elif kind is float and isinf(node):
+            return True
+    return False
 
 
 def parse_object(data: bytes | str, *, limit: int = LIMIT) -> Object:
@@ -134,6 +158,18 @@ def parse_arguments(raw: str) -> tuple[Object | None, Literal["complete", "trunc
 
     Empty text is the empty object: models call a tool without parameters this way.
     """
+    try:
+        data = raw.encode()
+        if len(data) < _SHORT and _EXPONENT(data) is None:  # then `parse` has no other check
+            value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True)
+            return (value, "complete") if type(value) is dict else (None, "invalid")
+    except ValueError:
+        pass  # empty, with a byte order mark, or invalid
+    return _parse_any_arguments(raw)
+
+
+def _parse_any_arguments(raw: str) -> tuple[Object | None, Literal["complete", "truncated", "invalid"]]:
+    """Like `parse_arguments`, for text of any length and content."""
     if not raw or raw.isspace():
         return {}, "complete"
     try:

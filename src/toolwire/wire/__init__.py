@@ -63,12 +63,15 @@ def names() -> list[str]:
 
 def get(name: str) -> Wire:
     """Return the codec of a wire; `name@version` selects one of its versions."""
-    if not isinstance(name, str):
-        raise ConfigError(f"a wire name must be a string, got {name!r}", hint=f"use one of {', '.join(names())}")
-    found = _loaded.get(name)
-    if found is None:
-        found = _loaded[name] = _load(name)
-    return found
+    try:
+        return _loaded[name]
+    except (KeyError, TypeError):  # not loaded yet, or not even hashable
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"a wire name must be a string, got {name!r}", hint=f"use one of {', '.join(names())}"
+            ) from None
+    codec = _loaded[name] = _load(name)
+    return codec
 
 
 def capabilities_for(

@@ -22,10 +22,12 @@ from ..ir.text import escape
 from ..stream.sse import SSEDecoder
 from ..stream.strict import parse_object
 
-__all__ = ["FAST_STRING", "BaseStreamDecoder", "is_utf8", "join_mapped_surrogates"]
+__all__ = ["FAST_LINES", "FAST_STRING", "BaseStreamDecoder", "is_utf8", "join_mapped_surrogates"]
 
 # The content of a JSON string that needs no further check: no \u escapes, no control characters. For fast paths.
 FAST_STRING = rb'"([^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+)"'
+# The contents of several such strings, one in each line.
+FAST_LINES = rb'[^"\\\x00-\x1f]*+(?:(?:\\["\\/bfnrt]|\n)[^"\\\x00-\x1f]*+)*+'
 
 
 class BaseStreamDecoder:
@@ -48,6 +50,8 @@ class BaseStreamDecoder:
         if self._broken is not None:
             raise self._broken
         events: list[Event] = []
+        if not data:
+            return events
         try:
             self._feed(data, events)
         except ProtocolError as error:
@@ -60,6 +64,10 @@ class BaseStreamDecoder:
         for name, payload in self._frames(data):
             if not self._over:  # data after the end is not part of the answer
                 self._frame(name, payload, events)
+
+    def _is_between_events(self) -> bool:
+        """Return whether the next byte may begin an event that needs nothing from earlier ones."""
+        return self._broken is None and not self._over and not self._pending_surrogates and self._sse.is_between_frames
 
     def _frames(self, data: bytes) -> Iterable[tuple[bytes, bytes]]:
         """Return the frames that `data` completes, as (name, payload)."""

@@ -65,6 +65,10 @@ class BaseStreamEncoder:
             self._empty.discard(event.key)  # type: ignore[union-attr]
         return self._write(event)
 
+    def find_frame(self, key: int) -> tuple[bytes, bytes] | None:
+        """Return the bytes before and after each further fragment of an open item, if they are always the same."""
+        return None
+
     def _report_alternatives(self, detail: str) -> None:
         """Report other choices, on a wire that has one."""
         self.losses.add("/alternatives", "alternatives", "dropped", detail, "error")

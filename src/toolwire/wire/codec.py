@@ -23,6 +23,8 @@ from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.tools import Tool
 from ..ir.value import Value
+from .answer_summary import AnswerSummary, no_summary
+from .conversation_items import ConversationItems
 from .fields import decode_list
 from .protocol import Capabilities, Encoded, EncodedFault, Kind, Limits, StreamDecoder, StreamEncoder
 from .search_codec import SearchCodec
@@ -77,6 +79,7 @@ class WireCodec(Value, frozen=True, kw_only=True, eq=False):
     decode_request: Callable[[Object], Request]
     encode_request: Callable[[Request], Encoded]
     decode_response: Callable[[Object], Response]
+    summarise: Callable[[bytes], AnswerSummary | None] = no_summary
     encode_response: _EncodeResponse
     read_error: Callable[[int | None, JSON, Mapping[str, str] | None, tuple[Signature, ...]], Fault]
     encode_error: Callable[[Fault], EncodedFault]
@@ -91,6 +94,10 @@ class WireCodec(Value, frozen=True, kw_only=True, eq=False):
     older: tuple[WireCodec, ...] = ()  # earlier versions of this wire
     completions: Callable[[], CompletionEndpoint] | None = None  # None: the wire has no raw completion endpoint
     search: SearchCodec | None = None  # None: the provider has no tool search
+    encode_onto: Callable[[Request, ConversationItems], Encoded] | None = None
+    """Like `encode_request`, for a request whose first messages may be written already; None: not supported."""
+    is_own_message: Callable[[JSON], bool] | None = None
+    """True for an item of a conversation that is a message; adjacent other items are one. None: each is a message."""
 
     @property
     def versions(self) -> dict[str, WireCodec]:
@@ -115,7 +122,9 @@ class WireCodec(Value, frozen=True, kw_only=True, eq=False):
             self,
             path=fixed_path(endpoint.path),
             encode_request=partial(endpoint.encode_request, kept_tokens=tuple(kept_tokens)),
+            encode_onto=None,
             decode_response=endpoint.decode_response,
+            summarise=no_summary,
             stream_decoder=endpoint.stream_decoder,
             limits=replace(self.limits, stops=None),
             capabilities=replace(

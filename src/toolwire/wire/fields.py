@@ -13,7 +13,9 @@ for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from itertools import compress
 from math import floor, isfinite
+from operator import length_hint, not_
 from typing import TypeVar
 
 from ..ir.errors import ProtocolError
@@ -107,19 +109,22 @@ def decode_list(raw: Object, key: str, decode: Callable[[JSON], T]) -> list[T]:
         return []
     if type(values) is not list:
         raise type_error("an array", values, key)
-    decoded: list[T] = []
+    following = iter(values)
     try:
-        for value in values:
-            decoded.append(decode(value))
+        return list(map(decode, following))
     except ProtocolError as error:
-        raise error.within(key, len(decoded)) from None
-    return decoded
+        failed = len(values) - length_hint(following) - 1
+        raise error.within(key, failed) from None
 
 
 def read_extra(raw: Object, known: Collection[str], wire: str, into: Extra | None = None) -> Extra:
     """Sort the fields of `raw` that the decoder did not take into an `extra`. Known fields are left over if empty."""
     extra: Extra = {} if into is None else into
-    for key, value in raw.items():
+    keys: Iterable[str] = raw
+    if all(map(known.__contains__, raw)):  # then only empty fields are left over
+        keys = compress(raw, map(not_, raw.values()))
+    for key in keys:
+        value = raw[key]
         if key not in known:
             if value or value == 0:  # false is content here, as is 0
                 extra.setdefault(wire, {})[key] = value
@@ -130,14 +135,14 @@ def read_extra(raw: Object, known: Collection[str], wire: str, into: Extra | Non
     return extra
 
 
-def remember_form(raw: Object, always: Iterable[str], form: Object) -> Object:
+def remember_form(raw: Object, always: Collection[str], form: Object) -> Object:
     """Record in `form` which of the fields in `always` are absent from `raw`, and times with fractions."""
-    absent = [key for key in always if key not in raw]
-    if absent:
-        form[":absent"] = absent
-    for key in always:
-        if type(raw.get(key)) is float:
-            form[key] = raw[key]
+    if not all(map(raw.__contains__, always)):
+        form[":absent"] = [key for key in always if key not in raw]
+    if float in map(type, raw.values()):
+        for key in always:
+            if type(raw.get(key)) is float:
+                form[key] = raw[key]
     return form
 
 
@@ -160,6 +165,8 @@ def restore_form(out: Object, form: Object, derived: Collection[str] = ()) -> Ob
 
 def read_unknown(raw: Object, known: Collection[str], wire: str) -> Extra:
     """Collect fields like `read_extra`, but without form: events are never written back in their original form."""
+    if all(map(known.__contains__, raw)):
+        return {}
     fields = {key: value for key, value in raw.items() if key not in known and not is_empty(value)}
     return {wire: fields} if fields else {}
 

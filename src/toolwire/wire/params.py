@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import compress, repeat
 from math import isfinite
-from operator import attrgetter
+from operator import attrgetter, is_not
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -78,11 +79,9 @@ def read_params(raw: Object, table: dict[str, ParamRow], found: dict[str, Any]) 
     and lax validators accept, and one stop sequence without an array.
     """
     respelled: Object = {}
-    if raw.keys().isdisjoint(table):
-        return respelled
-    for key, value in raw.items():
-        row = table.get(key)
-        if row is None or value is None or row.param in found:
+    for key in filter(table.__contains__, raw):
+        row, value = table[key], raw[key]
+        if value is None or row.param in found:
             continue
         if type(value) not in row.types:
             number = _as_number(value, row.types)
@@ -164,9 +163,8 @@ def write_params(
     """
     if params is NO_PARAMS:
         return
-    for name, value in zip(_NAMES, _values(params), strict=True):
-        if value is None:
-            continue
+    values = _values(params)
+    for name, value in compress(zip(_NAMES, values, strict=True), map(is_not, values, repeat(None))):
         key = table.get(name)
         if key:
             out[key] = list(value) if name == "stop" else value

@@ -79,8 +79,9 @@ def overlay(capabilities: ModelCapabilities, base: ModelCapabilities) -> ModelCa
 
 
 @lru_cache(512)
+@lru_cache(512)
 def fit_codec(wire: WireCodec, model: ModelCapabilities) -> WireCodec:
-    """Return the codec with the limits and capabilities of one model."""
+    """Return the codec with the limits and capabilities of one model; the same object each time."""
     return replace(wire, limits=_fit_limits(wire.limits, model), capabilities=_fit_features(wire.capabilities, model))
 
 

@@ -22,6 +22,7 @@ from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.tools import Tool
 from ..ir.value import Value
+from .answer_summary import AnswerSummary
 from .signatures import Signature
 
 __all__ = [
@@ -194,6 +195,13 @@ class Wire(Protocol):
     def decode_request(self, body: Object) -> Request: ...
     def encode_request(self, request: Request) -> Encoded: ...
     def decode_response(self, body: Object) -> Response: ...
+    def summarise(self, data: bytes) -> AnswerSummary | None:
+        """Summarise a whole answer without decoding its content; None if it must be decoded in full.
+
+        A summary never differs from `decode_response(parse_object(data))`.
+        """
+        ...
+
     def encode_response(self, response: Response, request: Request | None = None) -> Encoded:
         """Encode a response; `request` is the client's request, which some wires repeat or depend on."""
         ...

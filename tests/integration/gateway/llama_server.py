@@ -25,7 +25,7 @@ class LlamaServer:
     def post(self, path: str, **body: Any) -> Any:
         data = json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as reply:
+        with urllib.request.urlopen(request, timeout=300) as reply:
             return json.load(reply)
 
     def tokens(self, text: str) -> list[str]:

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from serving import upstream_rows
 
 from toolwire import Response, Text, ToolCall
-from toolwire.gateway.answer.request_handler import RequestHandler
+from toolwire.gateway.answer.attempt import Attempt
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.observe.otel import OtelSink
 from toolwire.gateway.observe.telemetry import open_telemetry
@@ -328,10 +328,10 @@ def test_rejected_losses_leak_no_secrets(tmp_path):
 
 
 def test_internal_error_leaks_no_secrets(tmp_path, monkeypatch):
-    async def broken(self, target):
-        raise RuntimeError(f"{PROMPT_TEXT} {self._asked.body!r} {UPSTREAM} {SECRET}")
+    async def broken(self):
+        raise RuntimeError(f"{PROMPT_TEXT} {self._context.client_request.body!r} {UPSTREAM} {SECRET}")
 
-    monkeypatch.setattr(RequestHandler, "_attempt", broken)
+    monkeypatch.setattr(Attempt, "run", broken)
 
     async def scene(watched):
         status, _, _ = await watched.ask()

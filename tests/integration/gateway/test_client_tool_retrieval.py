@@ -18,7 +18,7 @@ from serving import serving, upstream_rows
 from toolwire import Request, Response, Runner, Text, ToolCall, ToolResult, tool
 from toolwire.gateway.observe.log import AccessLog
 from toolwire.gateway.observe.metrics import Metrics
-from toolwire.ir.response import Stop, Usage
+from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.run.words import split_words
 from toolwire.testing import Upstream
 
@@ -143,6 +143,27 @@ def test_offer_is_reported_in_header_losses_log_and_metrics() -> None:
         for sample in ("declared_tools_total", "offered_tools_total", "tool_searches_total"):
             assert f"toolwire_{sample}{labels}" in page
         assert f"toolwire_declared_tools_total{labels} 500.0" in page
+
+    asyncio.run(check())
+
+
+def test_answer_to_all_tools_is_not_reported_as_one_to_a_selection() -> None:
+    """The first attempt gets all tools and fails, the second gets a selection and fails, the third gets all of them."""
+
+    async def check() -> None:
+        failure = Fault("overloaded", "try again", 503, retryable=True)
+        async with Upstream(failure, failure, DONE) as upstream:
+            rows = {"openai_chat": {**upstream_rows(upstream.url)["openai_chat"], "retries": 2}}
+            plain = {"upstream": "openai_chat", "fallbacks": ["selected"]}
+            models = {"m": plain, "selected": {"upstream": "openai_chat", "retrieve": True}}
+            async with serving({"upstreams": rows, "models": models}, encoder=None) as gateway:
+                message, headers = await ask(gateway.url, QUESTION)
+            (log,) = gateway.turns
+            offered = [len(tool_names(received.request)) for received in upstream.requests]
+        assert (message.content, offered[0], offered[-1]) == ("Done.", 500, 500)
+        assert offered[1] < 500
+        assert "x-toolwire-tools" not in headers
+        assert (log.declared_tools, log.offered_tools) == (0, 0)
 
     asyncio.run(check())
 

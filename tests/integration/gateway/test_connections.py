@@ -16,7 +16,7 @@ from gateway.hostile import run
 from toolwire import Response, Text
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop
-from toolwire.net.h1 import H1Transport
+from toolwire.net.http_client import HttpTransport
 from toolwire.testing import Upstream
 from virtual_time import in_virtual_time
 from waiting import SAFETY
@@ -72,7 +72,7 @@ def respond_with(*answers, then=None):
 
 @asynccontextmanager
 async def pool(**options):
-    transport = H1Transport(**options)
+    transport = HttpTransport(**options)
     try:
         yield transport
     finally:

@@ -46,7 +46,7 @@ def names_of(request: Request | None) -> list[str]:
 
 
 async def post(url: str, path: str, **body: Any) -> httpx.Response:
-    async with httpx.AsyncClient(timeout=30) as client:
+    async with httpx.AsyncClient(timeout=300) as client:
         answer = await client.post(f"{url}/v1/{path}", json={"model": "m", **body})
     assert answer.status_code == 200, answer.text
     return answer

@@ -49,7 +49,7 @@ def test_tutorial_program_gets_a_call_and_an_answer(name: str, url: str) -> None
         "ANTHROPIC_API_KEY": "local",
     }
     command = [sys.executable, str(SEEDS / f"{name}.py"), *PROGRAMS[name]]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert "call: get_weather" in done.stdout or "get_weather" in done.stdout
     assert re.search(r"answer: \S", done.stdout)

@@ -14,7 +14,7 @@ from serving import serving, upstream_rows
 import toolwire
 from toolwire import Response, Text, ToolCall, ToolResult
 from toolwire.bridge.turns import InMemoryTurns, StoredTurn
-from toolwire.gateway.answer.downstream import Downstream
+from toolwire.gateway.answer.delivery import StreamDelivery
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
@@ -262,12 +262,12 @@ def test_rejected_stream_is_garbage_collected() -> None:
         document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "limits": {"ping": 0.05}}
         memory = InMemoryTurns(10, 10_000, 60.0, time.monotonic)
         await memory.save("", ["other"], StoredTurn(()), b"{}")
-        async with serving(document, memory=memory) as gateway:
+        async with serving(document, turn_store=memory) as gateway:
             for _ in range(3):
                 with pytest.raises(openai.BadRequestError):
                     await ask(gateway.url, "anthropic", True, [{"role": "user", "content": "x?"}, calls])
             await asyncio.sleep(0.3)
             gc.collect()
-            assert not [one for one in gc.get_objects() if isinstance(one, Downstream)]
+            assert not [one for one in gc.get_objects() if type(one) is StreamDelivery]
 
     run(check)

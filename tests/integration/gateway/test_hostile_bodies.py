@@ -49,6 +49,15 @@ async def assert_rejected(front, body, *statuses):
     return fault
 
 
+@pytest.mark.parametrize("size", [10, 40_000])
+@run
+async def test_invalid_utf_8_is_rejected_by_the_token_count(size):
+    body = b'{"model":"anthropic/m","messages":[{"role":"user","content":"\xff' + b"x" * size + b'"}]}'
+    async with gateway_to(TEXT_ANSWER) as (gateway, _):
+        fault = expect_error(await post(gateway, "/v1/messages/count_tokens", body), "anthropic", 400)
+    assert "UTF-8" in fault.message
+
+
 def with_field(front, field):
     """A sound body with one more member, written by hand."""
     return body_of(front)[:-1] + b"," + field + b"}"

@@ -337,6 +337,15 @@ async def test_invalid_paths_are_rejected():
         assert not provider.requests
 
 
+@run
+async def test_metrics_of_a_gateway_without_metrics_are_not_found():
+    head = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n"
+    async with gateway_to(TEXT_ANSWER) as (gateway, _):
+        answer = await exchange(gateway, head)
+    assert answer.status == 404
+    assert b"this gateway has no metrics" in answer.body
+
+
 @pytest.mark.gateway_bad_input(81)
 @run
 async def test_image_url_is_not_fetched():

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from gateway.hostile import (
+    PATHS,
     TEXT_ANSWER,
     body_of,
     connect,
@@ -224,3 +225,16 @@ def _has_data(connection):
         return bool(connection.recv(1, socket.MSG_PEEK))
     except BlockingIOError:
         return False
+
+
+@pytest.mark.parametrize("front", PATHS)
+@run
+async def test_error_has_each_header_once(front):
+    async with gateway_to() as (gateway, _):
+        reader, writer = await connect(gateway)
+        writer.write(request_bytes(path_of(front), b"{"))
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+    names = [line.partition(b":")[0] for line in head.lower().split(b"\r\n")[1:] if line]
+    assert b"x-request-id" in names
+    assert len(names) == len(set(names))

@@ -165,7 +165,7 @@ async def test_memory_is_released_after_errors_and_disconnects():
         writer.close()
         await asyncio.sleep(0)
         await until(lambda: used(gateway) == 0)
-        assert gateway.gateway._memory_bound._used_by == {}
+        assert gateway.gateway._memory_bound.used_by == {}
 
 
 @pytest.mark.finding("Z10")

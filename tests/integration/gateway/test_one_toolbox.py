@@ -15,7 +15,7 @@ from toolwire.mcp.client import McpServers
 from toolwire.mcp.protocol.errors import RpcError
 from toolwire.mcp.server.server import Server
 from toolwire.net.client import ModelClient
-from toolwire.net.h1 import H1Transport
+from toolwire.net.http_client import HttpTransport
 from toolwire.net.runner import Runner
 from toolwire.testing import Upstream
 
@@ -137,7 +137,7 @@ def test_rate_limits_and_request_logs_apply_to_published_tools():
         async with serving(document, publish=Server(toolbox())) as gateway:
             body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
             headers = {"authorization": "Bearer sk-a", "content-type": "application/json"}
-            transport = H1Transport()
+            transport = HttpTransport()
             statuses = []
             for _ in range(4):
                 async with transport.post(f"{gateway.url}/mcp", headers, {}, body, 5) as reply:

@@ -50,7 +50,7 @@ async def run(program: tuple[str, ...]) -> tuple[str, list[str]]:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
-            printed, problems = await asyncio.wait_for(process.communicate(), 60)
+            printed, problems = await asyncio.wait_for(process.communicate(), 300)
         assert process.returncode == 0, problems.decode()
         assert [heard.request.tools for heard in upstream.requests] == [(), ()]
     return printed.decode(), [turn.model for turn in gateway.turns]

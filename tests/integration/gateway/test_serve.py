@@ -200,7 +200,7 @@ def run_failing_serve(folder: Path, *arguments: str) -> str:
         env={name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 2

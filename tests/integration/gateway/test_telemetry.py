@@ -7,9 +7,8 @@ import logging
 from contextlib import asynccontextmanager
 
 import pytest
-from gateway_client import CHAT_REQUEST, HELLO, post
+from gateway_client import CHAT_REQUEST, HELLO, post, send
 from prometheus_client.parser import text_string_to_metric_families
-from pyreqwest.client import ClientBuilder
 from serving import listening, upstream_rows
 
 from toolwire.gateway.app import Gateway
@@ -17,8 +16,6 @@ from toolwire.gateway.observe.otel import OtelSink
 from toolwire.gateway.observe.telemetry import open_telemetry
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.ir.errors import ConfigError, MissingExtra
-from toolwire.net.h1 import H1Transport
-from toolwire.net.http import HttpTransport
 from toolwire.testing import Upstream, load_trace
 
 
@@ -47,11 +44,10 @@ def ask_once(document, **options):
             running({"upstreams": upstream_rows(upstream.url), **document}, **options) as url,
         ):
             await post(url, body={**CHAT_REQUEST, "model": "anthropic/m", "top_logprobs": 2, "logprobs": True})
-            async with ClientBuilder().build() as client:
-                for path in ("/health", "/ready", "/metrics"):
-                    response = await client.get(url + path).build().send()
-                    assert response.status == 200
-                return await response.text()
+            for path in ("/health", "/ready", "/metrics"):
+                status, _, page = await send("GET", url + path)
+                assert status == 200
+            return page.decode()
 
     return asyncio.run(scene())
 
@@ -204,16 +200,22 @@ def test_invalid_redaction_pattern_is_rejected():
 
 
 def test_recording_uses_the_environment_proxy(tmp_path):
-    settings = parse_settings({"upstreams": upstream_rows("http://localhost"), "trace": {"record": str(tmp_path)}})
+    async def scene():
+        seen = []
 
-    async def run(environment):
-        telemetry = open_telemetry(settings, environment, lines=False)
-        ways = {type(way._inner) for way in telemetry.transports().values()}
-        await telemetry.aclose()
-        return ways
+        async def proxy(reader, writer):
+            seen.append(await reader.readline())
+            writer.close()
 
-    assert asyncio.run(run({"HTTPS_PROXY": "http://proxy.internal:3128"})) == {HttpTransport}
-    assert asyncio.run(run({})) == {H1Transport}
+        server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+        environment = {"HTTPS_PROXY": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"}
+        row = {"base_url": "https://model.example.com", "wire": "openai_chat", "retries": 0}
+        document = {"upstreams": {"far": row}, "trace": {"record": str(tmp_path)}}
+        async with server, running(document, environment) as url:
+            status, _, _ = await post(url, body={**CHAT_REQUEST, "model": "far/m"})
+        return status, seen
+
+    assert asyncio.run(scene()) == (502, [b"CONNECT model.example.com:443 HTTP/1.1\r\n"])
 
 
 def test_password_in_an_environment_variable_is_redacted():

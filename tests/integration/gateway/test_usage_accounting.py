@@ -8,8 +8,9 @@ import pytest
 from gateway.hostile import REQUEST, body_of, connect, gateway_to, path_of, post, recorded, request_bytes, run
 
 from toolwire import Request, Response, Text
-from toolwire.gateway.answer.answer_stats import AnswerStats
+from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.gateway.shared.keys import hash_key
+from toolwire.ir.events import TextDelta
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.ir.tools import ToolChoice
 from toolwire.testing import PartialReply
@@ -58,7 +59,7 @@ async def test_image_tokens_are_not_estimated_from_its_size_in_bytes():
 
 def test_adversarial_body_is_estimated_quickly():
     seen = AnswerStats()
-    seen.content_bytes = 1
+    seen.add_event(TextDelta(0, b"a"))
     with cpu_guard():
         for word in (b"a" * 2000 + b" ", b'"' + b"a" * 2000, b","):
             seen.estimate(word * (8_000_000 // len(word)))

@@ -24,7 +24,7 @@ def test_signal_while_the_demo_asks_stops_it_quietly(stop):
             assert piece, demo.stderr.read()
             printed += piece
         demo.send_signal(stop)
-        _, errors = demo.communicate(timeout=120)
+        _, errors = demo.communicate(timeout=300)
     assert (demo.returncode, errors) == (130, "")
 
 

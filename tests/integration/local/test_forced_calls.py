@@ -69,6 +69,7 @@ def test_guided_fields_constrain_llama_cpp():
     assert not validator(tool.input_schema or {"maxProperties": 0}).problems(call.arguments)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("form", ["hermes", "qwen3_xml"])
 def test_grammar_of_a_text_format_constrains_llama_cpp(form):
     guided = guided_request(

@@ -36,6 +36,7 @@ def test_values_come_from_the_request(candidates):
     assert (outcome.vector, programs) == (("docker", "stop", "web"), [])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("request_text", HOSTILE[:4])
 def test_hostile_request_runs_nothing(request_text, candidates):
     outcome, programs = run(request_text, candidates, yes=True)

@@ -13,8 +13,8 @@ from typing import Literal
 import jsonschema_rs
 import pytest
 from gateway.serving import serving
+from gateway_client import send
 from pydantic import BaseModel, Field
-from pyreqwest.client import ClientBuilder
 
 import toolwire
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolChoice
@@ -351,11 +351,8 @@ def test_gateway_reports_or_rejects_unsupported_schema_keywords(model, stream, s
     async def post():
         async with serving({"upstreams": {"local": {"provider": "local"}}}) as gateway:
             headers = {"x-toolwire-strict": "1"} if strict else {}
-            async with ClientBuilder().build() as client:
-                asking = client.post(f"{gateway.url}/v1/messages").body_json(body).headers(headers)
-                answer = await asking.build().send()
-                data = bytes(await answer.bytes())
-            return answer.status, dict(answer.headers), data, gateway.turns
+            answer = await send("POST", f"{gateway.url}/v1/messages", json.dumps(body).encode(), headers)
+            return *answer, gateway.turns
 
     status, headers, data, turns = asyncio.run(post())
     if strict:

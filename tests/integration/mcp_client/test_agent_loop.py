@@ -15,7 +15,7 @@ from toolwire.testing import ScriptedModel, says
 
 
 def run(test):
-    return asyncio.run(asyncio.wait_for(test, 60))
+    return asyncio.run(asyncio.wait_for(test, 300))
 
 
 def offered(request):

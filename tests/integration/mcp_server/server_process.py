@@ -21,7 +21,7 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-TIMEOUT = 60.0
+TIMEOUT = 300.0
 
 
 def command(tools, *options):

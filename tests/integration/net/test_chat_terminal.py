@@ -334,7 +334,7 @@ def test_second_ctrl_c_leaves_without_waiting(tmp_path):
         terminal.type(CTRL_C)
         await terminal.expect("stopped; waiting for running calls")
         terminal.type(CTRL_C)
-        assert await asyncio.wait_for(terminal.process.wait(), 60) == 130
+        assert await asyncio.wait_for(terminal.process.wait(), 300) == 130
         assert not (tmp_path / "paid").exists()
         assert "Traceback" not in terminal.written, terminal.written
 
@@ -349,7 +349,7 @@ def test_run_is_interrupted_with_exit_code_130(tmp_path):
                 await terminal.expect("Once")
                 terminal.type(CTRL_C)
                 await terminal.expect("stopped")
-                assert await asyncio.wait_for(terminal.process.wait(), 60) == 130
+                assert await asyncio.wait_for(terminal.process.wait(), 300) == 130
                 assert "Traceback" not in terminal.written
             await upstream.disconnected()
 

@@ -55,7 +55,7 @@ async def _run(environment, tmp_path, answers, arguments, terminal):
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        out, err = await asyncio.wait_for(process.communicate(), 60)
+        out, err = await asyncio.wait_for(process.communicate(), 300)
         return process.returncode, out.decode(), err.decode()
 
 
@@ -74,7 +74,7 @@ async def _run_on_terminal(command, environment, tmp_path, terminal):
     os.write(ours, early)
     written = await asyncio.to_thread(_read_all, ours, answer)
     os.close(ours)
-    return await asyncio.wait_for(process.wait(), 60), written, written
+    return await asyncio.wait_for(process.wait(), 300), written, written
 
 
 def _read_all(descriptor, answer):

@@ -103,7 +103,7 @@ def test_closed_pipe_ends_the_run_without_a_traceback(tmp_path):
             line = f"{sys.executable} -m toolwire run Hi. -m vllm/any --base-url {upstream.url} --store none --json | head -n 1"
             pipe = asyncio.subprocess.PIPE
             process = await asyncio.create_subprocess_shell(line, stdout=pipe, stderr=pipe)
-            out, err = await asyncio.wait_for(process.communicate(), 60)
+            out, err = await asyncio.wait_for(process.communicate(), 300)
             return out.decode(), err.decode()
 
     out, err = asyncio.run(run())

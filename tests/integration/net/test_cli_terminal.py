@@ -85,7 +85,7 @@ def toolwire(on, command, tmp_path, script, *, delta=8, typed=""):
             line = [sys.executable, "-m", "toolwire", command, *options, "-m", "vllm/any", "--base-url", upstream.url]
             return await on(line, typed if command == "run" else "Go.\n/quit\n")
 
-    return asyncio.run(asyncio.wait_for(run(), 60))
+    return asyncio.run(asyncio.wait_for(run(), 300))
 
 
 def controls_in(written):

@@ -37,8 +37,7 @@ from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.client import ModelClient
-from toolwire.net.h1 import H1Transport
-from toolwire.net.http import HttpTransport
+from toolwire.net.http_client import HttpTransport
 from toolwire.net.retry import RetryPolicy
 from toolwire.run.repaired_calls import repairing_model
 from toolwire.testing import PartialReply, RawReply, Upstream, same
@@ -76,7 +75,6 @@ LONG_ANSWER = Response(parts=(Text("It rains and rains. " * 50),), stop=Stop("st
 QUICK = RetryPolicy(2, initial_delay=0.01)
 
 every_provider = pytest.mark.parametrize("provider", PROVIDERS)
-both_transports = pytest.mark.parametrize("kind", [H1Transport, HttpTransport])
 both_ways = pytest.mark.parametrize("way", ["whole", "stream"])
 
 
@@ -474,20 +472,6 @@ async def test_cancelling_before_the_answer_closes_the_connection_immediately(pr
 
 
 @run
-async def test_proxy_transport_closes_a_cancelled_request_at_the_deadline():
-    transport = HttpTransport()
-    stalls = PartialReply(TEXT_ANSWER, None, "stall")
-    async with connected_client("openai-chat", stalls, timeout=0.5, transport=transport) as (upstream, client):
-        task = asyncio.create_task(client.ask(REQUEST))
-        await upstream.wait_for_requests()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await upstream.disconnected()
-    await transport.aclose()
-
-
-@run
 async def test_https_requests_use_the_environment_proxy():
     seen = []
 
@@ -565,10 +549,9 @@ async def test_connections_are_reused(provider):
     assert upstream.connections <= 3  # one, but for a race between the pool and the next request
 
 
-@both_transports
 @run
-async def test_concurrent_clients_share_one_connection_pool(kind):
-    transport = kind(connections=4)
+async def test_concurrent_clients_share_one_connection_pool():
+    transport = HttpTransport(connections=4)
     async with Upstream(*[ONE_CALL] * 40, pace=0.001) as upstream:
         clients = [ModelClient(f"{p}/m", base_url=upstream.url, transport=transport) for p in PROVIDERS]
         answers = await asyncio.gather(*(ask_client(client, "stream") for client in clients for _ in range(10)))
@@ -713,10 +696,9 @@ async def test_untrusted_certificate_is_rejected():
     assert not upstream.requests
 
 
-@both_transports
 @run
-async def test_custom_root_certificate_is_accepted(kind):
-    transport = kind(roots=[(TLS / "ca.pem").read_bytes()])
+async def test_custom_root_certificate_is_accepted():
+    transport = HttpTransport(roots=[(TLS / "ca.pem").read_bytes()])
     async with connected_client(
         "openai-chat", TEXT_ANSWER, upstream={"tls": server_certificate()}, transport=transport
     ) as (_, client):

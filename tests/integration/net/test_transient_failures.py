@@ -60,24 +60,24 @@ def flaky_server(*statuses, headers=()):
 
 
 def with_urllib(url):
-    with urllib.request.urlopen(url, timeout=10) as response:
+    with urllib.request.urlopen(url, timeout=300) as response:
         return response.read().decode()
 
 
 def with_requests(url):
-    response = requests.get(url, timeout=10)
+    response = requests.get(url, timeout=300)
     response.raise_for_status()
     return response.text
 
 
 def with_httpx2(url):
-    response = httpx2.get(url, timeout=10)
+    response = httpx2.get(url, timeout=300)
     response.raise_for_status()
     return response.text
 
 
 def with_urllib3(url):
-    return urllib3.PoolManager(retries=False).request("GET", url, timeout=10).data.decode()
+    return urllib3.PoolManager(retries=False).request("GET", url, timeout=300).data.decode()
 
 
 CLIENTS = [with_urllib, with_requests, with_httpx2]

@@ -12,7 +12,7 @@ from api_server import api_server
 
 from toolwire import Runner, ToolCall
 from toolwire.ir import ConfigError, Media
-from toolwire.net import HttpTransport, open_store
+from toolwire.net import open_store
 from toolwire.openapi import toolbox
 from toolwire.run.results import result_code
 
@@ -487,28 +487,6 @@ def test_dry_run_shows_the_request_and_sends_nothing(server):
     assert f"POST {server.url}/v1/pets, 14 bytes of application/json" in result.text
     assert "secret-token" not in result.text
     assert server.requests == []
-
-
-def test_transport_with_proxy_support_behaves_the_same(server):
-    """`HttpTransport` is used if the environment has a proxy."""
-
-    def send(name, arguments, **options):
-        box = make(server, auth={"token": "secret-token"}, transport=HttpTransport(), **options)
-        return call(box, name, arguments)
-
-    assert "secret-token" not in send("getPet", {"id": "a/b"}).text
-    assert server.last.segments == ["v1", "pets", "a/b"]
-    assert server.last.headers["authorization"] == "Bearer secret-token"
-    send("createPet", {"body": {"name": "Rex"}})
-    assert json.loads(server.last.body) == {"name": "Rex"}
-    server.will_answer(200, gzip.compress(b'{"a": 1}'), content_type="application/json", content_encoding="gzip")
-    assert json.loads(send("getPet", {"id": "7"}).text) == {"a": 1}
-    server.will_answer(307, b"", location="https://evil.example/")
-    assert "a redirect to evil.example" in send("createPet", {"body": {"name": "Rex"}}).text
-    server.will_answer(204)
-    assert send("deletePet", {"id": "7"}).text == ""
-    server.will_answer(200, {"text": "x" * 500_000})
-    assert send("getPet", {"id": "7"}, max_response=1000).text.endswith("[truncated after 1000 bytes]")
 
 
 def test_selection_by_tag_and_by_name(server):

@@ -178,7 +178,7 @@ class Postgres:
     def crash(self):
         self._process.kill()
         self._process.wait()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:  # its children go a moment later, and until then it cannot start again
             try:
                 return self.start()
@@ -202,7 +202,7 @@ class _Ended(Exception):
 
 
 def _wait_for(process, ready, *arguments):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while True:
         if process.poll() is not None:
             raise _Ended(process.args[0])

@@ -23,7 +23,7 @@ def test_workers_share_the_shards(server, store_url):
             runs = [
                 threads.submit(run_shards, one, "job", [f"f{n}" for n in range(8)], work) for one in (first, second)
             ]
-            results = [run.result(timeout=60) for run in runs]
+            results = [run.result(timeout=300) for run in runs]
     finally:
         first.close()
         if second is not first:

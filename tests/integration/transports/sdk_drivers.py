@@ -47,7 +47,7 @@ class RunningUpstream:
         return await Upstream(*script, **options).__aenter__()
 
     def run(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(300)
 
     def close(self) -> None:
         self.run(self.upstream.__aexit__())

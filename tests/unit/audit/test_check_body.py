@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from combinations import for_every
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -309,9 +310,8 @@ json_values = st.recursive(
 FIELDS = "messages input contents tools tool_choice toolConfig generationConfig thinking text response_format system metadata stop".split()
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("provider", PROVIDERS)
 @given(fields=st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=5), model=st.sampled_from(["", "gpt-5", "claude-opus-5-5", "gemini-3-pro"]))  # fmt: skip
+@for_every(provider=PROVIDERS)
 def test_any_object_is_checked_without_an_exception_and_pointers_exist(provider, fields, model):
     for violation in check_body(fields, provider, model):
         resolve(fields, violation.path)

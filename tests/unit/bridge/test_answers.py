@@ -7,7 +7,8 @@ from itertools import permutations, product
 import pytest
 
 import toolwire
-from toolwire.ir import Losses, Message, Request, Response, Stop, Text, Tool, ToolCall, ToolChoice
+from toolwire.bridge.exchange import Exchange
+from toolwire.ir import Losses, Message, Reasoning, Refusal, Request, Response, Stop, Text, Tool, ToolCall, ToolChoice
 from toolwire.ir.text import dumps
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get, names
@@ -130,6 +131,7 @@ def test_call_that_ends_early_before_another_call_is_malformed(target):
 STOPS = ("stop", "tool_calls", "length", "content_filter", "refusal", "context_window", "pause", "unknown")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("source", "target"), list(permutations(FRONTS, 2)))
 def test_truncated_call_has_the_same_translation_in_both_forms_after_every_stop(source, target):
     codec = get(source)
@@ -145,6 +147,27 @@ def test_truncated_call_has_the_same_translation_in_both_forms_after_every_stop(
             for answer, _ in translated(document, data, source, target):
                 assert "complete" not in [call.state for call in answer.calls], (stop, kind, raw)
     assert compared > 0
+
+
+PARTS = (
+    Text("It is warm."),
+    Text(""),
+    Refusal("I cannot do that."),
+    Reasoning("Think."),
+    Reasoning(extra={"openai_responses": {"id": "rs_1"}}),
+    ToolCall("c", "save", {"path": "a.txt"}),
+)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("source", "target"), list(permutations(FRONTS, 2)))
+def test_parts_in_every_order_have_the_same_translation_in_both_forms(source, target):
+    codec = get(source)
+    for parts in permutations(PARTS, 3):
+        restored = Exchange().restore(Response("r", "m", parts, Stop("stop")), client=codec.capabilities)
+        document, data = codec.encode_response(restored).body, as_stream(codec, restored)
+        if is_same_answer(codec, document, data):
+            assert disagreements(document, data, source, target) == [], parts
 
 
 @pytest.mark.parametrize("reason", ["content_filter", "stop"])

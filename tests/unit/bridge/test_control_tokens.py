@@ -324,6 +324,7 @@ def build(layout, pieces):
     return messages
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("form", "template"), PAIRS)
 @settings(max_examples=settings.default.max_examples // 2)
 @given(data=st.data())

@@ -98,6 +98,7 @@ def test_lengths_are_limited_where_the_engine_supports_it():
     assert "maxLength" not in json.dumps(guided_request(TOOLS, "ollama").fields)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("server", ["vllm", "sglang"])
 @pytest.mark.parametrize("form", TAGGED)
 def test_structural_tags_are_read_by_xgrammar_and_by_the_parser_of_the_format(form, server):

@@ -1,9 +1,12 @@
 """A reference to a conversation that a provider keeps never disappears on the way to another wire."""
 
+import json
+
 import pytest
 
 from toolwire import Message, Request, Text, translate, translate_stream
 from toolwire.bridge.preparation import prepare
+from toolwire.bridge.stored import may_be_stored
 from toolwire.ir.errors import EncodeError, StoredStateError
 from toolwire.wire import get, names
 
@@ -53,6 +56,26 @@ REFERENCES = [
     ("gemini", {"contents": [{"role": "user", "parts": [{"text": "hi"}]}], "cachedContent": "cachedContents/1"}, None),
     ("openai_chat", {"model": "m", "messages": [HELLO, {"role": "assistant", "audio": {"id": "a1"}}, HELLO]}, None),
 ]
+
+
+def escaped(name):
+    return "".join(f"\\u{ord(letter):04x}" for letter in name)
+
+
+@pytest.mark.parametrize(("source", "body", "pointer"), REFERENCES)
+def test_reference_is_found_in_the_bytes_in_every_spelling(source, body, pointer):
+    text = json.dumps(body)
+    assert may_be_stored(text.encode(), source)
+    assert may_be_stored(text.replace("cachedContent", "cached_content").encode(), source)
+    for name in ("thread", "cachedContent", "audio"):
+        assert may_be_stored(text.replace(f'"{name}"', f'"{escaped(name)}"').encode(), source)
+        assert may_be_stored(text.replace(f'"{name}"', f'"{name[:-1]}{escaped(name[-1])}"').encode(), source)
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "gemini", "ollama", "openai_chat"])
+def test_text_about_references_is_no_reference(wire):
+    text = 'a thread about audio, "caf\u00e9" and cachedContent'
+    assert not may_be_stored(json.dumps({"messages": [{"content": text}]}).encode(), wire)
 
 
 @pytest.mark.finding("G5")

@@ -8,8 +8,8 @@ import pytest
 from toolwire.cli.client_commands import client_commands
 from toolwire.cli.client_models import AvailableModels, choose_models, list_models
 from toolwire.cli.main import main
-from toolwire.gateway.answer.routing import Router
 from toolwire.gateway.app import Gateway
+from toolwire.gateway.routing import Router
 from toolwire.gateway.settings_parse import parse_settings
 
 URL = "http://127.0.0.1:4141"

@@ -58,7 +58,7 @@ def test_server_ends_with_an_input_that_cannot_be_polled(tmp_path, content):
             stdin=stdin,
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
     assert (done.returncode, done.stderr) == (0, b"")
     assert (b'"id":1' in done.stdout) == bool(content)

@@ -140,4 +140,15 @@ def test_only_the_last_minute_is_kept_in_memory():
     for _ in range(500):
         clock.now += 1
         admitted(limiter, who)
-    assert len(limiter._windows["long"]["requests"]._amounts) <= 61
+    assert len(limiter._windows["long"].by_name["requests"].amounts) <= 61
+
+
+def test_removed_limit_counts_again_when_it_returns():
+    """The settings may be changed twice within a minute."""
+    limiter = InProcessLimiter(Clock())
+    for _ in range(5):
+        assert admitted(limiter, caller(requests_per_minute=5, tokens_per_minute=100)) is None
+    asyncio.run(limiter.spend(caller(tokens_per_minute=100), 100))
+    assert admitted(limiter, caller(tokens_per_day=1)) is None
+    assert admitted(limiter, caller(requests_per_minute=5)) == 61
+    assert admitted(limiter, caller(tokens_per_minute=100)) == 61

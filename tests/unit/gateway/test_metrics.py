@@ -1,5 +1,7 @@
 """What Prometheus reads, judged by its own parser."""
 
+from threading import Thread
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -53,6 +55,52 @@ def test_histograms_have_count_sum_and_buckets():
     assert value(metrics, f"{duration}_bucket", **route, le="+Inf") == 2
     assert value(metrics, "toolwire_time_to_first_chunk_seconds_count", **route) == 1
     assert value(metrics, "toolwire_overhead_seconds_bucket", **route, le="0.0001") == 1
+
+
+class SlowBatches(dict):
+    """Batches that are collected in another thread while a request is being added."""
+
+    def get(self, labels):
+        found = super().get(labels)
+        self.collector.start()
+        self.collector.join(0.1)  # it waits for the request
+        return found
+
+
+def test_request_is_counted_if_a_thread_collects_meanwhile():
+    metrics = Metrics()
+    metrics(turn())
+    batches = metrics._batches = SlowBatches(metrics._batches)
+    batches.collector = Thread(target=metrics.page)
+    metrics(turn())
+    batches.collector.join()
+    route = {"ingress": "anthropic", "upstream": "u", "model": "m"}
+    assert value(metrics, "toolwire_requests_total", **route, status="200") == 2
+
+
+class PausedNumber(int):
+    """A number that is added while another thread counts requests."""
+
+    def __radd__(self, other):
+        self.counter.start()
+        self.counter.join(0.1)  # it waits for this count
+        return other + int(self)
+
+
+def test_all_requests_are_counted_if_two_threads_count_them():
+    metrics = Metrics()
+    number = PausedNumber(7)
+    metrics(turn(usage=Usage(input=number, output=1)))
+
+    def count_others():
+        metrics(turn(usage=Usage(input=1, output=1)))
+        metrics.page()
+
+    number.counter = Thread(target=count_others)
+    metrics.page()
+    number.counter.join()
+    route = {"ingress": "anthropic", "upstream": "u", "model": "m"}
+    assert value(metrics, "toolwire_tokens_total", **route, kind="input") == 8
 
 
 def test_in_flight_gauge_goes_up_and_down():
@@ -112,6 +160,17 @@ def test_number_of_label_values_is_bounded():
     assert value(metrics, "toolwire_tool_calls_total", tool="other", outcome="ok") == 47
     route = {"ingress": "anthropic", "upstream": "u", "model": "other"}
     assert value(metrics, "toolwire_requests_total", **route, status="200") == 47
+
+
+def test_number_of_uncounted_requests_is_bounded():
+    metrics = Metrics()
+    for number in range(1000):
+        metrics(turn(status=200 + number % 3, seconds=0.25, usage=Usage(1, 2)))
+        assert sum(map(len, metrics._batches.values())) < 256
+    route = {"ingress": "anthropic", "upstream": "u", "model": "m"}
+    assert value(metrics, "toolwire_requests_total", **route, status="200") == 334
+    assert value(metrics, "toolwire_request_duration_seconds_sum", **route) == 250
+    assert value(metrics, "toolwire_tokens_total", **route, kind="output") == 2000
 
 
 def test_names_with_the_same_label_are_not_all_cached():

@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from toolwire.asgi.offload import LARGE, ClientOffload, Offload
-from toolwire.gateway.answer.answer_stats import AnswerStats
-from toolwire.gateway.answer.stream_memory import StreamMemory
-from toolwire.gateway.answer.stream_relay import PIECE, StreamRelay
+from toolwire.gateway.answer.relay import PIECE, StreamRelay
+from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.gateway.shared.memory_bound import MemoryBound, MemoryReservation
+from toolwire.gateway.shared.stream_memory import StreamMemory
 from toolwire.ir.events import CallDelta, CallEnd, CallStart
 from toolwire.stream.values import count_values
 from waiting import until

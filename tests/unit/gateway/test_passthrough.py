@@ -1,20 +1,18 @@
 """Streams on their way through, under every cut, and the client's end of them."""
 
-import asyncio
-
 import pytest
 
 from toolwire import Message, Request, Response, Text, Tool, ToolCall, fold
-from toolwire.gateway.answer.answer_stats import AnswerStats
-from toolwire.gateway.answer.downstream import ArrayFrames, Downstream
-from toolwire.gateway.answer.streams import PassThroughStream, TranslatedStream
+from toolwire.gateway.answer.delivery import ArrayFrames
+from toolwire.gateway.answer.pass_through import PassThroughStream
+from toolwire.gateway.answer.translated import TranslatedStream
+from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.gateway.routes import INGRESSES
 from toolwire.ir.events import ResponseStart, StreamFault, TextStart
 from toolwire.ir.folding import unfold
 from toolwire.ir.losses import Losses
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.wire import get
-from virtual_time import run_virtual
 
 REQUEST = Request(
     messages=(Message("user", (Text("hi"),)),),
@@ -34,7 +32,7 @@ def valid_stream(wire):
 
 
 def passing(wire, key=None):
-    return PassThroughStream(get(wire), REQUEST, AnswerStats(), () if key is None else (key,))
+    return PassThroughStream(get(wire), lambda: REQUEST, AnswerStats(), () if key is None else (key,))
 
 
 def is_between_events(wire, data):
@@ -149,147 +147,6 @@ def test_event_array_is_valid_json_at_every_split():
         events = decoder.feed(b"".join(b"data: " + json.dumps(item).encode() + b"\n\n" for item in items))
         assert fold([*events, *decoder.close()]).calls[0].arguments == {"a": "b\n\n"}
     assert json.loads(ArrayFrames().close()) == []
-
-
-class Client:
-    """The end of a call, without a socket."""
-
-    def __init__(self, slow=0.0):
-        self.started = False
-        self.output = []
-        self.slow = slow
-
-    async def start(self, status, headers):
-        self.started = True
-        self.output.append((status, headers))
-
-    async def write(self, data):
-        await asyncio.sleep(self.slow)
-        self.output.append(data)
-
-    async def end(self):
-        self.output.append("end")
-
-
-def down(client, **options):
-    settings = {"ping_interval": 0.05, "idle_timeout": 5.0, **options}
-    return Downstream(client, {"x": "y"}, b"ping", **settings)
-
-
-def test_pings_are_sent_only_after_silence():
-    async def main():
-        client = Client()
-        stream = down(client)
-        for _ in range(6):
-            await asyncio.sleep(0.02)
-            await stream.write(b"word")
-        assert b"ping" not in client.output
-        await asyncio.sleep(0.12)
-        assert client.output.count(b"ping") == 2
-        await stream.end()
-        await asyncio.sleep(0.1)
-        assert client.output[-1] == "end"
-
-    run_virtual(main())
-
-
-def test_ping_starts_the_response_but_is_not_content():
-    async def main():
-        client = Client()
-        stream = down(client)
-        await asyncio.sleep(0.08)
-        assert client.output[0] == (200, {"x": "y"}) and client.output[1] == b"ping"
-        assert not stream.has_written and stream.time_to_first_chunk is None
-        stream.close()
-
-    run_virtual(main())
-
-
-def test_ping_does_not_interrupt_a_write_in_progress():
-    async def main():
-        client = Client(slow=0.15)
-        stream = down(client)
-        await stream.write(b"word")
-        assert client.output[1:] == [b"word"]
-        stream.close()
-
-    run_virtual(main())
-
-
-def test_upstream_silence_times_out():
-    async def main():
-        stream = down(Client(), idle_timeout=0.1, ping_interval=10)
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.sleep(5)
-        assert stream.idle_timed_out
-        asyncio.current_task().uncancel()
-        stream.close()
-
-    run_virtual(main())
-
-
-def test_upstream_keep_alive_resets_the_timeout_and_is_not_forwarded():
-    async def main():
-        client = Client()
-        stream = down(client, idle_timeout=0.1, ping_interval=10)
-        for _ in range(5):
-            await asyncio.sleep(0.05)
-            stream.note_activity()
-        assert not stream.idle_timed_out and not client.output
-        stream.close()
-
-    run_virtual(main())
-
-
-def test_empty_stream_sends_headers_and_end():
-    async def main():
-        client = Client()
-        await down(client).end()
-        assert client.output == [(200, {"x": "y"}), "end"]
-
-    run_virtual(main())
-
-
-def test_pending_ping_is_written_before_the_end():
-    async def main():
-        client = Client(slow=0.1)
-        stream = down(client, ping_interval=0.03, frames=ArrayFrames())
-        await asyncio.sleep(0.05)  # the first ping is on its way, and the next one is due
-        await stream.end()
-        assert client.output[1:] == [b"ping", b"[]", "end"]
-        await asyncio.sleep(0.2)
-        assert client.output[-1] == "end"
-        stream.close()
-
-    run_virtual(main())
-
-
-def test_second_ping_waits_until_the_first_is_written():
-    async def main():
-        client = Client(slow=0.15)
-        stream = down(client, ping_interval=0.03)
-        await asyncio.sleep(0.1)
-        await stream.write(b"word")
-        await stream.end()
-        assert client.output[1:] == [b"ping", b"word", "end"]
-        await asyncio.sleep(0.2)
-        assert client.output[-1] == "end"
-        stream.close()
-
-    run_virtual(main())
-
-
-def test_data_received_during_a_process_pause_prevents_the_timeout():
-    async def main():
-        stream = down(Client(), idle_timeout=0.1, ping_interval=10)
-        loop = asyncio.get_running_loop()
-        loop.call_soon(loop.call_soon, stream.note_activity)  # it has come, and is read after the timer
-        loop.advance(0.3)
-        await asyncio.sleep(0.07)
-        assert not stream.idle_timed_out
-        stream.close()
-
-    run_virtual(main())
 
 
 class OutOfOrder:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from toolwire.gateway.answer.routing import NoTarget, Router, UnknownModel
+from toolwire.gateway.routing import NoTarget, Router, UnknownModel
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.upstreams import ConfiguredUpstream
 from toolwire.net.same_wire import replace_model
@@ -130,7 +130,7 @@ def test_number_of_remembered_cooldowns_is_bounded():
     for number in range(5000):
         found.start_cooldown(found.plan(f"a/{number}", tools=False)[0], 1.5 if number < 2500 else 86_400)
         clock.now += 1
-    assert len(found._cooldown_until) <= 1100
+    assert len(found._cooldowns) <= 1100
 
 
 BODIES = [

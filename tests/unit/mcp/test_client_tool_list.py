@@ -51,7 +51,7 @@ class Driver:
 
 
 def run(test):
-    return asyncio.run(asyncio.wait_for(test, 60))
+    return asyncio.run(asyncio.wait_for(test, 300))
 
 
 @pytest.mark.finding("U2")

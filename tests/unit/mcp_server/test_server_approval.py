@@ -112,7 +112,7 @@ def test_user_of_a_handshake_client_approves_during_the_call():
         hello = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}, "clientInfo": {}}
         conversation.receive(RpcRequest(1, "initialize", hello))
         conversation.receive(RpcRequest(2, "tools/call", {"name": "pay", "arguments": {"amount": 5}}))
-        assert text_of(await asyncio.wait_for(done, 30)) == "paid 5"
+        assert text_of(await asyncio.wait_for(done, 300)) == "paid 5"
 
     asyncio.run(scenario())
 

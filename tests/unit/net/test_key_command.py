@@ -183,7 +183,7 @@ def test_command_whose_output_is_not_read_any_more_is_killed():
     async def main():
         process = await asyncio.create_subprocess_exec("yes", stdout=asyncio.subprocess.PIPE, start_new_session=True)
         await until(lambda: process.stdout._paused)
-        await asyncio.wait_for(_kill(process), 60)
+        await asyncio.wait_for(_kill(process), 300)
         assert process.returncode == -signal.SIGKILL
 
     asyncio.run(main())

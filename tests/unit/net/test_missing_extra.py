@@ -12,11 +12,10 @@ from toolwire.net.client import ModelClient
 
 
 def test_missing_http_client_error_has_the_install_command(monkeypatch):
-    clients = ("httptools", "pyreqwest")
-    for name in [name for name in sys.modules if name.partition(".")[0] in clients]:
+    importers = ("toolwire.net.http_connection", "toolwire.net.http_pool", "toolwire.net.http_request")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "httptools" or name in importers]:
         monkeypatch.delitem(sys.modules, name)
-    for name in clients:
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "httptools", None)
     client = ModelClient("m", base_url="http://localhost:1")
     with pytest.raises(MissingExtra, match=r"pip install -e '\.\[net\]'"):
         asyncio.run(client.ask(Request(messages=(Message("user", (Text("x"),)),))))

@@ -292,6 +292,6 @@ def test_named_pipe_is_refused_without_waiting_for_a_writer(tmp_path):
         "try: ToolIndex.load(sys.argv[1])\nexcept Exception as error: print(type(error).__name__, error)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "pipe")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.startswith("False\nIndexFileError cannot read the index")
     assert "not a regular file" in done.stdout

@@ -10,5 +10,5 @@ def test_missing_numpy_is_reported_with_the_extra():
         "try:\n    from toolwire.retrieve import ToolIndex\n"
         "except MissingExtra as error: print(error.message, '|', error.hint)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == "toolwire.retrieve.ToolIndex requires numpy | pip install 'toolwire[retrieve]'\n"

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from combinations import for_every
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,9 +108,8 @@ SCHEMAS = st.recursive(
 )
 
 
-@pytest.mark.one_in(5)
-@pytest.mark.parametrize("name", DIALECTS)
 @given(schema=SCHEMAS)
+@for_every(name=DIALECTS)
 def test_any_schema_is_lowered_without_unreported_loss(name, schema):
     before = copy.deepcopy(schema)
     lowered = lower(schema, name)

@@ -20,6 +20,7 @@ SIZE = 40_000  # items: more than the budget of a search, so that its cost no lo
 def small_budget(monkeypatch):
     monkeypatch.setattr(locate, "BUDGET", BUDGET)
     monkeypatch.setattr(strict, "MAX_MEMBERS", BUDGET)
+    monkeypatch.setattr(strict, "_FEW_MEMBERS", 4 * BUDGET)
 
 
 def refused(text):
@@ -79,6 +80,7 @@ def test_bytes_scanned_for_a_pointer_are_read_once(monkeypatch):
 @pytest.mark.finding("Z3")
 def test_bytes_scanned_to_count_members_are_read_once(monkeypatch):
     monkeypatch.setattr(strict, "MAX_MEMBERS", BUDGET)
+    monkeypatch.setattr(strict, "_FEW_MEMBERS", 4 * BUDGET)
     scanned = 0
     next_key = strict._next_key
 

@@ -99,3 +99,20 @@ def test_every_prefix_of_arguments_is_truncated(text):
     assert parse_arguments(text)[1] == "complete"
     for length in range(1, len(text)):
         assert parse_arguments(text[:length]) == (None, "truncated"), text[:length]
+
+
+@pytest.mark.parametrize(
+    "filler", ["", "x" * 400, "x" * 6000, ["x+"] * 3000], ids=["small", "medium", "text", "values"]
+)
+@pytest.mark.parametrize("number", ["1e400", "1E400", "1e+400", "-1E+0309", "9" * 310 + ".0", "-" + "9" * 400 + ".5"])
+def test_infinite_number_is_refused_in_a_document_of_any_size(number, filler):
+    document = json.dumps({"a": filler})[:-1] + f', "b": [{number}]}}'
+    with pytest.raises(ProtocolError) as caught:
+        parse(document)
+    assert caught.value.pointer == "/b/0"
+
+
+@pytest.mark.parametrize("filler", ["", "x" * 400, "1e400 " * 1500], ids=["small", "medium", "large"])
+def test_number_within_the_range_is_accepted_in_a_document_of_any_size(filler):
+    document = json.dumps({"a": filler})[:-1] + ', "b": [1e+300, 1E-400, 17e306]}'
+    assert parse(document) == json.loads(document)

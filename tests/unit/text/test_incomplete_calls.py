@@ -46,6 +46,7 @@ def test_call_truncated_inside_its_id_is_complete(name):
     assert [note.code for note in parsed.diagnostics] == ["unclosed"]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", ["generic_json", "xlam", "llama3_json", "json_array"])
 @pytest.mark.parametrize("finished", [False, True])
 @pytest.mark.parametrize("tools", [(), (WEATHER,)])

@@ -61,6 +61,7 @@ ATTRIBUTES = r' (?:index|type|string)="[^"]*"'
 """Headers and attributes, which select a channel, a type or an id. Their other text is ignored."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.finding("T11")
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_word_anywhere_in_a_call_is_never_lost(name):
@@ -251,6 +252,7 @@ def test_code_and_lists_that_are_not_calls_stay_text(name, text):
     assert parse_every_cut(name, text).parts == (Text(text),)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.finding("T13")
 @pytest.mark.parametrize("name", FORMATS)
 def test_beginning_of_a_closer_is_not_text_in_a_truncated_turn(name):

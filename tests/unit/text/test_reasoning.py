@@ -49,6 +49,7 @@ ONE_CALL = [("get_weather", {"city": "Paris"})]
 every_format = pytest.mark.parametrize("name", names())
 
 
+@pytest.mark.one_in(3)
 @every_format
 @pytest.mark.parametrize("opened", [False, True], ids=["by the model", "by the prompt"])
 @pytest.mark.finding("T14")
@@ -59,6 +60,7 @@ def test_closed_reasoning_before_text_and_before_a_call(name, opened):
     assert read(name, f"{start}{THOUGHT}{closer}{written_call(name)}", opened=opened) == (THOUGHT, "", ONE_CALL, ())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [name for name in names() if name not in BARE_CALLS])
 @pytest.mark.finding("T4")
 def test_a_call_ends_unclosed_reasoning_and_its_tags_are_not_reasoning(name):
@@ -73,6 +75,7 @@ def test_an_object_in_unfinished_reasoning_is_no_call(name):
     assert (reasoning, text, calls) == (f"{THOUGHT}So: {written_call(name)}", "", [])
 
 
+@pytest.mark.one_in(3)
 @every_format
 def test_a_turn_that_is_only_a_call_is_a_call_although_the_prompt_opened_the_reasoning(name):
     assert read(name, written_call(name), opened=True)[:3] == ("", "", ONE_CALL)

@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...asgi.offload import ClientOffload
-from ...bridge.restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys
+from ...bridge.fitted_prefix import PrefixStore
+from ...bridge.restore_turns import (
+    find_turn_keys,
+    restore_known_turns,
+    restore_turns,
+    turn_keys,
+)
 from ...bridge.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
 from ...ir.request import Request
 from ...net.endpoint import Endpoint
-from .client_request import ClientRequest
-from .routing import Target
+from ..client_request import ClientRequest
+from ..routing import Target
 
 __all__ = ["TurnMemory"]
 
 
 class TurnMemory:
     """The part of the store that one request of `caller` reads and writes."""
+
+    __slots__ = ("_caller", "_client_request", "_offload", "_store", "_turns")
 
     def __init__(self, store: TurnStore, client_request: ClientRequest, caller: str, offload: ClientOffload) -> None:
         self._store = store
@@ -32,32 +40,38 @@ class TurnMemory:
 
     async def load(self, plan: Sequence[Target]) -> None:
         """Load the turns of the history, for the targets in `plan`."""
-        if self._store.has_any:
-            keys = await self._offload.run(self._client_request.work_size, self._find_keys, plan)
-            if keys:
-                self._turns = await self._store.load(self._caller, keys)
+        keys = await self._offload.run(self._client_request.work_size, self._find_keys, plan)
+        if keys:
+            self._turns = await self._store.load(self._caller, keys)
 
     def _find_keys(self, plan: Sequence[Target]) -> list[str]:
         """List the keys of turns that may be stored. Turns without calls matter only to a target of another wire."""
         client_request = self._client_request
         crosses_wires = any(target.endpoint.wire.name != client_request.wire.name for target in plan)
         if crosses_wires or client_request.may_have_calls():
-            return find_turn_keys(client_request.request, by_text=crosses_wires)
+            request = client_request.request
+            return find_turn_keys(request, by_text=crosses_wires, store=client_request.translations)
         return []
 
-    def restore(self, request: Request, endpoint: Endpoint) -> Request:
-        """Return the request with its stored turns; the same object if nothing changes."""
-        return restore_turns(request, self._turns, endpoint.turn_origin) if self._turns else request
+    def restore(self, request: Request, endpoint: Endpoint) -> tuple[Request, PrefixStore | None]:
+        """Return the request with its stored turns, and the translations of its first messages.
+
+        On the client's own wire, it is the same object if nothing changes.
+        """
+        client_request = self._client_request
+        translations = client_request.translations
+        if endpoint.wire.name == client_request.wire.name:
+            return restore_turns(request, self._turns, endpoint.turn_origin), translations
+        return restore_known_turns(request, self._turns, endpoint.turn_origin, translations)
 
     async def save(self, turn: StoredTurn, endpoint: Endpoint, size: int) -> None:
         """Save a turn that the client cannot return in full; `size` is that of the work.
 
         It is saved before the answer ends: the next request may arrive at once, at another machine.
         """
-        if turn_is_incomplete(turn, same_wire=endpoint.wire.name == self._client_request.wire.name):
-            bound, keys, data = await self._offload.run(size, _encode_turn, turn, endpoint)
-            if len(data) <= MAX_TURN_BYTES:
-                await self._store.save(self._caller, keys, bound, data)
+        bound, keys, data = await self._offload.run(size, _encode_turn, turn, endpoint)
+        if len(data) <= MAX_TURN_BYTES:
+            await self._store.save(self._caller, keys, bound, data)
 
 
 def _encode_turn(turn: StoredTurn, endpoint: Endpoint) -> tuple[StoredTurn, list[str], bytes]:

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
@@ -186,13 +187,18 @@ def to_logger() -> Write:
     return lambda line: logger.info("%s", line, extra=_REDACTED_EXTRA)
 
 
-def to_stderr(stream: TextIO | None = None) -> Write:
-    """Write lines to `stream`. The default, `sys.stderr`, is looked up per line, because it may be replaced."""
+def to_stderr(stream: TextIO | None = None, lock: AbstractContextManager[object] | None = None) -> Write:
+    """Write lines to `stream`. The default, `sys.stderr`, is looked up per line, because it may be replaced.
+
+    `lock` is held for each line, if other processes write to the same stream.
+    """
+    line_lock = nullcontext() if lock is None else lock
 
     def write(line: str) -> None:
         out = stream or sys.stderr
-        out.write(line + "\n")
-        out.flush()
+        with line_lock:
+            out.write(line + "\n")
+            out.flush()
 
     return write
 

@@ -3,7 +3,8 @@
     metrics = Metrics()
     gateway = Gateway(settings, sinks=[metrics], metrics=metrics.page)
 
-A request costs one lookup and a few additions of plain numbers; text is generated only when the page is read.
+Requests that differ only in numbers are collected in a batch, so a request costs one lookup and one append. The batches
+are counted before the figures are read, and after a few hundred requests, so that memory is bounded.
 Names of models, tools and losses come from outside, so each set of labels is bounded: further values become `other`.
 """
 
@@ -11,16 +12,22 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..answer.client_request import ClientRequest
+from msgspec import Struct, field
+
+from ...bridge.repair import CallRepair
+from ..client_request import ClientRequest
 from .request_log import OTHER, RequestLog
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
-__all__ = ["Metrics"]
+__all__ = ["Metrics", "MetricsSnapshot", "render_page"]
 
 _DURATION_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _OVERHEAD_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -28,21 +35,25 @@ _PROBES = frozenset({"alive", "ready", "metrics"})
 _SERIES_LABELS = ("ingress", "upstream", "model")
 _MAX_LABEL_LENGTH = 120  # characters of a label
 _MAX_CACHED_SERIES = 4096  # routes by the client's names
+_MAX_PENDING_REQUESTS = 256
+_MAX_PENDING_TEXT = 1024  # characters of names in a request that is not counted at once
+_TOKEN_KINDS = ("input", "output", "cached", "reasoning")
+
+_get_tokens = attrgetter(*_TOKEN_KINDS)
 
 
-class _Histogram:
+class _Histogram(Struct):
     """Counts of values by upper bound, and their sum. The last count is for values above all bounds."""
 
-    __slots__ = ("bounds", "counts", "total")
+    bounds: tuple[float, ...]
+    counts: list[int]
+    total: float = 0.0
 
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def observe(self, values: Sequence[float]) -> None:
+        """Count values. Those of a batch are mostly in a few buckets."""
+        for bucket, count in Counter(map(bisect_left, repeat(self.bounds), values)).items():
+            self.counts[bucket] += count
+        self.total = sum(values, self.total)
 
     def buckets(self) -> list[tuple[str, float]]:
         """List (upper bound, number of values up to it)."""
@@ -52,40 +63,100 @@ class _Histogram:
             found.append((bound, float(count)))
         return found
 
+    def merge(self, other: _Histogram) -> None:
+        """Add the values of a histogram with the same bounds."""
+        self.counts = [own + others for own, others in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
 
-class _SeriesCounts:
+
+def _new_durations() -> _Histogram:
+    return _Histogram(_DURATION_BOUNDS, [0] * (len(_DURATION_BOUNDS) + 1))
+
+
+def _new_overheads() -> _Histogram:
+    return _Histogram(_OVERHEAD_BOUNDS, [0] * (len(_OVERHEAD_BOUNDS) + 1))
+
+
+class _BatchLabels(NamedTuple):
+    """The fields of a request log that are equal for all requests of a batch; named like those."""
+
+    ingress: str
+    upstream: str
+    model: str
+    action: str
+    status: int
+    error: str | None
+    attempts: int
+    failures: tuple[tuple[str, str], ...]
+    calls: tuple[str, ...]
+    declared_tools: int
+    offered_tools: int
+    tool_searches: int
+
+
+_get_labels = attrgetter(*_BatchLabels._fields)
+
+
+class _Numbers(NamedTuple):
+    """The numbers of the requests of a batch, by column. Times are in seconds."""
+
+    durations: tuple[float, ...]
+    first_chunks: tuple[float | None, ...]
+    overheads: tuple[float, ...]
+    tokens: tuple[tuple[int | None, ...] | None, ...]  # by `_TOKEN_KINDS`
+
+
+class _SeriesCounts(Struct):
     """The figures for one client protocol, upstream and model."""
 
-    __slots__ = ("duration", "first_chunk", "overhead", "selected_tools", "statuses", "tokens")
+    statuses: dict[int, int] = field(default_factory=dict)
+    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_TOKEN_KINDS, 0))
+    selected_tools: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("declared", "offered", "searches"), 0)
+    )
+    duration: _Histogram = field(default_factory=_new_durations)
+    first_chunk: _Histogram = field(default_factory=_new_durations)
+    overhead: _Histogram = field(default_factory=_new_overheads)
 
-    def __init__(self) -> None:
-        self.statuses: dict[int, int] = {}
-        self.tokens = {"input": 0, "output": 0, "cached": 0, "reasoning": 0}
-        self.selected_tools = {"declared": 0, "offered": 0, "searches": 0}
-        self.duration = _Histogram(_DURATION_BOUNDS)
-        self.first_chunk = _Histogram(_DURATION_BOUNDS)
-        self.overhead = _Histogram(_OVERHEAD_BOUNDS)
-
-    def add(self, request_log: RequestLog) -> None:
-        """Count a request. Only requests for a model have durations and tokens."""
-        self.statuses[request_log.status] = self.statuses.get(request_log.status, 0) + 1
-        if request_log.action != "generate":
+    def add(self, labels: _BatchLabels, numbers: _Numbers) -> None:
+        """Count the requests of a batch. Only requests for a model have durations and tokens."""
+        requests = len(numbers.durations)
+        self.statuses[labels.status] = self.statuses.get(labels.status, 0) + requests
+        if labels.action != "generate":
             return
-        self.duration.observe(request_log.seconds)
-        if request_log.first_chunk_seconds is not None:
-            self.first_chunk.observe(request_log.first_chunk_seconds)
-        if request_log.attempts:
-            self.overhead.observe(request_log.overhead)
-        if request_log.declared_tools:
-            self.selected_tools["declared"] += request_log.declared_tools
-            self.selected_tools["offered"] += request_log.offered_tools
-            self.selected_tools["searches"] += request_log.tool_searches
-        usage, tokens = request_log.usage, self.tokens
-        if usage is not None:
-            tokens["input"] += usage.input or 0
-            tokens["output"] += usage.output or 0
-            tokens["cached"] += usage.cached or 0
-            tokens["reasoning"] += usage.reasoning or 0
+        self.duration.observe(numbers.durations)
+        self.first_chunk.observe([seconds for seconds in numbers.first_chunks if seconds is not None])
+        if labels.attempts:
+            self.overhead.observe(numbers.overheads)
+        if labels.declared_tools:
+            self.selected_tools["declared"] += labels.declared_tools * requests
+            self.selected_tools["offered"] += labels.offered_tools * requests
+            self.selected_tools["searches"] += labels.tool_searches * requests
+        reported = zip(*filter(None, numbers.tokens), strict=True)  # nothing if no request has a usage
+        for kind, counts in zip(_TOKEN_KINDS, reported, strict=False):
+            self.tokens[kind] += sum(filter(None, counts))
+
+    def merge(self, other: _SeriesCounts) -> None:
+        """Add the figures of another process for the same labels."""
+        _add_counts(self.statuses, other.statuses)
+        _add_counts(self.tokens, other.tokens)
+        _add_counts(self.selected_tools, other.selected_tools)
+        self.duration.merge(other.duration)
+        self.first_chunk.merge(other.first_chunk)
+        self.overhead.merge(other.overhead)
+
+
+def _add_counts(counts: dict[Any, int], others: Mapping[Any, int]) -> None:
+    for name, count in others.items():
+        counts[name] = counts.get(name, 0) + count
+
+
+class MetricsSnapshot(Struct):
+    """The figures of a process at one moment, by labels. Secrets are already removed from the labels."""
+
+    series: dict[tuple[str, str, str], _SeriesCounts]
+    counters: dict[str, dict[tuple[str, ...], int]]
+    in_flight: int
 
 
 class _LabelledCounter:
@@ -132,34 +203,99 @@ class Metrics:
         self._series_by_labels: dict[tuple[str, str, str], _SeriesCounts] = {}  # all series
         self._models: set[str] = set()  # models with a label of their own
         self._in_flight = 0
+        self._batches: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}  # rows of `_Numbers` by `_BatchLabels`
+        self._pending_requests = 0  # in batches
+        self._lock = Lock()  # of the batches: a registry may collect in another thread
+        self._count_lock = Lock()  # of the counts
         self._attempts = _LabelledCounter(1, max_values, clean)
         self._calls = _LabelledCounter(0, max_values, clean)
         self._losses = _LabelledCounter(0, max_values, clean)
         self._repairs = _LabelledCounter(0, max_values, clean)
-        self._page: Callable[[], bytes] | None = None  # created on first use
+        self._counters = {
+            "attempts": self._attempts,
+            "calls": self._calls,
+            "losses": self._losses,
+            "repairs": self._repairs,
+        }
+        self._process: Any = None  # the collector of the process, created on first use
 
     def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None:
         self._in_flight += 1
 
     def __call__(self, request_log: RequestLog, /) -> None:
-        """Count a request at its end."""
+        """Add a request at its end."""
         if request_log.action in _PROBES:
             return
         if request_log.has_begun:
             self._in_flight -= 1
-        # an unknown model is a text from the client, and must not become a label
-        key = (request_log.ingress, request_log.upstream, request_log.model if request_log.upstream else "")
-        series = self._series.get(key)
-        if series is None:
-            series = self._series_for(*key)
-        series.add(request_log)
-        if request_log.attempts:
-            self._add_attempts(request_log)
-        if request_log.calls:
-            self._add_calls(request_log)
         if request_log.losses:
             for concept, count in request_log.count_losses().items():
                 self._losses.add(concept, request_log.ingress, request_log.upstream, count=count)
+        labels, usage = _get_labels(request_log), request_log.usage
+        tokens = None if usage is None else _get_tokens(usage)
+        row = (request_log.seconds, request_log.first_chunk_seconds, request_log.overhead, tokens)
+        if request_log.repairs and request_log.calls:
+            self._count_repaired(labels, row, request_log.repairs)
+            return
+        with self._lock:
+            rows = self._batches.get(labels)
+            if rows is None:
+                rows = self._open_batch(labels)
+            rows.append(row)
+        self._pending_requests += 1
+        if self._pending_requests >= _MAX_PENDING_REQUESTS:
+            self._count_batches()
+
+    def _open_batch(self, labels: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """Begin a batch. One with long names is counted after its first request, so that they are not kept."""
+        names = _BatchLabels._make(labels)
+        if len(names.model) + sum(map(len, names.calls)) > _MAX_PENDING_TEXT:
+            self._pending_requests = _MAX_PENDING_REQUESTS
+        rows: list[tuple[Any, ...]] = []
+        self._batches[labels] = rows
+        return rows
+
+    def _count_batches(self) -> None:
+        """Count the requests of all batches, in the order of the first request of each."""
+        with self._count_lock:
+            with self._lock:
+                batches, self._batches, self._pending_requests = self._batches, {}, 0
+            for labels, rows in batches.items():
+                self._count_batch(_BatchLabels._make(labels), _Numbers(*zip(*rows, strict=True)), {})
+
+    def _count_repaired(self, labels: tuple[Any, ...], row: tuple[Any, ...], repairs: Iterable[CallRepair]) -> None:
+        """Count a request with repaired calls, after the requests before it: the first names get labels."""
+        self._count_batches()
+        outcomes = {repair.name: "broken" if repair.problems else "repaired" for repair in repairs}
+        with self._count_lock:
+            self._count_batch(_BatchLabels._make(labels), _Numbers(*zip(row, strict=True)), outcomes)
+        for repair in repairs:
+            for step in repair.steps:
+                self._repairs.add(step.name)
+
+    def _count_batch(self, labels: _BatchLabels, numbers: _Numbers, repair_outcomes: Mapping[str, str]) -> None:
+        """Count the requests of a batch.
+
+        A call is ok, repaired, broken (a problem remains), or cut (the answer failed).
+        """
+        # an unknown model is a text from the client, and must not become a label
+        key = (labels.ingress, labels.upstream, labels.model if labels.upstream else "")
+        series = self._series.get(key)
+        if series is None:
+            series = self._series_for(*key)
+        series.add(labels, numbers)
+        requests = len(numbers.durations)
+        if labels.attempts:
+            self._add_attempts(labels, requests)
+        outcome = "ok" if labels.error is None else "cut"
+        for name, count in Counter(labels.calls).items():
+            self._calls.add(name, repair_outcomes.get(name, outcome), count=count * requests)
+
+    def _add_attempts(self, labels: _BatchLabels, requests: int) -> None:
+        for upstream, kind in labels.failures:
+            self._attempts.add(upstream, kind, count=requests)
+        if len(labels.failures) < labels.attempts and labels.upstream:  # else nothing was sent
+            self._attempts.add(labels.upstream, labels.error or "ok", count=requests)
 
     def _series_for(self, front: str, upstream: str, model: str) -> _SeriesCounts:
         """Find or create the series for these labels. A model beyond the limit shares the series `other`."""
@@ -177,38 +313,36 @@ class Metrics:
             self._series[front, upstream, model] = series
         return series
 
-    def _add_attempts(self, request_log: RequestLog) -> None:
-        add = self._attempts.add
-        for upstream, kind in request_log.failures:
-            add(upstream, kind)
-        if len(request_log.failures) < request_log.attempts and request_log.upstream:  # else nothing was sent
-            add(request_log.upstream, request_log.error or "ok")
+    def snapshot(self) -> MetricsSnapshot:
+        """Return the current figures. They are not copied: encode them before anything else is counted."""
+        self._count_batches()
+        counters = {name: counter.values for name, counter in self._counters.items()}
+        return MetricsSnapshot(self._series_by_labels, counters, self._in_flight)
 
-    def _add_calls(self, request_log: RequestLog) -> None:
-        """Count the calls by outcome: ok, repaired, broken (a problem remains), or cut (the answer failed)."""
-        repair_status = {repair.name: "broken" if repair.problems else "repaired" for repair in request_log.repairs}
-        default_status = "ok" if request_log.error is None else "cut"
-        for name, count in Counter(request_log.calls).items():
-            self._calls.add(name, repair_status.get(name, default_status), count=count)
-        for repair in request_log.repairs:
-            for step in repair.steps:
-                self._repairs.add(step.name)
+    def merge(self, snapshot: MetricsSnapshot) -> None:
+        """Add the figures of another process, except its requests in flight."""
+        for labels, series in snapshot.series.items():
+            self._models.add(labels[2])
+            self._series_by_labels.setdefault(labels, _SeriesCounts()).merge(series)
+        for name, counts in snapshot.counters.items():
+            _add_counts(self._counters[name].values, counts)
+
+    def add_in_flight(self, requests: int) -> None:
+        self._in_flight += requests
 
     def page(self) -> bytes:
         """Render all metrics in Prometheus' text format, including those of the process."""
-        if self._page is None:
-            from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+        if self._process is None:
+            from prometheus_client import ProcessCollector
 
-            registry = CollectorRegistry(auto_describe=False)
-            registry.register(self)
-            ProcessCollector(registry=registry)
-            self._page = lambda: generate_latest(registry)
-        return self._page()
+            self._process = ProcessCollector(registry=None)
+        return render_page(self, self._process)
 
     def collect(self) -> Iterator[Metric]:
         """Collect the metrics for a registry of prometheus_client."""
         from prometheus_client.core import GaugeMetricFamily
 
+        self._count_batches()
         yield self._requests_family()
         yield self._histogram_family(
             "request_duration_seconds", "duration of requests for a model", lambda series: series.duration
@@ -236,8 +370,8 @@ class Metrics:
         family = CounterMetricFamily(
             "toolwire_requests", "requests, without probes", labels=(*_SERIES_LABELS, "status")
         )
-        for labels, series in self._series_by_labels.items():
-            for status, count in series.statuses.items():
+        for labels, series in list(self._series_by_labels.items()):  # another thread may add to it
+            for status, count in list(series.statuses.items()):
                 family.add_metric((*labels, str(status)), count)
         return family
 
@@ -247,8 +381,8 @@ class Metrics:
 
         description = "tokens, as counted by upstreams; input includes cached, output includes reasoning"
         family = CounterMetricFamily("toolwire_tokens", description, labels=(*_SERIES_LABELS, "kind"))
-        for labels, series in self._series_by_labels.items():
-            for kind, count in series.tokens.items():
+        for labels, series in list(self._series_by_labels.items()):
+            for kind, count in list(series.tokens.items()):
                 if count:
                     family.add_metric((*labels, kind), count)
         return family
@@ -265,7 +399,7 @@ class Metrics:
         for name, description in descriptions.items():
             family = CounterMetricFamily(f"toolwire_{name}", description, labels=_SERIES_LABELS)
             kind = name.removesuffix("_tools").removeprefix("tool_")
-            for labels, series in self._series_by_labels.items():
+            for labels, series in list(self._series_by_labels.items()):
                 if series.selected_tools["declared"]:
                     family.add_metric(labels, series.selected_tools[kind])
             yield family
@@ -277,11 +411,21 @@ class Metrics:
         from prometheus_client.core import HistogramMetricFamily
 
         family = HistogramMetricFamily(f"toolwire_{name}", description, labels=_SERIES_LABELS)
-        for labels, series in self._series_by_labels.items():
+        for labels, series in list(self._series_by_labels.items()):
             found = pick(series)
             if any(found.counts):
                 family.add_metric(labels, found.buckets(), found.total)
         return family
+
+
+def render_page(*collectors: Any) -> bytes:
+    """Render the metrics of collectors in Prometheus' text format."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry(auto_describe=False)
+    for collector in collectors:
+        registry.register(collector)
+    return generate_latest(registry)
 
 
 def _counter_family(
@@ -291,6 +435,6 @@ def _counter_family(
     from prometheus_client.core import CounterMetricFamily
 
     family = CounterMetricFamily(f"toolwire_{name}", description, labels=labels)
-    for values, count in counts.values.items():
+    for values, count in list(counts.values.items()):
         family.add_metric(values, count)
     return family

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ...ir.errors import MissingExtra, ToolwireError
+from ...ir.errors import MissingExtra
 from ...ir.request import Request
 from ...net import otel_names as names
 from ...net.otel import Instruments, OtelObserver, request_attributes, usage_attributes
-from ..answer.client_request import ClientRequest
+from ..client_request import ClientRequest
 from .request_log import RequestLog
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ __all__ = ["OtelSink", "from_environment"]
 
 class OtelSink:
     """A sink that creates a span and metrics for each request to a model. `clean` removes secrets from names."""
+
+    reads_requests = True
 
     def __init__(
         self,
@@ -117,11 +119,8 @@ class OtelSink:
 
 
 def _request_or_fallback(client_request: ClientRequest) -> Request:
-    """Decode a request if possible; its errors are reported elsewhere."""
-    try:
-        return client_request.request
-    except ToolwireError:
-        return Request(client_request.model, stream=client_request.stream or None)
+    """Return the decoded request, if it can be decoded; its errors are reported elsewhere."""
+    return client_request.request_or_none or Request(client_request.model, stream=client_request.stream or None)
 
 
 def from_environment(clean: Callable[[str], str]) -> tuple[OtelSink, OtelObserver, Callable[[], None]]:

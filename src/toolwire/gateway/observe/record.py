@@ -25,7 +25,7 @@ from ...asgi.offload import Offload
 from ...asgi.types import AsgiApp, AsgiMessage, Receive, Scope, Send
 from ...ir.losses import Loss
 from ...ir.pointer import JSON
-from ...net.http import Reply, Transport
+from ...net.http import Reply, RequestBody, StreamedBody, Transport
 from ...net.trace_file import trace_folder
 from ...run.sanitise import Sanitiser
 from ...run.trace import AnswerHead, ExchangeEnded, ExchangeStarted
@@ -212,13 +212,12 @@ class _RecordingTransport:
         self._current_recording = current_recording
 
     def post(
-        self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float
+        self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: RequestBody, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
         """Post as `inner` does. Outside a recorded exchange, nothing is recorded."""
-        pending_reply = self._inner.post(url, headers, secrets, body, seconds)
         recording = self._current_recording.get()
         if recording is None:
-            return pending_reply
+            return self._inner.post(url, headers, secrets, body, seconds)
         parts = urlsplit(url)
         side = _SideRecording(
             recording.client_side.recording_start,
@@ -228,13 +227,22 @@ class _RecordingTransport:
             upstream=self._upstream,
         )
         side.query = dict(parse_qsl(parts.query))
-        side.record_request_data(body)
+        if isinstance(body, StreamedBody):
+            body = StreamedBody(_record_chunks(body, side), body.length)
+        else:
+            side.record_request_data(body)
         recording.upstreams.append(side)
         recording.secrets += [value.rpartition(" ")[2] for value in secrets.values()]
-        return _record_post(pending_reply, side)
+        return _record_post(self._inner.post(url, headers, secrets, body, seconds), side)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+async def _record_chunks(body: StreamedBody, side: _SideRecording) -> AsyncIterator[bytes]:
+    async for chunk in body.chunks:
+        side.record_request_data(chunk)
+        yield chunk
 
 
 @asynccontextmanager

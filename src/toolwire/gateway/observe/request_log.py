@@ -1,4 +1,4 @@
-"""The record of one request, for the log, the metrics, the usage accounts and the live view."""
+"""The record of one request, for the log, the metrics, the usage accounts and the live view; and its only writer."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ from collections.abc import Mapping
 from itertools import count, islice
 from operator import attrgetter
 from secrets import token_hex
+from time import perf_counter, time
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from ...asgi.http_exchange import HttpExchange
 from ...bridge.repair import CallRepair
-from ...ir.losses import Loss
+from ...ir.losses import Loss, Losses
 from ...ir.response import Usage
-from ..answer.client_request import ClientRequest
+from ..client_request import ClientRequest
+from ..routing import Target
+from .answer_stats import AnswerStats
 
-__all__ = ["OTHER", "BeginSink", "RequestLog", "Sink", "choose_request_id"]
+__all__ = ["OTHER", "BeginSink", "OfferCounts", "RequestLog", "RequestLogWriter", "Sink"]
 
 OTHER = "other"
 """The name of everything beyond a maximum number of names."""
 _MAX_CONCEPTS = 200  # of losses
+_CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closed the connection
 _PROCESS = token_hex(8)
 _request_numbers = count()
 _concept = attrgetter("concept")
@@ -94,19 +98,120 @@ class Sink(Protocol):
 
 @runtime_checkable
 class BeginSink(Protocol):
-    """A sink that is also notified of the start of a request for a model."""
+    """A sink that is also notified of the start of a request for a model.
+
+    With an attribute `reads_requests` that is true, `client_request.request` is decoded before.
+    """
 
     def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None: ...
 
 
-def choose_request_id(http_exchange: HttpExchange) -> str:
-    """Return the client's request id if it is short and plain, otherwise a new one."""
-    client_request_id: str = http_exchange.headers.get("x-request-id", "")
-    if (
-        client_request_id
-        and len(client_request_id) <= 64
+class OfferCounts(Struct, frozen=True):
+    """Numbers of declared and offered tools, and of the model's searches."""
+
+    declared: int = 0
+    offered: int = 0
+    searches: int = 0
+
+
+_ALL_OFFERED = OfferCounts()
+
+
+class RequestLogWriter:
+    """Writes the record of one request, which only this class changes. `log` is the record."""
+
+    __slots__ = ("_started_at", "log")
+
+    def __init__(self, http_exchange: HttpExchange, ingress: str, action: str = "") -> None:
+        self._started_at = perf_counter()
+        client_request_id = http_exchange.headers.get("x-request-id")
+        if client_request_id and _is_plain(client_request_id):
+            request_id = client_request_id
+        else:
+            request_id = f"{_PROCESS}{next(_request_numbers):08x}"
+        self.log = RequestLog(request_id, time(), ingress, action, http_exchange.method, http_exchange.path)
+
+    def set_caller(self, name: str) -> None:
+        self.log.caller = name
+
+    def begin(self) -> None:
+        """Note that the request was admitted; sinks are notified of it."""
+        self.log.has_begun = True
+
+    def set_request(self, client_request: ClientRequest) -> None:
+        log = self.log
+        log.model = client_request.model
+        log.stream = client_request.stream
+
+    def set_stream(self, *, is_stream: bool) -> None:
+        """Note whether the answer is a stream, if only the reply of the upstream decides about it."""
+        self.log.stream = is_stream
+
+    def answer_from_cache(self, model: str) -> None:
+        self.log.upstream, self.log.upstream_model = "cache", model
+
+    def count_attempt(self) -> None:
+        self.log.attempts += 1
+
+    def start_attempt(self, target: Target, is_passed_through: bool, started_at: float) -> None:
+        """Note the target of a request that is prepared, and the time that this took since `started_at`."""
+        log = self.log
+        log.upstream, log.upstream_model, log.provider, log.wire = target.log_names
+        log.passed_through = is_passed_through
+        log.overhead += perf_counter() - started_at
+
+    def fail_attempt(self, upstream: str, kind: str) -> None:
+        """Note a fault before any output."""
+        self.log.failures += ((upstream, kind),)
+
+    def add_overhead(self, started_at: float) -> None:
+        """Add the time of the gateway itself since `started_at`, of `perf_counter`."""
+        self.log.overhead += perf_counter() - started_at
+
+    def set_answer(self, stats: AnswerStats, repairs: list[CallRepair], counts: OfferCounts | None) -> None:
+        """Note the answer of an attempt, also of one that failed."""
+        log, counts = self.log, counts or _ALL_OFFERED
+        log.usage = stats.reported_usage()
+        log.is_estimated = False
+        log.stop = stats.stop
+        log.calls = tuple(stats.calls)
+        log.answer_id = stats.id
+        log.answer_model = stats.model
+        log.repairs = tuple(repairs)
+        log.declared_tools, log.offered_tools, log.tool_searches = counts.declared, counts.offered, counts.searches
+
+    def set_estimate(self, usage: Usage | None) -> None:
+        """Note the usage that was estimated, because the upstream reported none."""
+        self.log.usage, self.log.is_estimated = usage, usage is not None
+
+    def set_losses(self, losses: Losses) -> None:
+        """Note and count the losses; many are counted in a thread."""
+        self.log.losses, self.log.loss_counts = tuple(losses), None
+        self.log.count_losses()
+
+    def set_first_chunk(self, seconds: float | None) -> None:
+        self.log.first_chunk_seconds = seconds
+
+    def fail(self, kind: str) -> None:
+        """Note the fault of a request."""
+        self.log.error = kind
+
+    def lose_client(self) -> None:
+        self.log.status, self.log.error = _CLIENT_CLOSED_REQUEST, "client_gone"
+
+    def end(self, status: int) -> RequestLog:
+        """Note the end of the request, and return the record."""
+        log = self.log
+        log.seconds = perf_counter() - self._started_at
+        if not log.status:
+            log.status = status
+        return log
+
+
+def _is_plain(client_request_id: str) -> bool:
+    """Check whether a client's request id is short and plain, so that it can be used."""
+    return (
+        len(client_request_id) <= 64
         and client_request_id.isascii()
         and client_request_id.replace("-", "").replace("_", "").isalnum()
-    ):
-        return client_request_id
-    return f"{_PROCESS}{next(_request_numbers):08x}"
+    )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from logging import INFO, NOTSET, Handler, getLogger
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,13 +22,13 @@ import msgspec
 from ...asgi.types import AsgiApp
 from ...ir.errors import ConfigError, MissingExtra
 from ...net.http import Transport
-from ...net.transports import open_transport
 from ...run.observe import Observer
 from ...run.redact import Redactor
 from ...run.sanitise import Sanitiser
 from ...run.trace_exchange import ExchangeTrace
 from ...wire.vendors import find, vendor_codec
 from ..settings import Settings, UpstreamRow
+from ..upstream_transports import UpstreamTransports
 from ..upstreams import known_keys, upstreams_from_environment
 from .log import AccessLog, JsonLogHandler, LogFile, Write, to_logger, to_stderr
 from .metrics import Metrics
@@ -54,13 +54,15 @@ class Telemetry:
         *,
         lines: bool = True,
         log_handler: Handler | None = None,
+        line_lock: AbstractContextManager[object] | None = None,
     ) -> None:
         self._settings = settings
+        self._line_lock = line_lock
         self._log_handler = log_handler
         self._lines = lines
         self._environment = environment
         self._exit_stack = ExitStack()
-        self._http: Transport | None = None  # shared by the recording transports
+        self._http: UpstreamTransports | None = None  # of the recording transports
         self._given_transports: Mapping[str, Transport] = {}
         self._transports: dict[str, Transport] = {}
         self._recorder: Recorder | None = None
@@ -69,9 +71,9 @@ class Telemetry:
         self.redactor = Redactor(patterns=row.remove)
         self.add_secrets(settings)
         self._exit_stack.enter_context(self.redactor.install())
-        metrics = Metrics(clean=self.redactor)
-        self.metrics = metrics.page
-        self.sinks: list[Sink] = [metrics]
+        self.request_metrics = Metrics(clean=self.redactor)
+        self.metrics = self.request_metrics.page
+        self.sinks: list[Sink] = [self.request_metrics]
         self.observers: list[Observer] = []
         try:
             self._add_sinks()
@@ -90,7 +92,7 @@ class Telemetry:
         if self._recorder is not None:
             self.sinks.append(self._recorder)
         if self._wants_otel():
-            from . import otel
+            from ..observe import otel
 
             sink, observer, close = otel.from_environment(self.redactor)
             self._exit_stack.callback(close)
@@ -129,12 +131,12 @@ class Telemetry:
         """Wrap the transport of each upstream, if recording is on."""
         if self._recorder is None:
             return
-        connections = self._settings.limits.connections
-        self._http = self._http or open_transport(self._environment, connections=connections)
+        if self._http is None:
+            self._http = UpstreamTransports(self._environment, self._settings.limits.connections)
+        self._http.reload(rows)
         for name, row in rows.items():
-            self._transports[name] = self._recorder.transport(
-                self._given_transports.get(name, self._http), name, _wire_name(row)
-            )
+            inner = self._given_transports.get(name) or self._http.of(name, row)
+            self._transports[name] = self._recorder.transport(inner, name, _wire_name(row))
 
     def wrap(self, app: AsgiApp) -> AsgiApp:
         return app if self._recorder is None else self._recorder.wrap(app)
@@ -154,13 +156,13 @@ class Telemetry:
             return self._file.write
         if row.to == "logger":
             return to_logger()
-        return to_stderr() if row.to == "stderr" or (row.to is None and self._lines) else None
+        return to_stderr(lock=self._line_lock) if row.to == "stderr" or (row.to is None and self._lines) else None
 
     def _add_log_handlers(self, write: Write | None) -> None:
         """Write other records as JSON lines, to the given handler, or both; those of the gateway from level INFO."""
         handlers = [] if self._log_handler is None else [self._log_handler]
         if write is not None or not handlers:
-            handlers.append(JsonLogHandler(write or to_stderr()))
+            handlers.append(JsonLogHandler(write or to_stderr(lock=self._line_lock)))
         logger = getLogger("toolwire")
         for handler in handlers:
             logger.addHandler(handler)
@@ -212,14 +214,19 @@ class Telemetry:
 
 
 def open_telemetry(
-    settings: Settings, environment: Mapping[str, str], *, lines: bool = True, log_handler: Handler | None = None
+    settings: Settings,
+    environment: Mapping[str, str],
+    *,
+    lines: bool = True,
+    log_handler: Handler | None = None,
+    line_lock: AbstractContextManager[object] | None = None,
 ) -> Telemetry:
     """Open everything that is configured; ConfigError or MissingExtra if that is impossible.
 
     `lines` is the default for writing each request as a line to standard error. `log_handler` gets all other records,
-    which are otherwise written as lines, too.
+    which are otherwise written as lines, too. `line_lock` is held for each line, if other processes write lines, too.
     """
-    return Telemetry(settings, environment, lines=lines, log_handler=log_handler)
+    return Telemetry(settings, environment, lines=lines, log_handler=log_handler, line_lock=line_lock)
 
 
 def _upstream_rows(settings: Settings, environment: Mapping[str, str]) -> Mapping[str, UpstreamRow]:

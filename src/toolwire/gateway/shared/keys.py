@@ -16,6 +16,11 @@ from ..settings import KeyRow
 __all__ = ["ANONYMOUS", "Caller", "ClientKeys", "UnknownKey", "hash_key", "keys_in_request", "new_key"]
 
 
+_BEARER = "Bearer "
+_BEARER_LENGTH = len(_BEARER)
+_KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
+
+
 class UnknownKey(ToolwireError):
     """The key is missing or unknown."""
 
@@ -37,7 +42,7 @@ class Caller(Struct, frozen=True):
         return any(fnmatchcase(allowed, pattern) or fnmatchcase(pattern, allowed) for allowed in self.row.models)
 
     def check(self, model: str) -> None:
-        if not self.may_use(model):
+        if "*" not in self.row.models and not self.may_use(model):
             raise RequestRefused(f"the key {self.name!r} does not allow the model {model[:200]!r}")
 
 
@@ -64,6 +69,12 @@ class ClientKeys:
         """Identify the client; UnknownKey if keys are required and none of those given is known."""
         if not self._by_hash:
             return ANONYMOUS
+        authorization = headers.get("authorization", "")
+        if authorization.startswith(_BEARER):  # as most clients write it; the first of `keys_in_request`
+            key = authorization[_BEARER_LENGTH:].strip()
+            known_caller = self._by_hash.get(hash_key(key)) if key else None
+            if known_caller is not None:
+                return known_caller
         given_keys = keys_in_request(headers, query)
         for key in given_keys:
             known_caller = self._by_hash.get(hash_key(key))
@@ -76,9 +87,12 @@ class ClientKeys:
 def keys_in_request(headers: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
     """Collect the keys in a request, from every place that clients use."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    given_keys = [token.strip() if scheme.lower() == "bearer" else ""]
-    given_keys += [headers.get(name, "") for name in ("x-api-key", "x-goog-api-key", "api-key")]
-    given_keys.append(query.get("key", ""))
+    given_keys = [token.strip()] if token and scheme.lower() == "bearer" else []
+    for name in _KEY_HEADERS:
+        if name in headers:
+            given_keys.append(headers[name])
+    if "key" in query:
+        given_keys.append(query["key"])
     return [key for key in given_keys if key]
 
 

@@ -10,7 +10,7 @@ the requests in flight when a token budget is used up may still exceed it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil
 from typing import Literal, Protocol, TypeAlias
@@ -18,9 +18,20 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from ..faults import RateLimited
+from ..settings import KeyRow
 from .keys import Caller
 
-__all__ = ["SLICES", "InProcessLimiter", "Limit", "Limiter", "limits_of", "rate_limit_error"]
+__all__ = [
+    "SLICES",
+    "InProcessLimiter",
+    "Limit",
+    "LimitWindow",
+    "Limiter",
+    "LocalLimiter",
+    "admit_request",
+    "limits_of",
+    "rate_limit_error",
+]
 
 LimitName: TypeAlias = Literal["requests", "tokens", "day"]
 SLICES = 60
@@ -36,6 +47,14 @@ class Limiter(Protocol):
 
     async def spend(self, caller: Caller, tokens: int) -> None:
         """Count the cost of an answer. It does not raise."""
+        ...
+
+
+class LocalLimiter(Limiter, Protocol):
+    """A limiter of this process or this machine."""
+
+    def refund(self, caller: Caller) -> None:
+        """Undo the count of a request that was admitted here, but refused elsewhere."""
         ...
 
 
@@ -72,75 +91,117 @@ def _make_limits(requests: int | None, tokens: int | None, day: int | None) -> t
     return tuple(Limit(name, maximum, seconds) for name, maximum, seconds in limits if maximum is not None)
 
 
+class _KeyWindows:
+    """The windows of one key, prepared for the limits of its row."""
+
+    __slots__ = ("by_name", "entries", "requests", "row", "token_windows")
+
+    def __init__(self, row: KeyRow, by_name: dict[str, LimitWindow], limits: Sequence[Limit]) -> None:
+        """Prepare the windows for `row`. Those in `by_name` keep their amounts; missing ones are added to it."""
+        self.row = row
+        self.by_name = by_name
+        self.entries = [(limit, by_name.setdefault(limit.name, LimitWindow(limit.slice))) for limit in limits]
+        self.requests = next((window for limit, window in self.entries if limit.counts_requests), None)
+        self.token_windows = [window for limit, window in self.entries if not limit.counts_requests]
+
+    def is_expired(self, now: float) -> bool:
+        return all(window.is_expired(now) for window in self.by_name.values())
+
+
 class InProcessLimiter:
     """Limits of one process. Check and increment share no `await`, so no lock is needed."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._windows: dict[str, dict[str, _Window]] = {}  # by key name and limit name
+        self._windows: dict[str, _KeyWindows] = {}  # by key name
 
     async def admit(self, caller: Caller) -> None:
-        """Check all limits, then count the request, so that a refused request counts nowhere."""
-        now = self._clock()
-        entries = self._windows_for(caller, now)
-        for limit, window in entries:
-            delay = window.wait_seconds(limit.maximum, now)
-            if delay > 0:
+        now, windows = self._clock(), self._windows.get(caller.name)
+        if windows is None or windows.row is not caller.row:
+            windows = self._prepare_windows(caller, now)
+        for limit, window in windows.entries:
+            if window.total >= limit.maximum and (delay := window.wait_seconds(limit.maximum, now)) > 0:
                 raise rate_limit_error(caller, limit, delay)
-        for limit, window in entries:
-            if limit.counts_requests:
-                window.add(1, now)
+        if windows.requests is not None:
+            windows.requests.add(1, now)
 
     async def spend(self, caller: Caller, tokens: int) -> None:
-        now = self._clock()
-        for limit, window in self._windows_for(caller, now):
-            if not limit.counts_requests:
-                window.add(tokens, now)
+        now, windows = self._clock(), self._windows.get(caller.name)
+        if windows is None or windows.row is not caller.row:
+            windows = self._prepare_windows(caller, now)
+        for window in windows.token_windows:
+            window.add(tokens, now)
+
+    def refund(self, caller: Caller) -> None:
+        requests = self._prepare_windows(caller, self._clock()).requests
+        if requests is not None:
+            requests.refund()
 
     def __len__(self) -> int:
         return len(self._windows)
 
-    def _windows_for(self, caller: Caller, now: float) -> list[tuple[Limit, _Window]]:
-        """Return each limit of a key with its window, and create missing windows."""
-        windows = self._windows.get(caller.name)
-        if windows is None:
+    def _prepare_windows(self, caller: Caller, now: float) -> _KeyWindows:
+        """Prepare the windows of a key for its row, at its first request and after the row has changed."""
+        known = self._windows.get(caller.name)
+        if known is None:
             # keys change with the settings; the windows of removed keys are dropped
-            self._windows = {
-                name: known_windows
-                for name, known_windows in self._windows.items()
-                if not _are_expired(known_windows, now)
-            }
-            windows = self._windows[caller.name] = {}
-        entries = []
-        for limit in limits_of(caller):
-            if limit.name not in windows:
-                windows[limit.name] = _Window(limit.slice)
-            entries.append((limit, windows[limit.name]))
-        return entries
+            self._windows = {name: windows for name, windows in self._windows.items() if not windows.is_expired(now)}
+        prepared = _KeyWindows(caller.row, {} if known is None else known.by_name, limits_of(caller))
+        self._windows[caller.name] = prepared
+        return prepared
 
 
-class _Window:
-    """Amounts by slice number, the oldest first."""
+def admit_request(entries: Sequence[tuple[Limit, LimitWindow]], now: float) -> tuple[Limit, float] | None:
+    """Check all limits, then count the request, so that a refused request counts nowhere.
 
-    __slots__ = ("_amounts", "_slice", "_total")
+    Return the exceeded limit and the seconds until there is room again; None if the request is admitted.
+    """
+    for limit, window in entries:
+        delay = window.wait_seconds(limit.maximum, now)
+        if delay > 0:
+            return limit, delay
+    for limit, window in entries:
+        if limit.counts_requests:
+            window.add(1, now)
+    return None
 
-    def __init__(self, seconds: float) -> None:
+
+class LimitWindow:
+    """Amounts by slice number, the oldest first. `seconds` is the length of a slice.
+
+    `total` is at least the sum of the amounts that count; `wait_seconds` drops those that have expired.
+    """
+
+    __slots__ = ("_slice", "amounts", "total")
+
+    def __init__(self, seconds: float, amounts: Mapping[int, int] | None = None) -> None:
         self._slice = seconds
-        self._amounts: dict[int, int] = {}
-        self._total = 0
+        self.amounts = {} if amounts is None else dict(sorted(amounts.items()))
+        self.total = sum(self.amounts.values())
 
     def add(self, amount: int, now: float) -> None:
         slice_number = int(now // self._slice)
-        self._amounts[slice_number] = self._amounts.get(slice_number, 0) + amount
-        self._total += amount
+        if slice_number in self.amounts:
+            self.amounts[slice_number] += amount
+        else:
+            self._drop_expired(now)
+            self.amounts[slice_number] = amount
+        self.total += amount
+
+    def refund(self) -> None:
+        """Undo the newest count."""
+        newest = next((number for number, amount in reversed(self.amounts.items()) if amount), None)
+        if newest is not None:
+            self.amounts[newest] -= 1
+            self.total -= 1
 
     def wait_seconds(self, maximum: int, now: float) -> float:
         """Return the seconds until the total is below `maximum`, or 0 if it is."""
         self._drop_expired(now)
-        remaining, free_at = self._total, now
+        remaining, free_at = self.total, now
         if remaining < maximum:
             return 0.0
-        for slice_number, amount in self._amounts.items():
+        for slice_number, amount in self.amounts.items():
             if remaining < maximum:
                 break
             remaining -= amount
@@ -149,16 +210,12 @@ class _Window:
 
     def is_expired(self, now: float) -> bool:
         self._drop_expired(now)
-        return not self._amounts
+        return not self.amounts
 
     def _drop_expired(self, now: float) -> None:
         oldest = int(now // self._slice) - SLICES
-        while self._amounts and (first := next(iter(self._amounts))) < oldest:
-            self._total -= self._amounts.pop(first)
-
-
-def _are_expired(windows: dict[str, _Window], now: float) -> bool:
-    return all(window.is_expired(now) for window in windows.values())
+        while self.amounts and (first := next(iter(self.amounts))) < oldest:
+            self.total -= self.amounts.pop(first)
 
 
 def rate_limit_error(caller: Caller, limit: Limit, delay: float) -> RateLimited:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ir.errors import StoreError
 from .keys import Caller
-from .limits import SLICES, Limit, Limiter, limits_of, rate_limit_error
+from .limits import SLICES, Limit, limits_of, rate_limit_error
 from .redis_link import Command, RedisLink
 
 __all__ = ["RedisLimiter"]
@@ -68,14 +67,10 @@ _SPEND = _SCRIPT_HEAD + "for at, key in ipairs(KEYS) do add(key, tonumber(ARGV[a
 
 
 class RedisLimiter:
-    """Limits in Redis. While it is unavailable, `fallback` counts, per machine; without it, requests are refused.
+    """Limits in Redis. Both methods raise StoreError while it is unavailable. `clock` replaces the server's clock."""
 
-    `clock` replaces the server's clock.
-    """
-
-    def __init__(self, link: RedisLink, fallback: Limiter | None, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, link: RedisLink, clock: Callable[[], float] | None = None) -> None:
         self._link = link
-        self._fallback = fallback
         self._clock = clock
 
     async def admit(self, caller: Caller) -> None:
@@ -87,27 +82,15 @@ class RedisLimiter:
         if not limits:
             return
         numbers = [value for limit in limits for value in (limit.maximum, limit.slice, int(limit.counts_requests))]
-        try:
-            [(index, wait)] = await self._link.execute(self._command(_ADMIT, caller, limits, numbers))
-        except StoreError:
-            if self._fallback is None:
-                raise
-            await self._fallback.admit(caller)
-            return
+        [(index, wait)] = await self._link.execute(self._command(_ADMIT, caller, limits, numbers))
         if index:
             raise rate_limit_error(caller, limits[index - 1], float(wait))
 
     async def spend(self, caller: Caller, tokens: int) -> None:
-        """Count tokens. Without a fallback, those of an outage are not counted."""
         limits = [limit for limit in limits_of(caller) if not limit.counts_requests]
-        if not limits:
-            return
-        numbers = [tokens, *(limit.slice for limit in limits)]
-        try:
+        if limits:
+            numbers = [tokens, *(limit.slice for limit in limits)]
             await self._link.execute(self._command(_SPEND, caller, limits, numbers))
-        except StoreError:
-            if self._fallback is not None:
-                await self._fallback.spend(caller, tokens)
 
     def _command(self, script: str, caller: Caller, limits: Sequence[Limit], numbers: list[float]) -> Command:
         """Build a command with the whole script, not its hash: the server caches it, and never has to request it."""

@@ -30,7 +30,7 @@ __all__ = ["Command", "RedisLink"]
 Command: TypeAlias = tuple[str | bytes | int | float, ...]
 _QueuedCommands: TypeAlias = tuple[tuple[Command, ...], asyncio.Future[list[Any]]]
 _log = getLogger("toolwire.gateway")
-_TIMEOUT = 1.0  # seconds for a batch
+_TIMEOUT = 1.0  # seconds
 _COOLDOWN = 1.0  # seconds after a failure
 _BATCH = 100  # requests
 
@@ -38,16 +38,19 @@ _BATCH = 100  # requests
 class RedisLink:
     """A connection to Redis, opened on first use."""
 
-    def __init__(self, url: str, clock: Callable[[], float], setting: str = "[state] url") -> None:
-        """Prepare the connection. `setting` is the name of the address, for errors."""
+    def __init__(
+        self, url: str, clock: Callable[[], float], setting: str = "[state] url", *, timeout: float = _TIMEOUT
+    ) -> None:
+        """Prepare the connection. `setting` is the name of the address, for errors. `timeout`: seconds for a batch."""
         self._url = url
+        self._timeout = timeout
         self._clock = clock
         self._cooldown_until: float | None = None  # set during an outage
         self._queue: list[_QueuedCommands] = []  # commands for the next batch
         self._send_task: asyncio.Task[None] | None = None
         try:
             # retry once: the server may have closed an idle connection
-            self.client: Any = Redis.from_url(url, socket_timeout=_TIMEOUT, retry=Retry(NoBackoff(), 1))
+            self.client: Any = Redis.from_url(url, socket_timeout=timeout, retry=Retry(NoBackoff(), 1))
         except (ValueError, RedisError):
             hint = "use redis://user:password@host:6379/0, rediss:// with TLS, unix:// for a socket"
             raise ConfigError(f"invalid {setting}: {display_name(url)}", hint=hint) from None
@@ -68,7 +71,7 @@ class RedisLink:
             batch, self._queue = self._queue[:_BATCH], self._queue[_BATCH:]
             outcome: list[Any] | Exception
             try:
-                async with asyncio.timeout(_TIMEOUT):
+                async with asyncio.timeout(self._timeout):
                     outcome = await self._exchange([command for commands, _ in batch for command in commands])
             except Exception as error:  # noqa: BLE001  # whatever the error is, no caller may wait forever
                 outcome = error

@@ -1,68 +1,54 @@
-"""Turns shared by many machines: `turns.py` in Redis, each entry for the time in the settings.
+"""Turns shared by several machines, in Redis, each for the time in the settings.
 
 toolwire:turn:HASH     a stored turn, as JSON; the hash is that of the caller's name and the turn's key
+toolwire:turns         a random text; if it changes, Redis has lost its contents
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from secrets import token_hex
 
 import msgspec
 
-from ...bridge.turns import StoredTurn, TurnStore
 from ...ir.errors import StoreError
-from .redis_link import Command, RedisLink
+from .redis_link import RedisLink
+from .shared_turns import Gap
 
 __all__ = ["RedisTurns"]
 
-_decoder = msgspec.json.Decoder(StoredTurn)
+_MARK = "toolwire:turns"
 
 
 class RedisTurns:
-    """Turns in Redis. They are also kept in `local_store`, which is read in an outage unless `strict`."""
+    """Turns in Redis. `gap` is noted if Redis has lost its contents."""
 
-    def __init__(self, link: RedisLink, local_store: TurnStore, seconds: float, *, strict: bool) -> None:
+    def __init__(self, link: RedisLink, seconds: float, gap: Gap) -> None:
         self._link = link
-        self._local_store = local_store
         self._milliseconds = int(seconds * 1000)
-        self._strict = strict
+        self._gap = gap
+        self._mark: bytes | None = None  # the last known value of `toolwire:turns`
 
-    @property
-    def has_any(self) -> bool:
-        return True  # this machine cannot know otherwise
-
-    async def save(self, caller: str, keys: Sequence[str], turn: StoredTurn, data: bytes) -> None:
-        """Store a turn locally and in Redis. A failure of Redis is ignored, even if `strict`."""
-        await self._local_store.save(caller, keys, turn, data)
+    async def open(self) -> None:
+        """Learn the mark. A failure is logged, and has no other effect."""
         try:
-            await self._link.execute(*(self._command(caller, key, data) for key in keys))
+            _, self._mark = await self._link.execute(("SET", _MARK, token_hex(8), "NX"), ("GET", _MARK))
         except StoreError:
-            pass  # already logged; the client gets its answer anyway
+            pass  # an outage at the start is one like any other
 
-    def _command(self, caller: str, key: str, data: bytes) -> Command:
-        return ("SET", _redis_key(caller, key), data, "PX", self._milliseconds)
+    async def save(self, caller: str, keys: Sequence[str], data: bytes) -> None:
+        """Store a turn, and the mark if there is none."""
+        commands = [("SET", _redis_key(caller, key), data, "PX", self._milliseconds) for key in keys]
+        await self._link.execute(*commands, ("SET", _MARK, token_hex(8), "NX"))
 
-    async def load(self, caller: str, keys: list[str]) -> dict[str, StoredTurn]:
-        """Load turns from Redis; if it is unavailable, from the local store, unless `strict`."""
-        names = [_redis_key(caller, key) for key in keys]
-        try:
-            [values] = await self._link.execute(("MGET", *names))
-        except StoreError:
-            if self._strict:
-                raise
-            return await self._local_store.load(caller, keys)
-        decoded = {key: _decode_entry(data) for key, data in zip(keys, values, strict=True)}
-        return {key: turn for key, turn in decoded.items() if turn is not None}
+    async def load(self, caller: str, keys: Sequence[str]) -> dict[str, bytes]:
+        [[mark, *values]] = await self._link.execute(("MGET", _MARK, *(_redis_key(caller, key) for key in keys)))
+        if mark is None or mark != self._mark:
+            self._gap.note()
+        self._mark = mark
+        return {key: data for key, data in zip(keys, values, strict=True) if data is not None}
 
 
 def _redis_key(caller: str, key: str) -> str:
     return "toolwire:turn:" + sha256(msgspec.json.encode((caller, key))).hexdigest()
-
-
-def _decode_entry(data: bytes | None) -> StoredTurn | None:
-    """Decode an entry; None for one that another version has written."""
-    try:
-        return None if data is None else _decoder.decode(data)
-    except msgspec.MsgspecError:
-        return None

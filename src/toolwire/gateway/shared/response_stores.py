@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from time import monotonic, time
 
 from ...ir.errors import ConfigError
@@ -16,16 +17,23 @@ _REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 
 
 def open_responses(
-    row: ResponsesRow, environment: Mapping[str, str], clock: Callable[[], float] = time
+    row: ResponsesRow,
+    environment: Mapping[str, str],
+    clock: Callable[[], float] = time,
+    *,
+    memory_file: Path | None = None,
 ) -> ResponseStore:
     """Open the store of the settings. It connects on first use; ConfigError or MissingExtra if it never could.
 
-    Without `responses.store`, only the upstreams of responses are stored, in memory.
+    Without `responses.store`, only the upstreams of responses are stored, in memory. `memory_file` replaces the memory
+    for several worker processes.
     """
     bounds = OwnerBounds(row.max_key_bytes, row.max_key_entries)
     address = resolve_address(row.store, row.store_env, "[responses] store", environment)
     if address is None or address == "memory:":
-        return InMemoryResponses(bounds, clock)
+        if memory_file is None:
+            return InMemoryResponses(bounds, clock)
+        address = str(memory_file)
     if address.startswith(_REDIS_SCHEMES):
         from .redis_link import RedisLink
         from .redis_responses import RedisResponses

@@ -8,21 +8,29 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ...ir.errors import ConfigError, MissingExtra, StoreError
 from ...net.stores.address import display_name, redact
 
-__all__ = ["PostgresLink", "SqlLink", "SqliteLink"]
+__all__ = ["Execute", "PostgresLink", "SqlLink", "SqliteLink"]
 
+Execute: TypeAlias = Callable[[str, Sequence[Any]], list[Any]]
+"""A function that runs a statement in the current transaction, and returns its rows."""
+R = TypeVar("R")
+_SQLITE_HINT = "check that the folder exists and is writable; use SQLite on one machine only"
 _BUSY_TIMEOUT = 10.0  # seconds for the writers of other processes
+_SERVER_TIME = "SELECT extract(epoch FROM clock_timestamp())::float8"
 _STATEMENT_MILLISECONDS = 10_000  # a statement that waits longer fails
 
 
 class SqlLink(Protocol):
-    """A database. Statements have `?` for their parameters."""
+    """A database. Statements have `?` for their parameters. `name` is fit for the log."""
+
+    name: str
 
     def execute(self, *statements: tuple[str, Sequence[Any]]) -> list[list[Any]]:
         """Run statements in one transaction, and return the rows of each; StoreError on failure."""
@@ -32,6 +40,14 @@ class SqlLink(Protocol):
         """Run one statement for each row, in one transaction; StoreError on failure."""
         ...
 
+    def transact(self, work: Callable[[Execute], R], writes: bool = True, /) -> R:
+        """Run `work` in one transaction; StoreError on failure. It waits for other writers only if it writes."""
+        ...
+
+    def now(self, execute: Execute, /) -> float:
+        """Return the seconds since 1970 in a transaction, by a clock that all users of the database share."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -39,10 +55,28 @@ class SqliteLink:
     """A SQLite file, readable only by its owner. It is safe between processes of one machine."""
 
     def __init__(self, path: str, tables: Sequence[str]) -> None:
+        self.name = f"SQLite, {path}"
         self._path = Path(path)
         self._tables = tables
         self._connection: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None  # of the event loop
         self._lock = threading.Lock()
+
+    def read(self, work: Callable[[Execute], R]) -> R:
+        """Run statements that only read, on the event loop: some microseconds, from the page cache.
+
+        A reader never waits for a writer. StoreError if there is no such file yet, or if it cannot be read at once.
+        """
+        try:
+            if self._reader is None:
+                address = f"{self._path.absolute().as_uri()}?mode=ro"
+                self._reader = sqlite3.connect(
+                    address, uri=True, timeout=0, isolation_level=None, check_same_thread=False
+                )
+            reader = self._reader
+            return work(lambda text, values: reader.execute(text, values).fetchall())
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.name}: {error}", hint=_SQLITE_HINT) from None
 
     def execute(self, *statements: tuple[str, Sequence[Any]]) -> list[list[Any]]:
         found: list[list[Any]] = self._run(
@@ -53,11 +87,26 @@ class SqliteLink:
     def insert(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         self._run(lambda connection: connection.executemany(statement, rows))
 
+    def transact(self, work: Callable[[Execute], R], writes: bool = True, /) -> R:
+        def begin(connection: sqlite3.Connection) -> R:
+            # a transaction that begins by reading could fail when it writes
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            return work(lambda text, values: connection.execute(text, values).fetchall())
+
+        result: R = self._run(begin)
+        return result
+
+    def now(self, _: Execute, /) -> float:
+        return time.time()
+
     def close(self) -> None:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
 
     def _run(self, work: Any) -> Any:
         """Run `work` on the connection in a transaction; StoreError on failure."""
@@ -68,8 +117,7 @@ class SqliteLink:
                 with self._connection:
                     return work(self._connection)
             except (sqlite3.Error, OSError) as error:
-                hint = "check that the folder exists and is writable; use SQLite on one machine only"
-                raise StoreError(f"SQLite, {self._path}: {error}", hint=hint) from None
+                raise StoreError(f"{self.name}: {error}", hint=_SQLITE_HINT) from None
 
     def _connect(self) -> sqlite3.Connection:
         """Open the file, readable only by its owner, and create the tables."""
@@ -100,6 +148,7 @@ class PostgresLink:
             raise MissingExtra(
                 "the package psycopg is not installed", hint="pip install -e '.[postgres]' in a checkout of toolwire"
             ) from None
+        self.name = f"PostgreSQL, {display_name(url)}"
         self._psycopg: Any = psycopg
         self._url = url
         self._tables = tables
@@ -121,6 +170,16 @@ class PostgresLink:
     def insert(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         self._run(lambda cursor: cursor.executemany(_to_postgres(statement), rows))
 
+    def transact(self, work: Callable[[Execute], R], _: bool = True, /) -> R:
+        result: R = self._run(
+            lambda cursor: work(lambda text, values: _fetch_all(cursor.execute(_to_postgres(text), values)))
+        )
+        return result
+
+    def now(self, execute: Execute, /) -> float:
+        [(seconds,)] = execute(_SERVER_TIME, ())
+        return float(seconds)
+
     def close(self) -> None:
         with self._lock:
             self._disconnect()
@@ -137,7 +196,7 @@ class PostgresLink:
                 self._disconnect()
                 message = redact(str(error), self._url) or type(error).__name__
                 hint = "check that the server is running and the credentials are valid"
-                raise StoreError(f"PostgreSQL, {display_name(self._url)}: {message}", hint=hint) from None
+                raise StoreError(f"{self.name}: {message}", hint=hint) from None
 
     def _connect(self) -> Any:
         """Connect and create the tables. Options in the address take precedence over our timeouts."""

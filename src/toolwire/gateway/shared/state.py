@@ -1,9 +1,11 @@
-"""The state of a gateway, shared or its own, as configured: limits, turns, stored responses, usage.
+"""The state of a gateway, shared or its own, as configured: limits, turns, cooldowns, stored responses, usage.
 
 state = open_state(settings, os.environ)
 gateway = Gateway(
-    settings, limiter=state.limiter, memory=state.memory, responses=state.responses, sinks=state.sinks
+    settings, limiter=state.limiter, turn_store=state.turn_store, responses=state.responses, cooldowns=state.cooldowns,
+    sinks=state.sinks,
 )
+await state.open()                           # optional: connect before the first request
 …
 await state.aclose()                         # writes pending usage
 """
@@ -13,77 +15,216 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from ...bridge.turns import InMemoryTurns, TurnStore
 from ...ir.errors import ConfigError
+from ...net.stores.address import display_name
 from ..observe.request_log import Sink
 from ..settings import Settings, StateRow, resolve_address
-from .limits import InProcessLimiter, Limiter
-from .response_store import ResponseStore
+from .cooldowns import Cooldowns, SharedCooldowns
+from .limits import InProcessLimiter, Limiter, LocalLimiter
+from .response_store import OwnerBounds, ResponseStore
 from .response_stores import open_responses
+from .shared_limits import SharedLimiter
+from .shared_turns import FileGap, Gap, LocalTurns, ProcessGap, SharedTurns
 
-__all__ = ["State", "open_state", "usage_address"]
+if TYPE_CHECKING:
+    from .sql_state import StateDatabase
 
-_SCHEMES = ("redis://", "rediss://", "unix://")
+__all__ = ["State", "open_state", "state_address", "usage_address"]
+
+_Callback: TypeAlias = Callable[[], Awaitable[None]]
+_REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
+_POSTGRES_SCHEMES = ("postgresql://", "postgres://")
+_SQLITE_TIMEOUT = 5.0  # seconds; a file does not become unreachable, but other processes may write to it
 
 
 class State(Struct, frozen=True):
-    """The parts of a gateway's state. `aclose` runs `close_callbacks` in order."""
+    """The parts of a gateway's state. Without `cooldowns`, the gateway has its own.
+
+    `open` and `aclose` run their callbacks in order.
+    """
 
     limiter: Limiter
-    memory: TurnStore
+    turn_store: TurnStore
     responses: ResponseStore
+    cooldowns: Cooldowns | None = None
     sinks: tuple[Sink, ...] = ()
-    close_callbacks: tuple[Callable[[], Awaitable[None]], ...] = ()
+    open_callbacks: tuple[_Callback, ...] = ()
+    close_callbacks: tuple[_Callback, ...] = ()
+
+    async def open(self) -> None:
+        """Connect to the shared state. A failure is logged, and has no other effect."""
+        for open_part in self.open_callbacks:
+            await open_part()
 
     async def aclose(self) -> None:
         for close in self.close_callbacks:
             await close()
 
 
-def open_state(settings: Settings, environment: Mapping[str, str]) -> State:
-    """Open the configured state. It connects on first use; ConfigError or MissingExtra if it never could."""
-    row = settings.state
-    url = resolve_address(row.url, row.url_env, "[state] url", environment)
-    limiter: Limiter = InProcessLimiter(time.monotonic)
-    memory: TurnStore = InMemoryTurns(row.turns, row.turn_bytes, row.turn_seconds, time.monotonic)
-    close_callbacks: list[Callable[[], Awaitable[None]]] = []
-    if url is not None:
-        limiter, memory, close = _open_shared(url, row, limiter, memory)
-        close_callbacks.append(close)
-    elif row.strict:
-        raise ConfigError("[state] strict requires url", hint="set url in [state], or remove strict")
-    responses = open_responses(settings.responses, environment)
-    close_callbacks.append(responses.aclose)
-    usage = usage_address(settings, environment)
-    if usage is None:
-        return State(limiter, memory, responses, (), tuple(close_callbacks))
-    from ..observe.usage import UsageSink
-    from ..observe.usage_stores import open_usage
+class _Parts(NamedTuple):
+    """The parts that may be shared, and their callbacks."""
 
-    sink = UsageSink(open_usage(usage))
-    return State(limiter, memory, responses, (sink,), (*close_callbacks, lambda: asyncio.to_thread(sink.close)))
+    limiter: Limiter
+    turn_store: TurnStore
+    cooldowns: Cooldowns | None = None
+    open_callbacks: tuple[_Callback, ...] = ()
+    close_callbacks: tuple[_Callback, ...] = ()
+
+
+class _LocalParts(NamedTuple):
+    """The parts of this process or this machine. `gap` is for turns that the shared state may not have."""
+
+    limiter: LocalLimiter
+    turn_store: TurnStore
+    gap: Gap
+    open_callbacks: tuple[_Callback, ...] = ()
+    close_callbacks: tuple[_Callback, ...] = ()
+
+
+def open_state(settings: Settings, environment: Mapping[str, str], folder: Path | None = None) -> State:
+    """Open the configured state. It connects on first use; ConfigError or MissingExtra if it never could.
+
+    `folder` is shared by the worker processes of one gateway. It has the state that one process has in its memory.
+    """
+    row = settings.state
+    url = state_address(settings, environment)
+    if url is None and row.strict:
+        raise ConfigError("[state] strict requires url", hint="set url in [state], or remove strict")
+    parts = _open_own(row) if url is None else _open_shared(url, row, folder)
+    responses = open_responses(
+        settings.responses, environment, memory_file=None if folder is None else folder / "responses.db"
+    )
+    close_callbacks = (*parts.close_callbacks, responses.aclose)
+    sinks: tuple[Sink, ...] = ()
+    usage = usage_address(settings, environment)
+    if usage is not None:
+        from ..observe.usage import UsageSink
+        from ..observe.usage_stores import open_usage
+
+        sink = UsageSink(open_usage(usage))
+        sinks, close_callbacks = (sink,), (*close_callbacks, lambda: asyncio.to_thread(sink.close))
+    return State(
+        parts.limiter, parts.turn_store, responses, parts.cooldowns, sinks, parts.open_callbacks, close_callbacks
+    )
+
+
+def state_address(settings: Settings, environment: Mapping[str, str]) -> str | None:
+    return resolve_address(settings.state.url, settings.state.url_env, "[state] url", environment)
 
 
 def usage_address(settings: Settings, environment: Mapping[str, str]) -> str | None:
     return resolve_address(settings.state.usage, settings.state.usage_env, "[state] usage", environment)
 
 
-def _open_shared(
-    url: str, row: StateRow, local_limiter: Limiter, local_memory: TurnStore
-) -> tuple[Limiter, TurnStore, Callable[[], Awaitable[None]]]:
-    """Open the limiter and the memory in Redis, and return them with the function that closes the connection.
+def _open_own(row: StateRow) -> _Parts:
+    """Open the state of one process."""
+    local = _open_in_process(row)
+    return _Parts(local.limiter, local.turn_store)
 
-    The local ones are used during an outage.
-    """
-    if not url.startswith(_SCHEMES):
-        raise ConfigError("[state] url is not a Redis address", hint="use redis://host:6379/0, rediss://… or unix://…")
+
+def _open_in_process(row: StateRow) -> _LocalParts:
+    turn_store = InMemoryTurns(row.turns, row.turn_bytes, row.turn_seconds, time.monotonic)
+    return _LocalParts(InProcessLimiter(time.monotonic), turn_store, ProcessGap())
+
+
+def _open_shared(url: str, row: StateRow, folder: Path | None) -> _Parts:
+    """Open the shared state. That of the process, or of the workers of one gateway, is used during an outage."""
+    if url.startswith((*_REDIS_SCHEMES, *_POSTGRES_SCHEMES)):
+        local = _open_in_process(row) if folder is None else _open_folder(row, folder)
+        return (_open_redis if url.startswith(_REDIS_SCHEMES) else _open_postgres)(url, row, local)
+    path = url.removeprefix("sqlite:///")
+    if "://" in path or not path:
+        hint = "use a file, sqlite:///FILE, redis://host:6379/0 or postgresql://user@host/database"
+        raise ConfigError(f"unsupported [state] url: {display_name(url)}", hint=hint)
+    return _open_file(Path(path), row, _open_in_process(row))
+
+
+def _open_folder(row: StateRow, folder: Path) -> _LocalParts:
+    """Open the state of the workers of one gateway, which a single process has in its memory."""
+    from .mapped_limits import MappedLimiter
+    from .sql_turns import TURN_TABLES, SqlTurns
+
+    limiter = MappedLimiter(folder / "limits", InProcessLimiter(time.monotonic))
+    database = _open_sqlite(folder / "turns.db", TURN_TABLES)
+    table = SqlTurns(database, row.turn_seconds, bounds=OwnerBounds(row.turn_bytes, row.turns))
+    return _LocalParts(
+        limiter,
+        LocalTurns(table),
+        FileGap(folder / "gap"),
+        (limiter.open, database.open),
+        (database.aclose, limiter.aclose),
+    )
+
+
+def _open_file(file: Path, row: StateRow, local: _LocalParts) -> _Parts:
+    """Open the state of the gateways of one machine: a SQLite file, and one for the limits."""
+    from .mapped_limits import MappedLimiter
+    from .sql_cooldowns import COOLDOWN_TABLES
+    from .sql_turns import TURN_TABLES
+
+    limiter = MappedLimiter(file.with_name(f"{file.name}-limits"), None if row.strict else local.limiter)
+    parts = _open_sql(_open_sqlite(file, (*TURN_TABLES, *COOLDOWN_TABLES)), limiter, row, local)
+    return parts._replace(
+        open_callbacks=(limiter.open, *parts.open_callbacks), close_callbacks=(*parts.close_callbacks, limiter.aclose)
+    )
+
+
+def _open_postgres(url: str, row: StateRow, local: _LocalParts) -> _Parts:
+    from .sql_cooldowns import COOLDOWN_TABLES
+    from .sql_limits import LIMIT_TABLES, SqlLimiter
+    from .sql_link import PostgresLink
+    from .sql_state import StateDatabase
+    from .sql_turns import TURN_TABLES
+
+    tables = (*LIMIT_TABLES, *TURN_TABLES, *COOLDOWN_TABLES)  # the last one exists if all exist
+    link = PostgresLink(url, tables, "toolwire_cooldowns", "[state] url")
+    database = StateDatabase(link, timeout=row.timeout)
+    limiter = SharedLimiter(SqlLimiter(database), local.limiter, strict=row.strict)
+    return _open_sql(database, limiter, row, local)
+
+
+def _open_redis(url: str, row: StateRow, local: _LocalParts) -> _Parts:
+    from .redis_cooldowns import RedisCooldowns
     from .redis_limits import RedisLimiter
     from .redis_link import RedisLink
     from .redis_turns import RedisTurns
 
-    link = RedisLink(url, time.monotonic, "[state] url")
-    limiter = RedisLimiter(link, None if row.strict else local_limiter)
-    return limiter, RedisTurns(link, local_memory, row.turn_seconds, strict=row.strict), link.aclose
+    link = RedisLink(url, time.monotonic, "[state] url", timeout=row.timeout)
+    table = RedisTurns(link, row.turn_seconds, local.gap)
+    cooldowns = SharedCooldowns(RedisCooldowns(link), time.monotonic)
+    return _Parts(
+        SharedLimiter(RedisLimiter(link), local.limiter, strict=row.strict),
+        SharedTurns(table, local.turn_store, local.gap, strict=row.strict),
+        cooldowns,
+        (*local.open_callbacks, table.open),
+        (cooldowns.aclose, link.aclose, *local.close_callbacks),
+    )
+
+
+def _open_sql(database: StateDatabase, limiter: Limiter, row: StateRow, local: _LocalParts) -> _Parts:
+    """Open the turns and cooldowns of a database."""
+    from .sql_cooldowns import SqlCooldowns
+    from .sql_turns import SqlTurns
+
+    table = SqlTurns(database, row.turn_seconds)
+    cooldowns = SharedCooldowns(SqlCooldowns(database), time.monotonic)
+    return _Parts(
+        limiter,
+        SharedTurns(table, local.turn_store, local.gap, strict=row.strict),
+        cooldowns,
+        (*local.open_callbacks, database.open),
+        (cooldowns.aclose, database.aclose, *local.close_callbacks),
+    )
+
+
+def _open_sqlite(file: Path, tables: tuple[str, ...]) -> StateDatabase:
+    from .sql_link import SqliteLink
+    from .sql_state import StateDatabase
+
+    return StateDatabase(SqliteLink(str(file), tables), timeout=_SQLITE_TIMEOUT)

@@ -12,16 +12,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, TypeAlias
 
 from ...ir.errors import ToolwireError
 from ...ir.pointer import Object
-from ...net.h1 import H1Transport
-from ...net.http import HttpTransport
-from ...net.transports import open_transport
+from ...net.http_client import HttpTransport
 from ...wire.mcp.versions import LATEST_HANDSHAKE
 from ..protocol.errors import METHOD_NOT_FOUND
 from ..protocol.headers import HeaderArguments
@@ -74,7 +71,7 @@ class ServerConnection:
         self._login = login
         self._sender = sender
         self._traffic = traffic
-        self._own_sender: H1Transport | HttpTransport | None = None  # closed by `close`; a given sender is not
+        self._own_sender: HttpTransport | None = None  # closed by `close`; a given sender is not
         self._ids = itertools.count(1)
         self._open_lock = asyncio.Lock()
         self._opener: asyncio.Task[Any] | None = None  # the task that is opening a link
@@ -210,7 +207,7 @@ class ServerConnection:
             )
             return link
         if self._sender is None:
-            self._sender = self._own_sender = open_transport(os.environ, resends=False)
+            self._sender = self._own_sender = HttpTransport(resends=False)
         link = HttpLink(self._spec, on_link_message, self._sender, self._identity, self._login, on_traffic)
         return link
 

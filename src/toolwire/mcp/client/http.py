@@ -46,7 +46,7 @@ _ERROR_LIMIT = 64 * 1024
 
 
 class Sender(Protocol):
-    """`toolwire.net.http.HttpTransport`, or anything like it."""
+    """`toolwire.net.HttpTransport`, or anything like it."""
 
     def send(
         self, method: str, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: bytes, seconds: float

@@ -25,9 +25,7 @@ from ...audit.lock import changes, lock
 from ...ir.errors import ConfigError, ToolwireError
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
-from ...net.h1 import H1Transport
-from ...net.http import HttpTransport
-from ...net.transports import open_transport
+from ...net.http_client import HttpTransport
 from ...run.toolbox import Entry, Toolbox
 from ...stream.strict import parse
 from .client import McpClient
@@ -60,13 +58,13 @@ class McpServers:
         self.version = 0  # grows when the tools of a server, or their availability, have changed
         self._on_change = changed
         self._lock_document = _read_lock(lock)
-        self._transport: H1Transport | HttpTransport | None = None
+        self._transport: HttpTransport | None = None
         self.clients: dict[str, McpClient] = {}
         for spec in specs:
             if spec.name in self.clients:
                 raise ConfigError(f"duplicate server name {spec.name!r}")
             if spec.url is not None and "sender" not in options:
-                self._transport = options["sender"] = open_transport(os.environ, resends=False)
+                self._transport = options["sender"] = HttpTransport(resends=False)
             login = (logins or {}).get(spec.name)
             self.clients[spec.name] = McpClient(spec, login=login, changed=self._count_change, **options)
 

@@ -65,7 +65,8 @@ _NATIVE_FUNCTIONS = frozenset(
     "system popen fork vfork execve execv execvp posix_spawn posix_spawnp kill killpg syscall unlink rename rmdir".split()
 )
 """Functions of the C library that change files or processes."""
-_KERNEL_DENIAL = "Permission denied (os error 13)"  # the text of libraries that are written in Rust
+_DENIAL = "Permission denied"  # the text of the C library for an operation that the kernel denies
+_RUST_DENIAL = f"{_DENIAL} (os error 13)"
 
 
 class DeniedOperation(PermissionError):
@@ -140,9 +141,12 @@ class AuditGuard:
         if isinstance(error, sqlite3.OperationalError) and "readonly database" in text:
             self.denials += 1
             self._record("write", "a database")
-        elif _KERNEL_DENIAL in text:
+            return
+        is_connection = "connect" in text.lower()
+        # an OSError names a path, which may contain "connect"
+        if _RUST_DENIAL in text or (_DENIAL in text and is_connection and not isinstance(error, OSError)):
             self.denials += 1
-            kind: Literal["write", "network"] = "network" if "connect" in text.lower() else "write"
+            kind: Literal["write", "network"] = "network" if is_connection else "write"
             self._record(kind, f"something in native code: {text}")
 
     # files

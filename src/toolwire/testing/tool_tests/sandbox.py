@@ -36,7 +36,11 @@ class ToolSandbox:
         self.stderr = self.root / "stderr.txt"
         self.secret = f"canary-{secrets.token_hex(12)}"
         self._files = tuple(Path(file).resolve() for file in files)
-        self.reset()
+        try:
+            self.reset()
+        except BaseException:  # a file cannot be copied, or a signal ends the process
+            self.remove()
+            raise
 
     @property
     def folders(self) -> tuple[Path, Path, Path]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ...ir.request import Request
 from ..codec import WireCodec, fixed_path, tools_decoder, tools_encoder
+from ..conversation_items import ConversationItems
 from ..protocol import Capabilities, Encoded, Limits, StreamDecoder, StreamEncoder
 from .blocks import NAME, PROVIDER
 from .fault import decode_error, encode_error
@@ -20,6 +21,7 @@ from .limits import SIGNATURES
 from .locations import DETECTION, locator
 from .request import DEFAULT_MAX_TOKENS, decode_request, encode_request
 from .response import decode_response, encode_response
+from .summary import summarise
 from .tool_search import SEARCH
 from .tools import read_discovered_tools, read_tool, write_tool
 
@@ -44,6 +46,13 @@ def _request_encoder(version: str) -> Callable[[Request], Encoded]:
         return encode_request(request, version)
 
     return encode
+
+
+def _onto_encoder(version: str) -> Callable[[Request, ConversationItems], Encoded]:
+    def encode_onto(request: Request, items: ConversationItems) -> Encoded:
+        return encode_request(request, version, items)
+
+    return encode_onto
 
 
 _OLD_VERSION, _NEW_VERSION = "2023-06-01", "2026-10-21"
@@ -99,7 +108,9 @@ _OLD = WireCodec(
     path=fixed_path("/v1/messages"),
     decode_request=decode_request,
     encode_request=_request_encoder(_OLD_VERSION),
+    encode_onto=_onto_encoder(_OLD_VERSION),
     decode_response=decode_response,
+    summarise=summarise,
     encode_response=encode_response,
     read_error=decode_error,
     encode_error=encode_error,
@@ -118,6 +129,7 @@ CODEC = replace(
     _OLD,
     capabilities=replace(_OLD.capabilities, system_after_user=True),
     encode_request=_request_encoder(_NEW_VERSION),
+    encode_onto=_onto_encoder(_NEW_VERSION),
     version=_NEW_VERSION,
     headers={"anthropic-version": _NEW_VERSION},
     older=(_OLD,),

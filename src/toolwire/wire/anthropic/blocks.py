@@ -8,6 +8,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
@@ -27,7 +28,17 @@ from ..media import media_placeholder
 from ..search_codec import report_search_call
 from ..structured_results import structured_as_text
 
-__all__ = ["NAME", "PROVIDER", "read_block", "read_blocks", "read_cache", "write_block", "write_blocks", "write_cache"]
+__all__ = [
+    "NAME",
+    "PROVIDER",
+    "read_block",
+    "read_blocks",
+    "read_cache",
+    "write_block",
+    "write_blocks",
+    "write_cache",
+    "write_plain_block",
+]
 
 NAME = "anthropic"
 PROVIDER = "anthropic"
@@ -38,6 +49,7 @@ _TEXT = frozenset({"type", "text", "cache_control"})
 _MEDIA = frozenset({"type", "source", "title", "cache_control"})
 _SOURCE = frozenset({"type", "media_type", "data", "url", "file_id"})
 _CALL = frozenset({"type", "id", "name", "input", "cache_control"})
+_CALL_TYPES = [str, str, dict]  # of id, name and input
 _RESULT = frozenset({"type", "tool_use_id", "content", "is_error", "cache_control"})
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _CONTENT = (Text, Media, Opaque)
@@ -70,7 +82,9 @@ def needs_list(part: Part) -> bool:
 
 def read_block(raw: JSON) -> Part:
     """Read a content block as a part; a block of an unknown type stays Opaque."""
-    kind = require_object(raw).get("type")
+    if type(raw) is not dict:
+        raise type_error("an object", raw)
+    kind = raw.get("type")
     if kind == "tool_use":
         return _read_call(raw)
     if kind == "tool_result":
@@ -102,11 +116,17 @@ def _read_thinking(raw: Object) -> Reasoning:
 
 def _read_call(raw: Object) -> ToolCall:
     """Read a `tool_use` block; one with exactly the four usual fields takes the fast path."""
-    arguments, call_id, name = raw.get("input"), raw.get("id"), raw.get("name")
-    if type(arguments) is dict:
-        if len(raw) == 4 and type(call_id) is str and type(name) is str:
-            return ToolCall(call_id, name, arguments)
-    elif arguments is not None:
+    if len(raw) == 4 and "id" in raw and "name" in raw and "input" in raw:
+        values = raw["id"], raw["name"], raw["input"]
+        if [*map(type, values)] == _CALL_TYPES:
+            return ToolCall(*values)
+    return _read_any_call(raw)
+
+
+def _read_any_call(raw: Object) -> ToolCall:
+    """Read a `tool_use` block with any fields."""
+    arguments = raw.get("input")
+    if type(arguments) is not dict and arguments is not None:
         raise type_error("an object", arguments, "input")
     extra = read_extra(raw, _CALL, NAME)
     if arguments is None:
@@ -224,18 +244,50 @@ def write_cache(ttl: str | None, extra: Extra, out: Object) -> None:
 
 def write_blocks(parts: Sequence[Part], form: Object, losses: Losses, path: str) -> JSON:
     """Return a string or a list of blocks, or None if the field is to be left out."""
-    if len(parts) == 1 and ":content" not in form and not needs_list(parts[0]):
+    if len(parts) == 1:
         only = parts[0]
-        assert isinstance(only, Text)
-        return only.text
-    if not parts:
+        if type(only) is Text and not only.extra and only.cache is None and ":content" not in form:
+            return only.text
+    elif not parts:
         return [] if form.get(":content") == "list" else form.get("content")
-    blocks = []
-    for number, part in enumerate(parts):
-        block = write_block(part, losses, f"{path}/parts/{number}")
-        if block is not None:
-            blocks.append(block)
+    blocks = list(map(write_plain_block, parts))
+    if None in blocks:
+        for number, part in enumerate(parts):
+            blocks[number] = blocks[number] or write_block(part, losses, f"{path}/parts/{number}")
+        return [block for block in blocks if block is not None]
     return blocks
+
+
+# One look-up for all fields that a plain part does not have.
+_call_options = attrgetter("namespace", "cache", "extra")
+_result_options = attrgetter("structured", "cache", "found", "extra")
+
+
+def write_plain_block(part: Part) -> Object | None:
+    """Write a part like `write_block` if it is a text, a call or a result of one text with only the usual fields.
+
+    None for any other. These blocks cause no loss, so that no path to them is needed.
+    """
+    if type(part) is ToolCall:
+        if part.arguments is None or part.kind == "search" or _call_options(part) != (None, None, {}):
+            return None
+        return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments}
+    if type(part) is ToolResult:
+        return _write_plain_result(part)
+    if type(part) is not Text or part.extra or part.cache is not None:
+        return None
+    return {"type": "text", "text": part.text}
+
+
+def _write_plain_result(result: ToolResult) -> Object | None:
+    if len(result.parts) != 1 or _result_options(result) != (None, None, (), {}):
+        return None
+    only = result.parts[0]
+    if type(only) is not Text or only.extra or only.cache is not None:
+        return None
+    if result.is_error:
+        return {"type": "tool_result", "tool_use_id": result.call_id, "content": only.text, "is_error": True}
+    return {"type": "tool_result", "tool_use_id": result.call_id, "content": only.text}
 
 
 def write_block(part: Part, losses: Losses, path: str) -> Object | None:
@@ -292,19 +344,6 @@ def call_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
 
 
 def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
-    """Write a `tool_result` block. This is the fast path: one plain text."""
-    parts = result.parts
-    if len(parts) == 1 and not (result.extra or result.found) and result.cache is None and result.structured is None:
-        only = parts[0]
-        if type(only) is Text and only.cache is None and not only.extra:
-            out: Object = {"type": "tool_result", "tool_use_id": result.call_id, "content": only.text}
-            if result.is_error:
-                out["is_error"] = True
-            return out
-    return _write_any_result(result, losses, path)
-
-
-def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
     """Write a `tool_result` block with any parts, form and cache mark."""
     out: Object = {"type": "tool_result", "tool_use_id": result.call_id}
     form = result.extra.get(_FORM, {})

@@ -30,7 +30,9 @@ def count_leading_system(request: Request) -> int:
     """Count the leading messages that go into the field `system`."""
     count = 0
     for message in request.messages:
-        if message.role not in ("system", "developer") or ":place" in message.extra.get("anthropic~", {}):
+        if message.role not in ("system", "developer"):
+            break
+        if message.extra and ":place" in message.extra.get("anthropic~", {}):
             break
         count += 1
     return count

@@ -6,15 +6,19 @@ parameters, citations in user messages and documents in assistant messages, so t
 
 from __future__ import annotations
 
+from itertools import chain
+from operator import methodcaller
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Extra
+from ...ir.parts import Extra, Text
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
+from ...ir.tools import Tool
+from ..conversation_items import ConversationItems
 from ..fields import (
     decode_list,
     read_boolean,
@@ -22,11 +26,12 @@ from ..fields import (
     read_optional_string,
     read_string,
     require_object,
+    type_error,
     write_extra,
 )
 from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from .blocks import NAME, read_blocks, write_blocks
+from .blocks import NAME, read_blocks, write_blocks, write_plain_block
 from .locations import count_leading_system
 from .tools import read_choice, read_tool, write_choice, write_tool
 
@@ -34,6 +39,7 @@ __all__ = ["DEFAULT_MAX_TOKENS", "decode_request", "encode_request"]
 
 DEFAULT_MAX_TOKENS = 8192
 _FORM = "anthropic~"
+_SCOPES = frozenset({NAME, _FORM, f"{NAME}/metadata", f"{NAME}/output_config"})  # of the `extra` of a request
 _PARAMS = param_table(
     max_tokens="max_tokens", temperature="temperature", top_p="top_p", top_k="top_k", stop_sequences="stop"
 )
@@ -67,7 +73,8 @@ def decode_request(body: Object) -> Request:
         extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
     _read_user(body, params, extra)
     choice, parallel = read_choice(body.get("tool_choice"))
-    reasoning, output = _read_thinking(body, extra)
+    has_thinking = "thinking" in body or "output_config" in body
+    reasoning, output = _read_thinking(body, extra) if has_thinking else (None, None)
     return Request(
         read_optional_string(body, "model") or "",
         _read_messages(body),
@@ -84,25 +91,27 @@ def decode_request(body: Object) -> Request:
 
 def _read_messages(body: Object) -> tuple[Message, ...]:
     """Read `system` and `messages` as one list; form `:place` marks leading system messages from `messages`."""
-    messages: list[Message] = []
-    if body.get("system"):
-        messages.append(_make_message("system", {"content": body["system"]}, "system"))
-    leading = True
-    for message in decode_list(body, "messages", _read_message):
-        if leading and message.role == "system":
-            # a leading system message that is not in the field `system`
-            form = {**message.extra.get(_FORM, {}), ":place": "messages"}
-            message = Message(message.role, message.parts, {**message.extra, _FORM: form})
-        else:
-            leading = False
-        messages.append(message)
-    return tuple(messages)
+    system = body.get("system")
+    first = (_make_message("system", {"content": system}, "system"),) if system else ()
+    messages = decode_list(body, "messages", _read_message)
+    for index, message in enumerate(messages):
+        if message.role != "system":
+            break
+        # a leading system message that is not in the field `system`
+        form = {**message.extra.get(_FORM, {}), ":place": "messages"}
+        messages[index] = Message("system", message.parts, {**message.extra, _FORM: form})
+    return (*first, *messages)
 
 
 def _read_message(raw: JSON) -> Message:
-    role = require_object(raw).get("role")
+    """Read a message; one with a role and a text takes the fast path."""
+    if type(raw) is not dict:
+        raise type_error("an object", raw)
+    role, content = raw.get("role"), raw.get("content")
     if role not in ("user", "assistant", "system"):
         raise ProtocolError(f"unknown role {role!r}", pointer="/role", hint="use user, assistant or system")
+    if type(content) is str and content and len(raw) == 2:
+        return Message(role, (Text(content),))
     return _make_message(role, raw)
 
 
@@ -170,48 +179,66 @@ def _read_format(raw: Object) -> OutputFormat:
     return OutputFormat("text", extra={f"{NAME}/format": raw})
 
 
-def encode_request(request: Request, version: str) -> Encoded:
-    """Encode a request for one API version; values that this version rejects are losses."""
+def encode_request(request: Request, version: str, items: ConversationItems | None = None) -> Encoded:
+    """Encode a request for one API version; values that this version rejects are losses.
+
+    `items` may have the text of the first messages.
+    """
     losses = Losses()
+    items = items or ConversationItems()
     out: Object = {"model": request.model} if request.model else {}
-    _write_max_tokens(request, out, losses)
+    params = request.params
+    if params.max_tokens is None:
+        _write_default_limit(request.reasoning, out, losses)
     start = count_leading_system(request)
-    system = _write_system(request.messages[:start], losses)
-    if system is not None:
+    if start and (system := _write_system(request.messages[:start], losses)) is not None:
         out["system"] = system
-    out["messages"] = [
-        _write_message(message, f"/messages/{index}", losses)
-        for index, message in enumerate(request.messages)
-        if index >= start
-    ]
-    if version != "2023-06-01":
-        for index, message in enumerate(out["messages"], start):
-            _drop_refused(message, f"/messages/{index}/parts", losses)
-    tools = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(request.tools)]
-    if tools := [tool for tool in tools if tool is not None]:
-        out["tools"] = tools
-    choice = write_choice(request, losses)
-    if choice is not None:
+    is_2023 = version == "2023-06-01"
+    for index, message in items.unwritten(request.messages, losses, start):
+        written = write_plain_message(message)
+        if written is None:
+            path = f"/messages/{index}"
+            written = _write_message(message, path, losses)
+            if not is_2023:
+                written = _drop_refused(written, path, losses)
+        items.written.append(written)
+    out["messages"] = items.written
+    if request.tools:
+        _write_tools(request.tools, out, losses)
+    if (choice := write_choice(request, losses)) is not None:
         out["tool_choice"] = choice
-    keys = _KEYS_2023 if version == "2023-06-01" else _KEYS_2026
-    write_params(request.params, keys, out, NAME, losses, _REMOVED_IN_2026)
+    write_params(params, _KEYS_2023 if is_2023 else _KEYS_2026, out, NAME, losses, _REMOVED_IN_2026)
+    has_own_fields = not _SCOPES.isdisjoint(request.extra)
+    if has_own_fields or params.user is not None:
+        _write_metadata(request, out)
+    if has_own_fields or request.reasoning is not None or request.output is not None:
+        _write_thinking(request, out, losses)
+    if request.stream is not None:
+        out["stream"] = request.stream
+    return Encoded(write_extra(out, request.extra, NAME) if has_own_fields else out, losses)
+
+
+def _write_default_limit(reasoning: ReasoningConfig | None, out: Object, losses: Losses) -> None:
+    budget = 0 if reasoning is None else reasoning.budget or 0
+    out["max_tokens"] = DEFAULT_MAX_TOKENS + max(budget, 0)
+    detail = f"Anthropic requires it and the request has none; set to {out['max_tokens']}"
+    losses.add(join("params", "max_tokens"), "max_tokens", "rewritten", detail, "info")
+
+
+def _write_tools(tools: tuple[Tool, ...], out: Object, losses: Losses) -> None:
+    written = [write_tool(tool, losses, f"/tools/{index}") for index, tool in enumerate(tools)]
+    if None in written:
+        written = [tool for tool in written if tool is not None]
+    if written:
+        out["tools"] = written
+
+
+def _write_metadata(request: Request, out: Object) -> None:
+    """Write `metadata`, and the parameters that were written in another JSON type in that type."""
     restore_spelling(out, request.extra.get(_FORM, {}))
     metadata: Object = {} if request.params.user is None else {"user_id": request.params.user}
     if metadata := write_extra(metadata, request.extra, f"{NAME}/metadata"):
         out["metadata"] = metadata
-    if request.reasoning is not None or request.output is not None or request.extra:
-        _write_thinking(request, out, losses)
-    if request.stream is not None:
-        out["stream"] = request.stream
-    return Encoded(write_extra(out, request.extra, NAME), losses)
-
-
-def _write_max_tokens(request: Request, out: Object, losses: Losses) -> None:
-    if request.params.max_tokens is None:
-        budget = 0 if request.reasoning is None else request.reasoning.budget or 0
-        out["max_tokens"] = DEFAULT_MAX_TOKENS + max(budget, 0)
-        detail = f"Anthropic requires it and the request has none; set to {out['max_tokens']}"
-        losses.add(join("params", "max_tokens"), "max_tokens", "rewritten", detail, "info")
 
 
 def _write_system(messages: tuple[Message, ...], losses: Losses) -> JSON:
@@ -225,11 +252,24 @@ def _write_system(messages: tuple[Message, ...], losses: Losses) -> JSON:
     return blocks or None
 
 
+def write_plain_message(message: Message) -> Object | None:
+    """Write a message like `_write_message` if it has only plain blocks, which every version accepts without a loss.
+
+    None for any other message.
+    """
+    role, parts = message.role, message.parts
+    if message.extra or not parts or role == "developer":
+        return None
+    blocks = list(map(write_plain_block, parts))
+    if None in blocks:
+        return None
+    if len(blocks) == 1 and type(parts[0]) is Text:
+        return {"role": role, "content": parts[0].text}
+    return {"role": role, "content": blocks}
+
+
 def _write_message(message: Message, path: str, losses: Losses) -> Object:
     """Write a message; the developer role, which Anthropic does not have, becomes `system`."""
-    if not message.extra and message.role != "developer":
-        content = write_blocks(message.parts, {}, losses, path)
-        return {"role": message.role, "content": [] if content is None else content}
     role = "system" if message.role == "developer" else message.role
     form = message.extra.get(_FORM, {})
     content = write_blocks(message.parts, form, losses, path)
@@ -239,26 +279,39 @@ def _write_message(message: Message, path: str, losses: Losses) -> Object:
     return write_extra(out, message.extra, NAME)
 
 
-def _drop_refused(message: Object, path: str, losses: Losses) -> None:
-    """Drop the content that version 2026-10-21 rejects with status 400."""
+def _drop_refused(message: Object, path: str, losses: Losses) -> Object:
+    """Return a message without the content that version 2026-10-21 rejects with status 400."""
     blocks = message.get("content")
     if type(blocks) is not list:
-        return
-    is_assistant = message["role"] == "assistant"
+        return message
+    if message["role"] == "assistant":
+        if "document" in map(_block_type, blocks):
+            message["content"] = _drop_documents(blocks, path, losses)
+    elif "citations" in chain.from_iterable(blocks):
+        _drop_citations(blocks, path, losses)
+    return message
+
+
+_block_type = methodcaller("get", "type")
+
+
+def _drop_documents(blocks: list[Object], path: str, losses: Losses) -> list[Object]:
+    kept: list[Object] = []
     for number, block in enumerate(blocks):
-        if not is_assistant and block.get("type") == "text" and block.get("citations"):
-            blocks[number] = {key: value for key, value in block.items() if key != "citations"}
-            losses.add(
-                f"{path}/{number}/citations",
-                "citations",
-                "dropped",
-                "API version 2026-10-21 rejects citations in user messages",
-            )
-        elif is_assistant and block.get("type") == "document":
+        if block.get("type") == "document":
             detail = "API version 2026-10-21 rejects documents in assistant messages"
-            losses.add(f"{path}/{number}", "document", "dropped", detail, "error")
-    if is_assistant:
-        message["content"] = [block for block in blocks if block.get("type") != "document"]
+            losses.add(f"{path}/parts/{number}", "document", "dropped", detail, "error")
+        else:
+            kept.append(block)
+    return kept
+
+
+def _drop_citations(blocks: list[Object], path: str, losses: Losses) -> None:
+    for number, block in enumerate(blocks):
+        if block.get("type") == "text" and block.get("citations"):
+            blocks[number] = {key: value for key, value in block.items() if key != "citations"}
+            detail = "API version 2026-10-21 rejects citations in user messages"
+            losses.add(f"{path}/parts/{number}/citations", "citations", "dropped", detail)
 
 
 def _write_thinking(request: Request, out: Object, losses: Losses) -> None:

@@ -23,6 +23,7 @@ from ..fields import (
     remember_form,
     require_object,
     restore_form,
+    type_error,
     write_extra,
 )
 from ..protocol import Encoded
@@ -74,7 +75,7 @@ def decode_response(body: Object) -> Response:
     if type(body.get("content")) is not list:
         raise ProtocolError("expected an array of content blocks", pointer="/content")
     parts = decode_list(body, "content", read_block)
-    stop = read_stop(body, any(_is_call(part) for part in parts))
+    stop = read_stop(body, ToolCall in map(type, parts))
     if stop is not None and is_truncated(stop) and parts and type(parts[-1]) is ToolCall:
         parts[-1] = _as_truncated(parts[-1])
     extra = read_extra(body, _KNOWN, NAME)
@@ -108,10 +109,6 @@ def _as_truncated(call: ToolCall) -> ToolCall:
     return replace(call, arguments=None, raw=raw, state="truncated")
 
 
-def _is_call(part: Part) -> bool:
-    return type(part) is ToolCall
-
-
 def read_stop(raw: Object, calls: bool) -> Stop | None:
     """Read the stop reason; `calls`: the answer has calls, so that `end_turn` also means tool calls."""
     word = raw.get("stop_reason")
@@ -121,6 +118,8 @@ def read_stop(raw: Object, calls: bool) -> Stop | None:
     if reason == "stop" and calls:
         reason = "tool_calls"
     details = raw.get("stop_details")
+    if not details and _STOP_NAMES[reason] == word:
+        return Stop(reason, read_optional_string(raw, "stop_sequence"))
     explanation = details.get("explanation") if type(details) is dict else None
     extra = {}
     if details:
@@ -141,7 +140,8 @@ def read_usage(raw: JSON) -> Usage | None:
     """Read the counts; `Usage.input` is the sum of fresh, cached and newly cached input tokens."""
     if raw is None:
         return None
-    require_object(raw, "usage")
+    if type(raw) is not dict:
+        raise type_error("an object", raw, "usage")
     if len(raw) == 2:
         input_tokens, output_tokens = raw.get("input_tokens"), raw.get("output_tokens")
         if type(input_tokens) is int and type(output_tokens) is int:

@@ -62,6 +62,14 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         self._last_key: int | None = None  # the last item of the first choice
         self._section: int | None = None  # the summary section of the last thinking fragment
 
+    def feed(self, event: Event) -> bytes:
+        """Return the bytes of an event. A delta of the open block that is not its first takes a short path."""
+        if type(event) is CallDelta or type(event) is TextDelta:
+            key = event.key
+            if key == self._open and self._delta_prefix and key in self._open_keys and key not in self._empty:
+                return self._delta_prefix + event.escaped + b'"}}\n\n'
+        return super().feed(event)
+
     def _write(self, event: Event) -> bytes:
         """Write an event; a delta of the open block takes a fast path, and usage is kept until the message starts."""
         kind = type(event)

@@ -8,6 +8,8 @@ calls is a field of the tool choice, so a request for one call at a time creates
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses, Severity
 from ...ir.pointer import JSON, Object, join
@@ -79,6 +81,10 @@ _UNWRITABLE: tuple[tuple[str, Severity], ...] = (
     ("namespace", "warning"),
     ("grammar", "warning"),
 )
+_options = attrgetter(
+    "kind", "strict", "output_schema", "namespace", "grammar", "deferred", "examples", "cache", "extra"
+)
+_NO_OPTIONS: tuple[JSON, ...] = ("function", None, None, None, None, None, (), None, {})
 
 
 def _no_arguments(tool: Tool) -> Object:
@@ -89,6 +95,13 @@ def _no_arguments(tool: Tool) -> Object:
 
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     """Write a declaration; return None and report the loss for a built-in tool of another provider."""
+    if tool.description is not None and tool.input_schema is not None and _options(tool) == _NO_OPTIONS:
+        return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+    return _write_any_tool(tool, losses, path)
+
+
+def _write_any_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
+    """Write a declaration of any kind and with any fields."""
     if tool.kind == "builtin":
         if NAME in tool.extra:
             return tool.extra[NAME]
@@ -96,9 +109,8 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
         return None
     if tool.kind == "search":
         losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a function", "info")
-    for concept, severity in _UNWRITABLE:
-        if getattr(tool, concept) is not None:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Anthropic declarations have no field for it", severity)
+    if tool.output_schema is not None or tool.namespace is not None or tool.grammar is not None:
+        _report_unwritable(tool, losses, path)
     out: Object = {"name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description
@@ -113,6 +125,12 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
         return out
     write_cache(tool.cache, tool.extra, out)
     return write_extra(out, tool.extra, NAME)
+
+
+def _report_unwritable(tool: Tool, losses: Losses, path: str) -> None:
+    for concept, severity in _UNWRITABLE:
+        if getattr(tool, concept) is not None:
+            losses.add(f"{path}/{concept}", concept, "dropped", "Anthropic declarations have no field for it", severity)
 
 
 _MODES: dict[str, ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}

@@ -22,6 +22,7 @@ from .locations import DETECTION, locator
 from .parts import PROVIDER
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
+from .summary import summarise
 from .tools import read_tools, write_tools
 
 __all__ = ["CODEC"]
@@ -108,7 +109,9 @@ CODEC = WireCodec(
     path=_path,
     decode_request=decode_request,
     encode_request=encode_request,
+    encode_onto=encode_request,
     decode_response=decode_response,
+    summarise=summarise,
     encode_response=encode_response,
     read_error=decode_error,
     encode_error=encode_error,

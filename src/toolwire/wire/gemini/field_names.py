@@ -54,8 +54,7 @@ def read_fields(
     fields = to_camel_case(raw)
     if fields is not raw:
         extra.setdefault(f"{scope}~", {})[":snake"] = [_SNAKE[key] for key in raw if key in _SNAKE]
-    single = [key for key in repeated if _is_single(fields.get(key))]
-    if single:
+    if repeated and (single := [key for key in repeated if _is_single(fields.get(key))]):
         extra.setdefault(f"{scope}~", {})[":single"] = single
         fields = {key: [value] if key in single else value for key, value in fields.items()}
     read_extra(fields, known, scope, extra)

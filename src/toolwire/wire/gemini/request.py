@@ -9,6 +9,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Part
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
+from ..conversation_items import ConversationItems
 from ..fields import decode_list, read_boolean, read_optional_string, require_object
 from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
@@ -113,6 +114,7 @@ def _make_message(role: Role, raw: Object) -> Message:
 
 
 _ROLES: dict[Role, str] = {"user": "user", "assistant": "model"}
+_SYSTEM = frozenset({"system", "developer"})
 
 
 def _read_tool_config(raw: JSON, extra: Extra) -> Any:
@@ -189,24 +191,30 @@ def _read_format(config: Object) -> OutputFormat | None:
     return OutputFormat("text", extra={} if kind == "text/plain" else {f"{NAME}/format": {"responseMimeType": kind}})
 
 
-def encode_request(request: Request) -> Encoded:
-    """Encode a request; the model and the choice of streaming are reported as moved to the URL."""
+def encode_request(request: Request, items: ConversationItems | None = None) -> Encoded:
+    """Encode a request; the model and the choice of streaming are reported as moved to the URL.
+
+    `items` may have the text of the first messages, whose system messages are all at the start.
+    """
     losses = Losses()
+    items = items or ConversationItems()
     out: Object = {}
-    contents: list[Object] = []
     system: list[Object] = []
     system_extra: Extra = {}
-    for index, message in enumerate(request.messages):
+    start = next((n for n, one in enumerate(request.messages) if one.role not in _SYSTEM), len(request.messages))
+    for index, message in enumerate(request.messages[:start]):
+        system.extend(_write_parts(message.parts, f"/messages/{index}", losses))
+        system_extra = message.extra if index == 0 else {}
+    for index, message in items.unwritten(request.messages, losses, start):
         parts = _write_parts(message.parts, f"/messages/{index}", losses)
-        if message.role in ("system", "developer"):
-            if contents:
-                detail = "Gemini has one system instruction, before the contents"
-                losses.add(f"/messages/{index}", "system message", "moved", detail)
+        if message.role in _SYSTEM:
+            detail = "Gemini has one system instruction, before the contents"
+            losses.add(f"/messages/{index}", "system message", "moved", detail)
             system.extend(parts)
-            system_extra = message.extra if index == 0 else {}
+            system_extra = {}
         else:
-            contents.append(_write_content(message, parts))
-    out["contents"] = contents
+            items.written.append(_write_content(message, parts))
+    out["contents"] = items.written
     if system or (request.messages and request.messages[0].role == "system" and not request.messages[0].parts):
         out["systemInstruction"] = _write_system(system, system_extra, request.extra)
     if tools := write_tools(request.tools, losses, request.extra):

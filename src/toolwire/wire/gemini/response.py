@@ -19,6 +19,7 @@ from .field_names import NAME, read_fields, write_fields
 from .parts import PROVIDER, read_part, report_foreign, write_part
 
 __all__ = [
+    "STOP_REASONS",
     "blocked_stop",
     "decode_response",
     "encode_response",
@@ -38,7 +39,7 @@ _KNOWN = frozenset({"candidates", "usageMetadata", "promptFeedback", "modelVersi
 # any of these makes an answer without candidates valid: a model may return nothing
 _ANSWER = frozenset({"promptFeedback", "usageMetadata", "modelVersion", "responseId"})
 CANDIDATE = frozenset({"content", "finishReason", "finishMessage", "index"})
-_REASONS: dict[str, StopReason] = {
+STOP_REASONS: dict[str, StopReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
     "SAFETY": "content_filter",
@@ -157,7 +158,7 @@ def read_stop(candidate: Object, parts: tuple[Part, ...], extra: Extra) -> Stop 
         form[":index"] = "absent"
     if word is None:
         return None if not extra else Stop("unknown", extra={**extra, _FORM: {**form, ":finishReason": None}})
-    reason = _REASONS.get(word) or ("content_filter" if word.startswith("IMAGE_") else "unknown")
+    reason = STOP_REASONS.get(word) or ("content_filter" if word.startswith("IMAGE_") else "unknown")
     if reason == "stop" and any(type(part) is ToolCall for part in parts):
         reason = "tool_calls"
     if _STOP_NAMES[reason] != word:

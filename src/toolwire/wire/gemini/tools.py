@@ -157,9 +157,8 @@ _unwritable = attrgetter(*(concept for concept, _ in _UNWRITABLE))
 
 def _write_function(tool: Tool, losses: Losses, path: str) -> Object:
     """Write one declaration, and report the fields that Gemini declarations do not have."""
-    for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
-        if value:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Gemini declarations have no field for it", severity)
+    if any(_unwritable(tool)):
+        _report_unwritable(tool, losses, path)
     form = tool.extra.get(_FORM, {})
     out: Object = {"name": tool.name}
     if tool.description is not None:
@@ -167,6 +166,12 @@ def _write_function(tool: Tool, losses: Losses, path: str) -> Object:
     _write_schema(tool.input_schema, out, "parametersJsonSchema", "parameters", form)
     _write_schema(tool.output_schema, out, "responseJsonSchema", "response", form)
     return write_fields(out, tool.extra, NAME)
+
+
+def _report_unwritable(tool: Tool, losses: Losses, path: str) -> None:
+    for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
+        if value:
+            losses.add(f"{path}/{concept}", concept, "dropped", "Gemini declarations have no field for it", severity)
 
 
 def _write_schema(schema: Object | None, out: Object, field: str, openapi_field: str, form: Object) -> None:

@@ -14,6 +14,7 @@ from .fault import decode_error, encode_error
 from .locations import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
+from .summary import summarise
 from .tools import read_tool, write_tool
 
 __all__ = ["CODEC"]
@@ -67,7 +68,9 @@ CODEC = WireCodec(
     path=fixed_path("/api/chat"),
     decode_request=decode_request,
     encode_request=encode_request,
+    encode_onto=encode_request,
     decode_response=decode_response,
+    summarise=summarise,
     encode_response=encode_response,
     read_error=decode_error,
     encode_error=encode_error,

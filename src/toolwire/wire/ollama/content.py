@@ -103,6 +103,8 @@ _FIELD_ORDER: dict[type[Part], int] = {Reasoning: 0, Media: 1, Text: 2, Refusal:
 
 def report_order(parts: Sequence[LocatedPart], losses: Losses) -> None:
     """Report the order of parts and the boundaries of texts, which the fields of a message do not preserve."""
+    if len(parts) < 2:
+        return
     parts = [(path, part) for path, part in parts if type(part) in _FIELD_ORDER]  # the others are dropped
     ranks = [_FIELD_ORDER[type(part)] for _, part in parts]
     counts = Counter(ranks)

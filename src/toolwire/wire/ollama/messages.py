@@ -55,7 +55,8 @@ def read_message(raw: JSON) -> Message:
     if role not in _ROLES:
         raise ProtocolError(f"unknown role {word!r}", pointer="/role", hint="use system, user, assistant or tool")
     parts = read_content(raw, form)
-    return Message(_ROLES[role], tuple(parts), _with_form(read_extra(raw, _PLAIN, NAME), form))
+    extra = read_extra(raw, _PLAIN, NAME) if len(raw) > 2 or not parts else {}
+    return Message(_ROLES[role], tuple(parts), _with_form(extra, form))
 
 
 def _with_form(extra: Extra, form: Object) -> Extra:

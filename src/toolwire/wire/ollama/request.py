@@ -13,6 +13,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
+from ..conversation_items import ConversationItems
 from ..fields import (
     decode_list,
     read_boolean,
@@ -120,14 +121,17 @@ def _read_format(value: JSON) -> OutputFormat | None:
     raise type_error('"json" or a JSON Schema', value, "format")
 
 
-def encode_request(request: Request) -> Encoded:
-    """Encode a request; `stream` is left out only if the request streams and was read without it."""
+def encode_request(request: Request, items: ConversationItems | None = None) -> Encoded:
+    """Encode a request; `stream` is left out only if the request streams and was read without it.
+
+    `items` may have the text of the first messages.
+    """
     losses = Losses()
+    items = items or ConversationItems()
     out: Object = {"model": request.model} if request.model else {}
-    messages: list[Object] = []
-    for index, message in enumerate(request.messages):
-        write_message(message, f"/messages/{index}", messages, losses)
-    out["messages"] = messages
+    for index, message in items.unwritten(request.messages, losses):
+        write_message(message, f"/messages/{index}", items.written, losses)
+    out["messages"] = items.written
     if tools := write_tools(request, losses):
         out["tools"] = tools
     if request.reasoning is not None:

@@ -32,6 +32,7 @@ __all__ = [
     "KNOWN",
     "MESSAGE",
     "ONE_CHOICE",
+    "STOP_REASONS",
     "decode_response",
     "encode_response",
     "read_created",
@@ -48,7 +49,7 @@ MESSAGE = "ollama/message"
 ONE_CHOICE = "an Ollama answer has only one choice"
 KNOWN = frozenset({"model", "created_at", "message", "done", "done_reason", "prompt_eval_count", "eval_count"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_REASONS: dict[str, StopReason] = {
+STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",
     "length": "length",
     "load": "stop",  # an empty prompt only loads the model into memory or unloads it
@@ -133,7 +134,7 @@ def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
         raise type_error("a boolean", done, "done")
     if not done and not word:
         return None
-    reason = _REASONS.get(word or "stop", "unknown")
+    reason = STOP_REASONS.get(word or "stop", "unknown")
     if reason == "stop" and any(type(part) is ToolCall for part in parts):
         reason = "tool_calls"
     return Stop(reason) if word == _stop_name(reason) else Stop(reason, extra={FORM: {":done_reason": word or None}})

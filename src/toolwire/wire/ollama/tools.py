@@ -64,9 +64,8 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
             return tool.extra[NAME]
         losses.add(path, "built-in tool", "dropped", f"Ollama has no built-in tool {tool.name!r}", "error")
         return None
-    for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
-        if value:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Ollama declarations have no field for it", severity)
+    if any(_unwritable(tool)):
+        _report_unwritable(tool, losses, path)
     form = tool.extra.get(FORM, {})
     function: Object = {"name": tool.name}
     if tool.description is not None:
@@ -79,6 +78,12 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     out: Object = {} if kind is None else {"type": kind}
     out["function"] = write_extra(function, tool.extra, _FUNCTION)
     return write_extra(out, tool.extra, NAME)
+
+
+def _report_unwritable(tool: Tool, losses: Losses, path: str) -> None:
+    for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
+        if value:
+            losses.add(f"{path}/{concept}", concept, "dropped", "Ollama declarations have no field for it", severity)
 
 
 def write_tools(request: Request, losses: Losses) -> list[Object]:

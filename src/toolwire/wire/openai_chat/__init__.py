@@ -16,6 +16,7 @@ from .content import NAME
 from .locations import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
+from .summary import summarise
 from .tools import read_tool, write_tool
 
 __all__ = ["CODEC"]
@@ -78,7 +79,9 @@ CODEC = WireCodec(
     path=fixed_path("/chat/completions"),
     decode_request=decode_request,
     encode_request=encode_request,
+    encode_onto=encode_request,
     decode_response=decode_response,
+    summarise=summarise,
     encode_response=encode_response,
     read_error=partial(openai_fault.decode_error, NAME),
     encode_error=partial(openai_fault.encode_error, NAME),

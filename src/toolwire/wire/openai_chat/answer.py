@@ -15,7 +15,7 @@ from ...ir.parts import Opaque, Part, Reasoning, Refusal, Text, ToolCall, part_l
 from ...ir.pointer import Object
 from ..fields import write_extra
 from .content import NAME, is_in_content, write_part
-from .messages import write_call, write_function
+from .messages import write_call, write_function, write_plain_parts
 
 __all__ = ["SECOND_FUNCTION_CALL", "is_own_part", "write_answer"]
 
@@ -29,6 +29,20 @@ def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: st
 
     `form`: how the message was written, if it came from this wire. `is_legacy`: calls are a `function_call`.
     """
+    plain = None if form or is_legacy else write_plain_parts(parts)
+    if plain is None:
+        return _write_any(parts, form, losses, path, is_legacy)
+    text, calls = plain
+    out: Object = {"role": "assistant"}
+    if text is not None:
+        out["content"] = text
+    if calls:
+        out["tool_calls"] = calls
+    return out
+
+
+def _write_any(parts: tuple[Part, ...], form: Object, losses: Losses, path: str, is_legacy: bool) -> Object:
+    """Write an answer of any parts, with the losses that one message causes."""
     out: Object = {"role": "assistant"}
     as_array = form.get(":content") == "list" or any(_needs_array(part) for part in parts)
     content: list[Part] = []

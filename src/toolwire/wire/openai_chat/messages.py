@@ -30,6 +30,7 @@ __all__ = [
     "write_call",
     "write_function",
     "write_message",
+    "write_plain_parts",
     "write_result",
 ]
 
@@ -39,22 +40,35 @@ _RESULT = frozenset({"role", "tool_call_id", "content", "name"})
 NO_ID = "null"
 """The string that Mistral's servers send as the id of a call without one."""
 _CALL = frozenset({"index", "id", "type", "function", "custom"})
+_CALL_TYPES = [dict, dict, str, str, str]
+_NO_IDS = ("", NO_ID)
 _FUNCTION = frozenset({"name", "arguments"})
 _CUSTOM = frozenset({"name", "input"})
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
 def read_message(raw: JSON) -> Message:
-    """Read a message of a request; a `tool` or legacy `function` message becomes a user message with one result."""
-    role = require_object(raw).get("role")
+    """Read a message of a request. This is the fast path: a text or a result with exactly the usual fields."""
+    if type(raw) is not dict:
+        raise type_error("an object", raw)
+    try:
+        role, content = raw["role"], raw["content"]
+    except KeyError:
+        return _read_any_message(raw)
+    if type(content) is str and content:
+        if role == "tool":
+            if len(raw) == 3 and type(call_id := raw.get("tool_call_id")) is str:
+                return Message("user", (ToolResult(call_id, None, (Text(content),)),))
+        elif len(raw) == 2 and role in ("user", "system", "developer"):
+            return Message(role, (Text(content),))
+    return read_assistant(raw) if role == "assistant" else _read_any_message(raw)
+
+
+def _read_any_message(raw: Object) -> Message:
+    """Read a message with any fields; a `tool` or legacy `function` message becomes a user message with one result."""
+    role = raw.get("role")
     if role == "assistant":
         return read_assistant(raw)
-    content = raw.get("content")
-    if type(content) is str and content:  # fast path for nearly every message
-        if len(raw) == 2 and (role == "user" or role == "system" or role == "developer"):
-            return Message(role, (Text(content),))
-        if len(raw) == 3 and role == "tool" and type(raw.get("tool_call_id")) is str:
-            return Message("user", (ToolResult(raw["tool_call_id"], None, (Text(content),)),))
     if role == "tool":
         call_id = read_optional_string(raw, "tool_call_id")  # may be absent on Mistral
         return Message("user", (_read_result(raw, call_id or "", {} if call_id else {":id": "absent"}),))
@@ -170,14 +184,17 @@ def read_id(raw: Object) -> str:
 
 def read_call(raw: JSON) -> ToolCall:
     """Read a call. This is the fast path: a function call with exactly the usual fields."""
-    if type(raw) is dict and len(raw) == 3 and raw.get("type") == "function":
-        call_id, function = raw.get("id"), raw.get("function")
-        if call_id and call_id != NO_ID and type(call_id) is str and type(function) is dict and len(function) == 2:
-            name, text = function.get("name"), function.get("arguments")
-            if type(name) is str and type(text) is str:
-                arguments, state = parse_arguments(text)
-                return ToolCall(call_id, name, arguments, text, state)
-    return _read_any_call(raw)
+    try:
+        call_id, kind, function = raw["id"], raw["type"], raw["function"]
+        name, text = function["name"], function["arguments"]
+    except (KeyError, TypeError):
+        return _read_any_call(raw)
+    if [*map(type, (raw, function, call_id, name, text))] != _CALL_TYPES or kind != "function":
+        return _read_any_call(raw)
+    if len(raw) != 3 or len(function) != 2 or call_id in _NO_IDS:
+        return _read_any_call(raw)
+    arguments, state = parse_arguments(text)
+    return ToolCall(call_id, name, arguments, text, state)
 
 
 def _read_any_call(raw: JSON) -> ToolCall:
@@ -266,15 +283,24 @@ def _read_function_call(raw: Object) -> ToolCall:
 def write_message(message: Message, path: str, out: list[Object], losses: Losses) -> None:
     """Append a message to `out`; each result in a user message becomes a `tool` message of its own."""
     if message.role == "assistant":
+        if not message.extra and (plain := write_plain_parts(message.parts)) is not None:
+            text, calls = plain
+            out.append({"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})})
+            return
         written = write_assistant(message.parts, message.extra, path, losses)
         if written.get("content") is not None or not written.keys() <= {"role", "content"} or not message.parts:
             out.append(written)  # else nothing of it can be written, and an empty message is refused
         return
+    if len(message.parts) == 1 and not message.extra:
+        only = message.parts[0]
+        if type(only) is Text and not only.extra and only.cache is None:
+            out.append({"role": message.role, "content": only.text})
+            return
     rest: list[Part] = []
     numbers: list[int] = []
     for number, part in enumerate(message.parts):
         if isinstance(part, ToolResult):
-            out.append(write_result(part, losses, f"{path}/parts/{number}"))
+            out.append(_write_plain_result(part) or write_result(part, losses, f"{path}/parts/{number}"))
         elif isinstance(part, (ToolCall, Reasoning)):
             what = "call" if isinstance(part, ToolCall) else "reasoning"
             losses.add(f"{path}/parts/{number}", what, "dropped", "only an assistant message can have one", "error")
@@ -295,6 +321,16 @@ def _content_field(content: JSON, form: Object) -> Object:
     return written.get(form.get(":content", ""), {"content": ""})
 
 
+def _write_plain_result(result: ToolResult) -> Object | None:
+    """Write a result of one text without other fields like `write_result`; None for any other."""
+    if len(result.parts) != 1 or result.extra or result.found or result.is_error or result.structured is not None:
+        return None
+    only = result.parts[0]
+    if type(only) is not Text or only.extra or only.cache is not None:
+        return None
+    return {"role": "tool", "tool_call_id": result.call_id, "content": only.text}
+
+
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     """Write a result as a `tool` message, or as a legacy `function` message if it was read from one."""
     form = result.extra.get(_FORM, {})
@@ -309,6 +345,28 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     if ":name" in form:
         out["name"] = result.name
     return write_extra(out, result.extra, NAME)
+
+
+def write_plain_parts(parts: tuple[Part, ...]) -> tuple[str | None, list[Object]] | None:
+    """Return the content and the calls of the usual assistant message: at most one text, then calls of functions.
+
+    None for any other message, or if a part has more fields: it may cause losses.
+    """
+    content: str | None = None
+    calls: list[Object] = []
+    for part in parts:
+        if type(part) is ToolCall:
+            if part.kind != "function" or part.namespace is not None or part.artefacts or part.extra:
+                return None
+            function = {"name": part.name, "arguments": part.text}
+            calls.append({"id": part.id, "type": "function", "function": function})
+            continue
+        if type(part) is not Text or calls or content is not None or not part.text:
+            return None
+        if part.artefacts or part.extra or part.cache is not None:
+            return None
+        content = part.text
+    return content, calls
 
 
 def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Losses) -> Object:

@@ -10,6 +10,7 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import ToolChoice
+from ..conversation_items import ConversationItems
 from ..fields import decode_list, read_boolean, read_extra, read_optional_string, require_object, write_extra
 from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
@@ -54,6 +55,17 @@ _KNOWN = frozenset(_PARAMS) | {
     "response_format",
     "reasoning_effort",
 }
+_UNUSUAL = frozenset(
+    {
+        "functions",
+        "tool_choice",
+        "function_call",
+        "parallel_tool_calls",
+        "service_tier",
+        "response_format",
+        "reasoning_effort",
+    }
+)
 
 
 def decode_request(body: Object) -> Request:
@@ -74,6 +86,9 @@ def decode_request(body: Object) -> Request:
     extra = _read_extra(body, params)
     if respelled:
         extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
+    if _UNUSUAL.isdisjoint(body):
+        parsed = Params(**params) if params else NO_PARAMS
+        return Request(model, messages, tools, params=parsed, stream=read_boolean(body, "stream"), extra=extra)
     keep_own_tier(params, extra, NAME)
     effort = read_optional_string(body, "reasoning_effort")
     return Request(
@@ -114,19 +129,17 @@ def _read_choice(body: Object) -> ToolChoice | None:
 def _read_extra(body: Object, params: dict[str, Any]) -> Extra:
     """Collect the fields that the canonical request does not have, and how the others were written."""
     extra = read_extra(body, _KNOWN, NAME)
-    form: Object = {}
-    if "max_tokens" in body:
-        if body.get("max_completion_tokens") is None:
-            form[":max_tokens"] = True
-        else:
-            extra.setdefault(NAME, {})["max_tokens"] = body["max_tokens"]
+    has_old_name = "max_tokens" in body
+    if has_old_name and body.get("max_completion_tokens") is not None:
+        extra.setdefault(NAME, {})["max_tokens"] = body["max_tokens"]
+        has_old_name = False
     if (options := body.get("stream_options")) is not None:
         usage = read_boolean(require_object(options, "stream_options"), "include_usage")
         if usage is not None:
             params["include_usage"] = usage
         read_extra(options, ("include_usage",), f"{NAME}/stream_options", extra)
-    if form:
-        extra[_FORM] = {**extra.get(_FORM, {}), **form}
+    if has_old_name:
+        extra.setdefault(_FORM, {})[":max_tokens"] = True
     return extra
 
 
@@ -161,19 +174,19 @@ def _read_format(value: JSON) -> OutputFormat | None:
     return OutputFormat("text", extra={f"{NAME}/response_format": value})
 
 
-def encode_request(request: Request) -> Encoded:
-    """Encode a request; legacy `functions` are written back as such."""
+def encode_request(request: Request, items: ConversationItems | None = None) -> Encoded:
+    """Encode a request; legacy `functions` are written back as such. `items` may have the text of the first messages."""
     losses = Losses()
+    items = items or ConversationItems()
     out: Object = {"model": request.model} if request.model else {}
-    messages: list[Object] = []
-    for index, message in enumerate(request.messages):
-        write_message(message, f"/messages/{index}", messages, losses)
-    out["messages"] = messages
+    for index, message in items.unwritten(request.messages, losses):
+        write_message(message, f"/messages/{index}", items.written, losses)
+    out["messages"] = items.written
     for index, tool in enumerate(request.tools):
         written = write_tool(tool, losses, f"/tools/{index}")
         if written is None:
             continue
-        if ":tool" in tool.extra.get(_FORM, {}):
+        if tool.extra and ":tool" in tool.extra.get(_FORM, {}):
             out.setdefault("functions", []).append(written["function"])
         else:
             out.setdefault("tools", []).append(written)

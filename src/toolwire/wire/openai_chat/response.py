@@ -31,15 +31,28 @@ from .content import NAME
 from .messages import read_assistant
 from .tools import declares_functions
 
-__all__ = ["decode_response", "encode_response", "make_stop", "read_usage", "stop_fault", "write_stop", "write_usage"]
+__all__ = [
+    "STOP_REASONS",
+    "decode_response",
+    "encode_response",
+    "make_stop",
+    "read_usage",
+    "stop_fault",
+    "write_stop",
+    "write_usage",
+]
 
 _FORM = "openai_chat~"
 _MESSAGE = "openai_chat/message"
+_MESSAGE_FORM = "openai_chat/message~"
+_CHOICE_SCOPE = "openai_chat/choice"
+_SCOPES = frozenset({NAME, _FORM})  # of the `extra` of a response
+_MESSAGE_SCOPES = frozenset({_MESSAGE, _MESSAGE_FORM})
 _KNOWN = frozenset({"id", "object", "created", "model", "choices", "usage"})
 _DEFAULT_HEADERS = ("id", "object", "created", "model")
 _CHOICE = frozenset({"index", "message", "finish_reason"})
 
-_REASONS: dict[str, StopReason] = {
+STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",
     "length": "length",
     "tool_calls": "tool_calls",
@@ -102,7 +115,7 @@ def stop_fault(stop: Stop | None) -> Fault | None:
     """Return the fault of a choice that ended in an error; OpenRouter puts an error object into the choice."""
     if stop is None or stop.reason != "error":
         return None
-    error = stop.extra.get(f"{NAME}/choice", {}).get("error")
+    error = stop.extra.get(_CHOICE_SCOPE, {}).get("error")
     if error:
         return read_fault(error, NAME)
     return Fault("server", "the model stopped with an error", 502)
@@ -116,8 +129,8 @@ def _read_choice(raw: JSON) -> Alternative:
         read = read_assistant(message)
     except ProtocolError as error:
         raise error.within("message") from None
-    extra = {name.replace(NAME, _MESSAGE): fields for name, fields in read.extra.items()}
-    form = extra.get(f"{_MESSAGE}~", {})
+    extra = {name.replace(NAME, _MESSAGE): fields for name, fields in read.extra.items()} if read.extra else {}
+    form = extra.get(_MESSAGE_FORM, {})
     if type(message.get("content")) is list:
         form[":content"] = "list"
     if absent := [key for key in ("index", "finish_reason") if key not in raw]:
@@ -125,7 +138,7 @@ def _read_choice(raw: JSON) -> Alternative:
     if input_tokens is None:
         form[":message"] = "null" if "message" in raw else "absent"
     if remember_form(message, ("role",), form):
-        extra[f"{_MESSAGE}~"] = form
+        extra[_MESSAGE_FORM] = form
     parts = _mark_last_truncated(read.parts) if is_truncated(raw.get("finish_reason")) else read.parts
     return Alternative(parts, _read_stop(raw, parts), extra)
 
@@ -148,25 +161,21 @@ def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:
     word = choice.get("finish_reason")
     if type(word) is str and len(choice) == 3:
         return make_stop(word, parts, {})
-    extra = read_extra(choice, _CHOICE, f"{NAME}/choice")
+    extra = read_extra(choice, _CHOICE, _CHOICE_SCOPE)
     extra.get(f"{NAME}/choice~", {}).pop("finish_reason", None)
     if choice.get("error"):
         word = "error"
     if word is None:
-        return (
-            Stop("unknown", extra={**extra, _FORM: {":finish_reason": None}}) if extra.get(f"{NAME}/choice") else None
-        )
+        return Stop("unknown", extra={**extra, _FORM: {":finish_reason": None}}) if extra.get(_CHOICE_SCOPE) else None
     return make_stop(str(word), parts, {name: fields for name, fields in extra.items() if fields})
 
 
 def make_stop(word: str, parts: tuple[Part, ...], extra: Extra) -> Stop:
     """Return the stop for a finish reason; `parts` decides between calls, a refusal and a plain stop."""
-    reason = _REASONS.get(word, "unknown")
+    reason = STOP_REASONS.get(word, "unknown")
     if reason in ("stop", "tool_calls"):
-        if any(type(part) is ToolCall for part in parts):
-            reason = "tool_calls"
-        else:
-            reason = "refusal" if any(type(part) is Refusal for part in parts) else "stop"
+        kinds = {*map(type, parts)}
+        reason = "tool_calls" if ToolCall in kinds else "refusal" if Refusal in kinds else "stop"
     if _STOP_NAMES[reason] != word:
         extra = {**extra, _FORM: {":finish_reason": word}}
     return Stop(reason, extra=extra)
@@ -214,11 +223,10 @@ def read_usage(raw: JSON) -> Usage | None:
 
 def write_usage(usage: Usage) -> Object:
     """Write the counts; a missing count is 0, unless it was absent when it was read."""
-    out: Object = {
-        "prompt_tokens": usage.input or 0,
-        "completion_tokens": usage.output or 0,
-        "total_tokens": usage.total,
-    }
+    given, made = usage.input or 0, usage.output or 0
+    out: Object = {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
+    if not usage.extra and usage.cached is None and usage.cache_write is None and usage.reasoning is None:
+        return out
     prompt: Object = {}
     if usage.cached is not None:
         prompt["cached_tokens"] = usage.cached
@@ -238,8 +246,9 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
     losses = Losses()
     is_legacy = request is not None and declares_functions(request)
     choices = [_write_choice(0, response, losses, "", is_legacy)]
-    for number, other in enumerate(response.alternatives):
-        choices.append(_write_choice(number + 1, other, losses, f"/alternatives/{number}", is_legacy))
+    if response.alternatives:
+        for number, other in enumerate(response.alternatives):
+            choices.append(_write_choice(number + 1, other, losses, f"/alternatives/{number}", is_legacy))
     out: Object = {
         "id": response.id,
         "object": "chat.completion",
@@ -249,6 +258,8 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
     }
     if response.usage is not None:
         out["usage"] = write_usage(response.usage)
+    if _SCOPES.isdisjoint(response.extra):
+        return Encoded(out, losses)
     form = response.extra.get(_FORM, {})
     if ":choices" in form and not response.parts and response.stop is None:
         out["choices"] = []
@@ -258,8 +269,20 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
 def _write_choice(
     index: int, answer: Response | Alternative, losses: Losses, path: str, is_legacy: bool = False
 ) -> Object:
-    """Write one choice; its message and its fields are restored to their original form."""
-    form = answer.extra.get(f"{_MESSAGE}~", {})
+    """Write one choice; a message from this wire is restored to its original form."""
+    if not _MESSAGE_SCOPES.isdisjoint(answer.extra):
+        return _write_own_choice(index, answer, losses, path, is_legacy)
+    message = write_answer(answer.parts, {}, losses, path, is_legacy)
+    message.setdefault("content", None)
+    stop = answer.stop
+    word = write_stop(stop, losses, path, "refusal" in message, is_legacy)
+    out: Object = {"index": index, "message": message, "finish_reason": word}
+    return write_extra(out, stop.extra, _CHOICE_SCOPE) if stop is not None and stop.extra else out
+
+
+def _write_own_choice(index: int, answer: Response | Alternative, losses: Losses, path: str, is_legacy: bool) -> Object:
+    """Write a choice whose message came from this wire."""
+    form = answer.extra.get(_MESSAGE_FORM, {})
     message = restore_form(write_answer(answer.parts, form, losses, path, is_legacy), form, ("role",))
     message = write_extra(message, answer.extra, _MESSAGE)
     if form.get(":content") != "absent":
@@ -271,7 +294,7 @@ def _write_choice(
         out["message"] = None
         if form[":message"] == "absent":
             del out["message"]
-    return out if answer.stop is None else write_extra(out, answer.stop.extra, f"{NAME}/choice")
+    return out if answer.stop is None else write_extra(out, answer.stop.extra, _CHOICE_SCOPE)
 
 
 def write_stop(stop: Stop | None, losses: Losses, path: str, refused: bool, is_legacy: bool = False) -> str | None:
@@ -283,8 +306,7 @@ def write_stop(stop: Stop | None, losses: Losses, path: str, refused: bool, is_l
         return None
     if is_legacy and stop.reason == "tool_calls":
         return "function_call"
-    form = stop.extra.get(_FORM)
-    if form is not None and ":finish_reason" in form:
+    if stop.extra and (form := stop.extra.get(_FORM)) is not None and ":finish_reason" in form:
         word = form[":finish_reason"]
         return None if word is None else str(word)
     if stop.sequence is not None:

@@ -58,14 +58,16 @@ _CALL = frozenset({"index", "id", "type", "function", "custom", ":call"})
 _FUNCTION = frozenset({"name", "arguments", "input"})
 
 # The two deltas that make up almost all of a stream, from "choices" to the end of the chunk.
-_FAST = re.compile(
+_FAST_DELTA = (
     rb'"choices": ?\[\{"index": ?(\d{1,4}), ?"delta": ?\{(?:"content": ?'
     + FAST_STRING
     + rb'|"tool_calls": ?\[\{"index": ?(\d{1,6}), ?"function": ?\{"arguments": ?'
     + FAST_STRING
     + rb'\}\}\])\}(?:, ?"logprobs": ?null)?, ?"finish_reason": ?null(?:, ?"logprobs": ?null)?\}\]'
     rb'(?:, ?"usage": ?null)?(?:, ?"obfuscation": ?"[^"\\]*")?\}'
-).fullmatch
+)
+_FAST = re.compile(_FAST_DELTA).fullmatch
+_FAST_EVENT = re.compile(_FAST_DELTA + rb"\n\n").fullmatch
 
 
 class ChatStreamDecoder(BaseStreamDecoder):
@@ -78,7 +80,17 @@ class ChatStreamDecoder(BaseStreamDecoder):
         self._choices: dict[int, GrowingChoice] = {}
         self._started = False
         self._envelope = b"\n"  # the bytes before "choices" in the last chunk that was parsed in full
+        self._event_start = b"data: \n"  # the same in an event
         self._fields: Object = {}  # unknown fields of the chunks
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Return the events that `data` completes. One delta in one read, the usual case, takes a short path."""
+        if data.startswith(self._event_start) and self._is_between_events():
+            events: list[Event] = []
+            fast = _FAST_EVENT(data, len(self._event_start))
+            if fast is not None and self._fast_delta(fast, events):
+                return events
+        return super().feed(data)
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         """Decode one chunk; the fast path needs the first bytes of the last fully parsed chunk (`_envelope`)."""
@@ -93,6 +105,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             return
         chunk = self._read_object(payload)
         self._envelope = payload[: max(payload.find(b'"choices"'), 0)] or b"\n"
+        self._event_start = b"data: " + (self._envelope if b"\n" not in self._envelope else b"\n")
         self._read_chunk(chunk, events)
 
     def _fast_delta(self, fast: re.Match[bytes], events: list[Event]) -> bool:

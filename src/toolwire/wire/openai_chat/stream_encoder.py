@@ -11,6 +11,7 @@ from ...ir.events import (
     CallDelta,
     CallEnd,
     CallStart,
+    Event,
     Ping,
     ReasoningDelta,
     ReasoningEnd,
@@ -43,6 +44,7 @@ _TAIL = b'},"finish_reason":null}]}\n\n'
 _FIELD = b'"%b":"', b'"'  # the bytes before and after a fragment of text
 _THINKING = b'"content":[{"type":"thinking","thinking":[{"type":"text","text":"', b'"}]}]'  # Mistral's
 _JOINED_DETAIL = "joined, because a message has one string"
+_RANKS = {b"content": 1, b"refusal": 2}  # in the order of the fields of a message; reasoning is before them
 
 
 class ChatStreamEncoder(BaseStreamEncoder):
@@ -59,10 +61,23 @@ class ChatStreamEncoder(BaseStreamEncoder):
         self._signed: dict[int, bytes] = {}  # by key: all of a chunk before a signature
         self._calls: dict[int, tuple[int, int, str]] = {}  # by key: choice, index in it, kind
         self._tails: dict[int, bytes] = {}  # by key: all of a delta chunk after the fragment
+        self._around: dict[int, tuple[bytes, bytes]] = {}  # both, of open texts and calls that have begun
         self._sections: dict[int, int | None] = {}  # by key: the summary section of the last fragment
         self._usage: bytes = b""
         self._refused: set[int] = set()  # choices with a refusal
         self._last: dict[tuple[int, bytes], int] = {}  # by choice and field: the last item that was written there
+
+    def feed(self, event: Event) -> bytes:
+        """Return the bytes of an event. A delta of a text or a call that has begun takes a short path."""
+        if type(event) is CallDelta or type(event) is TextDelta:
+            around = self._around.get(event.key)
+            if around is not None:
+                return around[0] + event.escaped + around[1]
+        return super().feed(event)
+
+    def find_frame(self, key: int) -> tuple[bytes, bytes] | None:
+        """Return the bytes around a fragment of a text or a call that has begun."""
+        return self._around.get(key)
 
     def _start(self, event: ResponseStart) -> bytes:
         """Keep the fields that every chunk repeats (`_head`), and open the first choice."""
@@ -111,7 +126,10 @@ class ChatStreamEncoder(BaseStreamEncoder):
         """Report an item that a Chat message moves before earlier ones or joins with the last one of its field."""
         path = self._part_path(event.key)
         is_reasoning = isinstance(event, ReasoningStart)
-        if self._choices[event.choice] or (is_reasoning and (event.choice, b"content") in self._last):
+        rank = 0 if is_reasoning else _RANKS.get(field, 1)
+        if self._choices[event.choice] or any(
+            (event.choice, name) in self._last for name, other in _RANKS.items() if other > rank
+        ):
             detail = "a Chat message holds reasoning, text and calls in this order"
             self.losses.add(path, "order of text and calls", "moved", detail, "info")
         before = self._last.get((event.choice, field))
@@ -121,8 +139,11 @@ class ChatStreamEncoder(BaseStreamEncoder):
             self.losses.add(self._part_path(before), kind, "rewritten", _JOINED_DETAIL, "info")
             self.losses.add(path, kind, "rewritten", _JOINED_DETAIL, "info")
 
-    def _text_delta(self, event: TextDelta) -> bytes:
-        return b"".join((self._heads[event.key], event.escaped, self._tails[event.key]))
+    def _text_delta(self, event: TextDelta | CallDelta) -> bytes:
+        head, tail = self._heads[event.key], self._tails[event.key]
+        if event.escaped:
+            self._around[event.key] = head, tail
+        return head + event.escaped + tail
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         """Write a reasoning fragment; a new section of a summary begins after a blank line."""
@@ -140,6 +161,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return b"".join((self._heads[event.key], gap, event.escaped, self._tails[event.key]))
 
     def _text_end(self, event: TextEnd | ReasoningEnd) -> bytes:
+        self._around.pop(event.key, None)
         if event.artefacts:
             self.losses.add(
                 f"{self._part_path(event.key)}/artefacts", "artefact", "dropped", "Chat has no field for it"
@@ -202,12 +224,11 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return self._chunk(event.choice, to_bytes({"function_call": function}))
 
     def _call_delta(self, event: CallDelta) -> bytes:
-        if event.key in self._hidden:
-            return b""
-        return b"".join((self._heads[event.key], event.escaped, self._tails[event.key]))
+        return b"" if event.key in self._hidden else self._text_delta(event)
 
     def _call_end(self, event: CallEnd) -> bytes:
         """Write `{}` for a call without arguments, then its signature and the fields that only this wire has."""
+        self._around.pop(event.key, None)
         out = b""
         if event.key in self._empty and event.raw is None:
             out = self._call_delta(CallDelta(event.key, b"{}"))

@@ -10,6 +10,7 @@ form. So is a bare function, `{"name", "description", "parameters"}`, as many pr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses, Severity
@@ -42,28 +43,30 @@ __all__ = [
 ]
 
 _OUTER = frozenset({"type", "function", "custom"})
+_extra = attrgetter("extra")
+_TOOL_TYPES = [dict, dict, str, str, dict]
 _FUNCTION = frozenset({"name", "description", "parameters", "strict"})
 _CUSTOM = frozenset({"name", "description", "format"})
 
 
 def declares_functions(request: Request) -> bool:
     """Return whether a request uses the deprecated `functions`: then its answer has one `function_call`."""
-    return any(":tool" in tool.extra.get(f"{NAME}~", {}) for tool in request.tools)
+    extras = [*filter(None, map(_extra, request.tools))]
+    return any(":tool" in extra.get(f"{NAME}~", {}) for extra in extras) if extras else False
 
 
 def read_tool(raw: JSON) -> Tool:
     """Read a declaration. This is the fast path: a function with name, description and parameters."""
-    if type(raw) is dict and len(raw) == 2 and raw.get("type") == "function":
-        function = raw.get("function")
-        if type(function) is dict and len(function) == 3:
-            name, description_text, schema = (
-                function.get("name"),
-                function.get("description"),
-                function.get("parameters"),
-            )
-            if type(name) is str and type(description_text) is str and type(schema) is dict:
-                return Tool(name, description_text, schema)
-    return _read_any_tool(raw)
+    try:
+        kind, function = raw["type"], raw["function"]
+        name, description, schema = function["name"], function["description"], function["parameters"]
+    except (KeyError, TypeError):
+        return _read_any_tool(raw)
+    if [*map(type, (raw, function, name, description, schema))] != _TOOL_TYPES or kind != "function":
+        return _read_any_tool(raw)
+    if len(raw) != 2 or len(function) != 3:
+        return _read_any_tool(raw)
+    return Tool(name, description, schema)
 
 
 def is_bare_function(raw: Object) -> bool:
@@ -180,6 +183,8 @@ _UNWRITABLE: tuple[tuple[str, Severity], ...] = (
 
 
 def _report_unwritable(tool: Tool, losses: Losses, path: str) -> None:
+    if not (tool.output_schema or tool.namespace or tool.deferred or tool.examples or tool.cache):
+        return
     for concept, severity in _UNWRITABLE:
         if getattr(tool, concept) and not (concept == "cache" and has_cache_control(tool.extra)):
             losses.add(f"{path}/{concept}", concept, "dropped", "Chat declarations have no field for it", severity)

@@ -17,9 +17,11 @@ from ..codec import WireCodec, fixed_path
 from ..openai_limits import SAMPLING_RANGES, SIGNATURES
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
+from .items import is_own_message
 from .locations import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
+from .summary import summarise
 from .tool_search import SEARCH
 from .tools import read_discovered_tools, read_tools, write_tools
 
@@ -86,7 +88,10 @@ CODEC = WireCodec(
     path=fixed_path("/responses"),
     decode_request=decode_request,
     encode_request=encode_request,
+    encode_onto=encode_request,
+    is_own_message=is_own_message,
     decode_response=decode_response,
+    summarise=summarise,
     encode_response=encode_response,
     read_error=partial(openai_fault.decode_error, NAME),
     encode_error=partial(openai_fault.encode_error, NAME),

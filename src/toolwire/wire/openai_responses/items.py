@@ -48,6 +48,7 @@ from .tool_search import (
 __all__ = [
     "ITEM_PREFIXES",
     "PROVIDER",
+    "is_own_message",
     "read_items",
     "read_output",
     "read_output_item",
@@ -59,6 +60,7 @@ __all__ = [
 _FORM = "openai_responses~"
 _ITEM = "openai_responses/item"
 
+_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
 _MESSAGE = frozenset({"type", "role", "content"})
 _CALL = frozenset({"type", "call_id", "name", "arguments", "namespace"})
 _CUSTOM = frozenset({"type", "call_id", "name", "input", "namespace"})
@@ -137,6 +139,14 @@ def read_item(raw: JSON) -> Message | list[Part]:
     if kind.endswith(("_output", "_response")) or kind in ("additional_tools", "item_reference"):
         return Message("user", (opaque,))
     return [opaque]
+
+
+def is_own_message(raw: JSON) -> bool:
+    """Return whether a valid item is a message from outside the model: the user's own, or the output of a call."""
+    kind = raw.get("type")
+    if kind == "message" or (kind is None and "role" in raw):
+        return bool(raw.get("role") != "assistant")
+    return kind in _OUTPUTS
 
 
 def _read_search_item(raw: Object, kind: str) -> Message | list[Part]:

@@ -16,6 +16,7 @@ from ...ir.parts import Extra, Opaque, Part, Text, ToolResult
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import Tool
+from ..conversation_items import ConversationItems
 from ..fields import read_boolean, read_extra, read_optional_string, require_object, write_extra
 from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
@@ -69,10 +70,13 @@ def decode_request(body: Object) -> Request:
     _read_logprobs(body, params, extra)
     output = _read_text(body.get("text"), params, extra)
     messages = _read_input(body, extra)
-    tools = _add_loaded_tools(read_tools(body), messages)
+    tools, searches = _mark_deferred(read_tools(body)), _search_outputs(messages)
+    if searches:
+        tools = _add_loaded_tools(tools, searches)
+        messages = _keep_other_declarations(messages, tools)
     return Request(
         read_optional_string(body, "model") or "",
-        _keep_other_declarations(messages, tools),
+        messages,
         tools,
         read_choice(body.get("tool_choice")),
         read_boolean(body, "parallel_tool_calls"),
@@ -84,22 +88,32 @@ def decode_request(body: Object) -> Request:
     )
 
 
-def _add_loaded_tools(tools: tuple[Tool, ...], messages: tuple[Message, ...]) -> tuple[Tool, ...]:
-    """Return the tools of a request and those that only results of searches declare, as deferred tools.
+def _mark_deferred(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """Record in form `:place` where deferred tools are declared, if the request has a search that loads them."""
+    if not any(tool.kind == "search" for tool in tools):
+        return tools
+    return tuple([_with_place(tool, "tools") if tool.deferred else tool for tool in tools])
 
-    Form `:place` states where a deferred tool is declared.
-    """
-    if any(tool.kind == "search" for tool in tools):
-        tools = tuple([_with_place(tool, "tools") if tool.deferred else tool for tool in tools])
+
+def _search_outputs(messages: tuple[Message, ...]) -> list[Opaque | ToolResult]:
+    """Return the parts that may declare tools: results of searches."""
+    return [
+        part
+        for message in messages
+        for part in message.parts
+        if isinstance(part, Opaque) or (isinstance(part, ToolResult) and part.found)
+    ]
+
+
+def _add_loaded_tools(tools: tuple[Tool, ...], searches: list[Opaque | ToolResult]) -> tuple[Tool, ...]:
+    """Return the tools of a request and those that only results of searches declare, as deferred tools."""
     names = {(tool.namespace, tool.name) for tool in tools}
     loaded: list[Tool] = []
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, Opaque) or (isinstance(part, ToolResult) and part.found):
-                for tool in read_output_tools(part):
-                    if (tool.namespace, tool.name) not in names:
-                        names.add((tool.namespace, tool.name))
-                        loaded.append(replace(_with_place(tool, "output"), deferred=True))
+    for part in searches:
+        for tool in read_output_tools(part):
+            if (tool.namespace, tool.name) not in names:
+                names.add((tool.namespace, tool.name))
+                loaded.append(replace(_with_place(tool, "output"), deferred=True))
     return (*tools, *loaded) if loaded else tools
 
 
@@ -226,11 +240,14 @@ def _read_reasoning(value: JSON) -> ReasoningConfig | None:
     return ReasoningConfig(None if effort is None else "auto", effort, visible=visible, extra=extra)
 
 
-def encode_request(request: Request) -> Encoded:
-    """Encode a request; without a setting, `store` is false, because only this wire stores by default."""
+def encode_request(request: Request, items: ConversationItems | None = None) -> Encoded:
+    """Encode a request; without a setting, `store` is false, because only this wire stores by default.
+
+    `items` may have the text of the first messages.
+    """
     losses = Losses()
     out: Object = {"model": request.model} if request.model else {}
-    _write_input(request, out, losses)
+    _write_input(request, items or ConversationItems(), out, losses)
     tools = write_declared_tools(request.tools, losses)
     if tools:
         out["tools"] = tools
@@ -267,7 +284,7 @@ def _include_logprobs(out: Object, request: Request) -> Object:
     return out
 
 
-def _write_input(request: Request, out: Object, losses: Losses) -> None:
+def _write_input(request: Request, items: ConversationItems, out: Object, losses: Losses) -> None:
     """Write `instructions` and `input`; a single text that was read from a string is written as a string again."""
     messages, start = request.messages, 0
     form = request.extra.get(_FORM, {})
@@ -286,11 +303,10 @@ def _write_input(request: Request, out: Object, losses: Losses) -> None:
         out["input"] = rest[0].parts[0].text
         return
     tools = {tool.name: tool for tool in reversed(request.tools)}
-    items: list[Object] = []
-    for index, message in enumerate(rest):
-        items.extend(write_items(message, f"/messages/{start + index}", losses, tools))
-    if items or form.get(":input") != "absent":
-        out["input"] = items
+    for index, message in items.unwritten(messages, losses, start):
+        items.written.extend(write_items(message, f"/messages/{index}", losses, tools))
+    if items.written or form.get(":input") != "absent":
+        out["input"] = items.written
 
 
 def _is_leading_run(messages: tuple[Message, ...]) -> bool:

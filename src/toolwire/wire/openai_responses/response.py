@@ -6,6 +6,8 @@ no loss elsewhere. A response with HTTP status 200 can have failed; then it has 
 
 from __future__ import annotations
 
+from itertools import filterfalse
+
 from msgspec.structs import replace
 
 from ...ir.errors import ProtocolError
@@ -32,6 +34,7 @@ from .request import encode_request
 
 __all__ = [
     "ECHO",
+    "INCOMPLETE_REASONS",
     "ONE_CHOICE",
     "decode_response",
     "encode_response",
@@ -54,7 +57,7 @@ ECHO = frozenset(
     "reasoning safety_identifier store temperature text tool_choice tools top_logprobs top_p truncation user "
     "completed_at frequency_penalty presence_penalty".split()
 )
-_INCOMPLETE: dict[str, StopReason] = {
+INCOMPLETE_REASONS: dict[str, StopReason] = {
     "max_output_tokens": "length",
     "content_filter": "content_filter",
     "steered": "pause",
@@ -75,8 +78,8 @@ def decode_response(body: Object) -> Response:
             return Response(fault=read_fault(body["error"], NAME))
         raise ProtocolError("expected an array of output items", pointer="/output")
     parts = read_output(body)
-    extra = read_extra({key: value for key, value in body.items() if key not in ECHO}, _KNOWN, NAME)
-    echo = {key: value for key, value in body.items() if key in ECHO}
+    extra = read_extra({key: body[key] for key in filterfalse(ECHO.__contains__, body)}, _KNOWN, NAME)
+    echo = {key: body[key] for key in filter(ECHO.__contains__, body)}
     form = {**extra.get(_FORM, {}), **echo, ":envelope": "its own"}
     if body.get("status") in _UNFINISHED:
         form[":status"] = body.get("status", "absent")
@@ -109,7 +112,7 @@ def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
     if status == "incomplete":
         details = body.get("incomplete_details", "absent")
         stop_name = details.get("reason") if type(details) is dict else None
-        reason: StopReason = _INCOMPLETE.get(str(stop_name), "unknown")
+        reason: StopReason = INCOMPLETE_REASONS.get(str(stop_name), "unknown")
         is_plain = reason in _INCOMPLETE_NAMES and details == {"reason": _INCOMPLETE_NAMES[reason]}
         extra: Extra = {} if is_plain else {_FORM: {":incomplete": details}}
         if type(details) is dict and len(details) > 1:
@@ -117,9 +120,8 @@ def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
         return Stop(reason, extra=extra)
     if status == "completed" or (status is None and parts):
         form = {} if status == "completed" else {_FORM: {":status": "absent"}}
-        if any(type(part) is ToolCall for part in parts):
-            return Stop("tool_calls", extra=form)
-        return Stop("refusal" if any(type(part) is Refusal for part in parts) else "stop", extra=form)
+        kinds = {*map(type, parts)}
+        return Stop("tool_calls" if ToolCall in kinds else "refusal" if Refusal in kinds else "stop", extra=form)
     if status in ("failed", "cancelled"):
         return Stop("error", extra={} if status == "failed" else {_FORM: {":status": status}})
     return None if status in _UNFINISHED else Stop("unknown", extra={_FORM: {":status": status}})

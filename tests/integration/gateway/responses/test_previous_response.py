@@ -99,7 +99,7 @@ async def test_signatures_return_to_the_server_and_model_that_made_them(wire, st
         result = [{"type": "function_call_output", "call_id": called.call_id, "output": "-3"}]
         for model, is_owner in ((f"{wire}/m", True), (f"{wire}/other", False), ("openai_chat/m", False)):
             # the memory of signatures by call id belongs to another part of the gateway
-            at.gateway.gateway._memory._entries.clear()
+            at.gateway.gateway._turn_store._entries.clear()
             await create(
                 at.client, stream=stream, model=model, input=result, previous_response_id=first.id, tools=[WEATHER]
             )

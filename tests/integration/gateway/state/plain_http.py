@@ -1,9 +1,8 @@
 """Plain HTTP to a gateway: a status, headers and a body, whatever they are."""
 
 import json
-from datetime import timedelta
 
-from pyreqwest.client import ClientBuilder
+from toolwire.net import HttpTransport
 
 
 class Reply:
@@ -21,24 +20,24 @@ class Http:
 
     def __init__(self, headers=None):
         self._headers = headers or {}
-        self._client = ClientBuilder().no_proxy().timeout(timedelta(seconds=20)).build()
+        self._client = HttpTransport(environment={})
 
     async def __aenter__(self):
         return self
 
     async def __aexit__(self, *_):
-        await self._client.close()
+        await self._client.aclose()
 
     async def get(self, url, headers=None):
-        return await self._send(self._client.get(url), headers)
+        return await self._send("GET", url, b"", headers)
 
     async def post(self, url, document, headers=None):
         body = json.dumps(document).encode()
-        return await self._send(self._client.post(url).body_bytes(body), headers)
+        return await self._send("POST", url, body, headers)
 
-    async def _send(self, builder, headers):
-        for name, value in {**self._headers, **(headers or {})}.items():
-            builder = builder.header(name, value)
-        response = await builder.build().send()
-        given = {name.lower(): value for name, value in response.headers.items()}
-        return Reply(response.status, given, bytes(await response.bytes()))
+    async def _send(self, method, url, body, headers):
+        async with self._client.send(method, url, {**self._headers, **(headers or {})}, {}, body, 20) as reply:
+            pieces = []
+            while piece := await reply.read():
+                pieces.append(piece)
+            return Reply(reply.status, reply.headers, b"".join(pieces))

@@ -14,6 +14,7 @@ from toolwire.gateway.shared.keys import Caller
 from toolwire.gateway.shared.limits import InProcessLimiter
 from toolwire.gateway.shared.redis_limits import RedisLimiter
 from toolwire.gateway.shared.redis_link import RedisLink
+from toolwire.gateway.shared.shared_limits import SharedLimiter
 from toolwire.ir.errors import ConfigError, StoreError
 
 UNREACHABLE_REDIS = "redis://me:geheim@127.0.0.1:1/0"
@@ -54,7 +55,7 @@ def test_redis_limiter_decides_like_the_in_process_limiter(redis_server, steps, 
         nonlocal now
         near = InProcessLimiter(lambda: now)
         async with linked(url) as link:
-            far = RedisLimiter(link, None, lambda: now)
+            far = RedisLimiter(link, lambda: now)
             for pause, what in steps:
                 now = round(now + pause, 3)
                 if what == "spend":
@@ -68,7 +69,7 @@ def test_redis_limiter_decides_like_the_in_process_limiter(redis_server, steps, 
 def test_several_limiters_share_one_exact_count(redis_url):
     async def ask():
         async with linked(redis_url) as one, linked(redis_url) as two, linked(redis_url) as three:
-            limiters = [RedisLimiter(link, None) for link in (one, two, three)]
+            limiters = [RedisLimiter(link) for link in (one, two, three)]
             answers = [answer(limiters[number % 3], caller(requests_per_minute=50)) for number in range(300)]
             return await asyncio.gather(*answers)
 
@@ -81,7 +82,7 @@ def test_counters_expire(redis_url):
     async def look():
         async with linked(redis_url) as link:
             who = caller("a } key", requests_per_minute=5, tokens_per_day=5)
-            limiter = RedisLimiter(link, None)
+            limiter = RedisLimiter(link)
             await limiter.admit(who)
             await limiter.spend(who, 3)
             return {name: await link.client.pttl(name) for name in await link.client.keys("*")}
@@ -95,7 +96,7 @@ def test_counters_expire(redis_url):
 def test_key_without_limits_does_not_contact_redis():
     async def ask():
         async with linked(UNREACHABLE_REDIS) as link:
-            limiter = RedisLimiter(link, None)
+            limiter = RedisLimiter(link)
             await limiter.admit(caller())
             await limiter.spend(caller(), 5)
 
@@ -105,7 +106,7 @@ def test_key_without_limits_does_not_contact_redis():
 def test_limiter_counts_locally_while_redis_is_unavailable(caplog):
     async def ask():
         async with linked(UNREACHABLE_REDIS) as link:
-            limiter = RedisLimiter(link, InProcessLimiter(lambda: 0.0))
+            limiter = SharedLimiter(RedisLimiter(link), InProcessLimiter(lambda: 0.0), strict=False)
             return [await answer(limiter, caller(requests_per_minute=2)) for _ in range(3)]
 
     first, second, third = asyncio.run(ask())
@@ -119,7 +120,7 @@ def test_limiter_counts_locally_while_redis_is_unavailable(caplog):
 def test_strict_limiter_rejects_requests_without_redis():
     async def ask():
         async with linked(UNREACHABLE_REDIS) as link:
-            limiter = RedisLimiter(link, None)
+            limiter = SharedLimiter(RedisLimiter(link), InProcessLimiter(lambda: 0.0), strict=True)
             await limiter.spend(caller(tokens_per_day=1), 5)  # never an error: the answer is given
             await limiter.admit(caller(requests_per_minute=2))
 
@@ -127,6 +128,20 @@ def test_strict_limiter_rejects_requests_without_redis():
         asyncio.run(ask())
     assert error.value.status == 503
     assert "127.0.0.1" not in str(error.value)
+
+
+def test_limit_of_one_machine_holds_after_redis_has_lost_its_counts(redis_server, redis_url):
+    async def ask():
+        async with linked(redis_url) as link, linked(redis_url) as other_link:
+            who = caller(requests_per_minute=4)
+            here = SharedLimiter(RedisLimiter(link), InProcessLimiter(lambda: 0.0), strict=False)
+            elsewhere = SharedLimiter(RedisLimiter(other_link), InProcessLimiter(lambda: 0.0), strict=False)
+            found = [await answer(limiter, who) is None for limiter in (here, here, elsewhere, elsewhere, here)]
+            redis_server.fresh(None)
+            # the refused request counted nowhere, so this machine has room for two
+            return found + [await answer(here, who) is None for _ in range(3)]
+
+    assert asyncio.run(ask()) == [True] * 4 + [False] + [True, True, False]
 
 
 def test_redis_is_used_again_after_a_cooldown(redis_server, redis_url, caplog):
@@ -179,7 +194,7 @@ def test_cancelled_command_does_not_affect_concurrent_commands(redis_url):
 def test_restarted_redis_is_used_again(redis_server, redis_url):
     async def ask():
         async with linked(redis_url) as link:
-            limiter = RedisLimiter(link, None)
+            limiter = RedisLimiter(link)
             who = caller(requests_per_minute=1)
             assert await answer(limiter, who) is None
             await asyncio.to_thread(redis_server.crash)  # forgets all, and the script, too

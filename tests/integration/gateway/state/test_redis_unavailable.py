@@ -29,7 +29,7 @@ async def gateway_with(state_row, answers, **limits):
         models = {"small": {"upstream": "openai_chat", "model": "m"}}
         document = {"upstreams": upstream_rows(upstream.url), "models": models, "keys": keys, "state": state_row}
         state = open_state(parse_settings(document), {})
-        async with serving(document, limiter=state.limiter, memory=state.memory) as gateway:
+        async with serving(document, limiter=state.limiter, turn_store=state.turn_store) as gateway:
             yield gateway, http
         await state.aclose()
 

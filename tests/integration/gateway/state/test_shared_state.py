@@ -65,7 +65,7 @@ class GatewayProcesses:
 
 def settings(upstream, redis, usage, **limits):
     lines = [f'[upstreams.{wire}]\nbase_url = "{upstream}"\nwire = "{wire}"\nretries = 0' for wire in WIRES]
-    lines.append(f"[state]\nurl = {json.dumps(redis)}\nusage = {json.dumps(usage)}")
+    lines.append(f"[state]\nurl = {json.dumps(redis)}\nusage = {json.dumps(usage)}\ntimeout = {SAFETY}")
     for name in ("ann", "bob"):
         lines.append(
             "\n".join([f'[keys.{name}]\nhash = "{hash_key(name)}"', *(f"{k} = {v}" for k, v in limits.items())])

@@ -57,7 +57,7 @@ async def conversation(state_row, script, go_on, *, stream=False):
         state = open_state(parse_settings(document), {})
         try:
             async with (
-                serving(document, limiter=state.limiter, memory=state.memory) as gateway,
+                serving(document, limiter=state.limiter, turn_store=state.turn_store) as gateway,
                 ChatClient([gateway.url], "the key of ann", stream=stream) as client,
             ):
                 await go_on(gateway, client)
@@ -140,7 +140,7 @@ def test_gateway_tool_results_and_signatures_are_restored_together(state_row, st
             document = {"upstreams": upstream_rows(upstream.url), "state": state_row}
             state = open_state(parse_settings(document), {})
             async with (
-                serving(document, memory=state.memory, runners={"*": Runner(look_up)}) as gateway,
+                serving(document, turn_store=state.turn_store, runners={"*": Runner(look_up)}) as gateway,
                 ChatClient([gateway.url], stream=stream) as client,
             ):
                 message = await client.ask("anthropic/m", HISTORY)
@@ -172,7 +172,7 @@ def test_signature_is_stored_before_the_answer_ends(wire, stream):
         memory = Slow(10, 10**6, 60.0, lambda: 0.0)
         async with (
             Upstream(answer) as upstream,
-            serving({"upstreams": upstream_rows(upstream.url)}, memory=memory) as gateway,
+            serving({"upstreams": upstream_rows(upstream.url)}, turn_store=memory) as gateway,
         ):
             body = json.dumps({"model": f"{wire}/m", "messages": HISTORY, "stream": stream}).encode()
             head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"

@@ -109,7 +109,7 @@ async def send_requests(address):
     async with Upstream(answer, hello) as upstream, Http() as http:
         document = {"upstreams": upstream_rows(upstream.url), "keys": keys, "state": {"usage": address}}
         state = open_state(parse_settings(document), {})
-        async with serving(document, limiter=state.limiter, memory=state.memory, sinks=state.sinks) as gateway:
+        async with serving(document, limiter=state.limiter, turn_store=state.turn_store, sinks=state.sinks) as gateway:
             for key in ("ann's", "bob's", "bob's", "nobody's"):
                 body = {"model": "anthropic/m", "messages": [{"role": "user", "content": "x"}]}
                 await http.post(f"{gateway.url}/v1/chat/completions", body, {"authorization": f"Bearer {key}"})
@@ -161,7 +161,7 @@ def test_usage_command_reports_configuration_errors(tmp_path, capsys, monkeypatc
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ({"url": "mysql://x"}, "not a Redis address"),
+        ({"url": "mysql://x"}, "unsupported"),
         ({"url": "redis://x", "url_env": "X"}, "remove one of them"),
         ({"url_env": "X"}, "X is not set"),
         ({"strict": True}, "requires url"),

@@ -1,0 +1,95 @@
+"""A running candidate: its start, its CPU time and its memory."""
+
+import asyncio
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+from candidates import UPSTREAM, Candidate
+from load import Loaded, load
+from workload import JOBS, Job, body_of
+
+HERE = Path(__file__).parent
+
+
+class ServerProcess:
+    """A candidate on core 1. `program`: runs it in the profiler or in the counter, which writes `output`."""
+
+    def __init__(
+        self, candidate: Candidate, port: int, *, program: Path | None = None, output: Path | None = None
+    ) -> None:
+        self.candidate = candidate
+        self.port = port
+        self.program = program
+        self.output = output
+        self.log = HERE / f".{candidate.name}.log"
+        self.launch()
+
+    def launch(self) -> None:
+        """Start the process, and wait until it answers."""
+        began = time.perf_counter()
+        command = self.candidate.command(self.port, UPSTREAM)
+        if self.program is not None:
+            command[1:1] = [str(self.program), str(self.output)]
+        # without cached bytecode the start would include the compilation of the package
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment = {**inherited, **self.candidate.environment}
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(["taskset", "-c", "1", *command], stdout=log, stderr=log, env=environment)
+        try:
+            self.start = self._wait_until_ready(began)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+    def cpu(self) -> float:
+        return cpu_of(self.process.pid)
+
+    def memory(self) -> float:
+        """Return the resident megabytes of the process and its children."""
+        lines = [Path(f"/proc/{pid}/status").read_text() for pid in _family(self.process.pid)]
+        return sum(int(text.split("VmRSS:")[1].split()[0]) for text in lines if "VmRSS:" in text) / 1024
+
+    def send(self, job: Job, requests: int, *, pad: int = 0) -> Loaded:
+        candidate = self.candidate
+        body = body_of(candidate.models[job.target], stream=job.stream, pad=pad)
+        path = candidate.paths[job.target]
+        headers = candidate.headers | candidate.target_headers.get(job.target, {})
+        return asyncio.run(load(self.port, path, body, requests=requests, at_once=job.connections, headers=headers))
+
+    def _wait_until_ready(self, began: float) -> float:
+        name = self.candidate.name
+        while time.perf_counter() - began < 120:
+            if self.candidate.picks_port and (printed := re.search(r"listens at \S+:(\d+)", self.log.read_text())):
+                self.port = int(printed[1])
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{name} did not start: see bench/gateway/{self.log.name}")
+            try:
+                if self.send(JOBS["alone"], 1).done:
+                    return time.perf_counter() - began
+            except OSError:
+                pass
+            time.sleep(0.05)
+        raise RuntimeError(f"{name} does not answer")
+
+
+def cpu_of(pid: int) -> float:
+    """Return the CPU microseconds of a process with all its threads and children."""
+    tasks = [task for one in _family(pid) for task in Path(f"/proc/{one}/task").iterdir()]
+    return sum(int((task / "schedstat").read_text().split()[0]) / 1000 for task in tasks)
+
+
+def _family(pid: int) -> list[int]:
+    found = [pid]
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        found += _family(int(child))
+    return found

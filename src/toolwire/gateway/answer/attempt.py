@@ -1,0 +1,478 @@
+"""Try one target: send the request, and deliver the answer, whole or as a stream.
+
+A retry of emulated calls, or the next turn after the gateway's own tools, is another request to the same target.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from logging import getLogger
+from time import perf_counter
+
+from msgspec import Struct
+
+from ...asgi.http_exchange import HeaderPairs, HttpExchange
+from ...asgi.offload import LARGE, ClientOffload
+from ...bridge.emulate_retry import RejectedAnswer
+from ...ir.errors import EncodeError, ProtocolError
+from ...ir.losses import LossError, require_lossless
+from ...ir.response import Fault, UpstreamError
+from ...net.http import Reply
+from ...net.key_command import KeyCommandError
+from ...net.replies import drain, read_reply_body, transport_losses
+from ...net.upstream_exchange import ERROR_LIMIT, ReplyMeaning, UpstreamExchange
+from ..client_request import CALL_MARKS, ClientRequest
+from ..dependencies import Dependencies
+from ..faults import IDLE_FAULT, key_fault_of, network_fault_of
+from ..observe.request_log import RequestLogWriter
+from ..routing import Target
+from ..shared.document_limits import admit_document
+from ..shared.memory_bound import MemoryReservation
+from ..shared.stream_memory import StreamMemory
+from .delivery import Delivery, StreamDelivery
+from .preparation import OutboundRequest, RequestPreparation
+from .relay import Stream, StreamRelay
+
+__all__ = ["AnswerContext", "Attempt", "open_context"]
+
+_log = getLogger("toolwire.gateway")
+_WORK_PER_LOSS = 32  # bytes of text that take as long
+_SUMMARISED_AT_ONCE = 256 * 1024  # bytes of an answer
+_CONTENT_TYPE = (b"content-type", b"application/json")
+_NO_LOSSES = (b"x-toolwire-losses", b"0")
+
+
+class AnswerContext(Struct, eq=False):
+    """One request in progress, with the objects that its attempts share."""
+
+    dependencies: Dependencies
+    http_exchange: HttpExchange
+    client_request: ClientRequest
+    log: RequestLogWriter
+    memory: MemoryReservation
+    offload: ClientOffload
+    preparation: RequestPreparation
+    delivery: Delivery
+    cache_key: bytes | None = None  # of a request whose answer may be cached
+    cache_seconds: float = 0.0
+    stream_delivery: StreamDelivery | None = None  # the delivery, if it is that of a stream
+    open_stream_delivery: Callable[[], StreamDelivery] | None = None  # if the reply decides about it
+    stream: Stream | None = None  # the stream being relayed
+    streamed_bytes: int = 0  # received in streams
+
+    @property
+    def has_run_tools(self) -> bool:
+        """True if tools of the gateway have run: a retry would run them again."""
+        tools = self.preparation.gateway_tools
+        return tools is not None and tools.has_run_tools
+
+    @property
+    def repeated_work(self) -> int:
+        """The size of the work for the fields of the request that an answer repeats."""
+        return self.client_request.work_size if self.client_request.ingress.stores_responses else 0
+
+    def response_headers(self) -> HeaderPairs:
+        return [_CONTENT_TYPE, (b"x-request-id", self.log.log.id.encode())]
+
+
+def open_context(
+    dependencies: Dependencies,
+    http_exchange: HttpExchange,
+    client_request: ClientRequest,
+    log: RequestLogWriter,
+    memory: MemoryReservation,
+) -> AnswerContext:
+    """Return the context of a request whose answer begins."""
+    caller = memory.client
+    offload = ClientOffload(dependencies.offload, caller)
+    preparation = RequestPreparation(client_request, caller, offload, dependencies)
+    delivery = Delivery(http_exchange)
+    return AnswerContext(dependencies, http_exchange, client_request, log, memory, offload, preparation, delivery)
+
+
+class Attempt(Struct, eq=False):
+    """One attempt to answer, at one target."""
+
+    _context: AnswerContext
+    _target: Target
+    _deadline: float  # of all attempts, by the clock of the dependencies
+    _pending_end: bytes = b""  # the end of a stream, held back until the work before it is done
+    _is_fully_sent: bool = False  # the client has received everything up to the last event
+
+    async def run(self) -> Fault | None:
+        """Return None if the answer was delivered, else the fault that occurred before any output."""
+        started_at = perf_counter()
+        context, target = self._context, self._target
+        preparation = context.preparation
+        out: OutboundRequest = preparation.forward(target) or await preparation.prepare(target)
+        context.log.start_attempt(target, out.is_passed_through, started_at)
+        if context.stream_delivery is not None:
+            context.stream_delivery.note_activity()  # the silence of earlier targets does not count for this one
+        try:
+            return await self._send(target, out)
+        except asyncio.CancelledError:
+            return await self._handle_interruption(out)
+        except (TimeoutError, ConnectionError) as error:
+            return network_fault_of(error, target.upstream.name)
+        except UpstreamError as error:
+            return error.fault
+        except KeyCommandError as error:
+            return key_fault_of(error, target.upstream.name)
+        except LossError:
+            raise  # the client accepts no losses
+        except (ProtocolError, EncodeError) as error:
+            message = f"the upstream's answer cannot be passed on: {error.message}"
+            return Fault("server", message, 502, "bad_answer", retryable=False)  # it was billed; a retry would be too
+        finally:
+            context.log.set_answer(out.stats, out.repairs, preparation.tool_counts)
+            if context.log.log.usage is None:
+                await self._log_estimate(out)
+            if out.losses or context.log.log.losses:  # those of an earlier attempt are replaced
+                await context.offload.run(len(out.losses) * _WORK_PER_LOSS, context.log.set_losses, out.losses)
+
+    async def _handle_interruption(self, out: OutboundRequest) -> Fault | None:
+        """Go on after an interruption that concerns only this attempt; any other one is raised again."""
+        context = self._context
+        interruption, delivery = context.http_exchange.interruption, context.stream_delivery
+        if context.http_exchange.disconnected:
+            if self._is_fully_sent and interruption.caught("client_gone"):
+                return None  # the client has the last event and did not wait for the end of the connection
+            out.stats.abandoned = True
+        elif delivery is not None and interruption.caught("upstream_idle"):
+            delivery.start_timer()
+            if context.stream is None or not delivery.has_output:
+                return IDLE_FAULT
+            return await self._fail_stream(context.stream.fail(IDLE_FAULT), context.stream, delivery)
+        raise asyncio.CancelledError
+
+    async def _log_estimate(self, out: OutboundRequest) -> None:
+        """Estimate the usage from the sizes, because the upstream reported none."""
+        context, stats = self._context, out.stats
+        upload = context.client_request.upload
+        context.log.set_estimate(
+            await context.offload.run(len(out.body), stats.estimate, out.body)
+            if upload is None
+            else stats.estimate_streamed(upload.size)
+        )
+
+    async def _send(self, target: Target, out: OutboundRequest) -> Fault | None:
+        """Send a request and deliver its answer. Return a fault that occurred before any output."""
+        context, endpoint = self._context, out.endpoint
+        forwarded = context.log.log.forward_headers
+        headers = {**out.headers, **forwarded} if forwarded else out.headers
+        stream = context.client_request.stream
+        exchange, url = UpstreamExchange(out, stream), endpoint.url(stream=stream)
+        data: bytes | None = None  # of a whole answer
+        rejected: RejectedAnswer | None = None
+        meaning: ReplyMeaning = "resend"
+        while meaning == "resend":
+            secrets = endpoint.secrets if endpoint.key_command is None else await endpoint.authorise()
+            seconds = min(self._deadline - context.dependencies.clock(), target.upstream.row.timeout)
+            body = out.body if out.upload is None else out.upload
+            async with target.upstream.transport.post(url, headers, secrets, body, seconds) as reply:
+                meaning = exchange.receive_head(reply.status, reply.headers, secrets)
+                if out.upload is not None:
+                    meaning = self._open_late_delivery(meaning, reply)
+                if meaning == "whole":
+                    if endpoint.vendor.transport is not None:
+                        self._add_transport_losses(out, reply)
+                    data = await read_reply_body(reply, context.dependencies.limits.answer, context.memory.add)
+                    if target.row.emulate is not None:
+                        rejected = await self._reject_answer(out, data)
+                elif meaning == "stream":
+                    fault, rejected = await self._relay_stream(target, out, reply)
+                    if fault is not None or (context.stream is not None and context.stream.fault is not None):
+                        return fault
+                elif meaning != "resend":
+                    return await self._read_fault(exchange, meaning, reply)
+        if rejected is not None:
+            await self._write_pending_end()
+            return await self._send_retry(target, out, rejected)
+        if data is not None and not (len(data) <= _SUMMARISED_AT_ONCE and out.accept(data)):
+            await self._decode_answer(target, out, data)
+        following = None if context.preparation.gateway_tools is None else await self._run_tools(out)
+        if following is not None:
+            return await self._send(target, following)
+        await self._finish_answer(target, out, data)
+        return None
+
+    def _open_late_delivery(self, meaning: ReplyMeaning, reply: Reply) -> ReplyMeaning:
+        """Open a stream if the reply to a streamed body has the media type of one. Such a body cannot be sent again."""
+        context = self._context
+        media_type = context.client_request.ingress.framing.media_type
+        if meaning == "stream" and not reply.headers.get("content-type", "").lower().startswith(media_type):
+            meaning = "whole"
+        context.http_exchange.watch()  # the upload has ended, perhaps early
+        is_stream = meaning == "stream" or (meaning == "whole" and context.client_request.is_stream_required)
+        if is_stream and context.open_stream_delivery is not None:
+            context.delivery = context.stream_delivery = context.open_stream_delivery()
+        context.log.set_stream(is_stream=is_stream)
+        return "fault" if meaning == "resend" else meaning
+
+    async def _read_fault(self, exchange: UpstreamExchange, meaning: ReplyMeaning, reply: Reply) -> Fault:
+        """Decode an error response. A redirect is not followed, and a body that cannot be read is ignored."""
+        context = self._context
+        if meaning == "redirect":
+            message = "the upstream redirects to another address; the key is not sent there"
+            return Fault("server", message, 502, "redirect", retryable=False)
+        try:
+            data = await read_reply_body(reply, ERROR_LIMIT, context.memory.add)
+        except (ProtocolError, TimeoutError, ConnectionError):
+            data = b""  # the status is enough
+        return await context.offload.run(len(data), exchange.receive_fault, data)
+
+    # whole answers
+
+    async def _reject_answer(self, out: OutboundRequest, data: bytes) -> RejectedAnswer | None:
+        """Reject a whole answer if its emulated calls cannot be parsed."""
+        context = self._context
+        await self._admit(data)
+        size = len(data) + context.client_request.work_size
+        return await context.offload.run(size, out.reject_answer, data)
+
+    async def _decode_answer(self, target: Target, out: OutboundRequest, data: bytes) -> None:
+        """Decode a whole answer, within the limits on its values and on the memory of all requests."""
+        if target.row.emulate is None:
+            await self._admit(data)
+        size = len(data) + self._answer_work(target, data)
+        if size <= LARGE:
+            out.read_answer(data)
+        else:
+            await self._context.offload.run(size, out.read_answer, data)
+
+    async def _admit(self, data: bytes) -> None:
+        context = self._context
+        await admit_document(data, context.dependencies.limits.values, context.offload, context.memory, status=502)
+
+    def _add_transport_losses(self, out: OutboundRequest, reply: Reply) -> None:
+        """Add the losses that a model in this process reports."""
+        out.losses.extend(transport_losses(reply))
+        if self._context.client_request.strict:
+            require_lossless(out.losses)
+
+    def _answer_work(self, target: Target, data: bytes) -> int:
+        """Return the size of the work for the calls in a whole answer; emulated ones are numbered after the request's."""
+        if target.row.emulate is not None:
+            return self._context.client_request.work_size + self._repair_work(target)
+        if target.row.repair is None:
+            return 0
+        return self._repair_work(target) if any(mark in data for mark in CALL_MARKS) else 0
+
+    def _repair_work(self, target: Target) -> int:
+        """Return the size of the work for repairing calls: large, also for small schemas.
+
+        It compiles the schemas of their tools. A cache has some of them, but a pattern of a few bytes may be too large
+        for it.
+        """
+        if target.row.repair is None:
+            return 0
+        context = self._context
+        return LARGE + 1 if context.client_request.has_tools or context.preparation.gateway_tools is not None else 0
+
+    # further requests to the same target
+
+    async def _send_retry(self, target: Target, out: OutboundRequest, rejected: RejectedAnswer) -> Fault | None:
+        """Ask once more instead of accepting an answer: the repair model, and the same model if that fails."""
+        context = self._context
+        size, repair_model = context.client_request.work_size, target.row.repair_model
+        make_retry = context.preparation.make_retry
+        if repair_model is not None:
+            repair_target = context.dependencies.router.plan(repair_model, tools=True)[0]
+            repair = await context.offload.run(size, make_retry, out, rejected, repair_target)
+            try:
+                fault = await self._send(repair_target, repair)
+            except (TimeoutError, ConnectionError) as error:
+                fault = network_fault_of(error, repair_target.upstream.name)
+            except UpstreamError as error:
+                fault = error.fault
+            if fault is None:
+                return None
+            _log.warning("request %s: repair by %s failed: %s", context.log.log.id, repair_target.label, fault.kind)
+        return await self._send(target, await context.offload.run(size, make_retry, out, rejected, None))
+
+    async def _run_tools(self, out: OutboundRequest) -> OutboundRequest | None:
+        """Run the gateway's tools that the answer calls. Return the request with their results, or None if it is final."""
+        context = self._context
+        delivery = context.stream_delivery
+        if delivery is not None:
+            delivery.suspend_idle_timeout()  # the upstream is idle while the tools run
+        try:
+            prepare = await context.preparation.run_tools(out)
+        finally:
+            if delivery is not None:
+                delivery.note_activity()
+        if prepare is None:
+            return None
+        following = await context.offload.run(len(out.body), prepare)
+        await self._write_pending_end()
+        return following
+
+    # the end of an answer
+
+    async def _finish_answer(self, target: Target, out: OutboundRequest, data: bytes | None) -> None:
+        """Write a whole answer, or the rest of a stream. `data` is a whole answer of the upstream."""
+        context = self._context
+        if context.stream_delivery is not None:
+            await self._end_stream(target, out, context.stream_delivery, data)
+            return
+        if out.is_passed_through:
+            written = out.encode_answer()
+        else:
+            started_at, work = perf_counter(), len(data or b"") + context.repeated_work
+            written = out.encode_answer() if work <= LARGE else await context.offload.run(work, out.encode_answer)
+            context.log.add_overhead(started_at)
+        # answers with gateway tools also set the first
+        if out.stats.turn is not None or context.client_request.turn is not None:
+            await self._store(target, out, written, len(data or b""))
+        if context.cache_key is not None:
+            context.dependencies.cache.put(context.cache_key, written, context.cache_seconds)
+        await context.delivery.respond(context.response_headers() + self._report_headers(out), written)
+
+    async def _end_stream(
+        self, target: Target, out: OutboundRequest, delivery: StreamDelivery, data: bytes | None
+    ) -> None:
+        """Write the rest of a stream. `data` is a whole answer that the upstream sent for it."""
+        context = self._context
+        if data is not None:
+            size = len(data) + context.repeated_work
+            self._pending_end = await context.offload.run(size, out.encode_stream)
+        await self._store(target, out, self._pending_end, len(data or b"") or context.streamed_bytes)
+        await self._write_pending_end()
+        await delivery.end()
+
+    async def _store(self, target: Target, out: OutboundRequest, written: bytes, answer_size: int) -> None:
+        """Store the turn of an answer, and an answer of OpenAI Responses, before its end is sent."""
+        context = self._context
+        tools = context.preparation.gateway_tools
+        turn = out.stats.turn if tools is None else tools.turn
+        if turn is not None:
+            out.stats.turn = None
+            if context.preparation.must_save(turn, out.endpoint):
+                size = answer_size + (0 if tools is None else len(out.body))  # which has earlier rounds
+                await context.preparation.save_turn(turn, out.endpoint, size)
+        if context.client_request.turn is not None:
+            await self._store_response(target, out, written)
+
+    async def _store_response(self, target: Target, out: OutboundRequest, written: bytes) -> None:
+        """Store a complete answer of OpenAI Responses, or the upstream that stores it itself."""
+        context, client_request = self._context, self._context.client_request
+        responses, tools = context.dependencies.responses, context.preparation.gateway_tools
+        if client_request.turn is None:
+            return
+        if out.recorder is not None:
+            await responses.save_answer(client_request.turn, out.recorder, out.endpoint, written)
+        elif out.endpoint.wire.name == client_request.wire.name:
+            offer = context.preparation.offer
+            await responses.save_pin(
+                client_request.turn,
+                out.stats.id,
+                target.upstream,
+                wants_store=client_request.wants_store,
+                offered=None if offer is None else offer.list_names(out.stats.calls),
+                last_id="" if tools is None else tools.last_id,
+            )
+
+    def _report_headers(self, out: OutboundRequest) -> HeaderPairs:
+        """Return the headers about the translation: the number of losses, and of offered and declared tools."""
+        headers = [(b"x-toolwire-losses", b"%d" % len(out.losses))] if out.losses else [_NO_LOSSES]
+        counts = self._context.preparation.tool_counts
+        if counts is not None:
+            headers.append((b"x-toolwire-tools", b"%d/%d" % (counts.offered, counts.declared)))
+        return headers
+
+    async def _write_pending_end(self) -> None:
+        delivery = self._context.stream_delivery
+        if self._pending_end and delivery is not None:
+            pending, self._pending_end = self._pending_end, b""
+            await delivery.write(pending)
+
+    # streams
+
+    async def _relay_stream(
+        self, target: Target, out: OutboundRequest, reply: Reply
+    ) -> tuple[Fault | None, RejectedAnswer | None]:
+        """Relay a stream except its end. Return a fault that occurred before any output, or a rejected answer."""
+        context, delivery = self._context, self._context.stream_delivery
+        assert delivery is not None
+        if out.endpoint.vendor.transport is not None:
+            self._add_transport_losses(out, reply)
+        work_size = context.client_request.work_size
+        stream: Stream = await context.offload.run(0 if out.is_passed_through else work_size, out.open_stream)
+        context.stream = stream
+        delivery.report_headers = self._report_headers(out)
+        repeats_answer = context.client_request.ingress.stores_responses and not out.is_passed_through
+        relay = StreamRelay(
+            reply,
+            stream,
+            context.offload,
+            StreamMemory(context.memory, repeats_answer=repeats_answer),
+            out.stats,
+            repeated_work=context.repeated_work,
+            call_work=self._repair_work(target),
+            is_emulated=target.row.emulate is not None,
+        )
+        fault = await self._relay_pieces(relay, stream, delivery, target, out)
+        if fault is not None or relay.has_failed():
+            return fault, None
+        if stream.ended or stream.rejected is not None:
+            await drain(reply)
+        last = await relay.close()
+        if relay.has_failed():
+            return await self._fail_stream(self._pending_end + last, stream, delivery), None
+        self._pending_end += last
+        return None, stream.rejected
+
+    async def _relay_pieces(
+        self, relay: StreamRelay, stream: Stream, delivery: StreamDelivery, target: Target, out: OutboundRequest
+    ) -> Fault | None:
+        """Relay pieces until the stream needs no more, ends or fails. Return a fault before the first output."""
+        context = self._context
+        limit = context.dependencies.limits.answer
+        remaining = limit
+        while True:
+            try:
+                data = await relay.read()
+            except TimeoutError as error:
+                fault = network_fault_of(error, context.log.log.upstream)
+                return await self._fail_stream(stream.fail(fault), stream, delivery)
+            except ConnectionError:
+                return None  # the decoder decides whether the stream was complete
+            if not data:
+                return None
+            size = len(data)
+            remaining -= size
+            context.streamed_bytes += size
+            output = await relay.feed(data) if remaining >= 0 else stream.fail(_too_large_fault(limit))
+            if stream.fault is not None:
+                return await self._fail_stream(output, stream, delivery)
+            if relay.is_finished():
+                await self._end_pieces(output, stream, target, out)
+                return None
+            if not output:
+                delivery.note_activity()
+            elif not delivery.try_write(output):
+                await delivery.write(output)  # which notes the activity, too
+
+    async def _end_pieces(self, output: bytes, stream: Stream, target: Target, out: OutboundRequest) -> None:
+        """Write the last piece after the answer was stored, unless our tools run next, or a retry follows."""
+        context = self._context
+        self._pending_end = output
+        if context.preparation.gateway_tools is None and stream.rejected is None:
+            await self._store(target, out, output, context.streamed_bytes)
+            await self._write_pending_end()
+            self._is_fully_sent = stream.ended and not context.client_request.as_array
+
+    async def _fail_stream(self, last: bytes, stream: Stream, delivery: StreamDelivery) -> Fault | None:
+        """End a failed stream, or return its fault for another target if nothing was sent yet."""
+        if not delivery.has_output:
+            return stream.fault
+        if stream.fault is not None:
+            self._context.log.fail(stream.fault.kind)
+        await delivery.write(last)
+        await delivery.end()
+        return None
+
+
+def _too_large_fault(limit: int) -> Fault:
+    return Fault("server", f"the stream has more than {limit} bytes", 502, "too_large", retryable=False)

@@ -1,0 +1,267 @@
+"""Deliver one answer to a client: as a whole, or as a stream that is kept alive until it ends.
+
+A delivery has one of four states. `TRANSITIONS` lists every step that is allowed in each of them, and the state after it;
+any other step is a bug.
+
+    silent      nothing was sent: another target can be tried, and an error still has its status
+    alive       the head and pings were sent: another target can be tried, but an error is an event
+    streaming   output of the model was sent: an error is an event, and ends the stream
+    ended       nothing may follow
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from math import inf
+from typing import Literal, Protocol, TypeAlias
+
+from ...asgi.http_exchange import HeaderPairs, HttpExchange
+from ...stream.sse import SSEDecoder
+
+__all__ = ["TRANSITIONS", "ArrayFrames", "Delivery", "Frames", "IllegalStep", "StreamDelivery"]
+
+DeliveryState: TypeAlias = Literal["silent", "alive", "streaming", "ended"]
+DeliveryStep: TypeAlias = Literal["respond", "ping", "write", "end", "abandon"]
+
+TRANSITIONS: Mapping[tuple[DeliveryState, DeliveryStep], DeliveryState] = {
+    ("silent", "respond"): "ended",
+    ("silent", "ping"): "alive",
+    ("silent", "write"): "streaming",
+    ("silent", "end"): "ended",
+    ("silent", "abandon"): "ended",
+    ("alive", "ping"): "alive",
+    ("alive", "write"): "streaming",
+    ("alive", "end"): "ended",
+    ("alive", "abandon"): "ended",
+    ("streaming", "ping"): "streaming",
+    ("streaming", "write"): "streaming",
+    ("streaming", "end"): "ended",
+    ("streaming", "abandon"): "ended",
+    ("ended", "abandon"): "ended",
+}
+"""The state after each allowed step."""
+
+_IDLE_RECHECK = 0.05  # seconds
+
+
+class IllegalStep(RuntimeError):
+    """A step that the state of a delivery does not allow: an error in the gateway."""
+
+
+class Delivery:
+    """The answer to one request. This class delivers a whole answer; errors before it are raised."""
+
+    __slots__ = ("_http_exchange", "state")
+
+    def __init__(self, http_exchange: HttpExchange) -> None:
+        self.state: DeliveryState = "silent"
+        self._http_exchange = http_exchange
+
+    def advance(self, step: DeliveryStep) -> None:
+        """Change the state before a step; IllegalStep if the state does not allow it."""
+        following = TRANSITIONS.get((self.state, step))
+        if following is None:
+            raise IllegalStep(f"a delivery that is {self.state} does not allow {step!r}")
+        self.state = following
+
+    @property
+    def has_output(self) -> bool:
+        """True if output of the model was sent: no other target can be tried."""
+        return self.state == "streaming" or self.state == "ended"
+
+    def respond(self, headers: HeaderPairs, body: bytes) -> Awaitable[None]:
+        """Deliver a whole answer."""
+        self.advance("respond")
+        return self._http_exchange.respond(200, headers, body)
+
+    def abandon(self) -> None:
+        """Deliver nothing more: the client is gone."""
+        self.advance("abandon")
+
+
+class Frames(Protocol):
+    """The framing of a stream's events."""
+
+    def feed(self, data: bytes) -> bytes: ...
+
+    def close(self) -> bytes: ...
+
+
+class ArrayFrames:
+    """Server-sent events as the items of one JSON array."""
+
+    def __init__(self) -> None:
+        self._decoder = SSEDecoder()
+        self._separator = b"["  # written before the next item
+
+    def feed(self, data: bytes) -> bytes:
+        out = []
+        for _, item in self._decoder.feed(data):
+            out += [self._separator, item]
+            self._separator = b",\r\n"
+        return b"".join(out)
+
+    def close(self) -> bytes:
+        return b"[]" if self._separator == b"[" else b"]"
+
+
+class StreamDelivery(Delivery):
+    """A stream to a client.
+
+    `ping` is sent after `ping_interval` seconds without output. After `idle_timeout` seconds without data from the
+    upstream, the task that waits for it is interrupted. `frames` converts the events to another framing.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_frames",
+        "_idle_suspected",
+        "_idle_timeout",
+        "_is_writing",
+        "_last_received",
+        "_last_sent",
+        "_loop",
+        "_ping",
+        "_ping_interval",
+        "_pinging",
+        "_started_at",
+        "_timer",
+        "headers",
+        "report_headers",
+        "time_to_first_chunk",
+    )
+
+    def __init__(
+        self,
+        http_exchange: HttpExchange,
+        headers: HeaderPairs,
+        ping: bytes,
+        *,
+        ping_interval: float,
+        idle_timeout: float,
+        frames: Frames | None = None,
+    ) -> None:
+        super().__init__(http_exchange)
+        self.headers = headers
+        self.report_headers: HeaderPairs = []  # about the translation for the target
+        self.time_to_first_chunk: float | None = None  # seconds
+        self._ping = ping
+        self._ping_interval = ping_interval
+        self._idle_timeout = idle_timeout
+        self._frames = frames
+        self._is_writing = False  # a write to the client is in progress
+        self._idle_suspected = False  # the first idle check has failed
+        self._loop = asyncio.get_running_loop()
+        self._started_at = self._last_received = self._last_sent = self._loop.time()
+        self._pinging: asyncio.Task[None] | None = None  # a ping in progress
+        http_exchange.interruption.attach()
+        self.start_timer()
+
+    def note_activity(self) -> None:
+        """Note a sign of life from the upstream."""
+        self._last_received = self._loop.time()
+        self._idle_suspected = False
+
+    def start_timer(self) -> None:
+        """Start the timer for pings and silence; again for another target, after one that was silent for too long."""
+        self.note_activity()
+        delay = min(self._ping_interval, self._idle_timeout)
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(delay, self._on_timer)
+
+    def suspend_idle_timeout(self) -> None:
+        """Ignore the upstream's silence until `note_activity`: it cannot send anything now."""
+        self._last_received = inf
+
+    async def write(self, data: bytes) -> None:
+        """Write output of the model, in the framing of the client's stream."""
+        self.advance("write")
+        if self.time_to_first_chunk is None:
+            self.time_to_first_chunk = self._loop.time() - self._started_at
+        if self._frames is not None:
+            data = self._frames.feed(data)
+        await self._write_frame(data)
+
+    def try_write(self, data: bytes) -> bool:
+        """Write output after other output, as `write` does. Return False if `write` has to wait or to convert it."""
+        if self.state != "streaming" or self._frames is not None or self._pinging is not None:
+            return False
+        if not self._http_exchange.try_write(data):
+            return False
+        self._idle_suspected = False
+        self._last_sent = self._last_received = self._loop.time()
+        return True
+
+    async def end(self) -> None:
+        """Close the framing and end the answer; an answer without any output gets its head here."""
+        self.advance("end")
+        self._stop_timer()
+        if self._frames is not None:
+            await self._write_frame(self._frames.close())
+        await self._wait_for_ping()
+        await self._start()
+        await self._http_exchange.end()
+
+    async def _start(self) -> None:
+        if not self._http_exchange.started:
+            await self._http_exchange.start(200, [*self.headers, *self.report_headers])
+
+    def close(self) -> None:
+        """Stop the timer and a ping in progress."""
+        self._stop_timer()
+        if self._pinging is not None:
+            self._pinging.cancel()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _wait_for_ping(self) -> None:
+        """Wait until a ping in progress has been sent."""
+        if self._pinging is not None:
+            await asyncio.wait({self._pinging})  # a cancellation here must not cancel the ping, which may be half sent
+            self._pinging = None
+
+    async def _write_frame(self, data: bytes) -> None:
+        """Write bytes after any ping in progress. Time spent waiting for a slow client does not count as idle."""
+        self._is_writing = True  # no ping starts from here on
+        try:
+            if self._pinging is not None:
+                await self._wait_for_ping()
+            await self._start()
+            await self._http_exchange.write(data)
+        finally:
+            self._is_writing = self._idle_suspected = False
+            self._last_sent = self._last_received = self._loop.time()
+
+    def _on_timer(self) -> None:
+        """Check for idleness, send a ping if one is due, and set the timer for the next of the two."""
+        now = self._loop.time()
+        if self._is_writing:
+            self.note_activity()  # data has arrived and waits for the client
+        if now - self._last_received >= self._idle_timeout:
+            self._on_idle()
+            return
+        can_ping = self._ping and not self._is_writing and (self._pinging is None or self._pinging.done())
+        if can_ping and now - self._last_sent >= self._ping_interval:
+            self.advance("ping")
+            self._pinging = asyncio.ensure_future(self._send_ping())
+            self._last_sent = now
+        next_ping = self._last_sent + self._ping_interval if can_ping else now + self._ping_interval
+        next_idle_check = self._last_received + self._idle_timeout
+        self._timer = self._loop.call_later(max(min(next_ping, next_idle_check) - now, 0.01), self._on_timer)
+
+    def _on_idle(self) -> None:
+        """Give up at the second check: after this process was suspended, data that has arrived is not yet read."""
+        if not self._idle_suspected:
+            self._idle_suspected = True
+            self._timer = self._loop.call_later(_IDLE_RECHECK, self._on_timer)
+            return
+        self._idle_suspected = False
+        self._timer = None
+        self._http_exchange.interruption.interrupt("upstream_idle")
+
+    async def _send_ping(self) -> None:
+        await self._start()
+        await self._http_exchange.write(self._ping)

@@ -1,0 +1,298 @@
+"""Prepare a client's request for a target: restored turns, selected tools, and the gateway's own tools.
+
+`PassThroughRequest` if client and upstream use the same wire and the answer needs no change. `TranslatedRequest` for
+everything else. Between equal wires both keep the client's headers, API version and unknown fields; only the
+conversation changes, if a stored turn is restored in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from secrets import token_hex
+from typing import TypeAlias
+
+from ...asgi.offload import LARGE, ClientOffload
+from ...bridge.emulate_retry import RejectedAnswer
+from ...bridge.fitted_prefix import PrefixStore
+from ...bridge.restore_turns import turn_is_incomplete
+from ...bridge.turns import StoredTurn
+from ...ir.request import Request
+from ...ir.text import to_bytes
+from ...net.body_settings import NO_DEFAULTS, RequestDefaults
+from ...net.endpoint import Endpoint
+from ...net.runner import Runner
+from ...net.same_wire import accepts_request, has_valid_ids, replace_leading_model, replace_model
+from ...wire.protocol import Limits
+from ..client_request import ClientRequest
+from ..dependencies import Dependencies
+from ..gateway_tools import GatewayTools, with_gateway_tools
+from ..observe.request_log import OfferCounts
+from ..retrieval.offered_client_tools import OfferedClientTools
+from ..retrieval.retrieval_plan import is_stored_elsewhere
+from ..routing import Target
+from .pass_through import PassThroughRequest
+from .translated import TranslatedRequest
+from .turn_memory import TurnMemory
+
+__all__ = ["OutboundRequest", "RequestPreparation"]
+
+OutboundRequest: TypeAlias = PassThroughRequest | TranslatedRequest
+RestoredRequest: TypeAlias = tuple[Request, PrefixStore | None]
+"""A request with its stored turns, and the translations of its first messages."""
+
+# One of them is in each request with deferred tools. They are found faster than by decoding.
+_DEFER_LOADING = b"defer_loading"
+_TOOL_SEARCH = b"tool_search"
+
+
+class RequestPreparation:
+    """The preparation of one client's request. `gateway_tools` runs the tools of the last prepared one."""
+
+    gateway_tools: GatewayTools | None = None
+    _turns: TurnMemory | None = None  # if a turn of the history is stored
+    _tool_count: int | None = None  # of a request whose conversation is stored elsewhere
+    _unchanged_ids: frozenset[int] = frozenset()  # of targets that get the client's bytes
+
+    def __init__(
+        self, client_request: ClientRequest, caller: str, offload: ClientOffload, dependencies: Dependencies
+    ) -> None:
+        self._client_request = client_request
+        self._caller = caller
+        self._offload = offload
+        self._dependencies = dependencies
+
+    @property
+    def offer(self) -> OfferedClientTools | None:
+        """The tools that were selected for the last prepared request; None if all are offered."""
+        return None if self.gateway_tools is None else self.gateway_tools.offer
+
+    @property
+    def tool_counts(self) -> OfferCounts | None:
+        """The tools of the last prepared request, if they are selected, or cannot be for this conversation."""
+        if self.gateway_tools is not None and self.gateway_tools.offer is not None:
+            offer = self.gateway_tools.offer
+            return OfferCounts(offer.declared, offer.offered, offer.searches)
+        return None if self._tool_count is None else OfferCounts(self._tool_count, self._tool_count, 0)
+
+    async def load_turns(self, targets: Sequence[Target]) -> None:
+        """Load the stored turns of the conversation, for all targets."""
+        turns = self._open_turns()
+        await turns.load(targets)
+        self._turns = turns if turns.found_any else None
+
+    def must_save(self, turn: StoredTurn, endpoint: Endpoint) -> bool:
+        """Check whether the client cannot return the turn of an answer in full."""
+        return turn_is_incomplete(turn, same_wire=endpoint.wire.name == self._client_request.wire.name)
+
+    async def save_turn(self, turn: StoredTurn, endpoint: Endpoint, size: int) -> None:
+        """Save the turn of an answer; `size` is that of the work."""
+        await self._open_turns().save(turn, endpoint, size)
+
+    def _open_turns(self) -> TurnMemory:
+        return TurnMemory(self._dependencies.turn_store, self._client_request, self._caller, self._offload)
+
+    def forward(self, target: Target) -> PassThroughRequest | None:
+        """Return the request for a target that gets the client's bytes; None if it has to be prepared."""
+        if self._turns is not None or id(target) not in self._unchanged_ids:
+            return None
+        self.gateway_tools = self._tool_count = None
+        client_request, endpoint = self._client_request, target.endpoint
+        if client_request.upload is not None:
+            return PassThroughRequest(client_request, endpoint, b"", client_request.upload.for_model(endpoint.model))
+        body = _replace_leading_model(client_request, endpoint)
+        return None if body is None else PassThroughRequest(client_request, endpoint, body)
+
+    async def prepare(self, target: Target) -> OutboundRequest:
+        """Return the request for a target, prepared in a thread if it is large or its tools are new."""
+        client_request, known_tools = self._client_request, self._dependencies.known_tools
+        if self._turns is None and id(target) in self._unchanged_ids:
+            size = len(client_request.body)
+            body = await self._offload.run(size, _replace_model, client_request, target.endpoint)
+            return PassThroughRequest(client_request, target.endpoint, body)
+        tools_key = known_tools.key(client_request, target.label)
+        work_size = client_request.work_size if known_tools.has(tools_key) else LARGE + 1
+        if target.endpoint.wire.name == client_request.wire.name:
+            work_size = max(work_size, len(client_request.body))  # which may be parsed, also if its messages are known
+        self._tool_count = None
+        runner, restored, offer = self._runner_for(target), None, None
+        if self._may_select_tools(target, runner):
+            restored, offer = await self._select_tools(target, runner, work_size)
+        if work_size <= LARGE:
+            outbound = self._make_outbound(target, runner, restored, offer)
+        else:
+            outbound = await self._offload.run(work_size, self._make_outbound, target, runner, restored, offer)
+        known_tools.add(tools_key, client_request)
+        return outbound
+
+    def make_retry(
+        self, out: OutboundRequest, rejected: RejectedAnswer, repair_target: Target | None
+    ) -> OutboundRequest:
+        """Return the request to send instead of accepting an answer, to the same model or to `repair_target`."""
+        assert isinstance(out, TranslatedRequest), "an answer that is passed through is never rejected"
+        return out.make_retry(rejected, repair_target)
+
+    async def run_tools(self, out: OutboundRequest) -> Callable[[], OutboundRequest] | None:
+        """Run the gateway's tools that an answer calls.
+
+        Return a function that prepares the request with their results, or None if the answer is final.
+        """
+        return await out.run_tools() if isinstance(out, TranslatedRequest) else None
+
+    def needs_no_change(self, target: Target) -> bool:
+        """Check whether the client's bytes can be sent as they are, as far as that is known without decoding them."""
+        client_request = self._client_request
+        if (
+            target.keeps_requests
+            and target.endpoint.wire.name == client_request.wire.name
+            and client_request.turn is None
+            and (not self._dependencies.runners or self._runner_for(target) is None)
+            and not (target.renamed_fields and any(map(client_request.may_have_field, target.renamed_fields)))
+        ):
+            self._unchanged_ids |= {id(target)}
+            return True
+        return False
+
+    def _may_select_tools(self, target: Target, runner: Runner | None) -> bool:
+        """Check whether some of the tools may be left out of the request for a target."""
+        if not self._client_request.has_tools and runner is None:
+            return False
+        return target.row.retrieval is not None or self._may_defer(target)
+
+    async def _select_tools(
+        self, target: Target, runner: Runner | None, work_size: int
+    ) -> tuple[RestoredRequest | None, OfferedClientTools | None]:
+        """Select among the tools of the client and of the gateway.
+
+        Return the request with its stored turns, and the selection; None and None if all tools are offered.
+        """
+        retrieval, may_defer = target.row.retrieval, self._may_defer(target)
+        ranker, client, offload = self._dependencies.ranker, self._caller, self._offload
+        restored = await offload.run(work_size, self._restore, target)
+        with_own = restored[0] if runner is None else with_gateway_tools(restored[0], runner)
+        offer = None
+        if may_defer:
+            offer = await ranker.open_hosted_search(with_own, target.endpoint.wire, client, offload, work_size)
+        if offer is None and retrieval is not None:
+            turn = self._client_request.turn
+            earlier = None if turn is None else turn.offered
+            offer = await ranker.open_offer(with_own, retrieval, client, offload, work_size, earlier)
+            if offer is None and is_stored_elsewhere(with_own):
+                self._tool_count = len(with_own.tools)
+        return (None, None) if offer is None else (restored, offer)
+
+    def _may_defer(self, target: Target) -> bool:
+        """Check whether the client may rely on the tool search of a provider that the target does not have."""
+        client_request = self._client_request
+        if target.endpoint.wire.name == client_request.wire.name or target.row.emulate is not None:
+            return False
+        return _DEFER_LOADING in client_request.body or _TOOL_SEARCH in client_request.body
+
+    def _runner_for(self, target: Target) -> Runner | None:
+        return self._dependencies.runner_for(self._client_request.model) if target.row.tools else None
+
+    def _restore(self, target: Target) -> RestoredRequest:
+        """Return the client's request for a target, with its stored turns."""
+        client_request = self._client_request
+        request = client_request.request_for(target.endpoint)
+        if self._turns is None:
+            return request, client_request.translations
+        return self._turns.restore(request, target.endpoint)
+
+    def _make_outbound(
+        self,
+        target: Target,
+        runner: Runner | None,
+        restored: RestoredRequest | None,
+        offer: OfferedClientTools | None,
+    ) -> OutboundRequest:
+        """Prepare the request for a target. `restored` has its stored turns already."""
+        client_request = self._client_request
+        self.gateway_tools = None
+        if runner is None and offer is None:
+            return _adapt(client_request, *self._find_restored(target), target)
+        run_id = token_hex(16)  # not the request id, which a client may choose
+        request, translations = self._restore(target) if restored is None else restored
+        self.gateway_tools = tools = GatewayTools(runner, request, run_id, self._caller, offer)
+        return TranslatedRequest(client_request, tools.request, target, tools, translations=translations)
+
+    def _find_restored(self, target: Target) -> tuple[Request | None, PrefixStore | None]:
+        """Return the request with its stored turns; None if the gateway has nothing to add to the client's bytes."""
+        client_request = self._client_request
+        if self._turns is None:
+            request = client_request.request_for(target.endpoint) if client_request.is_rebuilt else None
+            return request, client_request.translations
+        client_copy = client_request.request_for(target.endpoint)
+        restored, translations = self._turns.restore(client_copy, target.endpoint)
+        return None if restored is client_copy and not client_request.is_rebuilt else restored, translations
+
+
+def _adapt(
+    client_request: ClientRequest, restored: Request | None, translations: PrefixStore | None, target: Target
+) -> OutboundRequest:
+    """Adapt a request without tools of the gateway; `restored` is the request with its stored turns, if there are any."""
+    endpoint, body = target.endpoint, None
+    if endpoint.wire.name == client_request.wire.name and _keeps_body(client_request, target):
+        body = _same_wire_body(client_request, restored, endpoint)
+        if target.row.repair is None and not client_request.records_at(target.upstream):
+            return PassThroughRequest(client_request, endpoint, body)  # which need not be decodable
+    request = client_request.request if restored is None else restored
+    # decoding the request has set them, if it was not decoded before
+    translations = client_request.translations if translations is None else translations
+    return TranslatedRequest(client_request, request, target, same_wire_body=body, translations=translations)
+
+
+def _replace_leading_model(client_request: ClientRequest, endpoint: Endpoint) -> bytes | None:
+    """Return the client's body for the target's model; None if it must be parsed for that."""
+    if client_request.body_model in (None, endpoint.model):
+        return client_request.body
+    return replace_leading_model(client_request.body, endpoint.model)
+
+
+def _replace_model(client_request: ClientRequest, endpoint: Endpoint) -> bytes:
+    """Return the client's body for the target's model."""
+    replaced = _replace_leading_model(client_request, endpoint)
+    return replace_model(client_request.body, client_request.document, endpoint.model) if replaced is None else replaced
+
+
+def _same_wire_body(client_request: ClientRequest, restored: Request | None, endpoint: Endpoint) -> bytes:
+    """Return the client's body for the target's model, with the conversation of `restored` if it is given."""
+    if restored is None and not endpoint.changes_body:
+        return _replace_model(client_request, endpoint)
+    document = client_request.document
+    if restored is not None:
+        conversation = client_request.wire.conversation
+        encoded, _ = client_request.wire.encode_request(restored)
+        document = {**document, conversation: encoded[conversation]}
+        if client_request.turn is not None and client_request.is_rebuilt:
+            document = client_request.turn.without_references(document, encoded)
+    if "model" in document:
+        document = {**document, "model": endpoint.model}
+    return to_bytes(endpoint.finish_body(document, client_request.headers.get("anthropic-version")))
+
+
+def _keeps_body(client_request: ClientRequest, target: Target) -> bool:
+    """Check that neither the settings nor the vendor change a request on their own wire."""
+    endpoint = target.endpoint
+    return (
+        target.row.emulate is None
+        and accepts_request(
+            endpoint,
+            client_request.wire.name,
+            client_request.has_field,
+            lambda: client_request.document.get("tool_choice"),
+            target.capabilities,
+        )
+        and (endpoint.vendor.id is None or _has_valid_ids(client_request, endpoint.wire.limits))
+        and (endpoint.defaults is NO_DEFAULTS or _has_every_default(client_request, endpoint.defaults))
+    )
+
+
+def _has_valid_ids(client_request: ClientRequest, limits: Limits) -> bool:
+    """Check that the vendor accepts the ids of the calls in the history."""
+    request = client_request.request_or_none if client_request.may_have_calls() else None
+    return request is None or has_valid_ids(request, limits)
+
+
+def _has_every_default(client_request: ClientRequest, defaults: RequestDefaults) -> bool:
+    request = client_request.request
+    return defaults.apply(request) is request

@@ -1,0 +1,431 @@
+"""A request that is translated to another wire, or adapted on its own, and the conversion of its answer. No I/O here.
+
+A broken stream ends in an error in the client's own protocol, never in a normal end; `fault` is then set. A stream that
+breaks after the end of the answer, where only a token count and the final marker can be missing, is complete: a retry
+would be billed, and would run its calls, a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+from time import time
+
+from msgspec.structs import replace
+
+from ...bridge.emulate_retry import AnswerContinuation, RejectedAnswer, reject_answer
+from ...bridge.emulation import Emulation
+from ...bridge.emulation_settings import EmulationSettings
+from ...bridge.fitted_prefix import PrefixStore
+from ...bridge.repair import CallRepair, CallRepairer
+from ...bridge.report_answer import AnswerReporter
+from ...ir.errors import ToolwireError
+from ...ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta, WholePart
+from ...ir.folding import unfold
+from ...ir.losses import Losses, require_lossless
+from ...ir.parts import ToolCall, ToolResult
+from ...ir.request import Request
+from ...ir.response import Fault, Response, UpstreamError, Usage, add_usage
+from ...ir.text import finite_to_bytes
+from ...net.endpoint_request import EndpointRequest
+from ...net.forwarded_stream import check_choices_ended, expected_choices, stream_fault
+from ...run.repaired_calls import mark_repaired, mark_repaired_event
+from ...wire.base_encoder import BaseStreamEncoder
+from ...wire.protocol import StreamEncoder, Wire
+from ..client_request import ClientRequest
+from ..gateway_tools import GatewayTools, TurnEvents
+from ..observe.answer_stats import AnswerStats
+from ..responses.recorder import RecordingEncoder, ResponseRecorder
+from ..routing import Target
+
+__all__ = ["TranslatedRequest", "TranslatedStream"]
+
+_CONTENT_DELTAS = frozenset({TextDelta, CallDelta})  # no step and no loss report needs them
+_KEY, _ESCAPED = attrgetter("key"), attrgetter("escaped")
+
+
+class TranslatedRequest:
+    """A request to another wire, or to the same one with adaptations.
+
+    `previous` is the request before it: that of the previous turn, or of a rejected answer.
+    """
+
+    is_passed_through = False
+    upload = None  # its body is held
+    _spent_usage: Usage | None = None  # defaults for the first request of an answer, here and below
+    _continuation: AnswerContinuation | None = None
+    _is_repair = False
+    _is_streamed = False
+    _stream_encoder: StreamEncoder | None = None
+    _events: TurnEvents | None = None
+
+    def __init__(
+        self,
+        client_request: ClientRequest,
+        request: Request,
+        target: Target,
+        gateway_tools: GatewayTools | None = None,
+        *,
+        emulation: Emulation | None = None,
+        previous: TranslatedRequest | None = None,
+        same_wire_body: bytes | None = None,
+        spent_usage: Usage | None = None,
+        continuation: AnswerContinuation | None = None,
+        is_repair: bool = False,
+        translations: PrefixStore | None = None,
+    ) -> None:
+        """Encode the request.
+
+        `emulation` is set for a retry, which has its prompt already. A later request shares the losses, statistics and
+        stream encoder of `previous`, because the client gets one answer. `same_wire_body` is sent as it is.
+        `spent_usage` is that of rejected answers, which `continuation` continues. `is_repair`: the target is another
+        model than that of the client, and repairs its calls. `translations` are those of its first messages.
+        """
+        self.endpoint = endpoint = target.endpoint
+        is_same_wire = endpoint.wire.name == client_request.wire.name
+        if is_same_wire:
+            self.endpoint = endpoint = endpoint.with_version(client_request.wire.version or "")
+        self.losses: Losses = Losses() if previous is None else previous.losses
+        self.stats: AnswerStats = AnswerStats() if previous is None else previous.stats
+        self.repairs: list[CallRepair] = [] if previous is None else previous.repairs
+        self.recorder: ResponseRecorder | None = (
+            client_request.make_recorder(target.upstream, target.model) if previous is None else previous.recorder
+        )
+        self._client_request = client_request
+        self._request = request
+        self._target = target
+        self._gateway_tools = gateway_tools
+        if gateway_tools is not None:
+            if gateway_tools.offer is not None and previous is None:
+                gateway_tools.offer.report(self.losses)
+            self._events = TurnEvents(gateway_tools)  # removes our calls from a stream
+        self._endpoint_request = EndpointRequest(
+            request,
+            endpoint,
+            stream=client_request.stream,
+            text=_find_emulation(target, request) if emulation is None else None,
+            losses=self.losses,
+            emulation=emulation,
+            client=client_request.wire.capabilities,
+            is_alias=True,
+            repairer=self._make_repairer(),
+            same_wire_body=same_wire_body,
+            capabilities=target.capabilities,
+            runs_search=gateway_tools is not None and gateway_tools.runs_hosted_search,
+            store=translations,
+        )
+        if client_request.strict:
+            require_lossless(self.losses)
+        self.body = self._endpoint_request.body
+        self.headers = self._endpoint_request.headers
+        if is_same_wire:
+            self.headers = endpoint.merge_headers(client_request.headers)
+        self._translations = translations
+        if previous is not None:
+            self._spent_usage = spent_usage
+            self._continuation = continuation
+            self._is_repair = is_repair
+            self._is_streamed = continuation is not None and continuation.is_started
+            self._stream_encoder = previous._stream_encoder
+
+    def _make_repairer(self) -> CallRepairer | None:
+        if self._target.row.repair is None:
+            return None
+        tools = self._request.tools if self._gateway_tools is None else self._gateway_tools.callable_tools
+        repairer = CallRepairer(tools, policy=self._target.row.repair)
+        repairer.repairs = self.repairs
+        return repairer
+
+    @property
+    def _encoder(self) -> StreamEncoder:
+        if self._stream_encoder is None:
+            encoder = self._client_request.wire.stream_encoder(self._repeated_request)
+            encoder.losses = self.losses
+            self._stream_encoder = encoder if self.recorder is None else RecordingEncoder(encoder, self.recorder)
+        return self._stream_encoder
+
+    @property
+    def _repeated_request(self) -> Request:
+        """The request as the answer repeats it: `store` is false in an answer of Responses that is stored nowhere."""
+        client_request = self._client_request
+        request = client_request.decoded
+        is_same_wire = self.endpoint.wire.name == client_request.wire.name
+        if client_request.turn is None or self.recorder is not None or is_same_wire:
+            return request
+        return replace(request, params=replace(request.params, store=False))
+
+    def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
+        return self._endpoint_request.decode_fault(status, data, headers)
+
+    def accept(self, data: bytes) -> bool:
+        """Accept nothing: a summary is not enough for a translation."""
+        return False
+
+    def reject_answer(self, data: bytes) -> RejectedAnswer | None:
+        emulation = self._endpoint_request.emulation
+        return None if emulation is None else reject_answer(emulation, self._endpoint_request.decode_answer(data))
+
+    def make_retry(self, rejected: RejectedAnswer, repair_target: Target | None) -> TranslatedRequest:
+        """Prepare the retry. The rejected answer was billed too, so its usage is added."""
+        spent_usage = add_usage(self._spent_usage, rejected.usage)
+        earlier_usage = None if self._gateway_tools is None else self._gateway_tools.usage
+        self.stats.usage = add_usage(earlier_usage, spent_usage)
+        return TranslatedRequest(
+            self._client_request,
+            self._request if repair_target is None else rejected.make_repair_request(),
+            self._target if repair_target is None else repair_target,
+            self._gateway_tools,
+            emulation=rejected.make_retry() if repair_target is None else None,
+            previous=self,
+            spent_usage=spent_usage,
+            continuation=AnswerContinuation(spent_usage, is_started=self._is_streamed),
+            is_repair=repair_target is not None,
+        )
+
+    def read_answer(self, data: bytes) -> None:
+        """Decode a whole answer, parse and repair its calls, and add the usage of rejected answers to its own."""
+        endpoint_request = self._endpoint_request
+        response = endpoint_request.restore(endpoint_request.decode_answer(data))
+        if response.fault is not None:
+            raise UpstreamError(endpoint_request.sanitise_fault(response.fault))
+        if self._is_repair:
+            response = mark_repaired(response, self._target.model)
+        if self._spent_usage is not None:
+            response = replace(response, usage=add_usage(self._spent_usage, response.usage))
+        self._response = response
+        self.stats.usage = response.usage if self._gateway_tools is None else self._gateway_tools.total_usage(response)
+
+    async def run_tools(self) -> Callable[[], TranslatedRequest] | None:
+        """Run the gateway's tools that the answer calls, whole or streamed.
+
+        Return a function that prepares the request with their results, or None if the answer is final.
+        """
+        tools = self._gateway_tools
+        if tools is None:
+            return None
+        response = self._response if self._events is None or self._events.response is None else self._events.response
+        if not await tools.run(response):
+            return None
+        return lambda: TranslatedRequest(
+            self._client_request,
+            tools.request,
+            self._target,
+            tools,
+            previous=self,
+            translations=self._translations,
+        )
+
+    def encode_answer(self) -> bytes:
+        """Encode the accepted answer for the client."""
+        response = self._make_client_response()
+        if self.recorder is not None:
+            response = self.recorder.rewrite(response)
+        document, new_losses = self._client_request.wire.encode_response(response, self._repeated_request)
+        self.losses.extend(new_losses)
+        return finite_to_bytes(document)
+
+    def encode_stream(self) -> bytes:
+        """Encode the accepted answer as the stream that the client requested."""
+        is_started = self._continuation is not None and self._continuation.is_started
+        events = AnswerContinuation(None, is_started=is_started).feed(unfold(self._make_client_response()))
+        return b"".join([self._encoder.feed(event) for event in events])
+
+    def _make_client_response(self) -> Response:
+        """Return the client's response: all turns merged, with its losses and statistics recorded."""
+        response = (
+            self._response if self._gateway_tools is None else self._gateway_tools.merged_response(self._response)
+        )
+        if response.created is None and self._client_request.wire.capabilities.timestamps:
+            response = replace(response, created=int(time()))
+        AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
+        self.stats.add_response(response)
+        return response
+
+    def open_stream(self) -> TranslatedStream:
+        """Convert the stream; the gateway's own calls are removed from it."""
+        steps = [] if self._events is None else [self._events.feed]
+        if self._is_repair:
+            steps.insert(0, lambda event: [mark_repaired_event(event, self._target.model)])
+        is_first = not self._is_streamed and (self._gateway_tools is None or self._gateway_tools.turns == 0)
+        self._is_streamed = True
+        return TranslatedStream(
+            self._endpoint_request,
+            self._client_request.wire,
+            self._encoder,
+            self.stats,
+            steps,
+            is_first=is_first,
+            choices=expected_choices(self._request, self.endpoint.wire),
+            continuation=self._continuation,
+        )
+
+
+def _find_emulation(target: Target, request: Request) -> EmulationSettings | None:
+    """Return how calls are emulated, if the request has tools or earlier calls, or if every request is a raw prompt."""
+    emulation = target.row.emulation
+    if emulation is None or request.tools or emulation.via == "completions":
+        return emulation
+    parts = (part for message in request.messages for part in message.parts)
+    return emulation if any(isinstance(part, (ToolCall, ToolResult)) for part in parts) else None
+
+
+class TranslatedStream:
+    """One wire in, another out. Every event goes through `steps`, each of which returns zero or more events."""
+
+    def __init__(
+        self,
+        endpoint_request: EndpointRequest,
+        wire: Wire,
+        encoder: StreamEncoder,
+        stats: AnswerStats,
+        steps: Sequence[Callable[[Event], list[Event]]],
+        *,
+        is_first: bool,
+        choices: int = 1,
+        continuation: AnswerContinuation | None = None,
+    ) -> None:
+        """Create the stream.
+
+        `choices` is the number of requested answers, if the upstream has a final marker. `continuation`: this answer
+        replaces a rejected one.
+        """
+        self.fault: Fault | None = None
+        self.ended = False
+        self._endpoint_request = endpoint_request
+        self._answer_stream = endpoint_request.open_stream(continuation)
+        self._encoder = encoder
+        self._reporter = AnswerReporter(wire.name, endpoint_request.losses)
+        self._adds_time = wire.capabilities.timestamps
+        self._stats = stats
+        self._steps = steps
+        self._started = not is_first  # the client has got its ResponseStart
+        self._choices = choices
+        self._earlier_bytes = stats.content_bytes  # of earlier turns of the same answer
+        self._other_bytes = 0  # of whole parts, and of events that the client does not get
+
+    @property
+    def content_bytes(self) -> int:
+        return self._stats.content_bytes - self._earlier_bytes + self._other_bytes
+
+    @property
+    def should_stop(self) -> bool:
+        return self._answer_stream.should_stop
+
+    @property
+    def rejected(self) -> RejectedAnswer | None:
+        return self._answer_stream.rejected
+
+    def feed(self, data: bytes) -> bytes:
+        """Convert data to the client's events; a decoding error becomes an error event."""
+        if self.fault is not None:
+            return b""
+        try:
+            events = self._answer_stream.feed(data)
+            if type(events) is tuple and len(events) == 1 and type(events[0]) in _CONTENT_DELTAS and not self._steps:
+                output = self._encoder.feed(events[0])  # one delta in one read, the usual case
+                self._stats.new_deltas.append(events[0])
+                return output
+            return self._write(events)
+        except ToolwireError as error:
+            return self.fail(stream_fault(error))
+
+    def close(self) -> bytes:
+        """End the stream; one that is truncated, or has too few answers, ends in an error event."""
+        if self.fault is not None or self.ended or self.rejected is not None:
+            return b""
+        try:
+            events = list(self._answer_stream.close())
+            check_choices_ended(events, self._choices)
+            return self._write(events)
+        except ToolwireError as error:
+            return self.fail(stream_fault(error))
+
+    def _write(self, events: Iterable[Event]) -> bytes:
+        """Encode events for the client; an error ends the output with an error event."""
+        out: list[bytes] = []
+        try:
+            self._write_each(events, out)
+        except ToolwireError as error:  # keep the output before it
+            out.append(self.fail(stream_fault(error)))
+        return b"".join(out)
+
+    def _write_each(self, events: Iterable[Event], out: list[bytes]) -> None:
+        """Encode events into `out`.
+
+        Content deltas skip the steps if there are none: they are the most frequent events. Runs of them are encoded
+        together, but only from a list: an iterator may raise an error after some of them.
+        """
+        has_no_steps = not self._steps
+        if type(events) is list and has_no_steps:
+            for kind, run in groupby(events, type):
+                if kind in _CONTENT_DELTAS:
+                    self._write_deltas(list(run), out)
+                else:
+                    for event in run:
+                        self._write_event(event, out)
+            return
+        for event in events:
+            if has_no_steps and type(event) in _CONTENT_DELTAS:
+                out.append(self._encoder.feed(event))
+                self._stats.new_deltas.append(event)
+            else:
+                self._write_event(event, out)
+
+    def _write_deltas(self, deltas: list[TextDelta | CallDelta], out: list[bytes]) -> None:
+        """Encode deltas that follow each other. Those of one item have the same bytes around them, after its first."""
+        first, *others = deltas
+        out.append(self._encoder.feed(first))
+        frame = self._find_frame(others) if others else None
+        if frame is None:
+            out.extend(map(self._encoder.feed, others))
+        else:
+            before, after = frame
+            out += before, (after + before).join(map(_ESCAPED, others)), after
+        self._stats.new_deltas += deltas
+
+    def _find_frame(self, deltas: list[TextDelta | CallDelta]) -> tuple[bytes, bytes] | None:
+        """Return the bytes around each of the deltas, if they are the same for all."""
+        encoder = self._encoder
+        if not isinstance(encoder, BaseStreamEncoder) or len(set(map(_KEY, deltas))) > 1:
+            return None
+        return encoder.find_frame(deltas[0].key)
+
+    def _write_event(self, event: Event, out: list[bytes]) -> None:
+        if isinstance(event, ResponseEnd):
+            self.ended = True
+        produced_events = self._apply_steps(event)
+        if not produced_events:
+            self._other_bytes += len(getattr(event, "escaped", b""))
+        for produced in produced_events:
+            encoded = self._encode_event(produced)
+            if isinstance(produced, WholePart) or getattr(produced, "artefacts", None):
+                self._other_bytes += len(encoded)
+            out.append(encoded)
+
+    def _apply_steps(self, event: Event) -> list[Event]:
+        events = [event]
+        for step in self._steps:
+            events = [produced for input_event in events for produced in step(input_event)]
+        return events
+
+    def _encode_event(self, event: Event) -> bytes:
+        """Encode an event, and record its losses and statistics.
+
+        The fault of a stream is sanitised before it is sent.
+        """
+        if isinstance(event, StreamFault):
+            self.fault = fault = self._endpoint_request.sanitise_fault(event.fault)
+            return self._encoder.feed(StreamFault(fault, event.end))
+        if isinstance(event, ResponseStart):
+            self._started = True
+            if event.created is None and self._adds_time:
+                event = replace(event, created=int(time()))
+        self._reporter.report_event(event)
+        self._stats.add_event(event)
+        return self._encoder.feed(event)
+
+    def fail(self, fault: Fault) -> bytes:
+        self.fault = fault
+        start = b"" if self._started else self._encoder.feed(ResponseStart())
+        return start + self._encoder.feed(StreamFault(fault))

@@ -1,0 +1,148 @@
+"""A large body of a client: its beginning is read first, then it is read whole, or sent on while it arrives.
+
+While it is sent on, one piece is held. Each piece is checked before it is sent: a second model would circumvent the
+models that a key allows, because upstreams read the last one. The upstream then gets an incomplete request, which has
+no effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from codecs import BOM_UTF8
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from ..asgi.http_exchange import BodyTooLarge, HttpExchange
+from ..ir.errors import ToolwireError
+from ..ir.text import to_bytes
+from ..net.http import StreamedBody
+from ..net.same_wire import find_leading_model
+from .field_scan import FieldScan, InvalidPiece
+from .forbidden_fields import FORBIDDEN_FIELDS, forbidden_field_error
+from .observe.answer_stats import RequestSize
+from .settings import LimitsRow
+from .shared.memory_bound import MemoryReservation
+
+__all__ = ["BodyRefused", "ClientBody"]
+
+_MAX_START = 64 * 1024  # bytes in which the model must be found
+
+
+class BodyRefused(ToolwireError):
+    """A part of a body cannot be sent on, although earlier parts were sent."""
+
+    default_status = 400
+
+
+class ClientBody:
+    """The body of one request. `model` is its leading model, and `size` its size as far as it was sent.
+
+    `is_sent` is True once a part of it was sent: it cannot be sent again.
+    """
+
+    def __init__(self, http_exchange: HttpExchange, limits: LimitsRow, memory: MemoryReservation) -> None:
+        self.model: str | None = None
+        self.size = RequestSize()
+        self.is_sent = False
+        self._http_exchange = http_exchange
+        self._limits = limits
+        self._memory = memory
+        self._seconds = limits.slow_client  # left for the client; waiting for the upstream does not count
+        self._unread = http_exchange.declared_length
+        self._has_more = True
+        self._held = 0  # reserved bytes
+        self._start = b""
+        self._model_span: tuple[int, int] | None = None  # in the start
+        self._scan = FieldScan(("model", *FORBIDDEN_FIELDS))
+
+    async def read_start(self, *, needs_model: bool) -> None:
+        """Read the first pieces, with the leading model if it is needed."""
+        self._http_exchange.interruption.attach()
+        while self._has_more and len(self._start) < _MAX_START:
+            self._start += await self._read_piece(len(self._start))
+            self._model_span = find_leading_model(self._start)
+            if self._model_span is not None or (self._start and not needs_model):
+                break
+        self._start = self._start.removeprefix(BOM_UTF8)  # an upstream may not accept it
+        self._model_span = find_leading_model(self._start)
+        if self._model_span is not None:
+            self.model = _decode_name(self._start[slice(*self._model_span)])
+
+    def may_stream(self) -> bool:
+        """Check that more will follow, and that the fields so far can be sent on."""
+        start, span = self._start, self._model_span
+        if not self._has_more or (span is not None and self.model is None):
+            return False
+        try:
+            if span is None:
+                return self._scan.feed(start) is None
+            name_start = start.rindex(b'"model"', 0, span[0])
+            return self._scan.feed(start[:name_start]) is None and self._scan.feed(start[span[1] :]) is None
+        except InvalidPiece:
+            return False
+
+    async def read_whole(self) -> bytes:
+        """Read the rest, and return the whole body."""
+        if not self._has_more:
+            return self._start
+        start, self._start = self._start, b""
+        return await self._http_exchange.read_remaining_body(start, self._limits.body, self._seconds, self._memory.add)
+
+    def for_model(self, model: str) -> StreamedBody:
+        """Return the body with another model, to be sent while it arrives."""
+        start, span = self._start, self._model_span
+        if span is not None and self.model != model:
+            start = start[: span[0]] + to_bytes(model) + start[span[1] :]
+        return StreamedBody(self._send(start), len(start) + self._unread)
+
+    async def _send(self, start: bytes) -> AsyncIterator[bytes]:
+        """Yield the pieces. After the last one, watch the connection for a disconnect."""
+        self.is_sent = True
+        self._start = b""
+        self.size.add(start)
+        yield start
+        start = b""
+        while self._has_more:
+            piece = await self._read_piece(0)
+            self._check(piece)
+            self.size.add(piece)
+            yield piece
+        self._http_exchange.watch()
+
+    async def _read_piece(self, kept: int) -> bytes:
+        """Read a piece, and reserve its memory besides that of `kept` bytes."""
+        clock = asyncio.get_running_loop().time
+        started_at = clock()
+        piece, self._has_more = await self._http_exchange.read_piece(self._seconds)
+        self._seconds -= clock() - started_at
+        self._unread -= len(piece)
+        if self._unread < 0:
+            raise BodyTooLarge("the body is longer than its content-length")
+        if kept + len(piece) > self._held:
+            self._memory.add(kept + len(piece) - self._held)
+            self._held = kept + len(piece)
+        return piece
+
+    def _check(self, piece: bytes) -> None:
+        limit = self._limits.stream_body
+        try:
+            name = self._scan.feed(piece)
+        except InvalidPiece:
+            raise BodyRefused("the body is not valid JSON") from None
+        if name == "model":
+            message = "the model is named twice, or after other fields"
+            raise BodyRefused(message, pointer="/model", hint="send it once, as the first field")
+        if name == "":
+            message = "the name of a field contains escaped letters"
+            hint = f"write the letters as they are; names are decoded in bodies of up to {limit} bytes only"
+            raise BodyRefused(message, hint=hint)
+        if name is not None:
+            raise forbidden_field_error(name)
+
+
+def _decode_name(encoded: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(encoded, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

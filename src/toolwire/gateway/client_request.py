@@ -1,0 +1,346 @@
+"""A client's request: its few fields that the gateway reads itself, and on demand everything else.
+
+A large request that is passed through is never parsed as a whole: typed partial decoding finds the fields, and skips the
+rest. A small one is parsed, which costs little, so that a document with two meanings is refused here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec.structs import replace
+
+from ..asgi.offload import LARGE
+from ..bridge.conversation_reading import RequestReading
+from ..bridge.fitted_prefix import PrefixStore
+from ..bridge.stored import find_new_thread, find_stored, may_be_stored
+from ..ir.errors import ProtocolError, StoredStateError, ToolwireError
+from ..ir.pointer import JSON, Object, nearest_existing
+from ..ir.request import Request
+from ..ir.text import finite_to_bytes, to_bytes
+from ..net.endpoint import Endpoint
+from ..stream.strict import parse_object
+from ..wire.protocol import Wire
+from .client_body import ClientBody
+from .forbidden_fields import FORBIDDEN_FIELDS, forbidden_field_error
+from .responses.recorder import ResponseRecorder
+from .responses.turn import ResponseTurn
+from .routes import Route
+from .upstreams import ConfiguredUpstream
+
+__all__ = ["CALL_MARKS", "ClientRequest", "check_model"]
+
+_MAX_MODEL_NAME = 512  # names are cached
+# protocol headers of a provider's own clients, forwarded to an upstream of the same wire
+_SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
+_SAME_WIRE_NAMES = frozenset(_SAME_WIRE_HEADERS)
+_FORBIDDEN_NAMES = frozenset(FORBIDDEN_FIELDS)
+_STREAM_TYPES = frozenset({bool, type(None), UnsetType})
+CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")
+"""Bytes of which one occurs with each call, on every wire and in any spelling."""
+_SCHEMA_FIELDS = frozenset(
+    {"tools", "functions", "response_format", "text", "output_config", "generationConfig", "format"}
+)
+_SHORT = 64  # bytes
+_EMPTY = (b"null", b"[]", b"{}", b"false")
+_ESCAPED_LETTER = re.compile(rb"\\u00[4-7]").search  # in a name, which may be a duplicate in another spelling
+
+
+class _RequestFields(Struct):
+    """The fields that the gateway reads itself; all others are skipped."""
+
+    model: str | UnsetType = UNSET
+    stream: bool | UnsetType | None = UNSET
+    n: int | UnsetType | None = UNSET
+    tools: Raw | UnsetType = UNSET
+    functions: Raw | UnsetType = UNSET
+    response_format: Raw | UnsetType = UNSET
+    text: Raw | UnsetType = UNSET
+    output_config: Raw | UnsetType = UNSET
+    generation_config: Raw | UnsetType = field(default=UNSET, name="generationConfig")
+    format: Raw | UnsetType = UNSET
+    api_base: Raw | UnsetType = UNSET
+    base_url: Raw | UnsetType = UNSET
+    api_key: Raw | UnsetType = UNSET
+    extra_headers: Raw | UnsetType = UNSET
+    custom_llm_provider: Raw | UnsetType = UNSET
+
+    def list_schemas(self) -> list[Raw]:
+        """Return the encoded fields of `_SCHEMA_FIELDS`."""
+        fields = (
+            self.tools,
+            self.functions,
+            self.response_format,
+            self.text,
+            self.output_config,
+            self.generation_config,
+            self.format,
+        )
+        return [raw for raw in fields if not isinstance(raw, UnsetType)]
+
+
+_envelopes = msgspec.json.Decoder(_RequestFields)
+
+
+class ClientRequest:
+    """A request as bytes and, on demand, as a document and as a value."""
+
+    turn: ResponseTurn | None = None  # the stored conversation that this request continues
+    is_stream_required = False  # by the path
+    as_array = False  # a stream as one JSON array
+    strict = False  # a loss is an error
+    headers: Mapping[str, str] = {}  # see `_SAME_WIRE_HEADERS`
+    choices = 1
+    _document: Object | None = None  # parsed on demand
+    _request: Request | ToolwireError | None = None  # decoded on demand
+    _decoded: Request | None = None  # before it was rebuilt
+    _schemas: bytes | None = None  # the encoded fields of a large request
+    upload: ClientBody | None = None  # a body that is sent on while it arrives
+
+    def __init__(
+        self,
+        route: Route,
+        wire: Wire,
+        body: bytes,
+        headers: Mapping[str, str],
+        query: Mapping[str, str],
+        work_size: int,
+        reading: RequestReading | None = None,
+    ) -> None:
+        """Read a request. `work_size` is the size of the work to decode it, see `admit_request`.
+
+        `reading` knows the first messages of a large `body`.
+        """
+        if "content-encoding" in headers and headers["content-encoding"] != "identity":
+            raise ProtocolError("compressed bodies are not supported", hint="send the body uncompressed", status=415)
+        self._read_head(route, headers, query)
+        self.own_work = work_size  # without a stored conversation
+        self.wire = wire
+        self.body = body
+        self._reading = reading
+        if len(body) <= LARGE:
+            self._document = document = parse_object(body)
+            self._read_document_fields(route, document)
+        else:
+            self._read_large_fields(route)
+
+    def _read_head(self, route: Route, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
+        """Read everything but the body. Most requests keep the defaults of the class."""
+        self.ingress = route.ingress
+        if route.stream:
+            self.is_stream_required, self.as_array = True, query.get("alt") != "sse"
+        if headers.get("x-toolwire-strict") == "1":
+            self.strict = True
+        if not _SAME_WIRE_NAMES.isdisjoint(headers):
+            self.headers = {name: headers[name] for name in _SAME_WIRE_HEADERS if name in headers}
+
+    def _read_large_fields(self, route: Route) -> None:
+        """Read the model, `stream` and whether there are tools.
+
+        A body that is invalid, or that may contain a name twice, is parsed instead, which reports the error.
+        """
+        new_text = self.body if self._reading is None else self._reading.new_text
+        envelope = _read_envelope(new_text)
+        if envelope is None:
+            document = self._parse_new_text(new_text)
+            self._read_document_fields(route, document)
+            self._schemas = _encode_schemas(document)
+            return
+        for name in FORBIDDEN_FIELDS:
+            if getattr(envelope, name) is not UNSET:
+                raise forbidden_field_error(name)
+        self.body_model = None if envelope.model is UNSET else envelope.model  # as far as it is in the body
+        self.model = check_model(route, route.model or self.body_model)
+        self.stream = _choose_stream(route, envelope.stream)
+        self.choices = envelope.n or 1
+        self._schemas = b",".join([bytes(raw) for raw in envelope.list_schemas()])
+        self.has_tools = not (_is_empty(envelope.tools) and _is_empty(envelope.functions))
+
+    def _parse_new_text(self, new_text: bytes) -> Object:
+        """Parse the body without its known messages; an error has its place in the whole body."""
+        try:
+            return parse_object(new_text)
+        except ProtocolError:
+            return self.document
+
+    def _read_document_fields(self, route: Route, document: Object) -> None:
+        if not _FORBIDDEN_NAMES.isdisjoint(document):
+            raise forbidden_field_error(next(name for name in FORBIDDEN_FIELDS if name in document))
+        model = document.get("model")
+        self.model = check_model(route, route.model or model)
+        self.body_model = model if model is None or type(model) is str else ""
+        stream = document.get("stream", UNSET)
+        if route.stream is None and type(stream) not in _STREAM_TYPES:
+            self.wire.decode_request(document)  # raises the error for this field
+        self.stream = _choose_stream(route, stream)
+        if type(document.get("n")) is int:
+            self.choices = document["n"]
+        self.has_tools = bool(document.get("tools") or document.get("functions"))
+
+    def may_have_field(self, name: str) -> bool:
+        """Check whether the body may have a field, without parsing it; exact for a small body."""
+        return f'"{name}"'.encode() in self.body if self._document is None else name in self._document
+
+    def has_field(self, name: str) -> bool:
+        """Check whether the body has a field; a search in the bytes is cheaper than parsing them."""
+        return self.may_have_field(name) and name in self.document
+
+    def encode_schemas(self) -> bytes:
+        """Return the fields that contain schemas, encoded; empty if there are none."""
+        return _encode_schemas(self.document) if self._schemas is None else self._schemas
+
+    @property
+    def document(self) -> Object:
+        """The parsed body; ProtocolError with a pointer if it is not valid JSON."""
+        if self._document is None:
+            self._document = parse_object(self.body)
+        return self._document
+
+    @property
+    def request(self) -> Request:
+        """The decoded request; ProtocolError with a pointer if it is invalid on its wire."""
+        if self._request is None:
+            try:
+                request = self._decode_body()
+            except ToolwireError as error:
+                self._request = error
+            else:
+                self._request = replace(request, model=self.model, stream=self.stream or None)
+        if isinstance(self._request, ToolwireError):
+            raise self._request
+        return self._request
+
+    def _decode_body(self) -> Request:
+        """Decode the body; a large one without its known messages, also if its document was parsed."""
+        reading = self._reading
+        if reading is not None and len(self.body) > LARGE and self.body is reading.body:
+            return reading.decode()
+        return self.wire.decode_request(self.document)
+
+    @property
+    def translations(self) -> PrefixStore | None:
+        """Translations of the first messages, which the next request of this conversation will repeat."""
+        return None if self._reading is None else self._reading.store
+
+    def continue_turn(self, turn: ResponseTurn) -> None:
+        """Continue a stored conversation: from now on, `request` has its messages."""
+        self.turn = turn
+        if turn.last_id:
+            self._document = {**self.document, "previous_response_id": turn.last_id}
+            self.body = to_bytes(self._document)
+            self._request = None
+        if turn.is_rebuilt:
+            self._decoded = self.request
+            self._request = turn.rebuild(self.decoded, None)
+
+    @property
+    def decoded(self) -> Request:
+        """The request as the client sent it, without the stored conversation that it continues."""
+        return self.request if self._decoded is None else self._decoded
+
+    @property
+    def is_rebuilt(self) -> bool:
+        """True if the request gets its conversation from the store."""
+        return self.turn is not None and self.turn.is_rebuilt
+
+    def request_for(self, endpoint: Endpoint) -> Request:
+        """Return the request for one endpoint: with the artefacts of stored messages that this server made."""
+        if self.turn is None or not self.turn.is_rebuilt:
+            return self.request
+        return self.turn.rebuild(self.decoded, endpoint.origin)
+
+    @property
+    def work_size(self) -> int:
+        """The size of the work for it, with its stored conversation: large for many values, and small for text."""
+        turn = self.turn
+        return self.own_work if turn is None else self.own_work + turn.chain_bytes + turn.found_bytes
+
+    @property
+    def wants_store(self) -> bool:
+        """True if the answer of OpenAI Responses may be stored, which is the default."""
+        return self.document.get("store") is not False
+
+    def records_at(self, upstream: ConfiguredUpstream) -> bool:
+        """Check whether the gateway stores the answer of an upstream."""
+        return self.turn is not None and self.turn.records_at(upstream)
+
+    def make_recorder(self, upstream: ConfiguredUpstream, model: str) -> ResponseRecorder | None:
+        """Return the recorder for the answer of an upstream; None if the gateway does not store it."""
+        turn = self.turn
+        return None if turn is None or not turn.records_at(upstream) else turn.make_recorder(model)
+
+    def decode(self) -> None:
+        """Decode the request, if that is possible. Call it in a thread for a large one."""
+        _ = self.request_or_none
+
+    @property
+    def cheap_request(self) -> Request | None:
+        """The request, if it is decoded, or small: decoding a large one would keep the event loop busy."""
+        is_cheap = self._request is not None or self.work_size <= LARGE
+        return self.request_or_none if is_cheap else None
+
+    @property
+    def request_or_none(self) -> Request | None:
+        """The decoded request, or None if it cannot be decoded: a request that is only passed through need not be."""
+        try:
+            return self.request
+        except ToolwireError:
+            return None
+
+    def find_stored_state_error(self, target: str) -> StoredStateError | None:
+        """Return the error for a reference that `target` cannot carry, with a pointer into the client's document."""
+        if self.turn is None and not may_be_stored(self.body, self.wire.name):
+            return None
+        request = self.request_or_none
+        error = None if request is None else find_stored(request, target) or find_new_thread(request, target)
+        if request is not None and error is not None:
+            error.pointer = nearest_existing(self.document, self.wire.locator(request)(error.pointer))
+        return error
+
+    def may_have_calls(self) -> bool:
+        """Check whether the history may contain calls; a search in the bytes is cheaper than decoding."""
+        if self.is_rebuilt:
+            return True
+        return any(mark in self.body for mark in CALL_MARKS)
+
+
+def _encode_schemas(document: Object) -> bytes:
+    schemas = [*map(document.get, filter(_SCHEMA_FIELDS.__contains__, document))]
+    return finite_to_bytes(schemas) if schemas else b""
+
+
+def _is_empty(raw: Raw | UnsetType) -> bool:
+    if isinstance(raw, UnsetType):
+        return True
+    text = bytes(raw)
+    return len(text) < _SHORT and text.translate(None, b" \t\r\n") in _EMPTY
+
+
+def _read_envelope(body: bytes) -> _RequestFields | None:
+    """Read the fields of a request; None if it is invalid, or may contain a name twice."""
+    if body.count(b'"model"') > 1 or _ESCAPED_LETTER(body) is not None:
+        return None
+    try:
+        return _envelopes.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _choose_stream(route: Route, stream: JSON | UnsetType) -> bool:
+    """Return whether the client wants a stream: by the path, by the field, or by the default of its protocol."""
+    if route.stream is not None:
+        return route.stream
+    return route.ingress.streams_by_default if stream is UNSET else bool(stream)
+
+
+def check_model(route: Route, model: object) -> str:
+    """Return the model named in the path or else in the body; ProtocolError if it is missing or too long."""
+    if not isinstance(model, str) or not model:
+        raise ProtocolError("the request names no model", pointer=route.model_pointer, hint=route.models_hint)
+    if len(model) > _MAX_MODEL_NAME:
+        message = f"the model name has more than {_MAX_MODEL_NAME} characters"
+        raise ProtocolError(message, pointer=route.model_pointer)
+    return model

@@ -1,0 +1,104 @@
+"""Answer requests that need no upstream: the models, the metrics, the version, and token counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..asgi.http_exchange import HeaderPairs, HttpExchange
+from ..asgi.offload import ClientOffload
+from ..asgi.origin_policy import RequestRefused
+from ..ir.errors import ProtocolError
+from ..ir.pointer import JSON, Object
+from ..ir.text import to_bytes
+from ..stream.strict import parse_object
+from ..wire.model_lists import model_entry, model_list
+from .counted_body import find_counted_body
+from .dependencies import Dependencies
+from .request_reader import RequestReader
+from .routes import VERSION, Route
+from .shared.keys import Caller
+from .shared.limits import Limiter
+from .shared.memory_bound import MemoryReservation
+
+__all__ = ["MetadataApi"]
+
+_JSON: HeaderPairs = [(b"content-type", b"application/json")]
+_METRICS: HeaderPairs = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
+_TOKENIZER_LIMIT = 64 * 1024  # bytes
+
+
+class MetadataApi:
+    """The routes about models and the gateway itself, on one version of the settings."""
+
+    def __init__(
+        self,
+        dependencies: Dependencies,
+        reader: RequestReader,
+        limiter: Limiter,
+        metrics: Callable[[], bytes] | None,
+    ) -> None:
+        self._dependencies = dependencies
+        self._reader = reader
+        self._limiter = limiter
+        self._metrics = metrics
+
+    async def answer(
+        self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
+    ) -> None:
+        """Write the answer for a route."""
+        if route.action == "metrics":
+            if self._metrics is None:
+                raise RequestRefused("this gateway has no metrics", hint="pass `metrics` to Gateway", status=404)
+            await http_exchange.respond(200, _METRICS, self._metrics())
+            return
+        if route.action == "count":
+            body: Object = {route.ingress.count_field: await self._count_tokens(http_exchange, route, caller, memory)}
+        elif route.action == "version":
+            body = {"version": VERSION}
+        elif route.action == "models":
+            names = [name for name in self._dependencies.router.names if caller.may_use(name)]
+            body = model_list(route.ingress.wire, names)
+        else:
+            body = await self._find_model_entry(http_exchange, route, caller, memory)
+        await http_exchange.respond(200, _JSON, to_bytes(body))
+
+    async def _count_tokens(
+        self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
+    ) -> int:
+        """Estimate the tokens of a request, within the limits of its key."""
+        dependencies = self._dependencies
+        client_request = await self._reader.read_request(http_exchange, route, memory, dependencies)
+        caller.check(client_request.model)
+        if caller.name:
+            await self._limiter.admit(caller)
+        offload = ClientOffload(dependencies.offload, caller.name)
+        counted = await find_counted_body(
+            client_request, dependencies.router, dependencies.ranker, caller.name, offload
+        )
+        return _estimate_tokens(counted)
+
+    async def _find_model_entry(
+        self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
+    ) -> Object:
+        """Describe one model. Ollama's clients name it in the body, all others in the path."""
+        dependencies, name = self._dependencies, route.model or ""
+        if route.ingress.wire == "ollama":
+            data, size = await self._reader.read_document(http_exchange, memory, dependencies.limits)
+            document = await dependencies.offload.run(memory.client, size, parse_object, data)
+            requested_model: JSON = document.get("model", document.get("name"))
+            name = requested_model if isinstance(requested_model, str) else ""
+        caller.check(name)
+        dependencies.router.plan(name, tools=False)  # raises UnknownModel if no upstream has it
+        return model_entry(route.ingress.wire, name)
+
+
+def _estimate_tokens(body: bytes) -> int:
+    """Estimate tokens without the provider's tokenizer; for a large body, from its size only."""
+    if len(body) > _TOKENIZER_LIMIT:
+        return len(body) // 4
+    from ..audit.tokens import count_tokens
+
+    try:
+        return count_tokens(body.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ProtocolError("the body is not UTF-8", hint=f"the byte at offset {error.start} is invalid") from None

@@ -1,0 +1,134 @@
+"""Metrics of a gateway with several worker processes: every worker serves the sum of all.
+
+Each worker writes its figures to a file of its own, once a second and before it serves a page, so no counter of a page
+is lower than on an earlier page of another worker. A worker that replaces one that ended continues with the figures of
+that file, so counters do not decrease either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from .metrics import Metrics, MetricsSnapshot, render_page
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+__all__ = ["WorkerMetrics"]
+
+_INTERVAL = 1.0  # seconds between two writes
+_CPU = "process_cpu_seconds"
+_MINIMA = frozenset({"process_start_time_seconds", "process_max_fds"})  # all others are sums
+_DESCRIPTIONS = {
+    "process_virtual_memory_bytes": "virtual memory of all workers",
+    "process_resident_memory_bytes": "resident memory of all workers",
+    "process_start_time_seconds": "start of the oldest worker, in seconds since 1970",
+    _CPU: "user and system CPU time of all workers, including those that ended",
+    "process_open_fds": "open file descriptors of all workers",
+    "process_max_fds": "maximum number of open file descriptors of a worker",
+}
+
+
+class _WorkerFigures(Struct):
+    """The contents of a file: the figures of one worker and of those that it replaced."""
+
+    pid: int
+    metrics: MetricsSnapshot
+    process: dict[str, float]  # by the name of prometheus_client
+
+    @property
+    def is_running(self) -> bool:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+_decoder = msgspec.msgpack.Decoder(_WorkerFigures)
+
+
+class WorkerMetrics:
+    """The metrics of worker `number`, and the page of all. `folder` is shared by the workers."""
+
+    def __init__(self, metrics: Metrics, folder: Path, number: int) -> None:
+        from prometheus_client import ProcessCollector
+
+        self._metrics = metrics
+        self._folder = folder
+        self._file = folder / f"metrics-{number}"
+        self._collector = ProcessCollector(registry=None)
+        self._previous_cpu = 0.0  # seconds of the workers that this one replaced
+        previous = _read(self._file)
+        if previous is not None:
+            metrics.merge(previous.metrics)
+            self._previous_cpu = previous.process.get(_CPU, 0.0)
+
+    async def publish_periodically(self) -> None:
+        """Write the figures every second, until cancelled, and once more at the end."""
+        try:
+            while True:
+                self.publish()
+                await asyncio.sleep(_INTERVAL)
+        finally:
+            self.publish()
+
+    def publish(self) -> None:
+        """Replace the file of this worker. It is small and on this machine, so this is not done in a thread."""
+        process = {family.name: family.samples[0].value for family in self._collector.collect()}
+        process[_CPU] = process.get(_CPU, 0.0) + self._previous_cpu
+        figures = _WorkerFigures(os.getpid(), self._metrics.snapshot(), process)
+        new_file = self._file.with_name(f".{self._file.name}")
+        new_file.write_bytes(msgspec.msgpack.encode(figures))
+        new_file.replace(self._file)
+
+    def page(self) -> bytes:
+        """Render the sums over all workers in Prometheus' text format."""
+        self.publish()
+        total, running = Metrics(), []
+        cpu = 0.0
+        for file in sorted(self._folder.glob("metrics-*")):
+            figures = _read(file)
+            if figures is None:
+                continue
+            total.merge(figures.metrics)
+            cpu += figures.process.get(_CPU, 0.0)
+            if figures.is_running:
+                total.add_in_flight(figures.metrics.in_flight)
+                running.append(figures.process)
+        return render_page(total, _ProcessTotals(running, cpu))
+
+
+class _ProcessTotals:
+    """A collector of the process metrics of all workers."""
+
+    def __init__(self, running: Sequence[Mapping[str, float]], cpu: float) -> None:
+        self._running = running
+        self._cpu = cpu
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        for name, description in _DESCRIPTIONS.items():
+            if name == _CPU:
+                yield CounterMetricFamily(name, description, value=self._cpu)
+                continue
+            values = [process[name] for process in self._running if name in process]
+            if values:
+                combine: Any = min if name in _MINIMA else sum
+                yield GaugeMetricFamily(name, description, value=combine(values))
+
+
+def _read(file: Path) -> _WorkerFigures | None:
+    """Read a file; None if there is none, or if another version has written it."""
+    try:
+        return _decoder.decode(file.read_bytes())
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None

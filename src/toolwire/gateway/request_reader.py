@@ -1,0 +1,75 @@
+"""Read the bodies of clients within the limits on their size, their values and the memory of all requests."""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF8
+
+from ..asgi.http_exchange import HttpExchange
+from ..asgi.offload import LARGE, ClientOffload, Offload
+from ..net.translation_cache import TranslationCache
+from .client_body import ClientBody
+from .client_request import ClientRequest
+from .dependencies import Dependencies
+from .routes import Route
+from .settings import LimitsRow
+from .shared.document_limits import SMALL_DOCUMENT, admit_document, admit_request, admit_small_document
+from .shared.memory_bound import MemoryReservation
+from .streamed_request import open_streamed_request
+
+__all__ = ["RequestReader"]
+
+_READ_AT_ONCE = 512 * 1024  # bytes of a request whose fields are found on the event loop
+
+
+class RequestReader:
+    """Reads requests for a model, and other documents. `may_stream`: no sink needs the body of a large request."""
+
+    __slots__ = ("_may_stream", "_offload", "_translations")
+
+    def __init__(self, offload: Offload, translations: TranslationCache, *, may_stream: bool) -> None:
+        self._offload = offload
+        self._translations = translations
+        self._may_stream = may_stream
+
+    async def read_request(
+        self, http_exchange: HttpExchange, route: Route, memory: MemoryReservation, dependencies: Dependencies
+    ) -> ClientRequest:
+        """Read a request; only the beginning of a large one that its targets get as it is."""
+        limits, headers, query = dependencies.limits, http_exchange.headers, http_exchange.query
+        length = http_exchange.declared_length
+        if 0 < length <= SMALL_DOCUMENT and length <= limits.stream_body and length <= limits.body:
+            arrived = http_exchange.take_body()
+            if arrived is not None:  # nothing to await: this saves a coroutine and a timer
+                body = arrived.removeprefix(BOM_UTF8)
+                size = admit_small_document(body, memory, received=len(arrived))
+                return ClientRequest(route, route.ingress.codec_for(headers), body, headers, query, size)
+        is_long = limits.stream_body < length <= limits.body
+        if is_long and self._may_stream and route.action == "generate":
+            client_body = ClientBody(http_exchange, limits, memory)
+            await client_body.read_start(needs_model=route.model is None)
+            streamed = open_streamed_request(dependencies, route, client_body, headers, query)
+            if streamed is not None:
+                return streamed
+            body = await client_body.read_whole()
+        else:
+            body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
+        body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
+        wire = route.ingress.codec_for(headers)
+        if len(body) <= SMALL_DOCUMENT:
+            return ClientRequest(route, wire, body, headers, query, admit_small_document(body, memory))
+        reading = self._translations.open(memory.client, wire, body)
+        size = await admit_request(reading, limits.values, ClientOffload(self._offload, memory.client), memory)
+        if size <= LARGE and len(reading.new_text) <= _READ_AT_ONCE:
+            return ClientRequest(route, wire, body, headers, query, size, reading)
+        work = max(size, len(reading.new_text))
+        return await self._offload.run(
+            memory.client, work, ClientRequest, route, wire, body, headers, query, size, reading
+        )
+
+    async def read_document(
+        self, http_exchange: HttpExchange, memory: MemoryReservation, limits: LimitsRow
+    ) -> tuple[bytes, int]:
+        """Read a body that can be parsed. Return it with the size of the work that it makes."""
+        body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
+        size = await admit_document(body, limits.values, ClientOffload(self._offload, memory.client), memory)
+        return body, size

@@ -1,0 +1,249 @@
+"""Choose the targets for a request, and their order.
+
+A name is looked up as it is, then by the patterns of the settings, then as `upstream/model`. The targets of a model are
+in random order by weight, followed by those of its fallback models; targets in cooldown come last. A request with tools
+goes only to models that accept tools, natively or by emulation. A request that refers to a conversation stored by a
+provider (`previous_response_id`) goes only to upstreams of its own wire, and to the one that stores it if it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from random import Random
+
+from msgspec import Struct
+
+from ..ir.errors import ConfigError, ToolwireError
+from ..ir.hints import translate_hint
+from ..net.body_settings import NO_DEFAULTS
+from ..net.endpoint import Endpoint
+from ..wire.capability_rows import ModelCapabilities
+from ..wire.profiles import overlay
+from .client_request import ClientRequest
+from .responses.records import ResponseStateError
+from .settings import ModelRow, TargetRow
+from .settings_location import toml_location
+from .shared.cooldowns import Cooldowns, InProcessCooldowns
+from .upstreams import ConfiguredUpstream
+
+__all__ = ["NoTarget", "Router", "Target", "UnknownModel", "make_target", "select_capable_targets"]
+
+_MAX_REMEMBERED = 1024  # names; clients may request any number of models
+
+
+class UnknownModel(ToolwireError):
+    """No row of the settings has this name. The application adds its pointer, and the path that lists the names."""
+
+    default_status = 404
+    code = "model_not_found"
+
+
+class NoTarget(ToolwireError):
+    """The model exists, but cannot serve this request."""
+
+    default_status = 400
+
+
+class Target(Struct, frozen=True):
+    """A model at an upstream, and everything about it that does not depend on the request."""
+
+    upstream: ConfiguredUpstream
+    model: str  # the upstream's name for it
+    row: ModelRow
+    label: str
+    endpoint: Endpoint  # for chats, or the raw completion endpoint if the settings choose it
+    capabilities: ModelCapabilities  # of the settings, of their capabilities file, and of the built-in rows
+    keeps_requests: bool  # a request on its wire needs no change, apart from the model and renamed fields
+    renamed_fields: tuple[str, ...]
+    log_names: tuple[str, str, str, str]  # of the upstream, the model, the provider and the wire
+
+
+def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow) -> Target:
+    """Return the target; ConfigError if the upstream has no raw completion endpoint, and the settings choose it."""
+    emulation = row.emulation
+    if emulation is None or emulation.via == "chat":
+        endpoint = upstream.endpoint(model)
+    else:
+        endpoint = upstream.endpoint(model, emulation.kept_tokens)
+    capabilities = overlay(row.capabilities, endpoint.capabilities)
+    keeps_requests = (
+        row.emulate is None
+        and row.repair is None
+        and row.retrieval is None
+        and capabilities.choice_by_schema is None
+        and endpoint.vendor.dialect is None
+        and endpoint.vendor.id is None
+        and endpoint.defaults is NO_DEFAULTS
+        and not endpoint.changes_body
+    )
+    label, renamed_fields = f"{upstream.name}/{model}", tuple(endpoint.renamed_fields)
+    log_names = (upstream.name, model, upstream.row.provider or endpoint.wire.provider, endpoint.wire.name)
+    return Target(upstream, model, row, label, endpoint, capabilities, keeps_requests, renamed_fields, log_names)
+
+
+class Router:
+    """The targets of each model. `random` orders targets by weight.
+
+    `cooldowns` are those of the targets that failed; without it, this router has its own.
+    """
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, ConfiguredUpstream],
+        models: Mapping[str, ModelRow],
+        *,
+        cooldown: float,
+        clock: Callable[[], float],
+        random: Random | None = None,
+        cooldowns: Cooldowns | None = None,
+    ) -> None:
+        self._upstreams = upstreams
+        self._models = models
+        self._patterns = sorted((name for name in models if _is_pattern(name)), key=len, reverse=True)
+        self._cooldown = cooldown
+        self._cooldowns = InProcessCooldowns(clock) if cooldowns is None else cooldowns
+        self._random = random or Random()
+        self._single_targets: dict[str, Target] = {}  # models with a single target, where there is no choice
+        self._weighted_targets: dict[tuple[str, str], list[tuple[Target, float]]] = {}  # see `_make_targets`
+        self._check_completions()
+
+    def _check_completions(self) -> None:
+        """Report an upstream without a raw completion endpoint at the start, not at the first request."""
+        for name, row in self._models.items():
+            if row.emulation is not None and row.emulation.via == "completions":
+                try:
+                    self._make_targets(name, name)
+                except ConfigError as error:
+                    location = toml_location(("models", name, "emulate"))
+                    hint = translate_hint(error.hint, "setting")
+                    raise ConfigError(f"{location}: {error.message}", hint=hint) from None
+
+    @property
+    def upstreams(self) -> list[str]:
+        return sorted(self._upstreams)
+
+    def find_upstream(self, name: str) -> ConfiguredUpstream | None:
+        return self._upstreams.get(name)
+
+    @property
+    def names(self) -> list[str]:
+        """The names to list for clients."""
+        return sorted(name for name in self._models if not _is_pattern(name))
+
+    def plan(self, model: str, *, tools: bool) -> list[Target]:
+        """List the targets for a request, in the order to try them."""
+        single_target = self._single_targets.get(model)
+        if single_target is not None and (single_target.row.tools or not tools):
+            return [single_target]
+        name, row = self._find_row(model)
+        plan: list[Target] = []
+        for alias in (name, *row.fallbacks):
+            plan += self._shuffle_weighted(self._make_targets(alias, model if alias == name else alias))
+        capable = [target for target in plan if target.row.tools or not tools]
+        if not capable:
+            raise NoTarget(f"{model!r} accepts no tools", hint="send no tools, or set `emulate` for the model")
+        if len(plan) == 1:
+            if len(self._single_targets) >= _MAX_REMEMBERED:
+                self._single_targets.clear()
+            self._single_targets[model] = plan[0]
+            return capable
+        return sorted(capable, key=lambda target: self._cooldowns.is_cooling(target.label))
+
+    def start_cooldown(self, target: Target, retry_after: float | None = None) -> None:
+        """Start the cooldown of a target, for the time that it asked for or the default."""
+        self._cooldowns.start(target.label, self._cooldown if retry_after is None else retry_after)
+
+    def end_cooldown(self, target: Target) -> None:
+        self._cooldowns.end(target.label)
+
+    def _find_row(self, model: str) -> tuple[str, ModelRow]:
+        """Look up a model: by name (also with `:` for `/`), by pattern (longest first), then as `upstream/model`."""
+        head, mark, rest = _split_model_name(model)
+        for name in (model, f"{head}/{rest}"):
+            if name in self._models:
+                return name, self._models[name]
+        for pattern in self._patterns:
+            if fnmatchcase(model, pattern):
+                return pattern, self._models[pattern]
+        if mark and rest and head in self._upstreams:
+            return model, ModelRow(upstream=head, model=rest)
+        close_matches = get_close_matches(model, self.names, 1, 0.5)
+        hint = f"did you mean {close_matches[0]!r}?" if close_matches else ""
+        raise UnknownModel(f"unknown model {model[:200]!r}", hint=hint)
+
+    def _make_targets(self, name: str, requested: str) -> list[tuple[Target, float]]:
+        """List the targets of a row with their weights.
+
+        `requested` is the model's name where the target has none of its own.
+        """
+        found = self._weighted_targets.get((name, requested))
+        if found is None:
+            if len(self._weighted_targets) >= _MAX_REMEMBERED:
+                self._weighted_targets.clear()
+            row = self._models[name] if name in self._models else self._find_row(name)[1]
+            rows = row.targets or (TargetRow(row.upstream or "", row.model),)
+            found = self._weighted_targets[name, requested] = [
+                (make_target(self._upstreams[one.upstream], _target_model(one.model, name, requested), row), one.weight)
+                for one in rows
+            ]
+        return found
+
+    def _shuffle_weighted(self, weighted: list[tuple[Target, float]]) -> list[Target]:
+        if len(weighted) == 1:
+            return [weighted[0][0]]
+        # each gets a random key whose expectation grows with its weight (Efraimidis and Spirakis)
+        keyed_targets = [(self._random.random() ** (1 / weight), target) for target, weight in weighted]
+        return [target for _, target in sorted(keyed_targets, key=lambda pair: pair[0], reverse=True)]
+
+
+def select_capable_targets(plan: Sequence[Target], requested: ClientRequest) -> Sequence[Target]:
+    """List the targets that can resolve every reference of the request; StoredStateError if there is none."""
+    if requested.turn is not None and requested.turn.pinned is not None:
+        plan = _select_pinned(plan, requested.turn.pinned, requested.model)
+    capable, refused = [], None
+    for target in plan:
+        wire = target.endpoint.wire.name
+        error = None if wire == requested.wire.name else requested.find_stored_state_error(wire)
+        if error is None:
+            capable.append(target)
+        else:
+            refused = refused or error
+    if refused is not None and not capable:
+        raise refused
+    return capable
+
+
+def _select_pinned(plan: Sequence[Target], upstream: str, model: str) -> list[Target]:
+    """List the targets at the upstream that stores the conversation; ResponseStateError if there is none."""
+    pinned = [target for target in plan if target.upstream.name == upstream]
+    if not pinned:
+        raise ResponseStateError(
+            f"the previous response is stored by the upstream {upstream!r}, which does not serve {model[:200]!r}",
+            pointer="/previous_response_id",
+            hint="use a model of that upstream, or send the whole conversation in `input`",
+            code="previous_response_not_found",
+            status=404,
+        )
+    return pinned
+
+
+def _split_model_name(model: str) -> tuple[str, str, str]:
+    """Split `upstream/model` or `upstream:model` at the first mark; the model itself may contain either."""
+    slash, colon = model.partition("/"), model.partition(":")
+    return min(slash, colon, key=lambda parts: len(parts[0]))
+
+
+def _target_model(model: str | None, pattern: str, requested: str) -> str:
+    """Return the upstream's name for a model. `*` in it is the part that `*` matches in the pattern."""
+    if model is None:
+        return requested
+    if "*" not in model:
+        return model
+    before, _, after = pattern.partition("*")
+    return model.replace("*", requested[len(before) : len(requested) - len(after)])
+
+
+def _is_pattern(name: str) -> bool:
+    return any(mark in name for mark in "*?[")

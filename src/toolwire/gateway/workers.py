@@ -1,0 +1,219 @@
+"""Several worker processes on one port: start them, forward signals, restart those that end.
+
+SIGTERM, SIGINT    are forwarded as SIGTERM: every worker finishes its requests, then the parent ends
+SIGHUP             is forwarded: every worker reloads the settings
+
+On Linux each worker has a listening socket of its own on the same port (SO_REUSEPORT), and the kernel distributes the
+connections evenly. With one socket for all, the worker that is scheduled first would accept most of them. The parent
+keeps the sockets open, so connections that wait for a worker that ended are served by the one that replaces it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from asyncio.subprocess import DEVNULL, Process, create_subprocess_exec
+from collections.abc import Callable, Mapping, Sequence
+from logging import getLogger
+from pathlib import Path
+
+import msgspec
+
+from ..ir.errors import ToolwireError
+from .signals import handle_signals
+from .worker_process import ReadyMessage, WorkerVariable
+
+__all__ = ["WorkerPool"]
+
+_log = getLogger("toolwire.gateway")
+_STABLE = 10.0  # seconds; a worker that ends earlier is restarted after a delay
+_FIRST_DELAY = 0.5  # seconds; doubled after each further failure
+_MAX_DELAY = 30.0  # seconds
+_STOP_GRACE = 15.0  # seconds beyond the drain time, for the last rows of usage
+
+
+class _WorkerSlot:
+    """One worker, and the processes that run it one after the other."""
+
+    def __init__(self, number: int, open_listener: Callable[[], socket.socket], folder: Path) -> None:
+        self.number = number
+        self._open_listener = open_listener
+        self._listener: socket.socket | None = None
+        self._folder = folder
+        self._process: Process | None = None
+        self._channel: asyncio.StreamWriter | None = None
+        self._is_ready = False
+        self._wants_reload = False
+        self._is_stopped = False
+
+    async def start(self, command: Sequence[str], environment: Mapping[str, str]) -> str | None:
+        """Start a process, and wait until it accepts requests. Return its banner; None if it ended before."""
+        ours, theirs = socket.socketpair()
+        self._listener = self._listener or self._open_listener()
+        descriptors = (self._listener.fileno(), theirs.fileno())
+        with theirs:
+            variable = WorkerVariable(self.number, *descriptors, str(self._folder))
+            self._process = await create_subprocess_exec(
+                *command,
+                env={**environment, **variable.to_environment()},
+                stdin=DEVNULL,
+                pass_fds=descriptors,
+                process_group=0,  # a signal of the terminal goes to the parent, which forwards it
+            )
+        if self._is_stopped:  # in the meantime
+            self.stop()
+        reader, self._channel = await asyncio.open_connection(sock=ours, limit=2**20)
+        line = await reader.readline()
+        if not line:
+            return None
+        self._is_ready = True
+        if self._wants_reload:
+            self.reload()
+        return msgspec.json.decode(line, type=ReadyMessage).banner
+
+    async def wait(self) -> int:
+        """Wait for the end of the process, and return its exit code; that of a signal is negative."""
+        assert self._process is not None
+        code = await self._process.wait()
+        self._is_ready = False
+        if self._channel is not None:
+            self._channel.close()
+        return code
+
+    def reload(self) -> None:
+        """Reload the settings; a worker that is starting does it once it is ready, when the signal is handled."""
+        self._wants_reload = not self._is_ready
+        if self._is_ready:
+            self._send(signal.SIGHUP)
+
+    def stop(self) -> None:
+        """Stop the process. From now on, connections are refused."""
+        self._is_stopped = True
+        self.close_listener()
+        self._send(signal.SIGTERM)
+
+    def close_listener(self) -> None:
+        """Close the socket, so that connections go to other workers until the next start."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def kill(self) -> None:
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+
+
+class WorkerPool:
+    """The workers of a gateway.
+
+    `command` starts one of them. `open_listener` opens the socket of one. `folder` is shared by them. `drain` is the
+    number of seconds that their requests have at the end. `on_reload` is called before the workers reload.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        open_listener: Callable[[], socket.socket],
+        folder: Path,
+        *,
+        count: int,
+        drain: float,
+        on_reload: Callable[[], None],
+    ) -> None:
+        self._command = command
+        self._environment = environment
+        self._workers = [_WorkerSlot(number, open_listener, folder) for number in range(count)]
+        self._drain = drain
+        self._on_reload = on_reload
+        self._stop_requested = asyncio.Event()
+
+    async def run(self, on_ready: Callable[[str], None]) -> int:
+        """Run the workers until a signal, and return an exit code. `on_ready` gets the banner once all are ready.
+
+        The first worker starts alone: if the settings are wrong, one error is printed, not one by each worker.
+        """
+        with handle_signals({signal.SIGINT: self._stop, signal.SIGTERM: self._stop, signal.SIGHUP: self._reload}):
+            first, *others = self._workers
+            banners = [await self._start(first)]
+            if banners[0] is not None:
+                banners += await asyncio.gather(*(self._start(worker) for worker in others))
+            if not self._stop_requested.is_set():
+                if None in banners:
+                    return await self._abandon_start(self._workers[: len(banners)], banners.index(None))
+                on_ready(banners[0] or "")
+            codes = await asyncio.gather(*(self._supervise(worker) for worker in self._workers[: len(banners)]))
+        return 0 if set(codes) <= {0, -signal.SIGTERM} else 1
+
+    async def _start(self, worker: _WorkerSlot) -> str | None:
+        return await worker.start(self._command, self._environment)
+
+    async def _abandon_start(self, workers: Sequence[_WorkerSlot], failed: int) -> int:
+        """Stop all workers after one could not start, and return its exit code. It has usually printed an error."""
+        waiting = asyncio.ensure_future(workers[failed].wait())
+        await asyncio.wait({waiting}, timeout=_STOP_GRACE)
+        self._stop()
+        codes = await asyncio.gather(*(self._wait_until_end(worker) for worker in workers))
+        if codes[failed] <= 0:
+            _log.error("worker %d ended %s before it was ready", failed, _describe(codes[failed]))
+        return max(codes[failed], 0) or 1
+
+    async def _supervise(self, worker: _WorkerSlot) -> int:
+        """Restart a worker whenever it ends, until the stop; return its last exit code."""
+        failures, clock = 0, asyncio.get_running_loop().time
+        while True:
+            started_at = clock()
+            code = await self._wait_until_end(worker)
+            if self._stop_requested.is_set():
+                return code
+            failures = 0 if clock() - started_at >= _STABLE else failures + 1
+            delay = 0.0 if failures == 0 else min(_FIRST_DELAY * 2 ** (failures - 1), _MAX_DELAY)
+            if delay > 0:
+                worker.close_listener()
+            _log.error("worker %d ended %s; restarting it in %g s", worker.number, _describe(code), delay)
+            try:
+                await asyncio.wait_for(self._stop_requested.wait(), delay)
+                return code
+            except TimeoutError:
+                await self._restart(worker)
+
+    async def _restart(self, worker: _WorkerSlot) -> None:
+        """Start a worker again. If that fails, it is over at once, and is restarted after a longer delay."""
+        try:
+            if await self._start(worker) is not None:
+                _log.warning("worker %d runs again", worker.number)
+        except (OSError, ToolwireError) as error:
+            _log.error("cannot start worker %d: %s", worker.number, error)
+
+    async def _wait_until_end(self, worker: _WorkerSlot) -> int:
+        """Wait for the end of a worker; after the stop, only as long as its requests may last."""
+        waiting = asyncio.ensure_future(worker.wait())
+        stopping = asyncio.ensure_future(self._stop_requested.wait())
+        await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if waiting.done():
+            return await waiting
+        await asyncio.wait({waiting}, timeout=self._drain + _STOP_GRACE)
+        if not waiting.done():
+            _log.error("worker %d does not stop; killing it", worker.number)
+            worker.kill()
+        return await waiting
+
+    def _stop(self) -> None:
+        """Stop the workers. A second signal ends their requests, as for a single process."""
+        self._stop_requested.set()
+        for worker in self._workers:
+            worker.stop()
+
+    def _reload(self) -> None:
+        self._on_reload()
+        for worker in self._workers:
+            worker.reload()
+
+
+def _describe(code: int) -> str:
+    return f"with exit code {code}" if code >= 0 else f"by signal {signal.Signals(-code).name}"

@@ -1,0 +1,141 @@
+"""The proxy of a request, by the usual environment variables.
+
+`HTTPS_PROXY`, else `ALL_PROXY`, is the proxy for https. `NO_PROXY` lists the hosts that are reached directly; so is
+this machine. Plain HTTP never uses a proxy, which could read the key. The lower-case names are read first, as by curl.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+from ..ir.errors import ConfigError
+from ..wire.loopback import is_loopback
+
+__all__ = ["PROXY_VARIABLES", "HttpProxy", "ProxySettings", "proxies_from_environment"]
+
+PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
+"""In the order in which they are read."""
+_NO_PROXY_VARIABLES = ("no_proxy", "NO_PROXY")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_has_scheme = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
+_separator = re.compile(r"[\s,]+")
+
+_Address: TypeAlias = IPv4Address | IPv6Address
+_Network: TypeAlias = IPv4Network | IPv6Network
+
+
+class HttpProxy(Struct, frozen=True):
+    """A proxy that opens tunnels. `authorization` is the value of a header, and never shown."""
+
+    host: str
+    port: int
+    tls: bool = False
+    authorization: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The address without credentials."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+
+    def __repr__(self) -> str:
+        return f"HttpProxy({self.url})"
+
+
+class _DirectHost(NamedTuple):
+    """An entry of `NO_PROXY`: a network, or a domain with its subdomains. `port` None means every port."""
+
+    network: _Network | None
+    domain: str
+    port: int | None
+
+    def includes(self, host: str, address: _Address | None, port: int) -> bool:
+        if self.port is not None and self.port != port:
+            return False
+        if self.network is not None:
+            return address is not None and address in self.network
+        return host == self.domain or host.endswith(f".{self.domain}")
+
+
+class ProxySettings(Struct, frozen=True):
+    """The proxy of the environment, and the hosts that do not use it."""
+
+    proxy: HttpProxy | None = None
+    direct_hosts: tuple[_DirectHost, ...] = ()
+
+    def proxy_for(self, host: str, port: int) -> HttpProxy | None:
+        """Return the proxy for a host that is reached with https; None if it is reached directly."""
+        if self.proxy is None or is_loopback(host):
+            return None
+        name, address = host.lower().rstrip("."), _parse_address(host)
+        is_direct = any(entry.includes(name, address, port) for entry in self.direct_hosts)
+        return None if is_direct else self.proxy
+
+
+def proxies_from_environment(environment: Mapping[str, str]) -> ProxySettings:
+    """Read the variables. ConfigError for a URL that cannot be used, such as that of a SOCKS proxy."""
+    variable = next((name for name in PROXY_VARIABLES if environment.get(name, "").strip()), None)
+    no_proxy = next(filter(None, (environment.get(name, "").strip() for name in _NO_PROXY_VARIABLES)), "")
+    entries = [entry for entry in _separator.split(no_proxy) if entry]
+    if variable is None or "*" in entries:
+        return ProxySettings()
+    proxy = _parse_proxy(environment[variable].strip(), variable)
+    return ProxySettings(proxy, tuple(_parse_direct_host(entry) for entry in entries))
+
+
+def _parse_proxy(url: str, variable: str) -> HttpProxy:
+    """Parse the URL of a proxy. No message contains the URL, because it may contain a password."""
+    hint = f"set {variable}=http://host:port, or https://user:password@host:port"
+    try:
+        parts = urlsplit(url if _has_scheme(url) else f"http://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ConfigError(f"{variable}: invalid URL", hint=hint) from None
+    if parts.scheme.startswith("socks"):
+        hint = f"use an HTTP proxy, unset {variable}, or set NO_PROXY=* for direct connections"
+        raise ConfigError(f"{variable}: SOCKS proxies are not supported", hint=hint)
+    if parts.scheme not in _DEFAULT_PORTS or not host or re.search(r"[\x00-\x20]", host):
+        raise ConfigError(f"{variable}: invalid URL of a proxy", hint=hint)
+    return HttpProxy(
+        host,
+        port or _DEFAULT_PORTS[parts.scheme],
+        parts.scheme == "https",
+        _basic_authorization(parts.username, parts.password),
+    )
+
+
+def _basic_authorization(user: str | None, password: str | None) -> str | None:
+    """Return the credentials of a URL as a header value; they are percent-encoded in the URL."""
+    if user is None and password is None:
+        return None
+    credentials = f"{unquote(user or '')}:{unquote(password or '')}"
+    return "Basic " + b64encode(credentials.encode()).decode("ascii")
+
+
+def _parse_direct_host(entry: str) -> _DirectHost:
+    """Parse an entry: `example.com`, `.example.com`, `*.example.com`, `10.0.0.0/8`, `[::1]`, each with or without a port."""
+    host, port = entry, None
+    name, colon, digits = entry.rpartition(":")
+    if colon and digits.isdecimal() and (":" not in name or name.endswith("]")):
+        host, port = name, int(digits)
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        return _DirectHost(ip_network(host, strict=False), "", port)
+    except ValueError:
+        return _DirectHost(None, host.lower().removeprefix("*").strip("."), port)
+
+
+def _parse_address(host: str) -> _Address | None:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return address if mapped is None else mapped

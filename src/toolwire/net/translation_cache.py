@@ -1,0 +1,172 @@
+"""Reuse the translation of a long conversation for its next request.
+
+A coding agent sends its whole conversation with every request, and all but the last turn was translated a moment ago:
+
+    cache = TranslationCache(64 * 1024 * 1024)
+    reading = cache.open(owner, wire, body)
+    request = reading.decode()                          # the same as wire.decode_request(parse_object(body))
+    EndpointRequest(request, endpoint, …, store=reading.store)
+
+The beginning of a conversation is found by its bytes, which are compared in full: nothing is reused for a document that
+differs in one of them. Results, losses and errors are the same as without the cache. An owner never gets the
+conversations of another one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import partial
+from itertools import count
+from threading import Lock
+from typing import NamedTuple
+from weakref import ref
+
+from ..bridge.conversation_reading import ConversationPrefix, RequestReading
+from ..bridge.conversation_spans import find_items
+from ..wire.codec import WireCodec
+from ..wire.protocol import Wire
+
+__all__ = ["TranslationCache"]
+
+_SMALL = 8 * 1024  # bytes; a smaller document is translated faster than it is looked up and stored
+_STEP = 4096  # bytes between the places at which a prefix can be looked up
+_WINDOW = 256  # bytes before such a place, by which it is found
+_MAX_CANDIDATES = 8  # conversations that are compared at one place
+_LARGEST_SHARE = 4  # a conversation of more than this part of the cache is not stored
+
+
+class _CachedPrefix(NamedTuple):
+    prefix: ConversationPrefix
+    place: tuple[str, bytes]
+    size: int
+
+
+class _OwnerEntries:
+    """The conversations of one owner by number, the least recently used first, and the numbers by place."""
+
+    __slots__ = ("by_place", "entries", "size")
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[int, _CachedPrefix] = OrderedDict()
+        self.by_place: dict[tuple[str, bytes], list[int]] = {}
+        self.size = 0
+
+
+class TranslationCache:
+    """Conversations in at most `max_bytes`. If there are too many, the owner of most bytes loses its oldest ones.
+
+    All methods may be called from any thread.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.size = 0
+        self._owners: dict[str, _OwnerEntries] = {}
+        self._lock = Lock()
+        self._numbers = count(1)
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(len(owner.entries) for owner in self._owners.values())
+
+    def open(self, owner: str, wire: Wire, body: bytes) -> RequestReading:
+        """Find the conversation of a request. Nothing is parsed yet, and nothing is stored before `decode`."""
+        if len(body) < _SMALL or not isinstance(wire, WireCodec):
+            return RequestReading(wire, body)
+        start = find_items(body, wire.conversation)
+        if start < 0:
+            return RequestReading(wire, body)
+        with self._lock:
+            number, prefix = self._find(owner, wire, body, start) or (0, None)
+        return RequestReading(wire, body, start, prefix, partial(self._save, owner, number))
+
+    def clear(self) -> None:
+        """Drop all conversations."""
+        with self._lock:
+            self._owners.clear()
+            self.size = 0
+
+    def _find(self, owner: str, wire: WireCodec, body: bytes, start: int) -> tuple[int, ConversationPrefix] | None:
+        """Return the longest conversation with which the items at `start` begin, and its number."""
+        found = self._owners.get(owner)
+        if found is None:
+            return None
+        for place in range(_last_place(len(body) - start), 0, -_STEP):
+            numbers = found.by_place.get((wire.name, body[start + place - _WINDOW : start + place]), ())
+            known = [(len(found.entries[number].prefix.text), number) for number in numbers]
+            for _, number in sorted(known, reverse=True):
+                prefix = found.entries[number].prefix
+                if body.startswith(prefix.text, start) and prefix.fits(wire):
+                    found.entries.move_to_end(number)
+                    return number, prefix
+        return None
+
+    def _save(self, owner: str, replaced: int, prefix: ConversationPrefix) -> None:
+        """Store a conversation in place of the one that it continues."""
+        with self._lock:
+            self._drop(owner, replaced)
+            if len(prefix.text) < _STEP or prefix.size > self.max_bytes // _LARGEST_SHARE:
+                return
+            place = _place_of(prefix)
+            for other in self._crowded_out(owner, place, prefix):
+                self._drop(owner, other)
+            number = next(self._numbers)
+            found = self._owners.setdefault(owner, _OwnerEntries())
+            found.entries[number] = _CachedPrefix(prefix, place, 0)
+            found.by_place.setdefault(place, []).append(number)
+            # no reference from the store to the cache or to the conversation, which would be a cycle
+            prefix.store.on_growth = partial(_resize, ref(self), owner, number)
+            self._account(owner, number)
+
+    def _crowded_out(self, owner: str, place: tuple[str, bytes], prefix: ConversationPrefix) -> list[int]:
+        """Return the conversations that a new one at its place replaces: the same one, or the oldest of too many."""
+        found = self._owners.get(owner)
+        numbers = [] if found is None else found.by_place.get(place, [])
+        same = [number for number in numbers if found and found.entries[number].prefix.text == prefix.text]
+        return same or numbers[: max(len(numbers) - _MAX_CANDIDATES + 1, 0)]
+
+    def _account(self, owner: str, number: int) -> None:
+        """Count the bytes of a conversation, and drop others if there are too many now."""
+        found = self._owners.get(owner)
+        entry = None if found is None else found.entries.get(number)
+        if found is None or entry is None:
+            return  # dropped before its translation was stored
+        size = entry.prefix.size
+        found.entries[number] = entry._replace(size=size)
+        found.size += size - entry.size
+        self.size += size - entry.size
+        if size > self.max_bytes // _LARGEST_SHARE:
+            self._drop(owner, number)
+        while self.size > self.max_bytes:
+            largest = max(self._owners, key=lambda name: self._owners[name].size)
+            self._drop(largest, next(iter(self._owners[largest].entries)))
+
+    def _drop(self, owner: str, number: int) -> None:
+        found = self._owners.get(owner)
+        entry = None if found is None else found.entries.pop(number, None)
+        if found is None or entry is None:
+            return
+        found.size -= entry.size
+        self.size -= entry.size
+        found.by_place[entry.place].remove(number)
+        if not found.by_place[entry.place]:
+            del found.by_place[entry.place]
+        if not found.entries:
+            del self._owners[owner]
+
+
+def _resize(cache: ref[TranslationCache], owner: str, number: int) -> None:
+    """Count a conversation that has grown by its translation to a target."""
+    found = cache()
+    if found is not None:
+        with found._lock:
+            found._account(owner, number)
+
+
+def _last_place(size: int) -> int:
+    return size - size % _STEP
+
+
+def _place_of(prefix: ConversationPrefix) -> tuple[str, bytes]:
+    place = _last_place(len(prefix.text))
+    return prefix.wire_name, prefix.text[place - _WINDOW : place]

@@ -1,0 +1,101 @@
+"""Cooldowns of failed targets that several gateways share, in Redis, SQLite and PostgreSQL."""
+
+import asyncio
+import time
+
+import pytest
+
+from toolwire.gateway.shared.cooldowns import MAX_COOLDOWNS, SharedCooldowns
+from toolwire.gateway.shared.redis_cooldowns import RedisCooldowns
+from toolwire.gateway.shared.redis_link import RedisLink
+from toolwire.gateway.shared.sql_cooldowns import COOLDOWN_TABLES, SqlCooldowns
+from toolwire.gateway.shared.sql_link import PostgresLink, SqliteLink
+from toolwire.gateway.shared.sql_state import StateDatabase
+from toolwire.ir.errors import StoreError
+from waiting import until
+
+
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
+def open_store(request, tmp_path):
+    """Return a function that opens the store and the function that closes it."""
+    if request.param == "redis":
+        url = request.getfixturevalue("redis_url")
+
+        def open_redis():
+            link = RedisLink(url, time.monotonic)
+            return RedisCooldowns(link), link.aclose
+
+        return open_redis
+    if request.param == "postgres":
+        server = request.getfixturevalue("postgres_server")
+        server.execute("DROP TABLE IF EXISTS toolwire_cooldowns")
+
+    def open_sql():
+        if request.param == "sqlite":
+            link = SqliteLink(str(tmp_path / "state.db"), COOLDOWN_TABLES)
+        else:
+            link = PostgresLink(server.url, COOLDOWN_TABLES, "toolwire_cooldowns", "[state] url")
+        database = StateDatabase(link)
+        return SqlCooldowns(database), database.aclose
+
+    return open_sql
+
+
+def test_cooldown_of_one_gateway_holds_for_the_other(open_store):
+    async def run():
+        (first_store, close_first), (second_store, close_second) = open_store(), open_store()
+        first = SharedCooldowns(first_store, time.monotonic)
+        second = SharedCooldowns(second_store, time.monotonic)
+        first.start("a/m", 60.0)
+        assert first.is_cooling("a/m")  # at once
+        await until(lambda: second.is_cooling("a/m"))
+        assert not second.is_cooling("b/m")
+        second.end("a/m")
+        await until(lambda: not first.is_cooling("a/m"))
+        for part in (first, second):
+            await part.aclose()
+        await close_first()
+        await close_second()
+
+    asyncio.run(run())
+
+
+def test_cooldowns_end_and_their_number_is_bounded(open_store):
+    async def run():
+        store, close = open_store()
+        await store.save({f"ü/{number}": 60.0 + number for number in range(MAX_COOLDOWNS + 50)} | {"over/m": 0.001})
+        await asyncio.sleep(0.05)
+        remaining = await store.load()
+        await store.save({"ü/1000": 0.0})
+        later = await store.load()
+        await close()
+        return remaining, later
+
+    remaining, later = asyncio.run(run())
+    assert len(remaining) == MAX_COOLDOWNS
+    assert "over/m" not in remaining
+    assert 1055 < remaining["ü/1000"] <= 1060
+    assert set(remaining) - set(later) == {"ü/1000"}
+
+
+class BrokenStore:
+    async def load(self):
+        raise StoreError("away")
+
+    async def save(self, changes):
+        raise StoreError("away")
+
+
+def test_gateway_keeps_its_own_cooldowns_without_the_store():
+    async def run():
+        now = 0.0
+        cooldowns = SharedCooldowns(BrokenStore(), lambda: now)
+        cooldowns.start("a/m", 10.0)
+        await cooldowns.aclose()
+        found = [cooldowns.is_cooling("a/m")]
+        now = 11.0
+        found.append(cooldowns.is_cooling("a/m"))
+        await cooldowns.aclose()
+        return found
+
+    assert asyncio.run(run()) == [True, False]

@@ -1,0 +1,77 @@
+"""Fields of a JSON object that arrives in pieces."""
+
+import json
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from toolwire.gateway.field_scan import FieldScan, InvalidPiece
+
+NAMES = ("model", "api_key")
+NESTED = rb'{"a":"x\"model\":","t":{"model":1,"q":[{"api_key":2}]},"s":"model","\u00e9":1,"v":"\u0041"'
+
+
+def scan(body, cuts=()):
+    """Feed the pieces between the cuts. Return the first field that was found."""
+    field_scan = FieldScan(NAMES)
+    found = (field_scan.feed(body[start:end]) for start, end in pairwise([0, *cuts, len(body)]))
+    return next((name for name in found if name is not None), None)
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (b"", None),
+        (b', "model" \n : "b"', "model"),
+        (rb',"mod\u0065l":2', ""),
+        (b',"' + b"x" * 300 + b'model":1', None),
+        (b',"' + b"x" * 300 + b'":1,"api_key":1', "api_key"),
+        (b',"model"' + b" " * 300 + b":1", "model"),
+        (rb',"x":"' + rb"\\" * 150 + b'","model":1', "model"),
+    ],
+)
+def test_only_fields_of_the_top_level_are_found_at_any_cut(last, expected):
+    body = NESTED + last + b"}"
+    for first_cut in range(0, len(body) + 1, 3):
+        for second_cut in range(first_cut, len(body) + 1, 7):
+            assert scan(body, (first_cut, second_cut)) == expected
+    for cut in range(len(body)):
+        assert scan(body, (cut,)) == expected
+    assert scan(body, range(1, len(body))) == expected
+
+
+def random_value(random, depth=0):
+    kind = random.randrange(7 if depth < 4 else 4)
+    if kind == 0:
+        return random.choice(["model", "\\", '"', "{", "]:", 'a\\"', "é\n", "x" * 300, "\\u0041"])
+    if kind <= 3:
+        return random.choice([True, None, -5, 0.5e-7])
+    if kind == 6:
+        return [random_value(random, depth + 1) for _ in range(3)]
+    names = ["model", "api_key", "k", "{", '"', "\\", "y" * 300]
+    return {random.choice(names): random_value(random, depth + 1) for _ in range(3)}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_documents_in_random_pieces(seed):
+    random = Random(seed)
+    for _ in range(100):
+        names = ["k", "{", '"', "\\", "z" * 300, "q", "model"]
+        document = {random.choice(names): random_value(random) for _ in range(3)}
+        indent, is_ascii = random.choice([None, 1]), random.random() < 0.5
+        body = json.dumps(document, indent=indent, ensure_ascii=is_ascii).encode()
+        cuts = sorted(random.randrange(len(body) + 1) for _ in range(random.randrange(6)))
+        assert scan(body, cuts) == ("model" if "model" in document else None), (body, cuts)
+
+
+@pytest.mark.parametrize(
+    "body", [rb'{"a":"\ ","model":1}', b"{'a':1,'model':2}", b'{"a":1/*"*/,"model":1/*"*/}', rb'{"x":\"a\"}']
+)
+def test_text_that_is_not_json_is_refused(body):
+    with pytest.raises(InvalidPiece):
+        scan(body)
+
+
+def test_second_document_is_at_the_top_level():
+    assert scan(b'{"a":1} "model":2') == "model"
