@@ -9,9 +9,11 @@ Separate because it knows nothing about MCP.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import queue
 import threading
+import time
 
 __all__ = ["BackgroundHandler"]
 
@@ -47,12 +49,10 @@ class BackgroundHandler(logging.Handler):
     def close(self) -> None:
         """Write the waiting records, as far as they are read within a second."""
         atexit.unregister(self.close)
-        try:
-            self._queue.put_nowait(None)
-        except queue.Full:
-            pass
-        else:
-            self._thread.join(_EXIT_TIMEOUT)
+        end = time.monotonic() + _EXIT_TIMEOUT
+        with contextlib.suppress(queue.Full):
+            self._queue.put(None, timeout=_EXIT_TIMEOUT)
+            self._thread.join(max(0.0, end - time.monotonic()))
         super().close()
 
 
