@@ -402,7 +402,7 @@ class Gateway:
         log.begin()
         self._notify_begin(log, client_request, http_exchange.headers)
         if route.ingress.stores_responses:
-            await self._open_turn(client_request, caller, memory, dependencies)
+            await self._open_response(client_request, caller, memory, dependencies)
         if client_request.upload is None:  # else its end begins the watch
             http_exchange.watch()
         try:
@@ -410,8 +410,8 @@ class Gateway:
             await RequestHandler(context).run()
         finally:
             http_exchange.unwatch()
-            if client_request.turn is not None:
-                await dependencies.responses.close_turn(client_request.turn)
+            if client_request.pending_response is not None:
+                await dependencies.responses.close_response(client_request.pending_response)
             usage = log.log.usage
             if usage is not None and caller.name:
                 await self._limiter.spend(caller, usage.total)
@@ -435,7 +435,7 @@ class Gateway:
             else:
                 await self._metadata_api.answer(http_exchange, route, caller, memory)
 
-    async def _open_turn(
+    async def _open_response(
         self, client_request: ClientRequest, caller: Caller, memory: MemoryReservation, dependencies: Dependencies
     ) -> None:
         """Resolve references of OpenAI Responses to stored state."""
@@ -446,7 +446,7 @@ class Gateway:
 
         state, offload = dependencies.responses, ClientOffload(self._offload, caller.name)
         document = await offload.run(len(client_request.body), lambda: client_request.document)
-        turn = await state.open_turn(
+        pending = await state.open_response(
             state.access(caller.name, memory, offload),
             document,
             len(client_request.body),
@@ -454,9 +454,9 @@ class Gateway:
             may_keep,
         )
         try:
-            await offload.run(turn.size, client_request.continue_turn, turn)
+            await offload.run(pending.size, client_request.continue_conversation, pending)
         except BaseException:
-            await state.close_turn(turn)
+            await state.close_response(pending)
             raise
 
     async def _serve_state(

@@ -26,8 +26,8 @@ from ..stream.strict import parse_object
 from ..wire.protocol import Wire
 from .client_body import ClientBody
 from .forbidden_fields import FORBIDDEN_FIELDS, forbidden_field_error
+from .responses.pending_response import PendingResponse
 from .responses.recorder import ResponseRecorder
-from .responses.turn import ResponseTurn
 from .routes import Route
 from .upstreams import ConfiguredUpstream
 
@@ -88,7 +88,7 @@ _envelopes = msgspec.json.Decoder(_RequestFields)
 class ClientRequest:
     """A request as bytes and, on demand, as a document and as a value."""
 
-    turn: ResponseTurn | None = None  # the stored conversation that this request continues
+    pending_response: PendingResponse | None = None  # of OpenAI Responses, with the conversation that it continues
     is_stream_required = False  # by the path
     as_array = False  # a stream as one JSON array
     strict = False  # a loss is an error
@@ -225,16 +225,16 @@ class ClientRequest:
         """Translations of the first messages, which the next request of this conversation will repeat."""
         return None if self._reading is None else self._reading.store
 
-    def continue_turn(self, turn: ResponseTurn) -> None:
+    def continue_conversation(self, pending: PendingResponse) -> None:
         """Continue a stored conversation: from now on, `request` has its messages."""
-        self.turn = turn
-        if turn.last_id:
-            self._document = {**self.document, "previous_response_id": turn.last_id}
+        self.pending_response = pending
+        if pending.last_id:
+            self._document = {**self.document, "previous_response_id": pending.last_id}
             self.body = to_bytes(self._document)
             self._request = None
-        if turn.is_rebuilt:
+        if pending.is_rebuilt:
             self._decoded = self.request
-            self._request = turn.rebuild(self.decoded, None)
+            self._request = pending.rebuild(self.decoded, None)
 
     @property
     def decoded(self) -> Request:
@@ -244,19 +244,19 @@ class ClientRequest:
     @property
     def is_rebuilt(self) -> bool:
         """True if the request gets its conversation from the store."""
-        return self.turn is not None and self.turn.is_rebuilt
+        return self.pending_response is not None and self.pending_response.is_rebuilt
 
     def request_for(self, endpoint: Endpoint) -> Request:
         """Return the request for one endpoint: with the artefacts of stored messages that this server made."""
-        if self.turn is None or not self.turn.is_rebuilt:
+        if self.pending_response is None or not self.pending_response.is_rebuilt:
             return self.request
-        return self.turn.rebuild(self.decoded, endpoint.origin)
+        return self.pending_response.rebuild(self.decoded, endpoint.origin)
 
     @property
     def work_size(self) -> int:
         """The size of the work for it, with its stored conversation: large for many values, and small for text."""
-        turn = self.turn
-        return self.own_work if turn is None else self.own_work + turn.chain_bytes + turn.found_bytes
+        pending = self.pending_response
+        return self.own_work if pending is None else self.own_work + pending.chain_bytes + pending.found_bytes
 
     @property
     def wants_store(self) -> bool:
@@ -265,12 +265,12 @@ class ClientRequest:
 
     def records_at(self, upstream: ConfiguredUpstream) -> bool:
         """Check whether the gateway stores the answer of an upstream."""
-        return self.turn is not None and self.turn.records_at(upstream)
+        return self.pending_response is not None and self.pending_response.records_at(upstream)
 
     def make_recorder(self, upstream: ConfiguredUpstream, model: str) -> ResponseRecorder | None:
         """Return the recorder for the answer of an upstream; None if the gateway does not store it."""
-        turn = self.turn
-        return None if turn is None or not turn.records_at(upstream) else turn.make_recorder(model)
+        pending = self.pending_response
+        return None if pending is None or not pending.records_at(upstream) else pending.make_recorder(model)
 
     def decode(self) -> None:
         """Decode the request, if that is possible. Call it in a thread for a large one."""
@@ -292,7 +292,7 @@ class ClientRequest:
 
     def find_stored_state_error(self, target: str) -> StoredStateError | None:
         """Return the error for a reference that `target` cannot carry, with a pointer into the client's document."""
-        if self.turn is None and not may_be_stored(self.body, self.wire.name):
+        if self.pending_response is None and not may_be_stored(self.body, self.wire.name):
             return None
         request = self.request_or_none
         error = None if request is None else find_stored(request, target) or find_new_thread(request, target)

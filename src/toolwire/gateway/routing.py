@@ -200,8 +200,8 @@ class Router:
 
 def select_capable_targets(plan: Sequence[Target], requested: ClientRequest) -> Sequence[Target]:
     """List the targets that can resolve every reference of the request; StoredStateError if there is none."""
-    if requested.turn is not None and requested.turn.pinned is not None:
-        plan = _select_pinned(plan, requested.turn.pinned, requested.model)
+    if requested.pending_response is not None and requested.pending_response.pinned is not None:
+        plan = _select_pinned(plan, requested.pending_response.pinned, requested.model)
     capable, refused = [], None
     for target in plan:
         wire = target.endpoint.wire.name

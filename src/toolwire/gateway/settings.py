@@ -187,8 +187,8 @@ class ResponsesRow(Row, frozen=True):
     store: str | None = None
     store_env: str | None = None
     seconds: float = 24 * 3600.0  # after the last use
-    max_turn_bytes: int = _MEGABYTE  # of one response with its input; a larger one is not stored
-    max_turns: int = 500  # of one conversation
+    max_response_bytes: int = _MEGABYTE  # of one response with its input; a larger one is not stored
+    max_responses: int = 500  # of one conversation; items that a client adds together count as one
     max_key_bytes: int = 64 * _MEGABYTE  # of one client's key; beyond it, the oldest responses are dropped
     max_key_entries: int = 10_000  # of one client's key
 

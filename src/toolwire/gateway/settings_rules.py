@@ -27,7 +27,7 @@ SHARED_STATE_HINT = (
 _POSITIVE_FIELDS = (
     *("workers", "body", "stream_body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
     *("timeout", "idle", "key_timeout", "key_ttl", "ttl"),
-    *("seconds", "max_turn_bytes", "max_turns", "max_key_bytes", "max_key_entries"),
+    *("seconds", "max_response_bytes", "max_responses", "max_key_bytes", "max_key_entries"),
 )
 _NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")
 _KEY_LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day")

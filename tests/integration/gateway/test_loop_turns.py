@@ -224,7 +224,7 @@ async def test_large_answers_are_relayed_in_pieces(attack, front):
 @run
 async def test_large_stored_conversations_are_not_rebuilt_on_the_event_loop(wire, tmp_path):
     """Requests that continue a conversation of 18,000 messages, by its id and by references to items."""
-    responses = {"store": str(tmp_path / "responses.db"), "max_turn_bytes": 4 * MEGABYTE}
+    responses = {"store": str(tmp_path / "responses.db"), "max_response_bytes": 4 * MEGABYTE}
     first = {"model": f"{wire}/m", "input": [{"role": "user", "content": "x"}] * 18_000}
     async with gateway_to_bytes(*[whole(wire)] * 6, responses=responses) as gateway:
         answer = await post(gateway, "/v1/responses", json.dumps({**first, "input": "x"}).encode())
@@ -341,7 +341,7 @@ async def test_large_conversations_are_read_and_listed_in_a_thread(monkeypatch, 
     """Each request of the API of stored conversations with items of 60,000 values, which are then listed."""
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}] * 1_000}
     body = json.dumps({"items": [item] * 20}).encode()
-    responses = {"store": str(tmp_path / "responses.db"), "max_turn_bytes": 8 * MEGABYTE}
+    responses = {"store": str(tmp_path / "responses.db"), "max_response_bytes": 8 * MEGABYTE}
     async with gateway_to_bytes(responses=responses) as gateway:
         assert (await post(gateway, "/v1/conversations", b"{}")).status == 200
         parsed = note_threads(monkeypatch, responses_api, "parse_object")

@@ -323,7 +323,7 @@ class Attempt(Struct, eq=False):
             written = out.encode_answer() if work <= LARGE else await context.offload.run(work, out.encode_answer)
             context.log.add_overhead(started_at)
         # answers with gateway tools also set the first
-        if out.stats.turn is not None or context.client_request.turn is not None:
+        if out.stats.turn is not None or context.client_request.pending_response is not None:
             await self._store(target, out, written, len(data or b""))
         if context.cache_key is not None:
             context.dependencies.cache.put(context.cache_key, written, context.cache_seconds)
@@ -351,21 +351,21 @@ class Attempt(Struct, eq=False):
             if context.preparation.must_save(turn, out.endpoint):
                 size = answer_size + (0 if tools is None else len(out.body))  # which has earlier rounds
                 await context.preparation.save_turn(turn, out.endpoint, size)
-        if context.client_request.turn is not None:
+        if context.client_request.pending_response is not None:
             await self._store_response(target, out, written)
 
     async def _store_response(self, target: Target, out: OutboundRequest, written: bytes) -> None:
         """Store a complete answer of OpenAI Responses, or the upstream that stores it itself."""
         context, client_request = self._context, self._context.client_request
         responses, tools = context.dependencies.responses, context.preparation.gateway_tools
-        if client_request.turn is None:
+        if client_request.pending_response is None:
             return
         if out.recorder is not None:
-            await responses.save_answer(client_request.turn, out.recorder, out.endpoint, written)
+            await responses.save_answer(client_request.pending_response, out.recorder, out.endpoint, written)
         elif out.endpoint.wire.name == client_request.wire.name:
             offer = context.preparation.offer
             await responses.save_pin(
-                client_request.turn,
+                client_request.pending_response,
                 out.stats.id,
                 target.upstream,
                 wants_store=client_request.wants_store,

@@ -144,7 +144,7 @@ class RequestPreparation:
         if (
             target.keeps_requests
             and target.endpoint.wire.name == client_request.wire.name
-            and client_request.turn is None
+            and client_request.pending_response is None
             and (not self._dependencies.runners or self._runner_for(target) is None)
             and not (target.renamed_fields and any(map(client_request.may_have_field, target.renamed_fields)))
         ):
@@ -173,8 +173,8 @@ class RequestPreparation:
         if may_defer:
             offer = await ranker.open_hosted_search(with_own, target.endpoint.wire, client, offload, work_size)
         if offer is None and retrieval is not None:
-            turn = self._client_request.turn
-            earlier = None if turn is None else turn.offered
+            pending = self._client_request.pending_response
+            earlier = None if pending is None else pending.offered
             offer = await ranker.open_offer(with_own, retrieval, client, offload, work_size, earlier)
             if offer is None and is_stored_elsewhere(with_own):
                 self._tool_count = len(with_own.tools)
@@ -263,8 +263,8 @@ def _same_wire_body(client_request: ClientRequest, restored: Request | None, end
         conversation = client_request.wire.conversation
         encoded, _ = client_request.wire.encode_request(restored)
         document = {**document, conversation: encoded[conversation]}
-        if client_request.turn is not None and client_request.is_rebuilt:
-            document = client_request.turn.without_references(document, encoded)
+        if client_request.pending_response is not None and client_request.is_rebuilt:
+            document = client_request.pending_response.without_references(document, encoded)
     if "model" in document:
         document = {**document, "model": endpoint.model}
     return to_bytes(endpoint.finish_body(document, client_request.headers.get("anthropic-version")))

@@ -90,12 +90,12 @@ class RequestHandler:
     def _make_cache_key(self) -> bytes | None:
         """Return the key of a cacheable request.
 
-        Streams and strict requests are not cached, nor is a turn of a conversation, which changes with every request.
+        Streams and strict requests are not cached, nor are responses of a conversation, which every request changes.
         """
         client_request = self._context.client_request
         if client_request.stream or client_request.strict:
             return None
-        if client_request.turn is not None and client_request.turn.conversation_id is not None:
+        if client_request.pending_response is not None and client_request.pending_response.conversation_id is not None:
             return None
         return AnswerCache.key(
             self._context.log.log.caller,

@@ -151,7 +151,7 @@ class TranslatedRequest:
         client_request = self._client_request
         request = client_request.decoded
         is_same_wire = self.endpoint.wire.name == client_request.wire.name
-        if client_request.turn is None or self.recorder is not None or is_same_wire:
+        if client_request.pending_response is None or self.recorder is not None or is_same_wire:
             return request
         return replace(request, params=replace(request.params, store=False))
 

@@ -25,8 +25,8 @@ from ..upstream_transports import UpstreamTransports
 from .records import (
     BoundMessages,
     ConversationEntry,
+    ResponseEntry,
     ResponseStateError,
-    TurnEntry,
     UpstreamPin,
     conversation_document,
     decode_input,
@@ -90,7 +90,7 @@ class ResponsesApi:
         return await self._actions[action](request)
 
     def _require_store(self) -> None:
-        if not self._state.keeps_turns:
+        if not self._state.keeps_responses:
             hint = "set `responses.store` in the gateway's settings"
             raise ResponseStateError("the gateway stores no conversations", hint=hint, status=404)
 
@@ -119,12 +119,12 @@ class ResponsesApi:
         raise ResponseStateError(message, pointer="/background", hint="close the connection to end a response")
 
     async def _list_input(self, request: StateRequest) -> bytes:
-        """List the items that a response was made from: those of the turns before it, then its own input."""
+        """List the items that a response was made from: those of the responses before it, then its own input."""
         entry = await self._state.find_response(request.access, request.entry_id)
         if isinstance(entry, UpstreamPin):
             return await self._forward("GET", entry, request, "/input_items")
-        turns = await self._state.load_turns(request.access, entry.chain)
-        items = [*_turn_items(turns), *entry.items]
+        earlier = await self._state.load_entries(request.access, entry.chain)
+        items = [*_entry_items(earlier), *entry.items]
         return await request.access.offload.run(request.access.loaded_bytes, _page, items, request.query)
 
     async def _forward(self, method: str, pin: UpstreamPin, request: StateRequest, path: str = "") -> bytes:
@@ -151,16 +151,16 @@ class ResponsesApi:
         raise UpstreamError(as_gateway_fault(redact_secrets(endpoint.known_secrets, fault), upstream.name))
 
     async def _create_conversation(self, request: StateRequest) -> bytes:
-        metadata, turn = await request.access.offload.run(request.work_size, self._read_conversation, request.body)
+        metadata, entry = await request.access.offload.run(request.work_size, self._read_conversation, request.body)
         conversation = ConversationEntry(f"conv_{new_digits()}", self._state.now(), metadata)
         await self._state.save(request.access, conversation.id, conversation)
-        if turn is not None:
-            await self._append(request.access, conversation.id, turn, len(request.body))
+        if entry is not None:
+            await self._append(request.access, conversation.id, entry, len(request.body))
         return to_bytes(conversation_document(conversation))
 
-    def _read_conversation(self, body: bytes) -> tuple[Object, TurnEntry | None]:
+    def _read_conversation(self, body: bytes) -> tuple[Object, ResponseEntry | None]:
         document = parse_object(body) if body else {}
-        return _read_metadata(document), self._make_items(document.get("items") or [])
+        return _read_metadata(document), self._make_entry(document.get("items") or [])
 
     async def _get_conversation(self, request: StateRequest) -> bytes:
         return to_bytes(conversation_document(await self._state.find_conversation(request.access, request.entry_id)))
@@ -182,38 +182,40 @@ class ResponsesApi:
     async def _delete_conversation(self, request: StateRequest) -> bytes:
         """Delete a conversation and its items. Responses that were made in it stay."""
         conversation = await self._state.find_conversation(request.access, request.entry_id)
-        await self._state.delete(request.access, [conversation.id, *conversation.turns])
+        await self._state.delete(request.access, [conversation.id, *conversation.entry_ids])
         return to_bytes({"id": conversation.id, "object": "conversation.deleted", "deleted": True})
 
     async def _list_items(self, request: StateRequest) -> bytes:
         conversation = await self._state.find_conversation(request.access, request.entry_id)
-        turns = await self._state.load_turns(request.access, conversation.turns)
-        return await request.access.offload.run(request.access.loaded_bytes, _page, _turn_items(turns), request.query)
+        entries = await self._state.load_entries(request.access, conversation.entry_ids)
+        return await request.access.offload.run(
+            request.access.loaded_bytes, _page, _entry_items(entries), request.query
+        )
 
     async def _create_items(self, request: StateRequest) -> bytes:
         """Append items to a conversation, and return them with their ids."""
-        turn = await request.access.offload.run(request.work_size, self._read_items, request.body)
-        await self._append(request.access, request.entry_id, turn, len(request.body))
+        entry = await request.access.offload.run(request.work_size, self._read_items, request.body)
+        await self._append(request.access, request.entry_id, entry, len(request.body))
         return await request.access.offload.run(
-            request.work_size, _page, list(turn.items), {"order": "asc", "limit": str(_MAX_PAGE)}
+            request.work_size, _page, list(entry.items), {"order": "asc", "limit": str(_MAX_PAGE)}
         )
 
-    def _read_items(self, body: bytes) -> TurnEntry:
-        turn = self._make_items(parse_object(body).get("items"))
-        if turn is None:
+    def _read_items(self, body: bytes) -> ResponseEntry:
+        entry = self._make_entry(parse_object(body).get("items"))
+        if entry is None:
             raise ProtocolError("expected at least one item", pointer="/items")
-        return turn
+        return entry
 
-    async def _append(self, access: StateAccess, conversation_id: str, turn: TurnEntry, size: int) -> None:
+    async def _append(self, access: StateAccess, conversation_id: str, entry: ResponseEntry, size: int) -> None:
         token = token_hex(16)
         await self._state.lock_conversation(access, conversation_id, token)
         try:
-            await self._state.append_turn(access, conversation_id, token, turn, size)
+            await self._state.append_entry(access, conversation_id, token, entry, size)
         finally:
             await self._state.unlock_conversation(access, conversation_id, token)
 
-    def _make_items(self, items: JSON) -> TurnEntry | None:
-        """Return a turn with these items; None if there are none."""
+    def _make_entry(self, items: JSON) -> ResponseEntry | None:
+        """Return an entry with these items; None if there are none."""
         if not isinstance(items, list) or len(items) > _MAX_NEW_ITEMS:
             raise ProtocolError(f"expected an array of at most {_MAX_NEW_ITEMS} items", pointer="/items")
         if not items:
@@ -229,11 +231,13 @@ class ResponsesApi:
         digits = new_digits()
         documents = input_documents(items, digits)
         self._state.check_size(documents, "/items")
-        return TurnEntry(f"turn_{digits}", self._state.now(), items=documents, input=(BoundMessages("", messages),))
+        return ResponseEntry(
+            f"items_{digits}", self._state.now(), items=documents, input=(BoundMessages("", messages),)
+        )
 
 
-def _turn_items(turns: Sequence[TurnEntry]) -> list[Object]:
-    return [item for turn in turns for item in (*turn.items, *turn.output)]
+def _entry_items(entries: Sequence[ResponseEntry]) -> list[Object]:
+    return [item for entry in entries for item in (*entry.items, *entry.output)]
 
 
 def _page(items: Sequence[Object], query: Mapping[str, str]) -> bytes:

@@ -10,7 +10,7 @@ from ...ir.request import Message
 from ...ir.text import to_bytes
 from ...stream.values import count_values
 from ..shared.memory_bound import text_copies
-from .records import BoundMessages, ResponseStateError, TurnEntry, decode_input, not_found, turn_digits
+from .records import BoundMessages, ResponseEntry, ResponseStateError, decode_input, entry_digits, not_found
 from .state_access import StateAccess
 
 __all__ = ["FoundItems", "find_items", "input_items", "resolve_input"]
@@ -26,7 +26,7 @@ def input_items(document: Object) -> list[Object]:
 
 
 async def find_items(
-    access: StateAccess, items: Sequence[JSON], seconds: float, max_turns: int, may_keep: Callable[[], bool]
+    access: StateAccess, items: Sequence[JSON], seconds: float, max_responses: int, may_keep: Callable[[], bool]
 ) -> tuple[FoundItems, int]:
     """Find the items that `input` refers to, and return them with their size in bytes; not found if one does not exist.
 
@@ -35,16 +35,16 @@ async def find_items(
     references = dict(_item_references(items))
     if not references:
         return {}, 0
-    digits = {item_id: turn_digits(item_id) for item_id in references.values()}
+    digits = {item_id: entry_digits(item_id) for item_id in references.values()}
     own = sorted({known for known in digits.values() if known is not None})
-    if len(own) > max_turns:
-        message = f"the input refers to items of {len(own)} turns; the limit is {max_turns}"
+    if len(own) > max_responses:
+        message = f"the input refers to items of {len(own)} responses; the limit is {max_responses}"
         raise ResponseStateError(message, pointer="/input", hint="send the items themselves")
-    entry_ids = [f"{kind}_{known}" for known in own for kind in ("resp", "turn")]
-    entries, loaded_bytes = await access.load_unmeasured(entry_ids, seconds)
-    turns = [entry for entry in entries.values() if isinstance(entry, TurnEntry)]
+    entry_ids = [f"{kind}_{known}" for known in own for kind in ("resp", "items")]
+    loaded, loaded_bytes = await access.load_unmeasured(entry_ids, seconds)
+    entries = [entry for entry in loaded.values() if isinstance(entry, ResponseEntry)]
     counts = Counter(references.values())
-    stored, size, values, copies = await access.offload.run(loaded_bytes, _index_items, turns, counts)
+    stored, size, values, copies = await access.offload.run(loaded_bytes, _index_items, entries, counts)
     access.admit_items(size, values, copies)
     for number, item_id in references.items():
         if item_id not in stored and (digits[item_id] is not None or not may_keep()):
@@ -85,10 +85,10 @@ def _item_references(items: Sequence[JSON]) -> Iterator[tuple[int, str]]:
 
 
 def _index_items(
-    turns: Sequence[TurnEntry], counts: Mapping[str, int]
+    entries: Sequence[ResponseEntry], counts: Mapping[str, int]
 ) -> tuple[dict[str, tuple[Object, BoundMessages]], int, int, int]:
     """Return the items with the given ids; and for all references to them, the bytes, the values and `text_copies`."""
-    stored = {item_id: item for turn in turns for item_id, item in turn.find_items(counts.keys()).items()}
+    stored = {item_id: item for entry in entries for item_id, item in entry.find_items(counts.keys()).items()}
     size, values, copies = 0, 0, 1
     for item_id, (document, _) in stored.items():
         data = to_bytes(document)

@@ -33,7 +33,7 @@ from ...ir.pointer import Object
 from ...ir.request import Message
 from ...ir.response import Response
 from ...wire.protocol import StreamEncoder
-from .records import WIRE, BoundMessages, TurnEntry, encode_entry, item_prefix, opaque_with_id
+from .records import WIRE, BoundMessages, ResponseEntry, encode_entry, item_prefix, opaque_with_id
 
 __all__ = ["RecordingEncoder", "ResponseRecorder"]
 
@@ -86,7 +86,7 @@ class ResponseRecorder:
         self.parts = tuple(_bind_to_model(part, self._model) for part in parts)
         self.item_ids = tuple(item_ids)
         answer = BoundMessages(messages=(Message("assistant", parts),))
-        return self._echo(len(encode_entry(TurnEntry("", 0, answer=answer))))
+        return self._echo(len(encode_entry(ResponseEntry("", 0, answer=answer))))
 
     def _echo(self, size: int) -> Object:
         echo = self._make_echo(size)

@@ -1,7 +1,8 @@
 """The entries of the Responses state, their ids, and the documents that clients see of them.
 
-A turn has an unguessable id, `resp_` and 48 hexadecimal digits. Its items have ids with the same digits, so the turn
-of an `item_reference` is known without an index: `msg_DIGITS_0` is an item of the answer, `msg_DIGITS_i0` of the input.
+A response has an unguessable id, `resp_` and 48 hexadecimal digits. Its items have ids with the same digits, so the
+entry of an `item_reference` is known without an index: `msg_DIGITS_0` is an item of the answer, `msg_DIGITS_i0` of the
+input. A conversation has copies of its responses, and entries of items that a client added, both as `items_DIGITS`.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ __all__ = [
     "WIRE",
     "BoundMessages",
     "ConversationEntry",
+    "ResponseEntry",
     "ResponseStateError",
-    "TurnEntry",
     "UpstreamPin",
     "conversation_document",
     "decode_entry",
     "decode_input",
     "encode_entry",
+    "entry_digits",
     "input_documents",
     "item_prefix",
     "new_digits",
     "not_found",
     "opaque_with_id",
-    "turn_digits",
 ]
 
 WIRE = "openai_responses"
@@ -73,17 +74,17 @@ class BoundMessages(Value, frozen=True):
         )
 
 
-class TurnEntry(Value, frozen=True, tag_field="kind", tag="turn"):
-    """One response and its own input, without the turns before it (`chain`).
+class ResponseEntry(Value, frozen=True, tag_field="kind", tag="response"):
+    """One response and its own input, without the entries before it (`chain`).
 
-    A turn is never changed, so any number of responses can continue it. `document` is the response as the client got
+    An entry is never changed, so any number of responses can continue it. `document` is the response as the client got
     it, without its output; it is empty for items that were added to a conversation directly.
     """
 
     id: str
     created: int
-    chain: tuple[str, ...] = ()  # ids of the turns before it, the oldest first
-    chain_bytes: int = 0  # of these turns
+    chain: tuple[str, ...] = ()  # ids of the entries before it, the oldest first
+    chain_bytes: int = 0  # of these entries
     items: tuple[Object, ...] = ()  # documents of the input
     input: tuple[BoundMessages, ...] = ()
     output: tuple[Object, ...] = ()  # documents of the answer
@@ -100,7 +101,7 @@ class TurnEntry(Value, frozen=True, tag_field="kind", tag="turn"):
         return {**self.document, "output": list(self.output)}
 
     def find_items(self, wanted: Set[str]) -> dict[str, tuple[Object, BoundMessages]]:
-        """Return the wanted items of this turn by id, as documents and as messages."""
+        """Return the wanted items of this entry by id, as documents and as messages."""
         found = {
             item["id"]: (item, BoundMessages("", decode_input([item])))
             for item in self.items
@@ -127,26 +128,26 @@ class UpstreamPin(Value, frozen=True, tag_field="kind", tag="pin"):
 
 
 class ConversationEntry(Value, frozen=True, tag_field="kind", tag="conversation"):
-    """A conversation: the ids of its turns, the oldest first."""
+    """A conversation: the ids of its entries, the oldest first."""
 
     id: str
     created: int
     metadata: Object = {}
-    turns: tuple[str, ...] = ()
-    size: int = 0  # bytes of these turns
+    entry_ids: tuple[str, ...] = ()
+    size: int = 0  # bytes of these entries
 
 
 _encoder = msgspec.json.Encoder()  # MessagePack has no integers beyond 64 bits
-_decoder: msgspec.json.Decoder[TurnEntry | UpstreamPin | ConversationEntry] = msgspec.json.Decoder(
-    TurnEntry | UpstreamPin | ConversationEntry
+_decoder: msgspec.json.Decoder[ResponseEntry | UpstreamPin | ConversationEntry] = msgspec.json.Decoder(
+    ResponseEntry | UpstreamPin | ConversationEntry
 )
 
 
-def encode_entry(entry: TurnEntry | UpstreamPin | ConversationEntry) -> bytes:
+def encode_entry(entry: ResponseEntry | UpstreamPin | ConversationEntry) -> bytes:
     return _encoder.encode(entry)
 
 
-def decode_entry(data: bytes) -> TurnEntry | UpstreamPin | ConversationEntry | None:
+def decode_entry(data: bytes) -> ResponseEntry | UpstreamPin | ConversationEntry | None:
     """Decode an entry; None for one that another version has written."""
     try:
         return _decoder.decode(data)
@@ -158,10 +159,10 @@ def new_digits() -> str:
     return token_hex(24)
 
 
-def turn_digits(item_id: str) -> str | None:
-    """Return the digits of the turn of an item; None for an id that the gateway did not make.
+def entry_digits(item_id: str) -> str | None:
+    """Return the digits of the entry of an item; None for an id that the gateway did not make.
 
-    >>> turn_digits("fc_" + "ab" * 24 + "_2") == "ab" * 24
+    >>> entry_digits("fc_" + "ab" * 24 + "_2") == "ab" * 24
     True
     """
     match = _ITEM_ID(item_id)
@@ -208,7 +209,7 @@ def decode_input(items: Iterable[Object]) -> tuple[Message, ...]:
     """Decode documents of input items, without the ids and the status that the gateway added."""
     plain = [
         {name: value for name, value in item.items() if name not in ("id", "status")}
-        if turn_digits(str(item.get("id"))) is not None
+        if entry_digits(str(item.get("id"))) is not None
         else item
         for item in items
     ]

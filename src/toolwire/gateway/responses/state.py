@@ -2,7 +2,7 @@
 
 Two kinds of upstreams keep a conversation. One that stores responses itself gets the client's ids unchanged; the
 gateway only remembers which upstream has a response (`UpstreamPin`) and sends later requests there. For all others the
-gateway stores every turn, if `responses.store` is set, and sends the whole conversation with each request.
+gateway stores every response, if `responses.store` is set, and sends the whole conversation with each request.
 
 `instructions` and tools belong to one request: they are not part of the stored conversation, as on OpenAI.
 """
@@ -28,11 +28,12 @@ from ..shared.memory_bound import MemoryReservation
 from ..shared.response_store import ResponseStore
 from ..upstreams import ConfiguredUpstream
 from .input_items import find_items, input_items
+from .pending_response import PendingResponse
 from .recorder import ResponseRecorder
 from .records import (
     ConversationEntry,
+    ResponseEntry,
     ResponseStateError,
-    TurnEntry,
     UpstreamPin,
     decode_entry,
     encode_entry,
@@ -40,7 +41,6 @@ from .records import (
     not_found,
 )
 from .state_access import StateAccess
-from .turn import ResponseTurn
 
 __all__ = ["ResponseState"]
 
@@ -48,7 +48,7 @@ _log = getLogger("toolwire.gateway")
 _RESTART = "start again with a shorter conversation in `input`"
 _PIN_SECONDS = 30 * 24 * 3600.0  # OpenAI keeps a response for 30 days
 _MAX_OFFERED = 64 * 1024  # characters of the names of offered tools
-_LOCK_SECONDS = 900.0  # renewed before the end of a turn; bounds the effect of a crash
+_LOCK_SECONDS = 900.0  # renewed before the end of a response; bounds the effect of a crash
 
 
 class ResponseState:
@@ -56,7 +56,7 @@ class ResponseState:
 
     def __init__(self, store: ResponseStore, row: ResponsesRow, limits: LimitsRow, clock: Callable[[], float]) -> None:
         self._store = store
-        self.keeps_turns = row.store is not None or row.store_env is not None
+        self.keeps_responses = row.store is not None or row.store_env is not None
         self._row = row
         self._limits = limits
         self._clock = clock
@@ -69,14 +69,14 @@ class ResponseState:
         limits = self._limits
         return StateAccess(self._store, owner, memory, offload, max_bytes=limits.body, max_values=limits.values)
 
-    async def open_turn(
+    async def open_response(
         self,
         access: StateAccess,
         document: Object,
         request_bytes: int,
         request: Callable[[], Request],
         may_keep: Callable[[], bool],
-    ) -> ResponseTurn:
+    ) -> PendingResponse:
         """Resolve the references of a request; ResponseStateError if one cannot be resolved.
 
         `request` decodes the document, which is only needed if there is something to resolve. `may_keep` checks
@@ -86,63 +86,63 @@ class ResponseState:
             hint = "leave it out: the gateway answers at once; stream the answer to get it early"
             raise ResponseStateError("background responses are not supported", pointer="/background", hint=hint)
         previous_id, conversation_id = _read_references(document)
-        stores = self.keeps_turns and document.get("store") is not False
-        digits = new_digits() if self.keeps_turns else ""
-        turn = ResponseTurn(
-            access, digits, stores, self._row.max_turn_bytes, request_bytes, previous_id, conversation_id
+        stores = self.keeps_responses and document.get("store") is not False
+        digits = new_digits() if self.keeps_responses else ""
+        pending = PendingResponse(
+            access, digits, stores, self._row.max_response_bytes, request_bytes, previous_id, conversation_id
         )
-        turn.has_instructions = bool(document.get("instructions"))
-        if not self.keeps_turns:
+        pending.has_instructions = bool(document.get("instructions"))
+        if not self.keeps_responses:
             if previous_id is not None:
-                await self._find_unstored_pin(turn, previous_id)
-            return turn
+                await self._find_unstored_pin(pending, previous_id)
+            return pending
         if conversation_id is not None:
-            await self._open_conversation(turn, document, conversation_id)
+            await self._open_conversation(pending, document, conversation_id)
         elif previous_id is not None:
-            await self._continue_response(turn, previous_id)
+            await self._continue_response(pending, previous_id)
         try:
-            if turn.pinned is None:
-                await self._read_input(turn, document, request, may_keep)
+            if pending.pinned is None:
+                await self._read_input(pending, document, request, may_keep)
         except BaseException:
-            await self.close_turn(turn)
+            await self.close_response(pending)
             raise
-        return turn
+        return pending
 
-    async def _find_unstored_pin(self, turn: ResponseTurn, response_id: str) -> None:
+    async def _find_unstored_pin(self, pending: PendingResponse, response_id: str) -> None:
         """Set the upstream of a response if it is known. Without a store, an unknown id goes on unchecked."""
-        pin = (await turn.access.load([response_id], namespace="")).get(response_id)
+        pin = (await pending.access.load([response_id], namespace="")).get(response_id)
         if not isinstance(pin, UpstreamPin):
             return
-        if pin.owner != turn.access.owner:
+        if pin.owner != pending.access.owner:
             raise not_found("response", response_id, "/previous_response_id", "previous_response_not_found")
-        turn.continue_pinned(pin)
+        pending.continue_pinned(pin)
 
-    async def _continue_response(self, turn: ResponseTurn, previous_id: str) -> None:
-        data = (await turn.access.load_bytes([previous_id])).get(previous_id, b"")
+    async def _continue_response(self, pending: PendingResponse, previous_id: str) -> None:
+        data = (await pending.access.load_bytes([previous_id])).get(previous_id, b"")
         entry = decode_entry(data)
         if isinstance(entry, UpstreamPin):
-            turn.continue_pinned(entry)
-        elif isinstance(entry, TurnEntry) and entry.document:
+            pending.continue_pinned(entry)
+        elif isinstance(entry, ResponseEntry) and entry.document:
             chain, size = (*entry.chain, entry.id), entry.chain_bytes + len(data)
-            await self._load_history(turn, chain, size, "/previous_response_id")
+            await self._load_history(pending, chain, size, "/previous_response_id")
         else:
             raise not_found("response", previous_id, "/previous_response_id", "previous_response_not_found")
 
-    async def _open_conversation(self, turn: ResponseTurn, document: Object, conversation_id: str) -> None:
-        """Lock a conversation and load it. The lock is held until `close_turn`."""
+    async def _open_conversation(self, pending: PendingResponse, document: Object, conversation_id: str) -> None:
+        """Lock a conversation and load it. The lock is held until `close_response`."""
         if document.get("store") is False:
             hint = "leave out `store`, or send the whole conversation in `input`"
             raise ResponseStateError(
                 "a conversation stores its items, which `store: false` forbids", pointer="/store", hint=hint
             )
         token = token_hex(16)
-        await self.lock_conversation(turn.access, conversation_id, token, "/conversation")
-        turn.lock_token = token
+        await self.lock_conversation(pending.access, conversation_id, token, "/conversation")
+        pending.lock_token = token
         try:
-            conversation = await self.find_conversation(turn.access, conversation_id, "/conversation")
-            await self._load_history(turn, conversation.turns, conversation.size, "/conversation")
+            conversation = await self.find_conversation(pending.access, conversation_id, "/conversation")
+            await self._load_history(pending, conversation.entry_ids, conversation.size, "/conversation")
         except BaseException:
-            await self.close_turn(turn)
+            await self.close_response(pending)
             raise
 
     async def lock_conversation(self, access: StateAccess, conversation_id: str, token: str, pointer: str = "") -> None:
@@ -159,93 +159,93 @@ class ResponseState:
             raise not_found("conversation", conversation_id, pointer)
         return entry
 
-    async def _load_history(self, turn: ResponseTurn, chain: tuple[str, ...], size: int, pointer: str) -> None:
-        """Load the turns of a conversation, within the limits for its length and its size."""
+    async def _load_history(self, pending: PendingResponse, chain: tuple[str, ...], size: int, pointer: str) -> None:
+        """Load the entries of a conversation, within the limits for its length and its size."""
         self._check_length(len(chain), pointer)
-        turn.access.check_bytes(size, pointer)
-        turns = await self.load_turns(turn.access, chain, pointer)
-        turn.chain, turn.chain_bytes, turn.is_rebuilt = chain, size, True
-        turn.history = tuple(bound for stored in turns for bound in stored.messages)
+        pending.access.check_bytes(size, pointer)
+        entries = await self.load_entries(pending.access, chain, pointer)
+        pending.chain, pending.chain_bytes, pending.is_rebuilt = chain, size, True
+        pending.history = tuple(bound for entry in entries for bound in entry.messages)
 
-    def _check_length(self, turns: int, pointer: str) -> None:
-        if turns >= self._row.max_turns:
-            message = f"the stored conversation has {turns} turns; the limit is {self._row.max_turns}"
+    def _check_length(self, length: int, pointer: str) -> None:
+        if length >= self._row.max_responses:
+            message = f"the stored conversation has {length} responses; the limit is {self._row.max_responses}"
             raise ResponseStateError(message, pointer=pointer, hint=_RESTART)
 
-    async def load_turns(self, access: StateAccess, chain: Sequence[str], pointer: str = "") -> list[TurnEntry]:
-        """Load turns in order, and renew them; not found if one has expired or was deleted."""
-        entries = await access.load(chain, self._row.seconds)
-        turns = [entry for turn_id in chain if isinstance(entry := entries.get(turn_id), TurnEntry)]
-        if len(turns) < len(chain):
-            missing = next(turn_id for turn_id in chain if not isinstance(entries.get(turn_id), TurnEntry))
-            raise not_found("turn of the conversation", missing, pointer, "previous_response_not_found")
-        return turns
+    async def load_entries(self, access: StateAccess, chain: Sequence[str], pointer: str = "") -> list[ResponseEntry]:
+        """Load entries in order, and renew them; not found if one has expired or was deleted."""
+        loaded = await access.load(chain, self._row.seconds)
+        entries = [entry for entry_id in chain if isinstance(entry := loaded.get(entry_id), ResponseEntry)]
+        if len(entries) < len(chain):
+            missing = next(entry_id for entry_id in chain if not isinstance(loaded.get(entry_id), ResponseEntry))
+            raise not_found("response of the conversation", missing, pointer, "previous_response_not_found")
+        return entries
 
     async def _read_input(
-        self, turn: ResponseTurn, document: Object, request: Callable[[], Request], may_keep: Callable[[], bool]
+        self, pending: PendingResponse, document: Object, request: Callable[[], Request], may_keep: Callable[[], bool]
     ) -> None:
         """Read the input of a request, with its references to items resolved."""
-        access = turn.access
+        access = pending.access
         try:
-            decoded = await access.offload.run(turn.request_bytes, request)
+            decoded = await access.offload.run(pending.request_bytes, request)
         except ToolwireError:
-            if turn.is_rebuilt:
+            if pending.is_rebuilt:
                 raise
-            turn.stores = False  # an upstream of this wire may accept it, unchanged
+            pending.stores = False  # an upstream of this wire may accept it, unchanged
             return
-        items, messages = input_items(document), decoded.messages[int(turn.has_instructions) :]
-        found, found_bytes = await find_items(access, items, self._row.seconds, self._row.max_turns, may_keep)
-        turn.is_rebuilt = turn.is_rebuilt or bool(found)
-        turn.found_bytes = found_bytes
-        turn.request_bytes += found_bytes
-        await access.offload.run(turn.request_bytes, turn.set_input, items, found, messages)
-        if turn.conversation_id is not None:
-            await access.offload.run(turn.request_bytes, self.check_size, turn.items, "/input")
+        items, messages = input_items(document), decoded.messages[int(pending.has_instructions) :]
+        found, found_bytes = await find_items(access, items, self._row.seconds, self._row.max_responses, may_keep)
+        pending.is_rebuilt = pending.is_rebuilt or bool(found)
+        pending.found_bytes = found_bytes
+        pending.request_bytes += found_bytes
+        await access.offload.run(pending.request_bytes, pending.set_input, items, found, messages)
+        if pending.conversation_id is not None:
+            await access.offload.run(pending.request_bytes, self.check_size, pending.items, "/input")
 
     def check_size(self, items: Sequence[Object], pointer: str) -> None:
         size = len(to_bytes(list(items)))
-        if size > self._row.max_turn_bytes:
-            message = f"the items have {size} bytes; a stored turn may have {self._row.max_turn_bytes}"
-            hint = "send smaller items, or set responses.max_turn_bytes"
+        if size > self._row.max_response_bytes:
+            message = f"the items have {size} bytes; a stored response may have {self._row.max_response_bytes}"
+            hint = "send smaller items, or set responses.max_response_bytes"
             raise ResponseStateError(message, pointer=pointer, hint=hint, status=413)
 
     async def save_answer(
-        self, turn: ResponseTurn, recorder: ResponseRecorder, endpoint: Endpoint, written: bytes
+        self, pending: PendingResponse, recorder: ResponseRecorder, endpoint: Endpoint, written: bytes
     ) -> None:
         """Store a complete answer, before its end is sent: the next request may arrive at once, at another machine.
 
         A failure of the store is logged; the client gets its answer.
         """
-        if turn.is_saved or recorder.parts is None or not recorder.is_stored:
+        if pending.is_saved or recorder.parts is None or not recorder.is_stored:
             return
-        turn.is_saved = True
-        access = turn.access
+        pending.is_saved = True
+        access = pending.access
         try:
             document = await access.offload.run(len(written), _final_document, written)
-            stored = turn.make_entry(self.now(), document, recorder, endpoint.origin)
-            size = await self.save(access, stored.id, stored, turn.request_bytes + len(written))
-            if turn.conversation_id is not None:
-                await self.append_turn(access, turn.conversation_id, turn.lock_token, stored, size)
+            stored = pending.make_entry(self.now(), document, recorder, endpoint.origin)
+            size = await self.save(access, stored.id, stored, pending.request_bytes + len(written))
+            if pending.conversation_id is not None:
+                await self.append_entry(access, pending.conversation_id, pending.lock_token, stored, size)
         except ToolwireError as error:
             _log.error("cannot store a response: %s", error)
 
-    async def append_turn(
-        self, access: StateAccess, conversation_id: str, token: str, turn: TurnEntry, estimate: int
+    async def append_entry(
+        self, access: StateAccess, conversation_id: str, token: str, entry: ResponseEntry, estimate: int
     ) -> None:
-        """Append a turn to a locked conversation, as an entry of its own: deleting the response does not change it.
+        """Append a copy of an entry to a locked conversation: deleting the response does not change it.
 
         `estimate` is its approximate size in bytes.
         """
         await self.lock_conversation(access, conversation_id, token)
         conversation = await self.find_conversation(access, conversation_id)
-        self._check_length(len(conversation.turns), "")
-        segment = replace(turn, id=f"turn_{turn.id.partition('_')[2]}", document={})
-        size = await self.save(access, segment.id, segment, estimate)
-        changed = replace(conversation, turns=(*conversation.turns, segment.id), size=conversation.size + size)
+        self._check_length(len(conversation.entry_ids), "")
+        copied = replace(entry, id=f"items_{entry.id.partition('_')[2]}", document={})
+        size = await self.save(access, copied.id, copied, estimate)
+        changed = replace(conversation, entry_ids=(*conversation.entry_ids, copied.id), size=conversation.size + size)
         await self.save(access, conversation_id, changed)
 
     async def save(
-        self, access: StateAccess, entry_id: str, entry: TurnEntry | ConversationEntry, estimate: int = 0
+        self, access: StateAccess, entry_id: str, entry: ResponseEntry | ConversationEntry, estimate: int = 0
     ) -> int:
         """Save an entry, and return its size in bytes; a large one by the `estimate` is encoded in a thread."""
         data = await access.offload.run(estimate, encode_entry, entry)
@@ -254,7 +254,7 @@ class ResponseState:
 
     async def save_pin(
         self,
-        turn: ResponseTurn,
+        pending: PendingResponse,
         response_id: str,
         upstream: ConfiguredUpstream,
         *,
@@ -267,25 +267,25 @@ class ResponseState:
         `last_id` is the id of the last turn, if several turns made the response. Without a store, all pins share one bound.
         Without a store, the upstream's own state is also the only one there is, so it need not be known to have any.
         """
-        if turn.is_saved or not response_id or not wants_store:
+        if pending.is_saved or not response_id or not wants_store:
             return
-        if self.keeps_turns and not upstream.keeps_responses:
+        if self.keeps_responses and not upstream.keeps_responses:
             return
-        turn.is_saved = True
-        owner = turn.access.owner
+        pending.is_saved = True
+        owner = pending.access.owner
         if offered is not None and sum(map(len, offered)) > _MAX_OFFERED:
             offered = None
         data = encode_entry(UpstreamPin(upstream.name, owner, offered, "" if last_id == response_id else last_id))
         try:
-            await self._store.save(owner if self.keeps_turns else "", response_id, data, _PIN_SECONDS)
+            await self._store.save(owner if self.keeps_responses else "", response_id, data, _PIN_SECONDS)
         except StoreError as error:
             _log.error("cannot store the upstream of a response: %s", error)
 
-    async def close_turn(self, turn: ResponseTurn) -> None:
+    async def close_response(self, pending: PendingResponse) -> None:
         """Release the conversation."""
-        if turn.lock_token and turn.conversation_id is not None:
-            token, turn.lock_token = turn.lock_token, ""
-            await self.unlock_conversation(turn.access, turn.conversation_id, token)
+        if pending.lock_token and pending.conversation_id is not None:
+            token, pending.lock_token = pending.lock_token, ""
+            await self.unlock_conversation(pending.access, pending.conversation_id, token)
 
     async def unlock_conversation(self, access: StateAccess, conversation_id: str, token: str) -> None:
         """Release a lock. A failure is logged: the lock expires by itself."""
@@ -294,17 +294,17 @@ class ResponseState:
         except StoreError as error:
             _log.error("cannot unlock a conversation: %s", error)
 
-    async def find_response(self, access: StateAccess, response_id: str) -> TurnEntry | UpstreamPin:
+    async def find_response(self, access: StateAccess, response_id: str) -> ResponseEntry | UpstreamPin:
         """Return a response of this owner, or its upstream."""
-        entry = (await access.load([response_id], namespace=None if self.keeps_turns else "")).get(response_id)
+        entry = (await access.load([response_id], namespace=None if self.keeps_responses else "")).get(response_id)
         if isinstance(entry, UpstreamPin) and entry.owner == access.owner:
             return entry
-        if isinstance(entry, TurnEntry) and entry.document:
+        if isinstance(entry, ResponseEntry) and entry.document:
             return entry
         raise not_found("response", response_id)
 
     async def delete(self, access: StateAccess, entry_ids: Sequence[str]) -> None:
-        await self._store.delete(access.owner if self.keeps_turns else "", entry_ids)
+        await self._store.delete(access.owner if self.keeps_responses else "", entry_ids)
 
 
 def _read_references(document: Object) -> tuple[str | None, str | None]:

@@ -8,7 +8,7 @@ from ...asgi.offload import ClientOffload
 from ..shared.document_limits import admit_document
 from ..shared.memory_bound import MemoryReservation, parsed_size
 from ..shared.response_store import ResponseStore
-from .records import ConversationEntry, ResponseStateError, TurnEntry, UpstreamPin, decode_entry
+from .records import ConversationEntry, ResponseEntry, ResponseStateError, UpstreamPin, decode_entry
 
 __all__ = ["StateAccess"]
 
@@ -41,7 +41,7 @@ class StateAccess:
 
     async def load(
         self, entry_ids: Sequence[str], renew: float | None = None, *, namespace: str | None = None
-    ) -> dict[str, TurnEntry | UpstreamPin | ConversationEntry]:
+    ) -> dict[str, ResponseEntry | UpstreamPin | ConversationEntry]:
         """Load and decode entries; `renew` sets the seconds until they expire."""
         loaded = await self.load_bytes(entry_ids, renew, namespace=namespace)
         return await self.offload.run(sum(map(len, loaded.values())), _decode_entries, loaded)
@@ -58,12 +58,12 @@ class StateAccess:
 
     async def load_unmeasured(
         self, entry_ids: Sequence[str], renew: float
-    ) -> tuple[dict[str, TurnEntry | UpstreamPin | ConversationEntry], int]:
+    ) -> tuple[dict[str, ResponseEntry | UpstreamPin | ConversationEntry], int]:
         """Load entries of unknown size, in batches, and return them with their size in bytes.
 
         ResponseStateError if they are too large together.
         """
-        entries: dict[str, TurnEntry | UpstreamPin | ConversationEntry] = {}
+        entries: dict[str, ResponseEntry | UpstreamPin | ConversationEntry] = {}
         size = 0
         for start in range(0, len(entry_ids), _BATCH):
             loaded = await self.load_bytes(entry_ids[start : start + _BATCH], renew)
@@ -93,7 +93,7 @@ class StateAccess:
             raise ResponseStateError(message, pointer=pointer, hint=hint)
 
 
-def _decode_entries(loaded: Mapping[str, bytes]) -> dict[str, TurnEntry | UpstreamPin | ConversationEntry]:
+def _decode_entries(loaded: Mapping[str, bytes]) -> dict[str, ResponseEntry | UpstreamPin | ConversationEntry]:
     """Decode entries; those that another version has written are left out."""
     decoded = {entry_id: decode_entry(data) for entry_id, data in loaded.items()}
     return {entry_id: entry for entry_id, entry in decoded.items() if entry is not None}

@@ -139,8 +139,8 @@ async def test_response_of_a_conversation_is_continued_by_its_id(store):
 
 
 @run
-async def test_conversation_has_a_limited_number_of_turns(store):
-    async with world(text_answer("x"), store=store, responses={"max_turns": 2}) as at:
+async def test_conversation_has_a_limited_number_of_entries(store):
+    async with world(text_answer("x"), store=store, responses={"max_responses": 2}) as at:
         conversation = await at.client.conversations.create()
         for _ in range(2):
             await at.client.conversations.items.create(conversation.id, items=[{"role": "user", "content": "x"}])
@@ -186,7 +186,7 @@ async def test_conversation_answers_are_not_cached(store):
 )
 @run
 async def test_invalid_conversation_is_refused_with_its_location(body, param, store):
-    async with world(store=store, responses={"max_turn_bytes": 2000}) as at:
+    async with world(store=store, responses={"max_response_bytes": 2000}) as at:
         with pytest.raises(openai.APIStatusError) as caught:
             await at.client.conversations.create(extra_body=body)
         assert (caught.value.param, 400 <= caught.value.status_code < 500) == (param, True)

@@ -247,7 +247,7 @@ async def test_store_false_is_never_stored(stream, store, tmp_path):
 
 
 @run
-async def test_stored_turn_can_be_continued_without_storing(store):
+async def test_stored_response_can_be_continued_without_storing(store):
     async with world(text_answer("Rain."), text_answer("Snow."), store=store) as at:
         first = await at.client.responses.create(model="anthropic/m", input="Paris?")
         second = await at.client.responses.create(
@@ -276,9 +276,9 @@ async def test_without_a_store_references_across_wires_are_refused(stream):
 
 @MODES
 @run
-async def test_turn_larger_than_the_limit_is_answered_but_not_stored(stream, store):
+async def test_response_larger_than_the_limit_is_sent_but_not_stored(stream, store):
     big = "x" * 3000
-    async with world(text_answer(big), text_answer("y"), store=store, responses={"max_turn_bytes": 2000}) as at:
+    async with world(text_answer(big), text_answer("y"), store=store, responses={"max_response_bytes": 2000}) as at:
         answer = await create(at.client, stream=stream, model="anthropic/m", input="Paris?")
         assert (answer.output_text, answer.store) == (big, False)
         with pytest.raises(openai.NotFoundError):
@@ -288,8 +288,8 @@ async def test_turn_larger_than_the_limit_is_answered_but_not_stored(stream, sto
 
 
 @run
-async def test_conversation_has_a_limited_number_of_turns(store):
-    async with world(*map(text_answer, "abc"), store=store, responses={"max_turns": 2}) as at:
+async def test_conversation_has_a_limited_number_of_responses(store):
+    async with world(*map(text_answer, "abc"), store=store, responses={"max_responses": 2}) as at:
         first = await at.client.responses.create(model="anthropic/m", input="1")
         second = await at.client.responses.create(model="anthropic/m", input="2", previous_response_id=first.id)
         with pytest.raises(openai.BadRequestError) as caught:
@@ -310,7 +310,7 @@ async def test_responses_expire_by_the_clock_of_the_gateway(store):
         first = await at.client.responses.create(model="anthropic/m", input="1")
         now[0] += 23 * 3600
         second = await at.client.responses.create(model="anthropic/m", input="2", previous_response_id=first.id)
-        now[0] += 23 * 3600  # every use of a conversation renews its turns
+        now[0] += 23 * 3600  # every use of a conversation renews its responses
         await at.client.responses.create(model="anthropic/m", input="3", previous_response_id=second.id)
         assert len(at.history()) == 5
         now[0] += 24 * 3600
@@ -337,7 +337,7 @@ async def test_failed_and_truncated_answers_cannot_be_continued(store):
 
 
 @run
-async def test_client_that_disconnects_leaves_no_half_turn(store):
+async def test_client_that_disconnects_leaves_no_half_response(store):
     unfinished = PartialReply(text_answer("a long answer that is never finished " * 20), 1200, "stall")
     async with world(unfinished, store=store) as at:
         stream = await at.client.responses.create(model="anthropic/m", input="1", stream=True)
@@ -494,9 +494,9 @@ async def test_large_conversation_is_limited_by_the_size_of_a_request(store):
 
 
 @run
-async def test_references_are_bounded_in_turns_and_bytes(store):
+async def test_references_are_bounded_in_responses_and_bytes(store):
     limits = {"body": 400_000}
-    async with world(text_answer("x" * 3000), store=store, responses={"max_turns": 3}, limits=limits) as at:
+    async with world(text_answer("x" * 3000), store=store, responses={"max_responses": 3}, limits=limits) as at:
         first = await at.client.responses.create(model="anthropic/m", input="?")
         reference = {"type": "item_reference", "id": first.output[0].id}
         with pytest.raises(openai.BadRequestError) as caught:  # one item, repeated
@@ -505,7 +505,7 @@ async def test_references_are_bounded_in_turns_and_bytes(store):
         unknown = [{"type": "item_reference", "id": f"msg_{number:048x}_0"} for number in range(4)]
         with pytest.raises(openai.BadRequestError) as caught:
             await at.client.responses.create(model="anthropic/m", input=unknown)
-        assert "items of 4 turns; the limit is 3" in str(caught.value)
+        assert "items of 4 responses; the limit is 3" in str(caught.value)
         assert len(at.upstream.requests) == 1
 
 
@@ -523,7 +523,7 @@ async def test_stored_conversation_counts_as_memory_of_its_request(store):
 
 
 @run
-async def test_contents_of_stored_turns_are_not_logged(store, caplog):
+async def test_contents_of_stored_responses_are_not_logged(store, caplog):
     caplog.set_level("DEBUG")
     async with world(text_answer("topsecretanswer"), store=store) as at:
         first = await at.client.responses.create(model="anthropic/m", input="topsecretquestion")

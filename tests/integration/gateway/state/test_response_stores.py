@@ -215,7 +215,7 @@ def test_store_of_the_settings():
         open_responses(ResponsesRow(store="a", store_env="STORE"), environment)
     with pytest.raises(ConfigError):
         open_responses(ResponsesRow(store_env="UNSET"), environment)
-    for field in ("seconds", "max_turn_bytes", "max_turns", "max_key_bytes", "max_key_entries"):
+    for field in ("seconds", "max_response_bytes", "max_responses", "max_key_bytes", "max_key_entries"):
         with pytest.raises(ConfigError) as caught:
             parse_settings({"responses": {field: 0}})
         assert f"[responses] {field}: must be positive" in str(caught.value)

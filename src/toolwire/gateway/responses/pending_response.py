@@ -1,4 +1,4 @@
-"""One request of OpenAI Responses as a turn of a stored conversation."""
+"""A response of OpenAI Responses that is not complete yet, and the stored conversation that it continues."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ...ir.text import to_bytes
 from ..upstreams import ConfiguredUpstream
 from .input_items import FoundItems, resolve_input
 from .recorder import ResponseRecorder
-from .records import WIRE, BoundMessages, TurnEntry, UpstreamPin, input_documents
+from .records import WIRE, BoundMessages, ResponseEntry, UpstreamPin, input_documents
 from .state_access import StateAccess
 
-__all__ = ["ResponseTurn"]
+__all__ = ["PendingResponse"]
 
 _REFERENCES = ("previous_response_id", "conversation")
 
 
-class ResponseTurn(Struct):
-    """The state of one request. `history` is the conversation before its input."""
+class PendingResponse(Struct):
+    """The response to one request. `history` is the conversation before its input."""
 
     access: StateAccess
     digits: str
     stores: bool  # the gateway stores the answer, unless the upstream does
-    max_bytes: int  # of input and answer together; a larger turn is not stored
+    max_bytes: int  # of input and answer together; a larger response is not stored
     request_bytes: int  # of the client's body, and of the items that it refers to
     previous_id: str | None = None
     conversation_id: str | None = None
@@ -87,9 +87,9 @@ class ResponseTurn(Struct):
         self.input, resolved = resolve_input(items, found, messages)
         self.items = input_documents(resolved, self.digits)
 
-    def make_entry(self, now: int, document: Object, recorder: ResponseRecorder, origin: str) -> TurnEntry:
-        """Return the turn to store: its input, and the answer in `document` by the server `origin`."""
-        return TurnEntry(
+    def make_entry(self, now: int, document: Object, recorder: ResponseRecorder, origin: str) -> ResponseEntry:
+        """Return the entry to store: its input, and the answer in `document` by the server `origin`."""
+        return ResponseEntry(
             f"resp_{self.digits}",
             now,
             self.chain,
@@ -107,7 +107,7 @@ class ResponseTurn(Struct):
         input_bytes = len(to_bytes(list(self.items)))
 
         def make_echo(answer_bytes: int) -> Object:
-            """Return the fields of a response that describe its storage; `store` is false if the turn is too large."""
+            """Return the fields of a response that describe its storage; `store` is false if it is too large."""
             is_stored = input_bytes + answer_bytes <= self.max_bytes
             echo: Object = {"store": is_stored, "previous_response_id": self.previous_id}
             return echo if self.conversation_id is None else {**echo, "conversation": {"id": self.conversation_id}}

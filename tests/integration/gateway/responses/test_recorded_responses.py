@@ -1,4 +1,4 @@
-"""The contents of stored turns: reasoning, hosted items, truncated answers, calls that the gateway ran or parsed itself."""
+"""The contents of stored responses: reasoning, hosted items, truncated answers, calls that the gateway ran or parsed itself."""
 
 from __future__ import annotations
 
