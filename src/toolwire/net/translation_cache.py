@@ -29,26 +29,28 @@ from ..wire.protocol import Wire
 __all__ = ["TranslationCache"]
 
 _SMALL = 8 * 1024  # bytes; a smaller document is translated faster than it is looked up and stored
-_STEP = 4096  # bytes between the places at which a prefix can be looked up
-_WINDOW = 256  # bytes before such a place, by which it is found
-_MAX_CANDIDATES = 8  # conversations that are compared at one place
+_STEP = 4096  # bytes between the offsets at which a prefix can be looked up
+_WINDOW = 256  # bytes before such an offset, which are the key of the prefix
+_MAX_CANDIDATES = 8  # conversations with one key, which are compared
 _LARGEST_SHARE = 4  # a conversation of more than this part of the cache is not stored
+
+_PrefixKey = tuple[str, bytes]  # the name of a wire, and the bytes before the last offset of a prefix
 
 
 class _CachedPrefix(NamedTuple):
     prefix: ConversationPrefix
-    place: tuple[str, bytes]
+    key: _PrefixKey
     size: int
 
 
 class _OwnerEntries:
-    """The conversations of one owner by number, the least recently used first, and the numbers by place."""
+    """The conversations of one owner by number, the least recently used first, and the numbers by key."""
 
-    __slots__ = ("by_place", "entries", "size")
+    __slots__ = ("by_key", "entries", "size")
 
     def __init__(self) -> None:
         self.entries: OrderedDict[int, _CachedPrefix] = OrderedDict()
-        self.by_place: dict[tuple[str, bytes], list[int]] = {}
+        self.by_key: dict[_PrefixKey, list[int]] = {}
         self.size = 0
 
 
@@ -91,8 +93,8 @@ class TranslationCache:
         found = self._owners.get(owner)
         if found is None:
             return None
-        for place in range(_last_place(len(body) - start), 0, -_STEP):
-            numbers = found.by_place.get((wire.name, body[start + place - _WINDOW : start + place]), ())
+        for offset in range(_last_offset(len(body) - start), 0, -_STEP):
+            numbers = found.by_key.get((wire.name, body[start + offset - _WINDOW : start + offset]), ())
             known = [(len(found.entries[number].prefix.text), number) for number in numbers]
             for _, number in sorted(known, reverse=True):
                 prefix = found.entries[number].prefix
@@ -107,21 +109,21 @@ class TranslationCache:
             self._drop(owner, replaced)
             if len(prefix.text) < _STEP or prefix.size > self.max_bytes // _LARGEST_SHARE:
                 return
-            place = _place_of(prefix)
-            for other in self._crowded_out(owner, place, prefix):
+            key = _key_of(prefix)
+            for other in self._crowded_out(owner, key, prefix):
                 self._drop(owner, other)
             number = next(self._numbers)
             found = self._owners.setdefault(owner, _OwnerEntries())
-            found.entries[number] = _CachedPrefix(prefix, place, 0)
-            found.by_place.setdefault(place, []).append(number)
+            found.entries[number] = _CachedPrefix(prefix, key, 0)
+            found.by_key.setdefault(key, []).append(number)
             # no reference from the store to the cache or to the conversation, which would be a cycle
             prefix.store.on_growth = partial(_resize, ref(self), owner, number)
             self._account(owner, number)
 
-    def _crowded_out(self, owner: str, place: tuple[str, bytes], prefix: ConversationPrefix) -> list[int]:
-        """Return the conversations that a new one at its place replaces: the same one, or the oldest of too many."""
+    def _crowded_out(self, owner: str, key: _PrefixKey, prefix: ConversationPrefix) -> list[int]:
+        """Return the conversations that a new one with its key replaces: the same one, or the oldest of too many."""
         found = self._owners.get(owner)
-        numbers = [] if found is None else found.by_place.get(place, [])
+        numbers = [] if found is None else found.by_key.get(key, [])
         same = [number for number in numbers if found and found.entries[number].prefix.text == prefix.text]
         return same or numbers[: max(len(numbers) - _MAX_CANDIDATES + 1, 0)]
 
@@ -148,9 +150,9 @@ class TranslationCache:
             return
         found.size -= entry.size
         self.size -= entry.size
-        found.by_place[entry.place].remove(number)
-        if not found.by_place[entry.place]:
-            del found.by_place[entry.place]
+        found.by_key[entry.key].remove(number)
+        if not found.by_key[entry.key]:
+            del found.by_key[entry.key]
         if not found.entries:
             del self._owners[owner]
 
@@ -163,10 +165,10 @@ def _resize(cache: ref[TranslationCache], owner: str, number: int) -> None:
             found._account(owner, number)
 
 
-def _last_place(size: int) -> int:
+def _last_offset(size: int) -> int:
     return size - size % _STEP
 
 
-def _place_of(prefix: ConversationPrefix) -> tuple[str, bytes]:
-    place = _last_place(len(prefix.text))
-    return prefix.wire_name, prefix.text[place - _WINDOW : place]
+def _key_of(prefix: ConversationPrefix) -> _PrefixKey:
+    offset = _last_offset(len(prefix.text))
+    return prefix.wire_name, prefix.text[offset - _WINDOW : offset]
