@@ -295,7 +295,7 @@ class Gateway:
     async def _mcp_request(self, mcp_mount: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the MCP server within the limits of its key. The MCP server refuses unknown keys itself."""
         http_exchange = HttpExchange(scope, receive, send)
-        log = RequestLogWriter(http_exchange, "mcp", "mcp")
+        log_writer = RequestLogWriter(http_exchange, "mcp", "mcp")
         memory = MemoryReservation(self._memory_bound)
         generation = self._generation
         generation.begin()
@@ -303,29 +303,29 @@ class Gateway:
             caller = self._keys.identify_or_none(http_exchange.headers)
             if caller is not None and caller.name:
                 memory.client = caller.name
-                log.set_caller(caller.name)
+                log_writer.set_caller(caller.name)
                 await self._limiter.admit(caller)
             receive = http_exchange.bounded_receive(self._settings.limits.slow_client, memory.add)
             await mcp_mount(scope, receive, http_exchange.tracked_send)
             if http_exchange.disconnected:
-                log.lose_client()
+                log_writer.lose_client()
         except ToolwireError as error:
-            await self._respond_fault(http_exchange, INGRESSES["openai_chat"], log, fault_from(error))
+            await self._respond_fault(http_exchange, INGRESSES["openai_chat"], log_writer, fault_from(error))
         except asyncio.CancelledError:
             http_exchange.interruption.attach()
             if not self._draining or not http_exchange.interruption.caught("server_stop"):
                 raise  # else a stream that stays open as long as the server runs
         finally:
-            self._end_request(generation, http_exchange, log, memory)
+            self._end_request(generation, http_exchange, log_writer, memory)
 
     def _end_request(
-        self, generation: InFlight, http_exchange: HttpExchange, log: RequestLogWriter, memory: MemoryReservation
+        self, generation: InFlight, http_exchange: HttpExchange, log_writer: RequestLogWriter, memory: MemoryReservation
     ) -> None:
         """Free the memory of a request, and notify the sinks."""
         memory.release()
         generation.end()
         http_exchange.unwatch()
-        request_log = log.end(http_exchange.status)
+        request_log = log_writer.end(http_exchange.status)
         for sink in self._sinks:
             try:
                 sink(request_log)
@@ -343,7 +343,7 @@ class Gateway:
         """Answer a request; every failure is written in the client's own protocol, which is a guess for unknown paths."""
         route = match_route(http_exchange.method, http_exchange.path, http_exchange.headers)
         ingress = guess_ingress(http_exchange.path, http_exchange.headers) if route is None else route.ingress
-        log = RequestLogWriter(http_exchange, ingress.wire, "" if route is None else route.action)
+        log_writer = RequestLogWriter(http_exchange, ingress.wire, "" if route is None else route.action)
         memory = MemoryReservation(self._memory_bound)
         generation = self._generation
         generation.begin()
@@ -352,72 +352,74 @@ class Gateway:
             if route is None:
                 raise _unknown_path(http_exchange)
             if route.action == "generate":
-                await self._generate(http_exchange, route, log, memory)
+                await self._generate(http_exchange, route, log_writer, memory)
             else:
-                await self._serve_other(http_exchange, route, log, memory)
+                await self._serve_other(http_exchange, route, log_writer, memory)
         except ClientGone:
-            log.lose_client()
+            log_writer.lose_client()
         except asyncio.CancelledError:
             if not http_exchange.interruption.caught("client_gone"):
-                log.fail("cancelled")
+                log_writer.fail("cancelled")
                 raise
-            log.lose_client()
+            log_writer.lose_client()
         except ToolwireError as error:
             if isinstance(error, UnknownModel) and route is not None:
                 error.pointer, error.hint = route.model_pointer, error.hint or route.models_hint
-            await self._respond_fault(http_exchange, ingress, log, fault_from(error))
+            await self._respond_fault(http_exchange, ingress, log_writer, fault_from(error))
         except Exception:  # noqa: BLE001  # a bug in the gateway ends only this request
-            _log.exception("request %s failed", log.log.id)
-            await self._respond_fault(http_exchange, ingress, log, INTERNAL_FAULT)
+            _log.exception("request %s failed", log_writer.log.id)
+            await self._respond_fault(http_exchange, ingress, log_writer, INTERNAL_FAULT)
         finally:
-            self._end_request(generation, http_exchange, log, memory)
+            self._end_request(generation, http_exchange, log_writer, memory)
 
-    def _notify_begin(self, log: RequestLogWriter, client_request: ClientRequest, headers: Mapping[str, str]) -> None:
+    def _notify_begin(
+        self, log_writer: RequestLogWriter, client_request: ClientRequest, headers: Mapping[str, str]
+    ) -> None:
         """Notify the sinks that also observe the beginning of a request, such as those for spans."""
         for begin in self._begin_sinks:
             try:
-                begin(log.log, client_request, headers)
+                begin(log_writer.log, client_request, headers)
             except Exception:  # noqa: BLE001  # a failing sink must not affect the request
-                _log.exception("a sink failed at the beginning of request %s", log.log.id)
+                _log.exception("a sink failed at the beginning of request %s", log_writer.log.id)
 
-    def _identify(self, http_exchange: HttpExchange, log: RequestLogWriter, memory: MemoryReservation) -> Caller:
+    def _identify(self, http_exchange: HttpExchange, log_writer: RequestLogWriter, memory: MemoryReservation) -> Caller:
         """Identify the client by its key; UnknownKey if it has none."""
         caller = self._keys.identify(http_exchange.headers, http_exchange.query)
         memory.client = caller.name
-        log.set_caller(caller.name)
+        log_writer.set_caller(caller.name)
         return caller
 
     async def _generate(
-        self, http_exchange: HttpExchange, route: Route, log: RequestLogWriter, memory: MemoryReservation
+        self, http_exchange: HttpExchange, route: Route, log_writer: RequestLogWriter, memory: MemoryReservation
     ) -> None:
         """Answer a request for a model within the limits of its key. Its usage is charged even if it fails."""
-        caller, dependencies = self._identify(http_exchange, log, memory), self._dependencies
+        caller, dependencies = self._identify(http_exchange, log_writer, memory), self._dependencies
         client_request = await self._reader.read_request(http_exchange, route, memory, dependencies)
-        log.set_request(client_request)
+        log_writer.set_request(client_request)
         caller.check(client_request.model)
         if caller.name:
             await self._limiter.admit(caller)
         if self._sinks_read_requests and self._begin_sinks:
             await self._offload.run(caller.name, client_request.work_size, client_request.decode)
-        log.begin()
-        self._notify_begin(log, client_request, http_exchange.headers)
+        log_writer.begin()
+        self._notify_begin(log_writer, client_request, http_exchange.headers)
         if route.ingress.stores_responses:
             await self._open_response(client_request, caller, memory, dependencies)
         if client_request.upload is None:  # else its end begins the watch
             http_exchange.watch()
         try:
-            context = open_context(dependencies, http_exchange, client_request, log, memory)
+            context = open_context(dependencies, http_exchange, client_request, log_writer, memory)
             await RequestHandler(context).run()
         finally:
             http_exchange.unwatch()
             if client_request.pending_response is not None:
                 await dependencies.responses.close_response(client_request.pending_response)
-            usage = log.log.usage
+            usage = log_writer.log.usage
             if usage is not None and caller.name:
                 await self._limiter.spend(caller, usage.total)
 
     async def _serve_other(
-        self, http_exchange: HttpExchange, route: Route, log: RequestLogWriter, memory: MemoryReservation
+        self, http_exchange: HttpExchange, route: Route, log_writer: RequestLogWriter, memory: MemoryReservation
     ) -> None:
         """Answer a request that needs no model: probes without a key, and everything else with one."""
         if route.action == "alive":
@@ -429,7 +431,7 @@ class Gateway:
                 b'{"status":"draining"}' if self._draining else b'{"status":"ready"}',
             )
         else:
-            caller = self._identify(http_exchange, log, memory)
+            caller = self._identify(http_exchange, log_writer, memory)
             if route.entry_id or route.action == "create_conversation":
                 await self._serve_state(http_exchange, route, caller, memory)
             else:
@@ -472,15 +474,16 @@ class Gateway:
         await http_exchange.respond(200, _JSON, await self._responses_api.answer(route.action, state_request))
 
     async def _respond_fault(
-        self, http_exchange: HttpExchange, ingress: Ingress, log: RequestLogWriter, fault: Fault
+        self, http_exchange: HttpExchange, ingress: Ingress, log_writer: RequestLogWriter, fault: Fault
     ) -> None:
         """Write a fault in the client's protocol, if no answer has begun."""
-        log.fail(fault.kind)
+        log_writer.fail(fault.kind)
         if http_exchange.started or http_exchange.disconnected:
             return  # the connection is closed, so the client sees that the answer is incomplete
-        status, body, headers = ingress.codec.encode_error(replace(fault, request_id=log.log.id))
+        status, body, headers = ingress.codec.encode_error(replace(fault, request_id=log_writer.log.id))
         status = status if 400 <= status < 600 else 502  # a transport in this process may return any status
-        pairs = [*_JSON, *header_pairs({"x-request-id": log.log.id, **headers})]  # some protocols have this header, too
+        # some protocols have this header, too
+        pairs = [*_JSON, *header_pairs({"x-request-id": log_writer.log.id, **headers})]
         await http_exchange.respond(status, pairs, to_bytes(body))
 
 

@@ -44,7 +44,7 @@ def make_handler(http_exchange, delivery):
         dependencies=None,
         http_exchange=http_exchange,
         client_request=None,
-        log=Log(),
+        log_writer=Log(),
         memory=None,
         offload=None,
         preparation=preparation,
@@ -75,7 +75,7 @@ def test_answer_is_terminated_once_if_the_server_stops_at_its_end(is_sent):
         handler = make_handler(http_exchange, delivery)
         await handler._finish_with_fault(STOPPING)
         delivery.close()
-        return sent.messages, handler._context.log.failed
+        return sent.messages, handler._context.log_writer.failed
 
     messages, failed = asyncio.run(main())
     bodies = [message["body"] for message in messages if message["type"] == "http.response.body"]

@@ -49,7 +49,7 @@ class AnswerContext(Struct, eq=False):
     dependencies: Dependencies
     http_exchange: HttpExchange
     client_request: ClientRequest
-    log: RequestLogWriter
+    log_writer: RequestLogWriter
     memory: MemoryReservation
     offload: ClientOffload
     preparation: RequestPreparation
@@ -73,14 +73,14 @@ class AnswerContext(Struct, eq=False):
         return self.client_request.work_size if self.client_request.ingress.stores_responses else 0
 
     def response_headers(self) -> HeaderPairs:
-        return [_CONTENT_TYPE, (b"x-request-id", self.log.log.id.encode())]
+        return [_CONTENT_TYPE, (b"x-request-id", self.log_writer.log.id.encode())]
 
 
 def open_context(
     dependencies: Dependencies,
     http_exchange: HttpExchange,
     client_request: ClientRequest,
-    log: RequestLogWriter,
+    log_writer: RequestLogWriter,
     memory: MemoryReservation,
 ) -> AnswerContext:
     """Return the context of a request whose answer begins."""
@@ -88,7 +88,9 @@ def open_context(
     offload = ClientOffload(dependencies.offload, caller)
     preparation = RequestPreparation(client_request, caller, offload, dependencies)
     delivery = Delivery(http_exchange)
-    return AnswerContext(dependencies, http_exchange, client_request, log, memory, offload, preparation, delivery)
+    return AnswerContext(
+        dependencies, http_exchange, client_request, log_writer, memory, offload, preparation, delivery
+    )
 
 
 class Attempt(Struct, eq=False):
@@ -106,7 +108,7 @@ class Attempt(Struct, eq=False):
         context, target = self._context, self._target
         preparation = context.preparation
         out: OutboundRequest = preparation.forward(target) or await preparation.prepare(target)
-        context.log.start_attempt(target, out.is_passed_through, started_at)
+        context.log_writer.start_attempt(target, out.is_passed_through, started_at)
         if context.stream_delivery is not None:
             context.stream_delivery.note_activity()  # the silence of earlier targets does not count for this one
         try:
@@ -125,11 +127,11 @@ class Attempt(Struct, eq=False):
             message = f"the upstream's answer cannot be passed on: {error.message}"
             return Fault("server", message, 502, "bad_answer", retryable=False)  # it was billed; a retry would be too
         finally:
-            context.log.set_answer(out.stats, out.repairs, preparation.tool_counts)
-            if context.log.log.usage is None:
+            context.log_writer.set_answer(out.stats, out.repairs, preparation.tool_counts)
+            if context.log_writer.log.usage is None:
                 await self._log_estimate(out)
-            if out.losses or context.log.log.losses:  # those of an earlier attempt are replaced
-                await context.offload.run(len(out.losses) * _WORK_PER_LOSS, context.log.set_losses, out.losses)
+            if out.losses or context.log_writer.log.losses:  # those of an earlier attempt are replaced
+                await context.offload.run(len(out.losses) * _WORK_PER_LOSS, context.log_writer.set_losses, out.losses)
 
     async def _handle_interruption(self, out: OutboundRequest) -> Fault | None:
         """Go on after an interruption that concerns only this attempt; any other one is raised again."""
@@ -150,7 +152,7 @@ class Attempt(Struct, eq=False):
         """Estimate the usage from the sizes, because the upstream reported none."""
         context, stats = self._context, out.stats
         upload = context.client_request.upload
-        context.log.set_estimate(
+        context.log_writer.set_estimate(
             await context.offload.run(len(out.body), stats.estimate, out.body)
             if upload is None
             else stats.estimate_streamed(upload.size)
@@ -159,7 +161,7 @@ class Attempt(Struct, eq=False):
     async def _send(self, target: Target, out: OutboundRequest) -> Fault | None:
         """Send a request and deliver its answer. Return a fault that occurred before any output."""
         context, endpoint = self._context, out.endpoint
-        forwarded = context.log.log.forward_headers
+        forwarded = context.log_writer.log.forward_headers
         headers = {**out.headers, **forwarded} if forwarded else out.headers
         stream = context.client_request.stream
         exchange, url = UpstreamExchange(out, stream), endpoint.url(stream=stream)
@@ -207,7 +209,7 @@ class Attempt(Struct, eq=False):
         is_stream = meaning == "stream" or (meaning == "whole" and context.client_request.is_stream_required)
         if is_stream and context.open_stream_delivery is not None:
             context.delivery = context.stream_delivery = context.open_stream_delivery()
-        context.log.set_stream(is_stream=is_stream)
+        context.log_writer.set_stream(is_stream=is_stream)
         return "fault" if meaning == "resend" else meaning
 
     async def _read_fault(self, exchange: UpstreamExchange, meaning: ReplyMeaning, reply: Reply) -> Fault:
@@ -288,7 +290,9 @@ class Attempt(Struct, eq=False):
                 fault = error.fault
             if fault is None:
                 return None
-            _log.warning("request %s: repair by %s failed: %s", context.log.log.id, repair_target.label, fault.kind)
+            _log.warning(
+                "request %s: repair by %s failed: %s", context.log_writer.log.id, repair_target.label, fault.kind
+            )
         return await self._send(target, await context.offload.run(size, make_retry, out, rejected, None))
 
     async def _run_tools(self, out: OutboundRequest) -> OutboundRequest | None:
@@ -321,7 +325,7 @@ class Attempt(Struct, eq=False):
         else:
             started_at, work = perf_counter(), len(data or b"") + context.repeated_work
             written = out.encode_answer() if work <= LARGE else await context.offload.run(work, out.encode_answer)
-            context.log.add_overhead(started_at)
+            context.log_writer.add_overhead(started_at)
         # answers with gateway tools also set the first
         if out.stats.turn is not None or context.client_request.pending_response is not None:
             await self._store(target, out, written, len(data or b""))
@@ -434,7 +438,7 @@ class Attempt(Struct, eq=False):
             try:
                 data = await relay.read()
             except TimeoutError as error:
-                fault = network_fault_of(error, context.log.log.upstream)
+                fault = network_fault_of(error, context.log_writer.log.upstream)
                 return await self._fail_stream(stream.fail(fault), stream, delivery)
             except ConnectionError:
                 return None  # the decoder decides whether the stream was complete
@@ -468,7 +472,7 @@ class Attempt(Struct, eq=False):
         if not delivery.has_output:
             return stream.fault
         if stream.fault is not None:
-            self._context.log.fail(stream.fault.kind)
+            self._context.log_writer.fail(stream.fault.kind)
         await delivery.write(last)
         await delivery.end()
         return None

@@ -75,7 +75,7 @@ class RequestHandler:
         finally:
             if context.stream_delivery is not None:
                 context.stream_delivery.close()
-                context.log.set_first_chunk(context.stream_delivery.time_to_first_chunk)
+                context.log_writer.set_first_chunk(context.stream_delivery.time_to_first_chunk)
 
     async def _select_targets(self, targets: Sequence[Target]) -> Sequence[Target]:
         """Select the targets that can serve a request which is decoded; a large one in a thread.
@@ -98,7 +98,7 @@ class RequestHandler:
         if client_request.pending_response is not None and client_request.pending_response.conversation_id is not None:
             return None
         return AnswerCache.key(
-            self._context.log.log.caller,
+            self._context.log_writer.log.caller,
             client_request.ingress.wire,
             client_request.model,
             client_request.headers,
@@ -114,7 +114,7 @@ class RequestHandler:
         answer = None if key is None else context.dependencies.cache.get(key)
         if answer is None:
             return False
-        context.log.answer_from_cache(target.model)
+        context.log_writer.answer_from_cache(target.model)
         await context.delivery.respond([*context.response_headers(), (b"x-toolwire-cache", b"hit")], answer)
         return True
 
@@ -126,7 +126,7 @@ class RequestHandler:
             (b"content-type", b"application/json" if as_array else ingress.framing.media_type.encode()),
             (b"cache-control", b"no-cache"),
             (b"x-accel-buffering", b"no"),
-            (b"x-request-id", self._context.log.log.id.encode()),
+            (b"x-request-id", self._context.log_writer.log.id.encode()),
         ]
         return StreamDelivery(
             http_exchange,
@@ -142,12 +142,12 @@ class RequestHandler:
         context, plan = self._context, self._plan
         while True:
             target = plan.next_target()
-            context.log.count_attempt()
+            context.log_writer.count_attempt()
             fault = await Attempt(context, target, plan.deadline).run()
             if fault is None:
-                plan.succeed(target, failed_late=context.log.log.error is not None)
+                plan.succeed(target, failed_late=context.log_writer.log.error is not None)
                 return
-            context.log.fail_attempt(target.upstream.name, fault.kind)
+            context.log_writer.fail_attempt(target.upstream.name, fault.kind)
             upload = context.client_request.upload
             is_final = (
                 context.delivery.has_output  # of an answer that was rejected
@@ -187,13 +187,13 @@ class RequestHandler:
         """End the connection of an answer whose end was interrupted; nothing may be written any more."""
         context = self._context
         if not context.http_exchange.ended:
-            context.log.fail(fault.kind)
+            context.log_writer.fail(fault.kind)
             await context.http_exchange.end()
 
     def _fault_for_error(self, error: Exception) -> Fault:
         if isinstance(error, ToolwireError):
             return fault_from(error)
-        _log.exception("request %s failed", self._context.log.log.id)
+        _log.exception("request %s failed", self._context.log_writer.log.id)
         return INTERNAL_FAULT
 
     async def _finish_with_fault(self, fault: Fault) -> None:
@@ -207,7 +207,7 @@ class RequestHandler:
         if delivery.state == "ended":
             await self._end_interrupted(fault)
             return
-        context.log.fail(fault.kind)
+        context.log_writer.fail(fault.kind)
         if context.stream is not None and delivery.has_output:
             await delivery.write(context.stream.fail(fault))
         else:
