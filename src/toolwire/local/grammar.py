@@ -13,7 +13,9 @@ from __future__ import annotations
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from ..schema.call_shapes import relocate_refs
-from ..schema.decoding import DecodingLimits, Residual, decoding_schema
+from ..schema.decoding import decoding_schema
+from ..schema.decoding_limits import DecodingLimits
+from ..schema.decoding_state import Residual
 
 __all__ = ["LIMITS", "build_grammar", "unenforced_keywords"]
 

@@ -17,7 +17,9 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 if TYPE_CHECKING:
     from .call_shapes import call_union
     from .conform import violations
-    from .decoding import DecodingLimits, DecodingSchema, Residual, decoding_schema
+    from .decoding import DecodingSchema, decoding_schema
+    from .decoding_limits import DecodingLimits
+    from .decoding_state import Residual
     from .dialects import DIALECTS, OUTPUT_DIALECTS, Dialect, dialect, output_dialect
     from .infer import infer_tool
     from .lowering import Lowered, lower
@@ -29,7 +31,9 @@ else:
         {
             "dialects": ("DIALECTS", "OUTPUT_DIALECTS", "Dialect", "dialect", "output_dialect"),
             "call_shapes": ("call_union",),
-            "decoding": ("DecodingLimits", "DecodingSchema", "Residual", "decoding_schema"),
+            "decoding": ("DecodingSchema", "decoding_schema"),
+            "decoding_limits": ("DecodingLimits",),
+            "decoding_state": ("Residual",),
             "lowering": ("Lowered", "lower"),
             "validate": ("Problem", "Validator", "validator"),
             "repair": ("Repair", "repair_arguments"),

@@ -27,7 +27,9 @@ from ...ir.text import dumps
 from ...ir.tools import Tool, ToolChoice
 from ...ir.value import Value
 from ...schema.call_shapes import arguments_schema
-from ...schema.decoding import DecodingLimits, Residual, decoding_schema
+from ...schema.decoding import decoding_schema
+from ...schema.decoding_limits import DecodingLimits
+from ...schema.decoding_state import Residual
 from .argument_grammar import argument_grammar
 from .call_template import CallTemplate, Slot, closing_texts
 from .grammar_schema import SchemaBranches
