@@ -38,7 +38,7 @@ from .known_tools import KnownTools
 from .metadata_api import MetadataApi
 from .observe.request_log import BeginSink, RequestLogWriter, Sink
 from .request_reader import RequestReader
-from .responses.api import ResponsesApi, StateRequest
+from .responses.api import ResponsesApi
 from .responses.state import ResponseState
 from .retrieval.installed_encoder import find_encoder
 from .retrieval.tool_ranker import ToolRanker
@@ -195,7 +195,7 @@ class Gateway:
             self._open_ranker(settings),
             self._runners,
         )
-        self._responses_api = ResponsesApi(state, router, self._http, settings.limits.answer)
+        self._responses_api = ResponsesApi(self._dependencies, self._reader, self._limiter, self._http)
         self._metadata_api = MetadataApi(self._dependencies, self._reader, self._limiter, self._metrics)
 
     def _open_ranker(self, settings: Settings) -> ToolRanker:
@@ -433,7 +433,7 @@ class Gateway:
         else:
             caller = self._identify(http_exchange, log_writer, memory)
             if route.entry_id or route.action == "create_conversation":
-                await self._serve_state(http_exchange, route, caller, memory)
+                await self._responses_api.answer(http_exchange, route, caller, memory)
             else:
                 await self._metadata_api.answer(http_exchange, route, caller, memory)
 
@@ -460,18 +460,6 @@ class Gateway:
         except BaseException:
             await state.close_response(pending)
             raise
-
-    async def _serve_state(
-        self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
-    ) -> None:
-        """Answer a request about stored responses or conversations, within the limits of its key."""
-        if caller.name:
-            await self._limiter.admit(caller)
-        body, work_size = await self._reader.read_document(http_exchange, memory, self._settings.limits)
-        offload = ClientOffload(self._offload, caller.name)
-        access = self._dependencies.responses.access(caller.name, memory, offload)
-        state_request = StateRequest(access, route.entry_id, http_exchange.query, body, work_size)
-        await http_exchange.respond(200, _JSON, await self._responses_api.answer(route.action, state_request))
 
     async def _respond_fault(
         self, http_exchange: HttpExchange, ingress: Ingress, log_writer: RequestLogWriter, fault: Fault

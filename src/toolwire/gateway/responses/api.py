@@ -11,6 +11,8 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from msgspec.structs import replace
 
+from ...asgi.http_exchange import HeaderPairs, HttpExchange
+from ...asgi.offload import ClientOffload
 from ...ir.errors import ProtocolError, ToolwireError
 from ...ir.pointer import JSON, Object, join
 from ...ir.response import UpstreamError
@@ -19,8 +21,13 @@ from ...net.endpoint_request import redact_secrets
 from ...net.key_command import KeyCommandError
 from ...net.replies import read_reply_body
 from ...stream.strict import parse_object
+from ..dependencies import Dependencies
 from ..faults import as_gateway_fault, key_fault_of, network_fault_of
-from ..routing import Router
+from ..request_reader import RequestReader
+from ..routes import Route
+from ..shared.keys import Caller
+from ..shared.limits import Limiter
+from ..shared.memory_bound import MemoryReservation
 from ..upstream_transports import UpstreamTransports
 from .records import (
     BoundMessages,
@@ -34,17 +41,17 @@ from .records import (
     new_digits,
     not_found,
 )
-from .state import ResponseState
 from .state_access import StateAccess
 
-__all__ = ["ResponsesApi", "StateRequest"]
+__all__ = ["ResponsesApi"]
 
+_JSON: HeaderPairs = [(b"content-type", b"application/json")]
 _MAX_PAGE, _DEFAULT_PAGE = 100, 20  # items of one page, as on OpenAI
 _MAX_NEW_ITEMS = 20  # as on OpenAI
 _MAX_METADATA = 16  # as on OpenAI
 
 
-class StateRequest:
+class _StateRequest:
     """A request about stored state: the access of its client, the id in its path, its query and its body.
 
     `work_size` is the size of the work that its body makes.
@@ -63,14 +70,17 @@ class StateRequest:
 
 
 class ResponsesApi:
-    """Answers requests about stored state, each as the bytes of a JSON document."""
+    """The routes about stored state, on one version of the settings."""
 
-    def __init__(self, state: ResponseState, router: Router, transports: UpstreamTransports, max_answer: int) -> None:
-        self._state = state
-        self._router = router
+    def __init__(
+        self, dependencies: Dependencies, reader: RequestReader, limiter: Limiter, transports: UpstreamTransports
+    ) -> None:
+        self._dependencies = dependencies
+        self._state = dependencies.responses
+        self._reader = reader
+        self._limiter = limiter
         self._transports = transports
-        self._max_answer = max_answer
-        self._actions: dict[str, Callable[[StateRequest], Awaitable[bytes]]] = {
+        self._actions: dict[str, Callable[[_StateRequest], Awaitable[bytes]]] = {
             "get_response": self._get_response,
             "delete_response": self._delete_response,
             "cancel_response": self._cancel_response,
@@ -83,18 +93,26 @@ class ResponsesApi:
             "create_items": self._create_items,
         }
 
-    async def answer(self, action: str, request: StateRequest) -> bytes:
-        """Answer a request; ResponseStateError with 404 if its owner has no such entry."""
-        if "conversation" in action or action in ("list_items", "create_items"):
+    async def answer(
+        self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
+    ) -> None:
+        """Write the answer for a route, within the limits of the key; ResponseStateError if there is no such entry."""
+        if caller.name:
+            await self._limiter.admit(caller)
+        dependencies = self._dependencies
+        body, work_size = await self._reader.read_document(http_exchange, memory, dependencies.limits)
+        access = self._state.access(caller.name, memory, ClientOffload(dependencies.offload, caller.name))
+        request = _StateRequest(access, route.entry_id, http_exchange.query, body, work_size)
+        if "conversation" in route.action or route.action in ("list_items", "create_items"):
             self._require_store()
-        return await self._actions[action](request)
+        await http_exchange.respond(200, _JSON, await self._actions[route.action](request))
 
     def _require_store(self) -> None:
         if not self._state.keeps_responses:
             hint = "set `responses.store` in the gateway's settings"
             raise ResponseStateError("the gateway stores no conversations", hint=hint, status=404)
 
-    async def _get_response(self, request: StateRequest) -> bytes:
+    async def _get_response(self, request: _StateRequest) -> bytes:
         """Return a response. Its stream cannot be resumed: only the finished response is stored."""
         for name in ("starting_after", "stream"):
             if request.query.get(name, "false") not in ("false", ""):
@@ -106,7 +124,7 @@ class ResponsesApi:
             return await self._forward("GET", entry, request)
         return await request.access.offload.run(request.access.loaded_bytes, lambda: to_bytes(entry.response))
 
-    async def _delete_response(self, request: StateRequest) -> bytes:
+    async def _delete_response(self, request: _StateRequest) -> bytes:
         entry = await self._state.find_response(request.access, request.entry_id)
         deleted = to_bytes({"id": request.entry_id, "object": "response", "deleted": True})
         if isinstance(entry, UpstreamPin):
@@ -114,11 +132,11 @@ class ResponsesApi:
         await self._state.delete(request.access, [request.entry_id])
         return deleted
 
-    async def _cancel_response(self, request: StateRequest) -> bytes:
+    async def _cancel_response(self, request: _StateRequest) -> bytes:
         message = "only a background response can be cancelled, and `background` is not supported"
         raise ResponseStateError(message, pointer="/background", hint="close the connection to end a response")
 
-    async def _list_input(self, request: StateRequest) -> bytes:
+    async def _list_input(self, request: _StateRequest) -> bytes:
         """List the items that a response was made from: those of the responses before it, then its own input."""
         entry = await self._state.find_response(request.access, request.entry_id)
         if isinstance(entry, UpstreamPin):
@@ -127,9 +145,9 @@ class ResponsesApi:
         items = [*_entry_items(earlier), *entry.items]
         return await request.access.offload.run(request.access.loaded_bytes, _page, items, request.query)
 
-    async def _forward(self, method: str, pin: UpstreamPin, request: StateRequest, path: str = "") -> bytes:
+    async def _forward(self, method: str, pin: UpstreamPin, request: _StateRequest, path: str = "") -> bytes:
         """Send the request to the upstream that stores the response, and return its answer unchanged."""
-        upstream = self._router.find_upstream(pin.upstream)
+        upstream = self._dependencies.router.find_upstream(pin.upstream)
         if upstream is None:
             raise not_found("response", request.entry_id)
         endpoint = upstream.endpoint("any")
@@ -140,7 +158,7 @@ class ResponsesApi:
             secrets = await endpoint.authorise()
             transport = self._transports.of(upstream.name, upstream.row)
             async with transport.send(method, url, endpoint.headers, secrets, b"", upstream.row.timeout) as reply:
-                data = await read_reply_body(reply, self._max_answer)
+                data = await read_reply_body(reply, self._dependencies.limits.answer)
                 if 200 <= reply.status < 300:
                     return data
                 fault = endpoint.wire.decode_error(reply.status, _parse_or_text(data), dict(reply.headers))
@@ -150,7 +168,7 @@ class ResponsesApi:
             fault = key_fault_of(error, upstream.name)
         raise UpstreamError(as_gateway_fault(redact_secrets(endpoint.known_secrets, fault), upstream.name))
 
-    async def _create_conversation(self, request: StateRequest) -> bytes:
+    async def _create_conversation(self, request: _StateRequest) -> bytes:
         metadata, entry = await request.access.offload.run(request.work_size, self._read_conversation, request.body)
         conversation = ConversationEntry(f"conv_{new_digits()}", self._state.now(), metadata)
         await self._state.save(request.access, conversation.id, conversation)
@@ -162,10 +180,10 @@ class ResponsesApi:
         document = parse_object(body) if body else {}
         return _read_metadata(document), self._make_entry(document.get("items") or [])
 
-    async def _get_conversation(self, request: StateRequest) -> bytes:
+    async def _get_conversation(self, request: _StateRequest) -> bytes:
         return to_bytes(conversation_document(await self._state.find_conversation(request.access, request.entry_id)))
 
-    async def _update_conversation(self, request: StateRequest) -> bytes:
+    async def _update_conversation(self, request: _StateRequest) -> bytes:
         """Replace the metadata of a conversation."""
         document = await request.access.offload.run(request.work_size, parse_object, request.body)
         metadata = _read_metadata(document)
@@ -179,20 +197,20 @@ class ResponsesApi:
             await self._state.unlock_conversation(request.access, request.entry_id, token)
         return to_bytes(conversation_document(changed))
 
-    async def _delete_conversation(self, request: StateRequest) -> bytes:
+    async def _delete_conversation(self, request: _StateRequest) -> bytes:
         """Delete a conversation and its items. Responses that were made in it stay."""
         conversation = await self._state.find_conversation(request.access, request.entry_id)
         await self._state.delete(request.access, [conversation.id, *conversation.entry_ids])
         return to_bytes({"id": conversation.id, "object": "conversation.deleted", "deleted": True})
 
-    async def _list_items(self, request: StateRequest) -> bytes:
+    async def _list_items(self, request: _StateRequest) -> bytes:
         conversation = await self._state.find_conversation(request.access, request.entry_id)
         entries = await self._state.load_entries(request.access, conversation.entry_ids)
         return await request.access.offload.run(
             request.access.loaded_bytes, _page, _entry_items(entries), request.query
         )
 
-    async def _create_items(self, request: StateRequest) -> bytes:
+    async def _create_items(self, request: _StateRequest) -> bytes:
         """Append items to a conversation, and return them with their ids."""
         entry = await request.access.offload.run(request.work_size, self._read_items, request.body)
         await self._append(request.access, request.entry_id, entry, len(request.body))
