@@ -63,7 +63,7 @@ _USED_NAMES = {
         " send transport waiting_for_100_continue"
     ).split(),
     "FlowControl": "pause_reading read_paused resume_reading write_paused".split(),
-    "Server": "capture_signals force_exit should_exit startup".split(),
+    "Server": "capture_signals server_state should_exit startup".split(),
 }
 
 

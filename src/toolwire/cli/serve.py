@@ -133,7 +133,9 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
                 publish=opened.bindings.publish,
                 publish_for=opened.bindings.publish_for,
                 on_key=telemetry.redactor.add_temporary_secret,
+                requires_key=worker is not None and worker.requires_key,
             )
+            _remember_keys(gateway, worker)
             _require_model(gateway, is_demo=arguments.demo)
             listener = bind(settings, port=arguments.port) if worker is None else worker.listener
             write_banner = print_banner if worker is None else worker.report_ready
@@ -142,7 +144,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
                 settings,
                 listener,
                 reload=reload,
-                apply=lambda fresh: _apply(fresh, gateway, tools),
+                apply=lambda fresh: _apply(fresh, gateway, tools, worker),
                 ready=lambda: write_banner(_make_banner(listener, settings, gateway)),
                 app=telemetry.wrap(gateway),
             )
@@ -173,7 +175,7 @@ async def _run_as_worker(
         await asyncio.wait(tasks)
 
 
-async def _apply(settings: Settings, gateway: Gateway, tools: ToolLoader) -> None:
+async def _apply(settings: Settings, gateway: Gateway, tools: ToolLoader, worker: WorkerProcess | None) -> None:
     """Apply new settings with their tools; the old tools stay open until the last request that may call them ends."""
     opened = await tools.prepare(settings)
     try:
@@ -182,6 +184,13 @@ async def _apply(settings: Settings, gateway: Gateway, tools: ToolLoader) -> Non
         await tools.abandon(opened)
         raise
     tools.activate(opened, gateway.drain_previous)
+    _remember_keys(gateway, worker)
+
+
+def _remember_keys(gateway: Gateway, worker: WorkerProcess | None) -> None:
+    """Let the workers that replace this one require a key, too."""
+    if worker is not None and gateway.requires_key:
+        worker.require_key()
 
 
 def _require_model(gateway: Gateway, *, is_demo: bool) -> None:
@@ -204,9 +213,9 @@ def _load_settings(arguments: argparse.Namespace) -> Settings:
     from ..gateway.settings import Settings
     from .demo_gateway import demo_settings
 
-    settings = Settings()
-    if arguments.config is not None or (not arguments.demo and Path(_CONFIG).is_file()):
-        settings = _load_file(Path(arguments.config or _CONFIG), arguments)
+    if arguments.config is None and not arguments.demo and Path(_CONFIG).is_file():
+        arguments.config = _CONFIG  # from now on it is required: a reload without it would remove all keys
+    settings = Settings() if arguments.config is None else _load_file(Path(arguments.config), arguments)
     if arguments.demo:
         demo = demo_settings()
         upstreams, models = {**settings.upstreams, **demo.upstreams}, {**demo.models, **settings.models}

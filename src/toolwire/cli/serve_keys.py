@@ -109,6 +109,9 @@ def _revoke_key(arguments: argparse.Namespace) -> int:
     left = {other: row for other, row in keys.items() if other != name}
     _write(path, _remove_table(text, name), {**document, "keys": left})
     print(f"revoked {name}; a running gateway rejects the key after SIGHUP", file=sys.stderr)
+    if not left:
+        text = "it was the last key: after SIGHUP every client is rejected, after a restart every one of this machine accepted"
+        print(text, file=sys.stderr)
     return 0
 
 

@@ -93,7 +93,7 @@ class Gateway:
     targets; without it, this gateway has its own. `encoder` compares the meanings of tools and requests for models with
     `retrieve`; None compares keywords only. `publish` is the server for MCP clients at `/mcp`. `publish_for` is the
     model pattern that a key must allow to use it. `on_key` is called with every key that a key command prints, for
-    redaction.
+    redaction. `requires_key` rejects clients without a key even if the settings have no keys.
     """
 
     def __init__(
@@ -113,6 +113,7 @@ class Gateway:
         publish: Server | None = None,
         publish_for: str = "*",
         on_key: Callable[[str], None] | None = None,
+        requires_key: bool = False,
     ) -> None:
         self._on_key = on_key
         self._environment = os.environ if environment is None else environment
@@ -143,11 +144,13 @@ class Gateway:
         self._memory_bound = MemoryBound(settings.limits.memory)
         self._translations = TranslationCache(settings.limits.translations)
         self._reader = RequestReader(self._offload, self._translations, may_stream=not self._sinks_read_requests)
+        self._keys = ClientKeys(settings.keys, is_required=requires_key)
         self.apply(settings)
 
     def apply(self, settings: Settings, tool_bindings: ToolBindings | None = None) -> None:
         """Apply new settings to future requests; on ConfigError the old ones stay in place.
 
+        A gateway that has had keys goes on to require one: without the last key it rejects every client.
         `tool_bindings` replaces the gateway's tools. The old tools can be closed after `drain_previous` returns.
         """
         rows = settings.upstreams or upstreams_from_environment(self._environment)
@@ -171,14 +174,14 @@ class Gateway:
             clock=time.monotonic,
             cooldowns=self._cooldowns,
         )
-        keys = ClientKeys(settings.keys)
+        keys = ClientKeys(settings.keys, is_required=self._keys.is_required)
         server = settings.server
         self._settings, self._keys, self._router = settings, keys, router
         if tool_bindings is not None:
             self._runners = tool_bindings.runners
             self._publish_for = tool_bindings.publish_for
             self._replace_mcp_mount(tool_bindings.publish)
-        self._origin_policy = OriginPolicy(server.hosts, server.origins, open_to_all=len(keys) > 0 and not server.hosts)
+        self._origin_policy = OriginPolicy(server.hosts, server.origins, open_to_all=keys.is_required and not server.hosts)
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
         self._memory_bound.limit = settings.limits.memory
         self._translations.max_bytes = settings.limits.translations
@@ -244,6 +247,11 @@ class Gateway:
     def ranker(self) -> ToolRanker:
         """The selection among clients' tools."""
         return self._dependencies.ranker
+
+    @property
+    def requires_key(self) -> bool:
+        """Return whether clients need a key."""
+        return self._keys.is_required
 
     @property
     def limits(self) -> LimitsRow:

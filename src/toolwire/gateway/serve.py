@@ -1,7 +1,7 @@
 """Run the gateway on a port: refuse unsafe addresses, drain on shutdown, reload changed settings.
 
 SIGTERM, SIGINT    accept no new connections; in-flight requests may finish within `server.drain` seconds, then they end
-                   in an error
+                   in an error; SIGINT after that ends them at once
 SIGHUP             reopen the log file, reload the settings and log the changes; if they are invalid, log the error
                    and keep the old ones
 """
@@ -44,7 +44,7 @@ _HAS_BALANCING = sys.platform == "linux"  # the kernel distributes connections a
 def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
     """Open a listening socket: on `port` exactly, or on the first free port from that of the settings."""
     host = settings.server.host
-    _check_exposure(settings, host)
+    _check_exposure(host, requires_key=bool(settings.keys))
     ports = [port] if port is not None else range(settings.server.port, settings.server.port + _MAX_PORT_TRIES)
     for number in ports:
         try:
@@ -98,8 +98,8 @@ def _bind_shared(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _check_exposure(settings: Settings, host: str) -> None:
-    if not settings.keys:
+def _check_exposure(host: str, *, requires_key: bool) -> None:
+    if not requires_key:
         hint = "run `toolwire serve keys new NAME` to make a key, or bind to 127.0.0.1"
         refuse_open(host, without="keys", hint=hint)
 
@@ -139,15 +139,13 @@ async def serve(
     `reload` returns the current settings. `apply` applies them where the gateway alone cannot. `ready` is called once
     the server listens. `app` is the gateway with an app around it.
     """
-    host = _listening_host(listener)
-    _check_exposure(settings, host)
+    _check_exposure(_listening_host(listener), requires_key=gateway.requires_key)
 
     async def apply_reload() -> str:
         """Load and apply the current settings, and describe their change."""
         nonlocal settings
         new_settings = settings if reload is None else reload()
         load_certificate(server.config.ssl, new_settings.server)
-        _check_exposure(new_settings, host)  # the last key may be gone, while the listening address is unchanged
         if apply is None:
             gateway.apply(new_settings)
         else:
@@ -217,7 +215,7 @@ def _make_server(
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             """Handle signals ourselves: uvicorn would raise the signal again after shutdown."""
-            with handle_signals({signal.SIGINT: self._stop, signal.SIGTERM: self._stop, signal.SIGHUP: reload}):
+            with handle_signals({signal.SIGINT: self._interrupt, signal.SIGTERM: self._stop, signal.SIGHUP: reload}):
                 yield
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -230,8 +228,14 @@ def _make_server(
 
         def _stop(self) -> None:
             gateway.drain()
-            self.force_exit = self.should_exit  # on the second signal
             self.should_exit = True
+
+        def _interrupt(self) -> None:
+            """Stop, and end the requests in an error if it is stopping. SIGTERM may arrive twice for one stop."""
+            if self.should_exit:
+                for task in self.server_state.tasks:
+                    task.cancel()
+            self._stop()
 
     return _UvicornServer(
         uvicorn.Config(

@@ -28,6 +28,8 @@ def describe_change(old: Settings, new: Settings) -> str:
         for change in _describe_table(getattr(old, table), getattr(new, table), noun)
     ]
     changes += [f"changed [{row}]" for row in _ROWS if getattr(old, row) != getattr(new, row)]
+    if old.keys and not new.keys:
+        changes.append("without a key, every request is rejected until a key is added or the gateway restarts")
     text = f"{', '.join(counts) or 'no models and keys'}; {'; '.join(changes) or 'nothing changed'}"
     fixed = [f"[{row}]" for row in _FIXED_ROWS if getattr(old, row) != getattr(new, row)]
     fixed += [

@@ -18,6 +18,7 @@ from msgspec import Struct
 __all__ = ["ReadyMessage", "WorkerProcess", "WorkerVariable"]
 
 _NAME = "TOOLWIRE_WORKER"
+_KEY_MARK = "requires-key"
 
 
 class WorkerVariable(Struct, frozen=True):
@@ -55,6 +56,15 @@ class WorkerProcess:
         """Return the worker that this process is, and remove the variable; None if it is no worker."""
         value = environment.pop(_NAME, None)
         return None if value is None else cls(msgspec.json.decode(value, type=WorkerVariable))
+
+    @property
+    def requires_key(self) -> bool:
+        """Return whether a worker has had keys, for one that starts after the last key was revoked."""
+        return (self.folder / _KEY_MARK).exists()
+
+    def require_key(self) -> None:
+        """Let all workers that start from now on require a key."""
+        (self.folder / _KEY_MARK).touch()
 
     def report_ready(self, banner: str) -> None:
         """Report to the parent that requests are accepted."""

@@ -1,6 +1,7 @@
 """Several worker processes on one port: start them, forward signals, restart those that end.
 
 SIGTERM, SIGINT    are forwarded as SIGTERM: every worker finishes its requests, then the parent ends
+SIGINT after that  is forwarded: every worker ends its requests at once
 SIGHUP             is forwarded: every worker reloads the settings
 
 On Linux each worker has a listening socket of its own on the same port (SO_REUSEPORT), and the kernel distributes the
@@ -93,6 +94,10 @@ class _WorkerSlot:
         self.close_listener()
         self._send(signal.SIGTERM)
 
+    def interrupt(self) -> None:
+        """End the requests of a process that is stopping."""
+        self._send(signal.SIGINT)
+
     def close_listener(self) -> None:
         """Close the socket, so that connections go to other workers until the next start."""
         if self._listener is not None:
@@ -137,7 +142,7 @@ class WorkerPool:
 
         The first worker starts alone: if the settings are wrong, one error is printed, not one by each worker.
         """
-        with handle_signals({signal.SIGINT: self._stop, signal.SIGTERM: self._stop, signal.SIGHUP: self._reload}):
+        with handle_signals({signal.SIGINT: self._interrupt, signal.SIGTERM: self._stop, signal.SIGHUP: self._reload}):
             first, *others = self._workers
             banners = [await self._start(first)]
             if banners[0] is not None:
@@ -204,10 +209,17 @@ class WorkerPool:
         return await waiting
 
     def _stop(self) -> None:
-        """Stop the workers. A second signal ends their requests, as for a single process."""
         self._stop_requested.set()
         for worker in self._workers:
             worker.stop()
+
+    def _interrupt(self) -> None:
+        """Stop the workers, and end their requests at once if they are stopping, as for a single process."""
+        if not self._stop_requested.is_set():
+            self._stop()
+            return
+        for worker in self._workers:
+            worker.interrupt()
 
     def _reload(self) -> None:
         self._on_reload()

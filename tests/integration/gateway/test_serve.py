@@ -65,12 +65,13 @@ def config(folder: Path, upstream: str, more: str = "", models: str = "m") -> st
     return "toolwire.toml"
 
 
-async def post(url: str, body: dict[str, object]) -> bytes:
+async def post(url: str, body: dict[str, object], *, key: str = "none") -> bytes:
     """The whole answer, head and all."""
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     data = json.dumps(body).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {len(data)}\r\n\r\n"
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {len(data)}\r\n"
+    head += f"x-api-key: {key}\r\n\r\n"
     writer.write(head.encode() + data)
     answer = await reader.read()
     writer.close()
@@ -189,6 +190,48 @@ def test_streams_over_the_drain_time_end_in_an_error(tmp_path: Path) -> None:
                 assert b"the gateway is shutting down" in answer
                 assert b"data: [DONE]" not in answer
                 assert await asyncio.to_thread(running.wait, SAFETY) == 0
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")], ids=["one", "workers"])
+def test_repeated_sigterm_lets_streams_finish(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    """A service manager may signal every process, and the first process forwards its signal."""
+
+    async def check() -> None:
+        async with Upstream(ANSWER, piece=32, pace=0.03) as upstream:
+            config(tmp_path, upstream.url, more='[state]\nurl = "state.db"\ntimeout = 60\n')
+            with process(tmp_path, "--port", "0", *workers, first="listens on") as (running, url):
+                streaming = asyncio.ensure_future(post(url, ask(stream=True)))
+                await upstream.wait_for_requests()
+                for _ in range(3):
+                    running.send_signal(signal.SIGTERM)
+                    await asyncio.sleep(0.02)
+                assert b"data: [DONE]" in await streaming
+                assert await asyncio.to_thread(running.wait, SAFETY) == 0
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")], ids=["one", "workers"])
+def test_second_sigint_ends_streams_in_an_error_that_is_logged(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    async def check() -> None:
+        async with Upstream(ANSWER, piece=32, pace=2.0) as upstream:
+            more = f'[server]\ndrain = {SAFETY}\n[state]\nurl = "state.db"\ntimeout = 60\n'
+            config(tmp_path, upstream.url, more=more)
+            arguments = ("--port", "0", "--quiet", *workers)
+            with process(tmp_path, *arguments, first="listens on") as (running, url):
+                streaming = asyncio.ensure_future(post(url, ask(stream=True)))
+                await upstream.wait_for_requests()
+                while not streaming.done():  # two signals may be merged
+                    running.send_signal(signal.SIGINT)
+                    await asyncio.sleep(0.2)
+                assert b"the gateway is shutting down" in await streaming
+                assert await asyncio.to_thread(running.wait, SAFETY) == 0
+                assert running.stdout is not None
+                printed = running.stdout.read()
+                assert '"error":"overloaded"' in printed
+                assert "Traceback" not in printed
 
     asyncio.run(check())
 
@@ -491,8 +534,28 @@ def test_reload_without_keys_does_not_disable_authentication(tmp_path: Path) -> 
             assert b"401 Unauthorized" in await post(here, ask())
             config(tmp_path, "http://127.0.0.1:9", more='[server]\nhost = "0.0.0.0"\n')
             running.send_signal(signal.SIGHUP)
-            await asyncio.sleep(0.5)
+            assert running.stdout is not None
+            assert "every request is rejected" in await read_until(running.stdout, "settings reloaded")
             assert b"401 Unauthorized" in await post(here, ask())
+            assert b"401 Unauthorized" in await post(here, ask(), key="sk-a")
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("arguments", [("--quiet",), ("--quiet", "--workers", "2")], ids=["one", "workers"])
+def test_reload_without_the_settings_file_keeps_the_keys(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    from toolwire.gateway.shared.keys import hash_key
+
+    keys = f'[state]\nurl = "state.db"\n[keys.a]\nhash = "{hash_key("sk-a")}"\n'
+    config(tmp_path, "http://127.0.0.1:9", more=keys)
+
+    async def check() -> None:
+        with process(tmp_path, "--port", "0", *arguments, first="listens on") as (running, url):
+            assert running.stdout is not None
+            (tmp_path / "toolwire.toml").unlink()
+            running.send_signal(signal.SIGHUP)
+            await read_until(running.stdout, "cannot read toolwire.toml")
+            assert b"401 Unauthorized" in await post(url, ask())
 
     asyncio.run(check())
 

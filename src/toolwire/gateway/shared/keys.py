@@ -50,13 +50,11 @@ ANONYMOUS = Caller("", KeyRow(""))
 
 
 class ClientKeys:
-    """The keys of the settings, by hash. Without any, every client is the anonymous caller."""
+    """The keys of the settings, by hash. Where no key is required, every client is the anonymous caller."""
 
-    def __init__(self, rows: Mapping[str, KeyRow]) -> None:
+    def __init__(self, rows: Mapping[str, KeyRow], *, is_required: bool = False) -> None:
         self._by_hash = {row.hash: Caller(name, row) for name, row in rows.items()}
-
-    def __len__(self) -> int:
-        return len(self._by_hash)
+        self.is_required = is_required or bool(rows)
 
     def identify_or_none(self, headers: Mapping[str, str]) -> Caller | None:
         """Like `identify`, but return None instead of raising."""
@@ -67,7 +65,7 @@ class ClientKeys:
 
     def identify(self, headers: Mapping[str, str], query: Mapping[str, str]) -> Caller:
         """Identify the client; UnknownKey if keys are required and none of those given is known."""
-        if not self._by_hash:
+        if not self.is_required:
             return ANONYMOUS
         authorization = headers.get("authorization", "")
         if authorization.startswith(_BEARER):  # as most clients write it; the first of `keys_in_request`
