@@ -181,7 +181,9 @@ class Gateway:
             self._runners = tool_bindings.runners
             self._publish_for = tool_bindings.publish_for
             self._replace_mcp_mount(tool_bindings.publish)
-        self._origin_policy = OriginPolicy(server.hosts, server.origins, open_to_all=keys.is_required and not server.hosts)
+        self._origin_policy = OriginPolicy(
+            server.hosts, server.origins, open_to_all=keys.is_required and not server.hosts
+        )
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
         self._memory_bound.limit = settings.limits.memory
         self._translations.max_bytes = settings.limits.translations
