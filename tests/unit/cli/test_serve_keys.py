@@ -102,10 +102,11 @@ def test_permissions_and_links_are_kept(file, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.toml", "toolwire.toml"]
 
 
-def test_revoking_removes_the_table_and_keeps_other_comments(file):
+def test_revoking_removes_the_table_and_keeps_other_comments(file, capsys):
     assert keys("revoke", "ci") == 0
     assert file.read_text() == FILE.replace(FILE[FILE.index("[keys.ci]") : FILE.index("\n# people")], "")
     assert keys("revoke", "a.b@c") == 0
+    assert "it was the last key" in capsys.readouterr().err
     assert load_settings(file).keys == {}
 
 
