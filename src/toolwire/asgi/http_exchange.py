@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from ..ir.errors import ToolwireError
 from ..net.deadlines import DeadlineHandle, SharedTimers
 from .direct_exchange import find_direct_exchange
-from .interruption import Interruption
+from .interruption import Interruption, TaskTimeout
 from .types import AsgiMessage, Receive, Scope, Send
 
 __all__ = [
@@ -107,8 +107,7 @@ class HttpExchange:
         body, has_more = self.take_body(), False
         started_at = asyncio.get_running_loop().time()
         if body is None:
-            message = await self._receive_within(seconds, _TIMERS.call_later)
-            body, has_more = message.get("body", b""), message.get("more_body", False)
+            body, has_more = await self.read_piece(seconds, _TIMERS.call_later)
         reserve(len(body))
         if has_more:
             seconds -= asyncio.get_running_loop().time() - started_at
@@ -129,50 +128,37 @@ class HttpExchange:
         deadline = asyncio.get_running_loop().time() + seconds
         has_more = True
         while has_more:
-            message = await self._receive_within(deadline - asyncio.get_running_loop().time())
-            piece = message.get("body", b"")
+            piece, has_more = await self.read_piece(deadline - asyncio.get_running_loop().time())
             size += len(piece)
             if size > limit:
                 raise BodyTooLarge(f"the body has more than {limit} bytes")
             reserve(len(piece))
             buffer.write(piece)
-            has_more = message.get("more_body", False)
         return buffer.getvalue()
 
-    async def read_piece(self, seconds: float) -> tuple[bytes, bool]:
-        """Read the next piece of the body, also in another task. Return it, and whether more will follow."""
-        try:
-            async with asyncio.timeout(seconds):
-                message = await self._receive()
-        except TimeoutError:
-            raise BodyTimeout("the body did not arrive in time") from None
+    async def read_piece(self, seconds: float, call_later: _CallLater | None = None) -> tuple[bytes, bool]:
+        """Read the next piece of the body within `seconds`. Return it, and whether more will follow.
+
+        `call_later` sets the timer; a shared one is cheaper, but only for a recurring number of seconds.
+        """
+        message = await self._receive_within(seconds, call_later)
         if message["type"] == "http.disconnect":
             self.disconnected = True
             raise ClientGone
         return message.get("body", b""), message.get("more_body", False)
 
     async def _receive_within(self, seconds: float, call_later: _CallLater | None = None) -> AsgiMessage:
-        message = await self._await_message(seconds, call_later)
-        if message["type"] == "http.disconnect":
-            self.disconnected = True
-            raise ClientGone
-        return message
-
-    async def _await_message(self, seconds: float, call_later: _CallLater | None = None) -> AsgiMessage:
-        """Wait for the next ASGI message. Raise BodyTimeout after `seconds`."""
-        self.interruption.attach()
-        timer = (call_later or asyncio.get_running_loop().call_later)(seconds, self._interrupt_body)
+        """Wait for the next message, in the task of the request or in another one. Raise BodyTimeout after `seconds`."""
+        timeout = TaskTimeout()
+        timer = (call_later or asyncio.get_running_loop().call_later)(seconds, timeout.expire)
         try:
             return await self._receive()
         except asyncio.CancelledError:
-            if not self.interruption.caught("slow_body"):
+            if not timeout.caught():
                 raise
             raise BodyTimeout("the body did not arrive in time") from None
         finally:
             timer.cancel()
-
-    def _interrupt_body(self) -> None:
-        self.interruption.interrupt("slow_body")
 
     def bounded_receive(self, seconds: float, reserve: Callable[[int], None] = _no_reservation) -> Receive:
         """Return `receive` for a mounted app; a body that is incomplete at the deadline counts as a disconnect.
@@ -188,7 +174,7 @@ class HttpExchange:
             if is_complete:
                 return await self._receive()
             try:
-                message = await self._await_message(deadline - asyncio.get_running_loop().time())
+                message = await self._receive_within(deadline - asyncio.get_running_loop().time())
             except BodyTimeout:
                 return {"type": "http.disconnect"}
             reserve(len(message.get("body", b"")))

@@ -1,4 +1,5 @@
-"""Interrupt the task that serves a request, for one reason: the only place that cancels it and continues it afterwards.
+"""Interrupt the task that serves a request, or one that waits for its body: the only place that cancels a task and
+continues it afterwards.
 
 interruption = Interruption()
 interruption.attach()                            # in the task
@@ -17,9 +18,9 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["Interruption", "Reason"]
+__all__ = ["Interruption", "Reason", "TaskTimeout"]
 
-Reason: TypeAlias = Literal["client_gone", "slow_body", "upstream_idle", "server_stop"]
+Reason: TypeAlias = Literal["client_gone", "upstream_idle", "server_stop"]
 
 
 class Interruption(Struct, eq=False):
@@ -54,3 +55,28 @@ class Interruption(Struct, eq=False):
         if self._task is not None:
             self._task.uncancel()
         return True
+
+
+class TaskTimeout:
+    """A time limit for the running task, like `asyncio.timeout`, which needs two more coroutines for each wait.
+
+    Something else calls `expire`, and the task asks `caught` when it is cancelled.
+    """
+
+    __slots__ = ("_has_expired", "_initial_cancels", "_task")
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._initial_cancels = task.cancelling()
+        self._has_expired = False
+
+    def expire(self) -> None:
+        """Cancel the task."""
+        self._has_expired = True
+        self._task.cancel()
+
+    def caught(self) -> bool:
+        """Return whether the CancelledError that was caught is due to the time limit alone; the task then goes on."""
+        return self._has_expired and self._task.uncancel() <= self._initial_cancels
