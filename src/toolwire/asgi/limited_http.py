@@ -3,7 +3,8 @@
 The head of a request is limited in size and time. A body that is no longer awaited, and a client that does not read its
 answer, are limited in time. Requests that wait for the answer to an earlier one are limited in size. The number of
 connections stays below the number of descriptors. An upgrade is ignored, trailers are not headers, and a transfer
-coding that cannot be decoded is refused. Pass it to uvicorn as `http`.
+coding that cannot be decoded is refused. A refused request is answered after the requests before it, and the connection is
+closed. Pass it to uvicorn as `http`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from msgspec import Struct
 
 from ..ir.text import to_bytes
 from .buffering_transport import BufferingTransport, combines_writes
+from .client_transport import ClientTransport
 from .descriptors import ConnectionCounts
 from .request_cycle import RequestCycle, encode_fields
 from .uvicorn_internals import HIGH_WATER_LIMIT, STATUS_LINE, FlowControl, HttpToolsProtocol
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ConnectionLimits", "DefaultLimits", "make_limited_protocol"]
 
 _log = getLogger("toolwire.asgi")
+_HEAD_TOO_LARGE = (431, "the head of the request is too large")
 _CODING_HEADERS = (b"transfer-encoding", b"te")
 _PROBE_PATHS = (b"/health", b"/healthz", b"/livez", b"/ready", b"/readyz")
 _MAX_QUEUED = 1024 * 1024  # bytes of queued requests; one read may contain many of them
@@ -90,6 +93,7 @@ class _LimitedHttp(HttpToolsProtocol):
 
     cycle: RequestCycle
     flow: _BoundedFlow
+    transport: ClientTransport  # type: ignore[assignment]  # it has the methods of a transport
 
     def __init__(
         self, *args: Any, limits: Callable[[], ConnectionLimits], counts: ConnectionCounts, **options: Any
@@ -97,7 +101,7 @@ class _LimitedHttp(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._counts = counts
         self._serves_probes_only = False  # there are too many connections
-        self._refusal: tuple[int, str] | None = None  # status and message for an unacceptable head
+        self._refusal: tuple[int, str] | None = None  # status and message for a request; nothing after it is read
         current_limits = limits()
         self._head_limit = current_limits.head
         self._client_timeout = current_limits.slow_client
@@ -106,7 +110,6 @@ class _LimitedHttp(HttpToolsProtocol):
         self._reset_head()
         self._is_head_counted = True  # False while too few bytes have arrived to exceed the limit
         self._read_timer: TimerHandle | None = None  # for a head, or for a body that is no longer awaited
-        self._write_timer: TimerHandle | None = None  # for a client that does not read its answer
         self._is_idle = False  # nothing was received since the last answer
         self._idle_since = 0.0  # in the time of the loop
         self._idle_timer: TimerHandle | None = None  # one for many requests: it checks `_idle_since`
@@ -122,6 +125,7 @@ class _LimitedHttp(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         if not combines_writes(transport):
             transport = BufferingTransport(transport, self.loop)  # type: ignore[assignment]
+        transport = ClientTransport(transport, self.loop, self._client_timeout)  # type: ignore[assignment]
         super().connection_made(transport)
         self.flow = _BoundedFlow(transport)
         count = len(self.connections)
@@ -129,9 +133,13 @@ class _LimitedHttp(HttpToolsProtocol):
             self._counts.report(count, _log)
             self._serves_probes_only = True
             if count > self._counts.limit + self._counts.reserve:
-                self._respond_error(503, "too many connections")
+                self._refuse(503, "too many connections")
                 return
         self._wait_for_head()
+
+    def eof_received(self) -> None:
+        """Close the connection here, because the event loop would close its own transport, without a time limit."""
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers, and notify the request in progress.
@@ -139,16 +147,22 @@ class _LimitedHttp(HttpToolsProtocol):
         uvicorn notifies only the newest request of the connection, which may still be queued.
         """
         self._stop_read_timer()
-        self._stop_write_timer()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
         super().connection_lost(exc)
+        self.transport.stop_timer()
+        self.pipeline.clear()
         if self._current_cycle is not None and not self._current_cycle.response_complete:
             self._current_cycle.disconnect()
 
     def data_received(self, data: bytes) -> None:
-        """Count the bytes of an incomplete head, also those that the parser holds back, and limit its time."""
+        """Count the bytes of an incomplete head, also those that the parser holds back, and limit its time.
+
+        Data after a refused request is read, because only a connection that is read reports a disconnect.
+        """
+        if self._refusal is not None:
+            return
         self._is_idle = False
         self._received_size += len(data)
         # A counted field has less than twice its bytes. Part of a pipelined head may have arrived in data before.
@@ -158,11 +172,11 @@ class _LimitedHttp(HttpToolsProtocol):
         elif not self._head_size:
             self._is_head_counted = False
         self._parse(data)
-        if not (self._awaits_head and self._received_size):
+        if not (self._awaits_head and self._received_size) or self._refusal is not None:
             return  # most heads arrive in one piece
         self._wait_for_head()
-        if self._received_size > self._head_limit + len(data) and not self.transport.is_closing():
-            self._respond_error(431, "the head of the request is too large")
+        if self._received_size > self._head_limit + len(data):
+            self._refuse(*_HEAD_TOO_LARGE)
 
     def _start_counting(self) -> None:
         """Count the size of a head from here on, and the part of it that has been parsed."""
@@ -171,15 +185,18 @@ class _LimitedHttp(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         """Parse data. The parser stops after the head of a request for an upgrade, which begins again without it."""
-        try:
-            self.parser.feed_data(data)
-        except HttpParserUpgrade as upgrade:
-            self._restart_without_upgrade(data[upgrade.args[0] :])
-        except HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except HttpParserUpgrade as upgrade:
+                data = self._remove_upgrade() + data[upgrade.args[0] :]
+            except HttpParserError:
+                self._refuse_unparsable()
+                return
 
-    def _restart_without_upgrade(self, rest: bytes) -> None:
-        """Parse the head again without the headers of the upgrade, so that the body after it is read.
+    def _remove_upgrade(self) -> bytes:
+        """Return the head without the headers of the upgrade, for a new parser, so that the body after it is read.
 
         A server may ignore an upgrade, such as h2c or websocket (RFC 9110, 7.8).
         """
@@ -193,7 +210,7 @@ class _LimitedHttp(HttpToolsProtocol):
         self.parser = HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn
         self._reset_head()
-        self._parse(b"\r\n".join([*lines, b"", b""]) + rest)
+        return b"\r\n".join([*lines, b"", b""])
 
     def on_message_begin(self) -> None:
         """Do nothing: `on_message_complete` has reset the head, and a part of this one may be counted already."""
@@ -225,7 +242,9 @@ class _LimitedHttp(HttpToolsProtocol):
         """Start the request, or queue it after a request that is not answered yet."""
         parser = self.parser
         method = parser.get_method()
-        if parser.should_upgrade() and method != b"CONNECT":
+        if parser.should_upgrade():
+            if method == b"CONNECT":
+                self._refuse_head(400, "the method CONNECT is not supported")
             return  # the head will be parsed again
         fields = dict(self.headers)
         if self._serves_probes_only or b"transfer-encoding" in fields or b"te" in fields:
@@ -242,7 +261,7 @@ class _LimitedHttp(HttpToolsProtocol):
             self._default_headers, self._default_lines = default_headers, encode_fields(default_headers)
         self.cycle = cycle = RequestCycle(
             scope,
-            self.transport,
+            self.transport,  # type: ignore[arg-type]  # as above
             self.flow,
             default_headers,
             self._default_lines,
@@ -330,8 +349,7 @@ class _LimitedHttp(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
-        parser = self.parser
-        if parser.should_upgrade() and parser.get_method() != b"CONNECT":
+        if self.parser.should_upgrade():
             return  # the head will be parsed again
         self._awaits_head = True
         self._received_size = 0
@@ -344,12 +362,15 @@ class _LimitedHttp(HttpToolsProtocol):
             self.cycle.end_body()
 
     def on_response_complete(self) -> None:
-        """Start the request that was queued, or wait for the next one."""
+        """Start the request that was queued, refuse the one after the queue, or wait for the next one."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
-            self._limit_last_write()
-        elif self.pipeline:
+            return
+        if self.pipeline:
             self._start_queued()
+        elif self._refusal is not None:
+            self._send_refusal(*self._refusal)
+            return
         else:
             if self.flow.read_paused:
                 self.flow.resume_reading()
@@ -366,10 +387,14 @@ class _LimitedHttp(HttpToolsProtocol):
         """Start the oldest queued request."""
         queued, app = self.pipeline.pop()
         self._current_cycle = cycle = cast("RequestCycle", queued)  # only `on_headers_complete` adds to it
+        self._subtract_queued(cycle)
+        self._start_asgi_task(cycle, app)
+
+    def _subtract_queued(self, cycle: RequestCycle) -> None:
+        """Count a request that is not queued any more, and read on if the others are few."""
         self._queued_size -= _size_of(cycle)
         self.flow.is_full = self._is_overfull or self._queued_size > HIGH_WATER_LIMIT
         self.flow.resume_reading()
-        self._start_asgi_task(cycle, app)
 
     def _check_idle(self) -> None:
         """Close the connection if it was idle for the keep-alive timeout."""
@@ -381,41 +406,17 @@ class _LimitedHttp(HttpToolsProtocol):
             self._idle_timer = self.loop.call_at(closes_at, self._check_idle)
         else:
             self.timeout_keep_alive_handler()
-            self._limit_last_write()
-
-    def send_400_response(self, msg: str) -> None:
-        if self._is_overfull:
-            return  # the queued requests are answered
-        if self._refusal is not None:
-            self._respond_error(*self._refusal)
-        elif self._head_size > self._head_limit:
-            self._respond_error(431, "the head of the request is too large")
-        else:
-            self._respond_error(400, msg)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stop_write_timer()
-        self._check_client_reads(None)
+        self.transport.start_timer()
 
     def resume_writing(self) -> None:
-        self._stop_write_timer()
         super().resume_writing()
         if self.transport.is_closing():
-            self._limit_last_write()
-
-    def _limit_last_write(self) -> None:
-        """Limit the time of a client that does not read the rest of its answers, before a connection is closed."""
-        if self._write_timer is None and self.transport.get_write_buffer_size():
-            self._check_client_reads(None)
-
-    def _check_client_reads(self, previous_size: int | None) -> None:
-        """Close the connection if the client has read nothing of the answer in this time."""
-        buffered_size = self.transport.get_write_buffer_size()
-        if previous_size is not None and buffered_size >= previous_size:
-            self.transport.abort()
+            self.transport.start_timer()
         else:
-            self._write_timer = self.loop.call_later(self._client_timeout, self._check_client_reads, buffered_size)
+            self.transport.stop_timer()
 
     def _wait_for_head(self) -> None:
         if self._read_timer is None and not self._is_answering:
@@ -429,39 +430,54 @@ class _LimitedHttp(HttpToolsProtocol):
         self._read_timer = None
         if self._received_size == 0:
             self.transport.close()
-            self._limit_last_write()
         else:
-            self._respond_error(408, "the head of the request did not arrive in time")
+            self._refuse(408, "the head of the request did not arrive in time")
 
-    def _respond_error(self, status: int, message: str) -> None:
-        """Refuse a request in OpenAI's error format, because the client's protocol is not known yet.
+    def _refuse_unparsable(self) -> None:
+        """Refuse a request after an error of the parser, or of one of its callbacks."""
+        if self._refusal is not None:
+            self._refuse(*self._refusal)
+        elif self._head_size > self._head_limit:
+            self._refuse(*_HEAD_TOO_LARGE)
+        else:
+            self._refuse(400, "Invalid HTTP request received.")
 
-        If an answer has begun, only close the connection.
-        """
+    def _refuse(self, status: int, message: str) -> None:
+        """Refuse the request that is being received, after the answers to the requests before it."""
+        if self._is_overfull:
+            return  # the connection is closed after the queued requests
+        self._refusal = (status, message)
+        if not self._awaits_head and self.cycle is not self._current_cycle:
+            self._drop_newest()
+        if not (self._awaits_head and self._is_answering):
+            self._send_refusal(status, message)
+
+    def _drop_newest(self) -> None:
+        """Remove the newest request from the queue, because its body is invalid."""
+        self.pipeline.popleft()
+        self._subtract_queued(self.cycle)
+        self._awaits_head = True
+
+    def _send_refusal(self, status: int, message: str) -> None:
+        """Answer the refused request, unless its answer has begun, and close the connection."""
         if self.transport.is_closing():
             return
-        if self._current_cycle is not None and self._is_answering and self._current_cycle.response_started:
-            self.transport.close()
-            return
-        more = b"retry-after: 1\r\n" if status == 503 else b""
-        body = to_bytes({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": status}})
-        headers = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n%b\r\n" % (
-            len(body),
-            more,
-        )
-        self.transport.write(STATUS_LINE[status] + headers + body)
+        if self._awaits_head or not self.cycle.response_started:
+            self.transport.write(_encode_refusal(status, message))
         self.transport.close()
-        self._limit_last_write()
 
     def _stop_read_timer(self) -> None:
         if self._read_timer is not None:
             self._read_timer.cancel()
             self._read_timer = None
 
-    def _stop_write_timer(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
+
+def _encode_refusal(status: int, message: str) -> bytes:
+    """Encode an error in OpenAI's format, because the client's protocol is not known yet."""
+    body = to_bytes({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": status}})
+    retry = b"retry-after: 1\r\n" if status == 503 else b""
+    head = b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n%b\r\n"
+    return head % (STATUS_LINE[status], len(body), retry) + body
 
 
 def _size_of(cycle: RequestCycle) -> int:

@@ -54,7 +54,7 @@ _USED_NAMES = {
     "HttpToolsProtocol": (
         "_start_asgi_task app app_state client config connection_lost connection_made connections cycle data_received flow"
         " headers loop on_body on_header on_headers_complete on_message_begin on_message_complete on_response_complete"
-        " on_url parser pause_writing pipeline resume_writing scheme send_400_response server server_state"
+        " on_url parser pause_writing pipeline resume_writing scheme server server_state"
         " timeout_keep_alive timeout_keep_alive_handler transport url"
     ).split(),
     "RequestResponseCycle": (

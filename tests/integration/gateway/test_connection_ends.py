@@ -1,0 +1,132 @@
+"""The ends of connections on real sockets and both event loops: refused requests, and clients that do not read."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager, nullcontext
+
+import pytest
+import uvicorn
+import uvloop
+from gateway.hostile import read_answer
+
+from toolwire.asgi.descriptors import ConnectionCounts
+from toolwire.asgi.limited_http import DefaultLimits, make_limited_protocol
+from waiting import SAFETY, until
+
+RUNNERS = {"asyncio": asyncio.run, "uvloop": uvloop.run}
+every_loop = pytest.mark.parametrize("runner", RUNNERS.values(), ids=RUNNERS)
+SMALL_BUFFER = 4096  # bytes, so that a part of the answer stays in the server
+
+
+def request_for(path):
+    return b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % path
+
+
+def run_on(runner, test):
+    runner(asyncio.wait_for(test, SAFETY))
+
+
+@asynccontextmanager
+async def started_server(app, slow_client=30.0):
+    """Yield a server with the protocol, and its address."""
+    http = make_limited_protocol(lambda: DefaultLimits(slow_client=slow_client), ConnectionCounts(100, 10))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_config=None, lifespan="off", ws="none", http=http, timeout_graceful_shutdown=1)
+    )
+    server.capture_signals = nullcontext
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
+        task = asyncio.ensure_future(server.serve([listener]))
+        await until(lambda: server.started)
+        try:
+            yield server, listener.getsockname()
+        finally:
+            server.should_exit = True
+            await task
+
+
+async def send_answer(send, body):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": body})
+
+
+@every_loop
+def test_refusal_follows_the_answers_to_queued_requests(runner):
+    async def app(scope, receive, send):
+        await send_answer(send, scope["raw_path"])
+
+    async def main():
+        async with started_server(app) as (_, address):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(request_for(b"/1") + request_for(b"/2") + b"NOT HTTP\r\n\r\n")
+            answers = [await read_answer(reader) for _ in range(3)]
+            assert [answer.status for answer in answers] == [200, 200, 400]
+            assert [answer.body for answer in answers[:2]] == [b"/1", b"/2"]
+            assert await reader.read() == b""
+            writer.close()
+
+    run_on(runner, main())
+
+
+@every_loop
+def test_refusal_follows_a_stream_that_has_begun(runner):
+    async def main():
+        released = asyncio.Event()
+
+        async def app(scope, receive, send):
+            if scope["path"] == "/stream":
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": b"first ", "more_body": True})
+                await released.wait()
+                await send({"type": "http.response.body", "body": b"last"})
+            else:
+                await send_answer(send, b"")
+
+        async with started_server(app) as (_, address):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(request_for(b"/stream"))
+            head = await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"NOT HTTP\r\n\r\n")
+            other_reader, other_writer = await asyncio.open_connection(*address)
+            other_writer.write(request_for(b"/"))
+            await read_answer(other_reader)  # the server has received the data that was sent before
+            other_writer.close()
+            released.set()
+            assert head.startswith(b"HTTP/1.1 200 OK")
+            assert await reader.readuntil(b"0\r\n\r\n") == b"6\r\nfirst \r\n4\r\nlast\r\n0\r\n\r\n"
+            assert (await read_answer(reader)).status == 400
+            assert await reader.read() == b""
+            writer.close()
+
+    run_on(runner, main())
+
+
+@every_loop
+@pytest.mark.parametrize("end", ["return", "raise"])
+@pytest.mark.parametrize("is_half_closed", [False, True], ids=["open", "half closed"])
+def test_unread_part_of_an_abandoned_answer_does_not_hold_the_connection(runner, end, is_half_closed):
+    started = []
+
+    async def app(scope, receive, send):
+        started.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 60_000, "more_body": True})
+        if is_half_closed:
+            await receive()  # the request
+            await receive()  # the disconnect
+        if end == "raise":
+            raise RuntimeError("the upstream broke")
+
+    async def main():
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
+            async with started_server(app, slow_client=0.2) as (server, address):
+                client.connect(address)
+                client.sendall(request_for(b"/"))
+                if is_half_closed:
+                    client.shutdown(socket.SHUT_WR)
+                await until(lambda: started and not server.server_state.connections)
+
+    run_on(runner, main())

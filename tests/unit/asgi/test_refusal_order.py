@@ -1,0 +1,182 @@
+"""A request that cannot be accepted is answered in its turn: after the requests before it, as the last one."""
+
+import asyncio
+
+import pytest
+from memory_connection import Client, limited, settle
+
+from toolwire.asgi.http_exchange import HttpExchange
+
+JSON = [(b"content-type", b"application/json")]
+CHUNKED = b"POST /bad HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+REFUSED = {
+    "not HTTP": (b"NOT HTTP\r\n\r\n", b"400"),
+    "large head": (b"GET / HTTP/1.1\r\nhost: x\r\nx-a: " + b"a" * 2000 + b"\r\n\r\n", b"431"),
+    "large field without an end": (b"GET / HTTP/1.1\r\nhost: x\r\nx-a: " + b"a" * 8000, b"431"),
+    "transfer coding": (CHUNKED.replace(b"chunked", b"gzip, chunked"), b"501"),
+    "invalid chunk": (CHUNKED + b"3\r\nabc\r\nzz\r\n", b"400"),
+    "invalid chunk after large ones": (CHUNKED + b"7d0\r\n%b\r\n" % (b"x" * 2000) * 50 + b"zz\r\n", b"400"),
+    "large trailers": (CHUNKED + b"0\r\n" + b"x-a: %b\r\n" % (b"a" * 200) * 10, b"431"),
+    "upgrade of an invalid request": (
+        CHUNKED.replace(b"host", b"connection: upgrade\r\nupgrade: h2c\r\nhost") + b"zz\r\n",
+        b"400",
+    ),
+}
+
+
+def request_for(path):
+    return b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % path
+
+
+class App:
+    """An app that answers with the path of a request, when it is released."""
+
+    def __init__(self):
+        self.released = asyncio.Event()
+        self.paths = []
+        self.disconnected = []
+
+    async def __call__(self, scope, receive, send):
+        http_exchange = HttpExchange(scope, receive, send)
+        self.paths.append(http_exchange.path)
+        if http_exchange.path == "/stream":
+            await http_exchange.start(200, JSON)
+            await http_exchange.write(b"first")
+        http_exchange.watch()
+        try:
+            await self.released.wait()
+        except asyncio.CancelledError:
+            self.disconnected.append(http_exchange.path)
+            raise
+        http_exchange.unwatch()
+        if http_exchange.path == "/stream":
+            await http_exchange.write(b"last")
+            await http_exchange.end()
+        else:
+            await http_exchange.respond(200, JSON, http_exchange.path.encode())
+
+
+def split_answers(written):
+    """Return the status and the body of each answer."""
+    answers = [answer.partition(b"\r\n\r\n") for answer in written.split(b"HTTP/1.1 ")[1:]]
+    return [(head[:3], body) for head, _, body in answers]
+
+
+@pytest.mark.parametrize("size", [None, 700, 9])
+@pytest.mark.parametrize("refused", REFUSED)
+def test_refusal_follows_the_answers_to_earlier_requests(refused, size):
+    data, status = REFUSED[refused]
+
+    async def main():
+        app = App()
+        client = Client(limited(1000), app)
+        before = await client.send(request_for(b"/1") + request_for(b"/2") + request_for(b"/3") + data, size)
+        assert (before, client.connection.closed) == (b"", False)
+        await client.send(request_for(b"/late"))
+        app.released.set()
+        await settle()
+        return app.paths, client.connection
+
+    paths, connection = asyncio.run(main())
+    *answers, (last, error) = split_answers(connection.written)
+    assert answers == [(b"200", b"/1"), (b"200", b"/2"), (b"200", b"/3")]
+    assert (last, b'"error"' in error) == (status, True)
+    assert paths == ["/1", "/2", "/3"]
+    assert connection.closed
+
+
+def test_answer_that_has_begun_is_completed_before_the_refusal():
+    async def main():
+        app = App()
+        client = Client(limited(), app)
+        await client.send(request_for(b"/stream"))
+        before = await client.send(b"NOT HTTP\r\n\r\n")
+        assert before.endswith(b"5\r\nfirst\r\n") and not client.connection.closed
+        app.released.set()
+        await settle()
+        return client.connection
+
+    connection = asyncio.run(main())
+    (_, stream), (status, _) = split_answers(connection.written)
+    assert stream == b"5\r\nfirst\r\n4\r\nlast\r\n0\r\n\r\n"
+    assert status == b"400" and connection.closed
+
+
+def test_refused_request_has_one_answer_if_it_was_answered_before_its_body():
+    async def app(scope, receive, send):
+        await HttpExchange(scope, receive, send).respond(404, JSON, b"{}")
+
+    async def main():
+        client = Client(limited(), app)
+        await client.send(CHUNKED)
+        await client.send(b"zz\r\n")
+        return client.connection
+
+    connection = asyncio.run(main())
+    assert split_answers(connection.written) == [(b"404", b"{}")]
+    assert connection.closed
+
+
+def test_disconnect_after_a_refused_request_interrupts_the_task():
+    large = b"POST /2 HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n11170\r\n" + b"x" * 70_000
+
+    async def main():
+        app = App()
+        client = Client(limited(), app)
+        await client.send(request_for(b"/1") + large)
+        assert client.connection.read_paused
+        await client.send(b"NOT A CHUNK")
+        assert not client.connection.read_paused  # only a connection that is read reports a disconnect
+        client.protocol.connection_lost(None)
+        await settle()
+        return app.disconnected, client.connection.written
+
+    assert asyncio.run(main()) == (["/1"], b"")
+
+
+def test_connection_that_closes_after_a_request_refuses_nothing_after_it():
+    async def main():
+        app = App()
+        client = Client(limited(), app)
+        await client.send(request_for(b"/1"))
+        await client.send(b"NOT HTTP\r\n\r\n")
+        client.protocol.shutdown()
+        app.released.set()
+        await settle()
+        return client.connection
+
+    connection = asyncio.run(main())
+    assert split_answers(connection.written) == [(b"200", b"/1")]
+    assert connection.closed
+
+
+def test_many_requests_for_an_upgrade_are_answered():
+    upgrade = request_for(b"/1").replace(b"host", b"connection: upgrade\r\nupgrade: h2c\r\nhost")
+
+    async def app(scope, receive, send):
+        await HttpExchange(scope, receive, send).respond(200, JSON, b"{}")
+
+    async def main():
+        client = Client(limited(), app)
+        written = await client.send(upgrade * 5000)
+        while client.protocol.pipeline:
+            await settle()
+        return written, client.connection
+
+    _, connection = asyncio.run(main())
+    assert 400 < connection.written.count(b"HTTP/1.1 200 OK") < 600  # as many as are queued
+    assert connection.written.endswith(b"connection: close\r\n\r\n{}") and connection.closed
+
+
+@pytest.mark.parametrize("url", [b"evil:443", b"http://evil/x", b"/x", b"*"])
+def test_connect_does_not_reach_the_app(url):
+    async def main():
+        app = App()
+        client = Client(limited(), app)
+        await client.send(b"CONNECT %b HTTP/1.1\r\nhost: evil\r\n\r\nxyz" % url)
+        return app.paths, client.connection
+
+    paths, connection = asyncio.run(main())
+    assert paths == []
+    assert [status for status, _ in split_answers(connection.written)] == [b"400"]
+    assert connection.closed
