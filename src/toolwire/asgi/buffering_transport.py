@@ -11,6 +11,8 @@ from typing import Any
 
 __all__ = ["BufferingTransport", "combines_writes"]
 
+_MAX_PENDING = 64 * 1024  # bytes; the transport then pauses an app that writes without waiting for anything else
+
 
 class BufferingTransport:
     """A transport that combines the writes of one loop iteration.
@@ -18,7 +20,7 @@ class BufferingTransport:
     It has the methods of the transport that it wraps.
     """
 
-    __slots__ = ("_loop", "_pending", "_transport", "is_closing", "pause_reading", "resume_reading")
+    __slots__ = ("_loop", "_pending", "_pending_size", "_transport", "is_closing", "pause_reading", "resume_reading")
 
     def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
         self._transport = transport
@@ -28,16 +30,20 @@ class BufferingTransport:
         self.resume_reading = transport.resume_reading
         self._loop = loop
         self._pending: list[bytes] = []
+        self._pending_size = 0  # bytes
 
     def write(self, data: bytes) -> None:
         if not self._pending:
             self._loop.call_soon(self._flush)
         self._pending.append(data)
+        self._pending_size += len(data)
+        if self._pending_size > _MAX_PENDING:
+            self._flush()
 
     def _flush(self) -> None:
         if self._pending:
             data = b"".join(self._pending)
-            self._pending = []
+            self._pending, self._pending_size = [], 0
             self._transport.write(data)
 
     def close(self) -> None:
@@ -45,7 +51,7 @@ class BufferingTransport:
         self._transport.close()
 
     def get_write_buffer_size(self) -> int:
-        return self._transport.get_write_buffer_size() + sum(map(len, self._pending))
+        return self._transport.get_write_buffer_size() + self._pending_size
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
