@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
 
 import pytest
 import uvicorn
@@ -17,6 +19,7 @@ from waiting import SAFETY, until
 
 RUNNERS = {"asyncio": asyncio.run, "uvloop": uvloop.run}
 every_loop = pytest.mark.parametrize("runner", RUNNERS.values(), ids=RUNNERS)
+TLS = Path(__file__).parents[2] / "fixtures" / "tls"
 SMALL_BUFFER = 4096  # bytes, so that a part of the answer stays in the server
 
 
@@ -29,12 +32,11 @@ def run_on(runner, test):
 
 
 @asynccontextmanager
-async def started_server(app, slow_client=30.0):
+async def started_server(app, slow_client=30.0, **options):
     """Yield a server with the protocol, and its address."""
     http = make_limited_protocol(lambda: DefaultLimits(slow_client=slow_client), ConnectionCounts(100, 10))
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, lifespan="off", ws="none", http=http, timeout_graceful_shutdown=1)
-    )
+    options = {"log_config": None, "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 1, **options}
+    server = uvicorn.Server(uvicorn.Config(app, http=http, **options))
     server.capture_signals = nullcontext
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
@@ -128,5 +130,69 @@ def test_unread_part_of_an_abandoned_answer_does_not_hold_the_connection(runner,
                 if is_half_closed:
                     client.shutdown(socket.SHUT_WR)
                 await until(lambda: started and not server.server_state.connections)
+
+    run_on(runner, main())
+
+
+class UnreadTls:
+    """A TLS connection whose client reads nothing after the handshake."""
+
+    def __init__(self, client):
+        self._client = client
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = ssl.create_default_context(cafile=str(TLS / "ca.pem"))
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+
+    def connect(self, address):
+        self._client.connect(address)
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                self._client.sendall(self._outgoing.read())
+                self._incoming.write(self._client.recv(4096))
+        self._client.sendall(self._outgoing.read())
+
+    def send(self, data):
+        self._tls.write(data)
+        self._client.sendall(self._outgoing.read())
+
+    def send_close(self):
+        """Send the alert close_notify, and do not wait for that of the server."""
+        with pytest.raises(ssl.SSLWantReadError):
+            self._tls.unwrap()
+        self._client.sendall(self._outgoing.read())
+
+
+@every_loop
+@pytest.mark.parametrize("end", ["abandoned", "complete"])
+@pytest.mark.parametrize("sends_close", [False, True], ids=["open", "closed by the client"])
+def test_unread_answer_does_not_hold_a_tls_connection(runner, end, sends_close):
+    """The transport of TLS does not report the data that the transport below it keeps."""
+
+    async def main():
+        started, released = [], asyncio.Event()
+
+        async def app(scope, receive, send):
+            started.append(scope["path"])
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"x" * 60_000, "more_body": True})
+            await released.wait()
+            if end == "complete":
+                await send({"type": "http.response.body", "body": b""})
+
+        files = {"ssl_certfile": str(TLS / "cert.pem"), "ssl_keyfile": str(TLS / "key.pem")}
+        async with started_server(app, slow_client=0.2, timeout_keep_alive=0, **files) as (server, address):
+            with socket.socket() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
+                connection = UnreadTls(client)
+                await asyncio.to_thread(connection.connect, address)
+                connection.send(request_for(b"/"))
+                await until(lambda: started)
+                if sends_close:
+                    connection.send_close()
+                released.set()
+                await until(lambda: not server.server_state.connections)
 
     run_on(runner, main())
