@@ -101,7 +101,7 @@ class _LimitedHttp(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._counts = counts
         self._serves_probes_only = False  # there are too many connections
-        self._refusal: tuple[int, str] | None = None  # status and message for a request; nothing after it is read
+        self._refusal: tuple[int, str] | None = None  # status and message for the last request
         current_limits = limits()
         self._head_limit = current_limits.head
         self._client_timeout = current_limits.slow_client
@@ -115,7 +115,7 @@ class _LimitedHttp(HttpToolsProtocol):
         self._idle_timer: TimerHandle | None = None  # one for many requests: it checks `_idle_since`
         self._current_cycle: RequestCycle | None = None  # `cycle` is the newest, and may be queued
         self._queued_size = 0  # bytes of the requests in `pipeline`
-        self._is_overfull = False  # so many of them that the connection is closed after the last
+        self._ignores_input = False  # the connection is closed after the answers to the requests so far
         self._default_headers: list[tuple[bytes, bytes]] = []  # those that `_default_lines` encode
         self._default_lines: bytes | None = b""
         self._parsed_url = b""  # the URL of the last request, and its parts
@@ -157,11 +157,8 @@ class _LimitedHttp(HttpToolsProtocol):
             self._current_cycle.disconnect()
 
     def data_received(self, data: bytes) -> None:
-        """Count the bytes of an incomplete head, also those that the parser holds back, and limit its time.
-
-        Data after a refused request is read, because only a connection that is read reports a disconnect.
-        """
-        if self._refusal is not None:
+        """Count the bytes of an incomplete head, also those that the parser holds back, and limit its time."""
+        if self._ignores_input:
             return
         self._is_idle = False
         self._received_size += len(data)
@@ -172,7 +169,7 @@ class _LimitedHttp(HttpToolsProtocol):
         elif not self._head_size:
             self._is_head_counted = False
         self._parse(data)
-        if not (self._awaits_head and self._received_size) or self._refusal is not None:
+        if not (self._awaits_head and self._received_size) or self._ignores_input:
             return  # most heads arrive in one piece
         self._wait_for_head()
         if self._received_size > self._head_limit + len(data):
@@ -291,8 +288,18 @@ class _LimitedHttp(HttpToolsProtocol):
         """Answer the requests that are queued, then close the connection. The client repeats the others elsewhere."""
         newest, _ = self.pipeline[0]
         newest.keep_alive = False
-        self._is_overfull = True
+        self._ignore_input()
         raise _HeadRefused
+
+    def _ignore_input(self) -> None:
+        """Discard the data that arrives from now on.
+
+        It is read, because only a connection that is read reports a disconnect, and because one that is closed with unread
+        data is reset, which can destroy answers that the client has not read yet (RFC 9112, 9.6).
+        """
+        self._ignores_input = True
+        self.flow.is_full = False
+        self.flow.resume_reading()
 
     def _make_scope(self, method: bytes, http_version: str) -> HTTPScope:
         """Make the scope of a request. Most clients send all requests of a connection to the same URL."""
@@ -393,7 +400,7 @@ class _LimitedHttp(HttpToolsProtocol):
     def _subtract_queued(self, cycle: RequestCycle) -> None:
         """Count a request that is not queued any more, and read on if the others are few."""
         self._queued_size -= _size_of(cycle)
-        self.flow.is_full = self._is_overfull or self._queued_size > HIGH_WATER_LIMIT
+        self.flow.is_full = not self._ignores_input and self._queued_size > HIGH_WATER_LIMIT
         self.flow.resume_reading()
 
     def _check_idle(self) -> None:
@@ -444,9 +451,10 @@ class _LimitedHttp(HttpToolsProtocol):
 
     def _refuse(self, status: int, message: str) -> None:
         """Refuse the request that is being received, after the answers to the requests before it."""
-        if self._is_overfull:
-            return  # the connection is closed after the queued requests
+        if self._ignores_input:
+            return  # this request is ignored, too
         self._refusal = (status, message)
+        self._ignore_input()
         if not self._awaits_head and self.cycle is not self._current_cycle:
             self._drop_newest()
         if not (self._awaits_head and self._is_answering):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
+import termios
 from contextlib import asynccontextmanager, nullcontext
+from fcntl import ioctl
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,7 @@ async def started_server(app, slow_client=30.0, **options):
     server.capture_signals = nullcontext
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * SMALL_BUFFER)
         task = asyncio.ensure_future(server.serve([listener]))
         await until(lambda: server.started)
         try:
@@ -101,6 +105,43 @@ def test_refusal_follows_a_stream_that_has_begun(runner):
             assert (await read_answer(reader)).status == 400
             assert await reader.read() == b""
             writer.close()
+
+    run_on(runner, main())
+
+
+def queued_bytes(connection, request):
+    """Return the bytes in a buffer of a socket."""
+    return struct.unpack("i", ioctl(connection.fileno(), request, bytes(4)))[0]
+
+
+@every_loop
+def test_requests_beyond_the_queue_do_not_reset_the_connection(runner):
+    """A connection that is closed with unread data is reset, and the client loses the answers that it has not read."""
+
+    async def main():
+        released, started = asyncio.Event(), []
+
+        async def app(scope, receive, send):
+            started.append(scope["path"])
+            await released.wait()
+            await send_answer(send, b"{}")
+
+        async with started_server(app) as (server, address):
+            with socket.create_connection(address) as client:
+                client.sendall(request_for(b"/") * 600)  # one segment, with more requests than are queued
+                await until(lambda: started)
+                await asyncio.to_thread(client.sendall, request_for(b"/") * 30_000)
+                [connection] = server.server_state.connections
+                accepted = connection.transport.get_extra_info("socket")
+                await until(
+                    lambda: not queued_bytes(client, termios.TIOCOUTQ) and not queued_bytes(accepted, termios.FIONREAD)
+                )
+                released.set()
+                client.setblocking(False)
+                reader, writer = await asyncio.open_connection(sock=client, limit=2**24)
+                received = await reader.read()
+                writer.close()
+        assert received.count(b"HTTP/1.1 200 OK") == len(started) < 600
 
     run_on(runner, main())
 
