@@ -17,7 +17,7 @@ __all__ = ["DirectExchange", "find_direct_exchange"]
 class DirectExchange:
     """The server's side of an exchange. A method that would have to wait does nothing, and reports that."""
 
-    on_disconnect: Callable[[], object] | None = None  # called when the client leaves before the answer is complete
+    on_disconnect: Callable[[], object] | None = None  # called at a disconnect before the answer is complete
 
     def take_whole_body(self) -> bytes | None:
         """Return the body if all of it has arrived and none of it was received yet."""
