@@ -43,6 +43,31 @@ def test_strict_parser_accepts_nothing_that_json_rejects(data):
     assert not (isinstance(value, float) and not math.isfinite(value))
 
 
+NUMBERS = st.from_regex(
+    r"-?(0|[1-9][0-9]{0,3}|[1-9][0-9]{300,315})(\.[0-9]{1,3})?([eE][+-]?0{0,2}[0-9]{1,3})?", fullmatch=True
+)
+STRINGS = st.sampled_from(["x", "0e123", "a9e400", "call_12e345", "- 1e400", ",1e+400", "1.5e-999", "x" * 300, "e" * 9])
+
+
+@given(
+    values=st.lists(st.one_of(NUMBERS, STRINGS.map(json.dumps)), min_size=1, max_size=8),
+    filler=st.sampled_from([[], ["y" * 5000], ["12ef345"] * 900, [f"9e{number}" for number in range(400, 900)]]),
+    gap=st.sampled_from(["", " ", "\n\t", "\r"]),
+)
+def test_infinite_numbers_are_found_in_documents_of_all_shapes(values, filler, gap):
+    document = f"[{gap}{f'{gap},{gap}'.join([*values, json.dumps(filler)])}{gap}]"
+    expected = json.loads(document)
+    places = [number for number, value in enumerate(expected) if isinstance(value, float) and math.isinf(value)]
+    try:
+        value = parse(document)
+    except ToolwireError as error:
+        assert places
+        assert error.pointer == f"/{places[0]}"
+    else:
+        assert not places
+        assert value == expected
+
+
 @given(value=objects, cut=st.integers(0, 400))
 def test_a_prefix_of_arguments_is_truncated_and_never_complete(value, cut):
     raw = json.dumps(value)

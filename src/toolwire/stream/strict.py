@@ -34,15 +34,20 @@ MAX_MEMBERS = 250_000
 _FEW_MEMBERS = len('"":1') * MAX_MEMBERS  # bytes of a document that cannot have more
 _BOM = b"\xef\xbb\xbf"
 
-# Only a number with a three-digit exponent or hundreds of digits can overflow a double. Mapping all digits to 0 and
-# both letters to e, without plus signs, makes that a substring search, which costs more than the parse of a long
-# string, and finds many ids in text; so the values of a document with few members are checked instead. After a hit all
-# parsed values are.
-_NUMBER_SHAPE = bytes(0x30 if 0x30 <= c <= 0x39 else 0x65 if c in b"eE" else 0x20 for c in range(256))
+# Only a number with a three-digit exponent or hundreds of digits can overflow a double. Mapping all digits to 0, both
+# letters to e and the characters before a number to a space, without plus signs, makes that a substring search. It costs
+# more than the parse of a long string; so the values of a document with few members are checked instead. After a hit
+# all parsed values are.
+_NUMBER_SHAPE = bytes(
+    0x30 if 0x30 <= c <= 0x39 else 0x65 if c in b"eE" else 0x20 if c in b":,[ \t\r\n" else c if c in b".-" else 0x78
+    for c in range(256)
+)
 _SHORT = 200  # bytes; a shorter document cannot overflow without an exponent
 _MANY_DIGITS = b"0" * _SHORT
-_BYTES_PER_MEMBER = 64
+_BYTES_PER_MEMBER = 512
 _MANY_BYTES = 4096  # the search in a smaller document costs less than a look at its values
+_EXPONENT_SHAPE = b"0e000"
+_MAX_SHAPES = 200  # that are looked at; a document with more may contain an infinite number
 _EXPONENT = re.compile(rb"[0-9][eE]\+?[0-9]{3}").search
 
 # One match for each key: strings without a following colon are skipped within the match. Escapes are already masked.
@@ -117,7 +122,22 @@ def _may_overflow(data: bytes, value: JSON) -> bool:
     if size > _MANY_BYTES and (has_infinity := _has_infinity(value, size // _BYTES_PER_MEMBER)) is not None:
         return has_infinity
     shape = data.translate(_NUMBER_SHAPE, b"+")
-    return shape.find(b"0e000") >= 0 or shape.find(_MANY_DIGITS) >= 0  # `in` is slower
+    if shape.find(_MANY_DIGITS) >= 0:  # `in` is slower
+        return True
+    position = shape.find(_EXPONENT_SHAPE)
+    return position >= 0 and _has_exponent(shape, position)
+
+
+def _has_exponent(shape: bytes, position: int) -> bool:
+    """Return whether a long exponent from `position` on may belong to a number. Most of them are in ids, after a letter."""
+    for _ in range(_MAX_SHAPES):
+        before = shape[max(0, position - _SHORT) : position].rstrip(b"0.").removesuffix(b"-")
+        if not before or before.endswith(b" "):
+            return True
+        position = shape.find(_EXPONENT_SHAPE, position + 1)
+        if position < 0:
+            return False
+    return True
 
 
 def _has_infinity(value: JSON, most: int) -> bool | None:
