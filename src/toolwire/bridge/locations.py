@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from ..ir.pointer import join
-
 __all__ = ["LOCATIONS_PER_MESSAGE", "PartLocation", "location_pointer", "message_index", "message_locations"]
 
 PartLocation: TypeAlias = int
 _BITS = 24
 LOCATIONS_PER_MESSAGE = 1 << _BITS
 """The distance between the first parts of two adjacent messages."""
+_PART_MASK = LOCATIONS_PER_MESSAGE - 1
 
 
 def message_locations(index: int, parts: int) -> range:
@@ -27,4 +26,4 @@ def message_index(location: PartLocation) -> int:
 
 
 def location_pointer(location: PartLocation) -> str:
-    return join("messages", location >> _BITS, "parts", location & ((1 << _BITS) - 1))
+    return f"/messages/{location >> _BITS}/parts/{location & _PART_MASK}"
