@@ -106,7 +106,8 @@ def written(value):
 
 
 def many_requests(check):
-    return settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])(check)
+    ignored = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    return settings(max_examples=60, deadline=None, suppress_health_check=ignored)(check)
 
 
 @pytest.mark.finding("X3")

@@ -15,6 +15,7 @@ from toolwire.ir import ConfigError, Media
 from toolwire.net import open_store
 from toolwire.openapi import toolbox
 from toolwire.run.results import result_code
+from virtual_time import run_virtual
 
 PET = {
     "type": "object",
@@ -451,7 +452,7 @@ def test_server_that_does_not_answer_ends_at_the_timeout():
         silent.close()
         return result
 
-    result = asyncio.run(run())
+    result = run_virtual(run())
     assert result_code(result) == "outcome_unknown"
     assert "within 0.2 seconds" in result.text
 

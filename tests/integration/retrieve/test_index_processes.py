@@ -10,6 +10,7 @@ import pytest
 from hash_encoder import HashEncoder
 from toolwire import Tool
 from toolwire.retrieve import ToolIndex
+from waiting import SAFETY
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and locks of POSIX")
 
@@ -93,7 +94,7 @@ def test_next_save_removes_the_file_that_a_killed_process_left(tmp_path):
     assert list(tmp_path.glob(".*")) == []
 
 
-def read_until_stopped(path, stop, failures):
+def read_until_stopped(path, has_read, stop, failures):
     seen = []
     while not stop.is_set():
         try:
@@ -101,6 +102,8 @@ def read_until_stopped(path, stop, failures):
         except Exception as error:
             failures.put(repr(error))
             return
+        finally:
+            has_read.release()
     if seen != sorted(seen):
         failures.put(f"versions out of order: {seen}")
     failures.put(len(set(seen)))
@@ -110,7 +113,9 @@ def test_two_processes_read_while_one_writes(tmp_path):
     path = str(tmp_path / "tools.index")
     make_index(0).save(path)
     stop, results = PROCESSES.Event(), PROCESSES.Queue()
-    readers = [run_process(read_until_stopped, path, stop, results) for _ in range(2)]
+    starts = [PROCESSES.Semaphore(0) for _ in range(2)]
+    readers = [run_process(read_until_stopped, path, has_read, stop, results) for has_read in starts]
+    assert all(has_read.acquire(timeout=SAFETY) for has_read in starts)
     held = ToolIndex.load(path, HashEncoder())  # an index that is open stays as it is
     for version in range(1, 40):
         make_index(version).save(path)

@@ -12,6 +12,7 @@ from toolwire.ir import ToolCall
 from toolwire.net.runner import Runner
 from toolwire.run.options import Options
 from toolwire.run.toolbox import Entry
+from waiting import SAFETY
 
 LEASE = 0.5
 CALL = ToolCall("1", "pay", {"order": "order7"})
@@ -31,7 +32,7 @@ def run(url, effects, *, die=None, run_id="run"):
         return f"paid {order}"
 
     store = open_test_store(url)
-    runner = Runner(Entry(pay, pay.function, Options(timeout=LEASE)), store=store, lease=LEASE)
+    runner = Runner(Entry(pay, pay.function, Options(timeout=SAFETY)), store=store, lease=LEASE)
     try:
         return runner.run_sync([CALL], run_id=run_id)[0]
     finally:

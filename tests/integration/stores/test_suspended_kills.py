@@ -114,16 +114,18 @@ def test_kill_around_every_operation_of_the_continued_run(store_url, effects):
     assert outcomes == {("paid", 1), ("outcome_unknown", 0), ("outcome_unknown", 1)}
 
 
-def test_expired_approval_is_refused_on_every_store(store, effects):
+def test_expired_approval_is_refused_on_every_store(store, effects, monkeypatch):
+    clock, hours = time.time, [0]
+    monkeypatch.setattr(time, "time", lambda: clock() + 3600 * hours[0])
     lines = [says(worker.PAY), says("Done.")]
-    agent = worker.make_agent(store, effects, lines, approve=lambda _: Suspend(ttl=0.1))
+    agent = worker.make_agent(store, effects, lines, approve=lambda _: Suspend(ttl=3600))
     answer = agent.run_sync("Pay 5.")
-    time.sleep(0.12)
+    hours[0] = 1
     with pytest.raises(ApprovalExpired):
         approve_call(store, answer.run_id, "pay-1")
     again = agent.resume_sync(answer.run_id)
     approve_call(store, again.run_id, "pay-1")
-    time.sleep(0.12)
+    hours[0] = 2
     assert agent.resume_sync(answer.run_id).suspended
     assert not effects.exists()
 

@@ -9,6 +9,7 @@ import pytest
 from toolwire.cli.do_learn import learn_command
 from toolwire.ir.errors import ConfigError
 from toolwire.testing.tool_tests.landlock import landlock_version
+from waiting import SAFETY
 
 if sys.platform == "win32":
     pytest.skip("programs of POSIX systems", allow_module_level=True)
@@ -41,6 +42,7 @@ def install(tmp_path, monkeypatch):
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setenv("OPENAI_API_KEY", "secret")
+        monkeypatch.setattr("toolwire.cli.do_learn._TIMEOUT", SAFETY)
         return program
 
     return install
@@ -65,22 +67,21 @@ def test_program_writes_only_to_its_home(install):
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("import time; time.sleep(60)", "did not end"),
-        ("", "printed nothing"),
-        ("import os\nwhile True: os.write(1, b'x' * 65536)", "."),
-    ],
+    ("source", "seconds", "message"),
+    [("import time; time.sleep(600)", 1.0, "did not end within 1 seconds"), ("", SAFETY, "printed nothing")],
 )
-def test_program_that_hangs_floods_or_is_silent_is_an_error(source, message, install, monkeypatch):
-    monkeypatch.setattr("toolwire.cli.do_learn._TIMEOUT", 1.0)
+def test_program_that_hangs_or_is_silent_is_an_error(source, seconds, message, install, monkeypatch):
     install(source)
-    if message == ".":  # the size of the output is limited: the program fails, and its text is not a help
-        (command,) = learn_command("frob")
-        assert command.options == ()
-        return
+    monkeypatch.setattr("toolwire.cli.do_learn._TIMEOUT", seconds)
     with pytest.raises(ConfigError, match=message):
         learn_command("frob")
+
+
+def test_size_of_the_output_is_limited(install):
+    """The program fails, and its text is not a help."""
+    install("import os\nwhile True: os.write(1, b'x' * 65536)")
+    (command,) = learn_command("frob")
+    assert command.options == ()
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from toolwire.ir.errors import ConfigError
 from toolwire.learn.shards import job_key, run_shards
 from toolwire.net.stores import open_store
+from toolwire.net.stores.memory import MemoryStore
+from waiting import SAFETY, wait_until
 
 WORKER = """
 import os, sys, time
@@ -23,27 +24,25 @@ def work(number):
     return {"shard": number, "square": number * number}
 
 store = open_store(sys.argv[1])
-print(run_shards(store, "job", [f"f{n}" for n in range(12)], work, lease=1.0))
+print(run_shards(store, "job", [f"f{n}" for n in range(12)], work, lease=float(sys.argv[4])))
 """
 
 
-def start_worker(store, log, seconds):
-    return subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(store), str(log), str(seconds)], stdout=subprocess.PIPE, text=True
-    )
+def start_worker(store, log, seconds, lease):
+    arguments = [str(store), str(log), str(seconds), str(lease)]
+    return subprocess.Popen([sys.executable, "-c", WORKER, *arguments], stdout=subprocess.PIPE, text=True)
 
 
 def test_killed_worker_loses_no_shard_and_doubles_none(tmp_path):
     store, log = tmp_path / "shards.db", tmp_path / "log"
-    victim = start_worker(store, log, 0.3)
-    while not log.exists() or len(log.read_text().splitlines()) < 3:
-        time.sleep(0.02)
-    others = [start_worker(store, log, 0.05) for _ in range(2)]
+    victim = start_worker(store, log, 0.3, lease=1.0)
+    wait_until(lambda: log.exists() and len(log.read_text().splitlines()) >= 3)
     victim.send_signal(signal.SIGKILL)
+    others = [start_worker(store, log, 0.05, lease=SAFETY) for _ in range(2)]  # these never lose a lease
     victim.communicate()
     expected = [{"shard": number, "square": number * number} for number in range(12)]
     for other in others:
-        out, _ = other.communicate(timeout=300)
+        out, _ = other.communicate(timeout=SAFETY)
         assert other.returncode == 0
         assert out.strip() == str(expected)
     lines = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
@@ -71,17 +70,23 @@ def test_result_of_a_worker_without_its_lease_is_rejected(tmp_path):
     store.close()
 
 
-def test_lease_is_renewed_while_the_work_takes_longer(tmp_path):
-    store = open_store("memory:")
+def test_lease_is_renewed_while_the_work_takes_longer():
+    now = [1_000_000.0]
+    store = MemoryStore(lambda: now[0])
     states = []
 
     def work(number):
-        time.sleep(0.5)
-        states.append(store.get(f"learn:job:{number}").state)
+        key = f"learn:job:{number}"
+        for _ in range(3):
+            lease_end = store.get(key).lease_until
+            now[0] = lease_end - 0.05
+            wait_until(lambda: store.get(key).lease_until > lease_end)
+            now[0] = lease_end
+            states.append(store.get(key).state)
         return number
 
     assert run_shards(store, "job", ["a"], work, lease=0.2) == [0]
-    assert states == ["running"]
+    assert states == ["running"] * 3
 
 
 def test_failed_shard_is_released_and_finished_shards_stay(tmp_path):
