@@ -18,10 +18,13 @@ from .tools_file import load_tools
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
+    from typing import TypeAlias
 
     from ..mcp.server.offers import Prompt, Resource
     from ..mcp.server.server import Server
     from ..run.toolbox import Entry
+
+    _Stamp: TypeAlias = tuple[int, int] | None
 
 __all__ = ["ToolsFile", "follow_changes"]
 
@@ -39,10 +42,15 @@ class ToolsFile:
         self._file = file
         self._folder = Path(file).resolve().parent
         self.version = 0
-        self._apply(load_tools(file))
+        self._load(self._read_stamps())
 
     def live_entries(self) -> Sequence[Entry]:
         return self._entries
+
+    def _load(self, stamps: dict[str, _Stamp]) -> None:
+        """Load the file, and use its tools. `stamps` are older than the load: a change during it is loaded next time."""
+        self._apply(load_tools(self._file))
+        self._stamps = {file: stamps.get(file, stamp) for file, stamp in self._read_stamps().items()}
 
     def _apply(self, module: ModuleType) -> None:
         """Use the tools of a module. Raise ConfigError if it has none that can be offered; then the old ones stay."""
@@ -55,9 +63,8 @@ class ToolsFile:
         self.resources: list[Resource] = resources
         self.prompts: list[Prompt] = prompts
         self.instructions = module.__doc__
-        self._stamps = self._read_stamps()
 
-    def _read_stamps(self) -> dict[str, tuple[int, int] | None]:
+    def _read_stamps(self) -> dict[str, _Stamp]:
         """Return the time and size of the file and of the imported modules of its folder."""
         files = [str(Path(self._file).resolve()), *(str(module.__file__) for module in self._folder_modules().values())]
         return {file: _stamp(file) for file in files}
@@ -73,18 +80,19 @@ class ToolsFile:
 
     def reload_if_changed(self) -> bool:
         """Load the file again if it has changed. Return True if its tools were replaced."""
-        if {file: _stamp(file) for file in self._stamps} == self._stamps:
+        stamps = {file: _stamp(file) for file in self._stamps}
+        if stamps == self._stamps:
             return False
         before = self._folder_modules()
         for name in before:
             del sys.modules[name]
         try:
-            self._apply(load_tools(self._file))
+            self._load(stamps)
         except ToolwireError as error:
             for name in self._folder_modules():
                 del sys.modules[name]
             sys.modules.update(before)
-            self._stamps = {file: _stamp(file) for file in self._stamps}  # tried again after the next change
+            self._stamps = stamps  # tried again after the next change
             _log.error("cannot reload, the old tools stay: %s", error)
             return False
         self.version += 1
@@ -105,7 +113,7 @@ def _has_tools(module: ModuleType) -> bool:
     )
 
 
-def _stamp(file: str) -> tuple[int, int] | None:
+def _stamp(file: str) -> _Stamp:
     try:
         found = Path(file).stat()
     except OSError:

@@ -1,14 +1,15 @@
 """`toolwire mcp serve`: changed tools without a restart, the log of requests, and other MCP servers as a source."""
 
-import asyncio
 import json
 import signal
+import threading
 
 import pytest
 from mcp_client.client_helpers import run, tool_call, workshop
 
 from mcp_server.server_process import (
     LATEST,
+    TIMEOUT,
     WORKSHOP,
     StdioClient,
     command,
@@ -32,14 +33,14 @@ def write_tools(folder, name, text="hello", stem="reloaded"):
     return file
 
 
-async def follow(client, file, folder):
-    """Change the file of a running server in every way, and see the changes in one connection."""
+async def follow(client, file, folder, log):
+    """Change the file of a running server in every way, and see the changes in one connection. `log`: lines of its log."""
     link = client.connection.link
     assert (await client.call(tool_call("greet"))).text == "hello"
     write_tools(folder, "welcome")
     await until(lambda: list(client.tools) == ["welcome"])
     file.write_text("def welcome(:", encoding="utf-8")
-    await asyncio.sleep(1.5)
+    await until(lambda: any("cannot reload, the old tools stay" in line for line in list(log)))
     assert (await client.call(tool_call("welcome"))).text == "hello"  # the old tools stay
     write_tools(folder, "salute", "good day")
     await until(lambda: list(client.tools) == ["salute"])
@@ -51,14 +52,22 @@ async def follow(client, file, folder):
 def test_changed_tools_reach_open_sessions_over_http(tmp_path, version):
     file = write_tools(tmp_path, "greet")
 
+    lines = []
+
     async def test(port):
         async with McpClient(ServerSpec("s", url=f"http://127.0.0.1:{port}/mcp", protocol=version)) as client:
-            await follow(client, file, tmp_path)
+            await follow(client, file, tmp_path, lines)
 
     with http_server(file, "--store", "memory:", "--reload") as (port, process):
-        run(test(port))
-        process.terminate()
-        assert (process.wait(60), log := process.stderr.read().decode()) == (0, log)
+        reader = threading.Thread(target=lambda: lines.extend(line.decode() for line in process.stderr))
+        reader.start()
+        try:
+            run(test(port))
+        finally:
+            process.terminate()
+            reader.join(TIMEOUT)
+        assert process.wait(TIMEOUT) == 0
+    log = "".join(lines)
     assert "ERROR toolwire.mcp.reload: cannot reload, the old tools stay: cannot load" in log
     assert "INFO toolwire.mcp.reload: offering 1 tools: salute" in log
 
@@ -68,7 +77,7 @@ def test_changed_tools_reach_a_client_over_stdio(tmp_path):
 
     async def test():
         async with McpClient(workshop("--store", "memory:", "--reload", tools=file)) as client:
-            await follow(client, file, tmp_path)
+            await follow(client, file, tmp_path, client.connection.link._stderr_lines)
 
     run(test())
 
@@ -82,12 +91,25 @@ def test_change_of_an_imported_module_is_noticed(tmp_path):
     assert (entry.function(), file.version) == ("olleh", 1)
 
 
+@pytest.mark.parametrize("end", ["", "1 / 0\n"], ids=["loaded", "failed"])
+def test_change_during_a_reload_is_noticed(tmp_path, end):
+    """The second version replaces itself by the third one while it is loaded."""
+    path = write_tools(tmp_path, "greet", stem="replaced")
+    file = ToolsFile(str(path), will_reload=True)
+    second, third = (TOOLS.format(name=name, stem="replaced") for name in ("welcome", "salute"))
+    path.write_text(f"from pathlib import Path\nPath(__file__).write_text({third!r})\n{second}{end}", encoding="utf-8")
+    assert file.reload_if_changed() == (not end)
+    assert file.reload_if_changed()
+    (entry,) = file.live_entries()
+    assert entry.name == "salute"
+
+
 def log_of(requests, *options, variables=None):
     with http_server(WORKSHOP, "--store", "memory:", *options, variables=variables) as (port, process):
         for body, headers in requests:
             post(port, body, headers)
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(TIMEOUT)
         log = process.stderr.read().decode()
     return [line.partition("toolwire.mcp.requests: ")[2] for line in log.splitlines() if "mcp.requests" in line]
 
@@ -123,7 +145,7 @@ def test_sessions_are_logged_by_a_hash():
     with http_server(WORKSHOP) as (port, process):
         session = run(test(port))
         process.terminate()
-        process.wait(60)
+        process.wait(TIMEOUT)
         log = process.stderr.read().decode()
     (line,) = [line for line in log.splitlines() if "tools/call" in line]
     assert 'client="toolwire ' in line and "session=" in line
@@ -152,4 +174,4 @@ def test_other_mcp_servers_are_a_source(tmp_path):
     with http_server(config, "--store", "memory:") as (port, process):
         assert run(test(port)) == "hello"
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(TIMEOUT) == 0
