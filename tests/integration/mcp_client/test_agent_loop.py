@@ -8,14 +8,16 @@ import pytest
 from mcp_client.client_helpers import McpServers, misbehaving, tool_call, toolbox_of, until, workshop
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import ToolCall
+from toolwire.mcp.client import stdio
 from toolwire.net.agent import Agent
 from toolwire.net.runner import Runner
 from toolwire.run.results import result_code
 from toolwire.testing import ScriptedModel, says
+from waiting import SAFETY
 
 
 def run(test):
-    return asyncio.run(asyncio.wait_for(test, 300))
+    return asyncio.run(asyncio.wait_for(test, 2 * SAFETY))
 
 
 def offered(request):
@@ -75,7 +77,8 @@ def test_protocol_error_withdraws_the_server_and_the_loop_continues():
     assert added == "4"
 
 
-def test_dead_server_is_withdrawn_and_the_loop_continues():
+def test_dead_server_is_withdrawn_and_the_loop_continues(monkeypatch):
+    monkeypatch.setattr(stdio, "_EXIT_GRACE", SAFETY)
     model = ScriptedModel([one_turn(("die", {}), ("add", {"a": 1, "b": 2})), says("Without it, then.")])
 
     async def test():

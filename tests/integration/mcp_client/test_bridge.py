@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager, contextmanager
@@ -16,6 +15,7 @@ from mcp_server.server_process import (
     http_server,
     is_listening,
     post,
+    reserved_port,
     wait_until,
 )
 
@@ -38,19 +38,17 @@ def bridge(*arguments):
 
 @contextmanager
 def over_http(line, effects=None):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     passed = [
         option for name in ("PYTHONPATH", "EFFECTS") for option in ("--env", f"{name}={environment(effects)[name]}")
     ]
-    process = subprocess.Popen([*bridge(line, "--http", f":{port}", *passed)], env=environment(effects))
-    try:
-        wait_until(lambda: is_listening(port))
-        yield port
-    finally:
-        process.terminate()
-        process.wait(SAFETY)
+    with reserved_port() as port:
+        process = subprocess.Popen([*bridge(line, "--http", f":{port}", *passed)], env=environment(effects))
+        try:
+            wait_until(lambda: is_listening(port))
+            yield port
+        finally:
+            process.terminate()
+            process.wait(SAFETY)
 
 
 def over_stdio(port, **settings):

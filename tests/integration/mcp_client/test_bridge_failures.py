@@ -9,7 +9,7 @@ from mcp_client.client_helpers import misbehaving, until, workshop
 from mcp_client.scripted_http_server import events
 from toolwire.mcp import bridge as bridge_module
 from toolwire.mcp.bridge import BridgeApp, StdioBridge
-from toolwire.mcp.client import ServerSpec
+from toolwire.mcp.client import ServerSpec, stdio
 from toolwire.mcp.protocol.rpc import Notification, RpcRequest
 from waiting import SAFETY
 
@@ -81,7 +81,8 @@ def run(work, spec):
     asyncio.run(asyncio.wait_for(alone(), 2 * SAFETY))
 
 
-def test_processes_exit_before_shutdown_completes(tmp_path):
+def test_processes_exit_before_shutdown_completes(tmp_path, monkeypatch):
+    monkeypatch.setattr(stdio, "_GRACE", SAFETY)
     effects = tmp_path / "effects"
 
     async def work(app):
@@ -141,7 +142,7 @@ def test_idle_sessions_are_evicted_at_the_limit(monkeypatch):
         first, second, third = [(await AppRequest(app, initialize()).done()).session for _ in range(3)]
         assert (await AppRequest(app, call("echo", text="?"), first).done()).status == 404
         waiting = [AppRequest(app, call("silent"), one) for one in (second, third)]
-        await asyncio.sleep(0.1)
+        await until(lambda: all(process.is_in_use for process in app._sessions.values()))
         assert (await AppRequest(app, initialize()).done()).status == 503
         for one in waiting:
             one.task.cancel()

@@ -113,7 +113,7 @@ def test_interrupted_call_without_a_key_leaves_the_outcome_unknown(tmp_path):
     async def test(port):
         way = BreakableProxy(port)
         async with way.open() as url, toolbox_of(server_spec(url)) as (servers, box):
-            call = asyncio.create_task(Runner(box).run([tool_call("pay", amount=5, seconds=1.0)]))
+            call = asyncio.create_task(Runner(box).run([tool_call("pay", amount=5, seconds=SAFETY)]))
             await until(lambda: effects_in(effects))
             way.cut()
             (found,) = await call

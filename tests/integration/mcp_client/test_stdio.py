@@ -9,7 +9,7 @@ from mcp_server.server_process import effects_in
 
 from mcp_client.client_helpers import McpClient, cancel_once, misbehaving, run, tool_call, toolbox_of, until, workshop
 from toolwire.ir.errors import ProtocolError
-from toolwire.mcp.client import Handlers, McpServers, ServerGone, ServerSpec
+from toolwire.mcp.client import Handlers, McpServers, ServerGone, ServerSpec, stdio
 from toolwire.net.runner import Runner
 from toolwire.run.results import result_code
 from waiting import SAFETY
@@ -183,11 +183,13 @@ def test_output_that_looks_like_a_batch_breaks_the_connection():
     run(test())
 
 
-def test_server_death_during_a_call_reports_its_standard_error():
+def test_server_death_during_a_call_reports_its_standard_error(monkeypatch):
+    monkeypatch.setattr(stdio, "_EXIT_GRACE", SAFETY)
+
     async def test():
         async with McpClient(misbehaving(reconnects=0)) as client:
             waiting = [asyncio.create_task(client.call(tool_call("silent"))) for _ in range(3)]
-            await asyncio.sleep(0.1)
+            await until(lambda: len(client.connection.link._pending) == 3)
             with pytest.raises(
                 ServerGone, match=r"m \(.*\) has ended with exit code \d+; its standard error: I have had enough"
             ):
@@ -414,7 +416,9 @@ def test_removed_or_changed_tool_is_withdrawn():
     run(test())
 
 
-def test_closing_the_client_leaves_no_process(effects):
+def test_closing_the_client_leaves_no_process(effects, monkeypatch):
+    monkeypatch.setattr(stdio, "_GRACE", SAFETY)
+
     async def test():
         async with McpClient(misbehaving(effects=effects)) as client:
             return client.connection.link._process

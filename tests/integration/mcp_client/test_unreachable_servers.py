@@ -5,6 +5,8 @@ import sys
 import pytest
 
 from toolwire.cli.main import main
+from toolwire.mcp.client import stdio
+from waiting import SAFETY
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,8 @@ from toolwire.cli.main import main
         ),
     ],
 )
-def test_error_names_the_server_and_the_fix(target, parts, capsys):
+def test_error_names_the_server_and_the_fix(target, parts, capsys, monkeypatch):
+    monkeypatch.setattr(stdio, "_EXIT_GRACE", SAFETY)
     assert main(["tools", "list", target]) == 2
     err = capsys.readouterr().err
     for part in parts:

@@ -113,24 +113,31 @@ class StdioClient:
 
 
 @contextmanager
+def reserved_port():
+    """A free port, which the kernel gives to nobody else until the end of the block. A server can listen on it."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+@contextmanager
 def http_server(tools=WORKSHOP, *options, effects=None, variables=None, host=""):
     """A server over HTTP; gives its port and its process."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        command(tools, "--http", f"{host}:{port}", *(options or ("--store", "memory:"))),
-        env={**environment(effects), **(variables or {})},
-        stderr=subprocess.PIPE,
-    )
-    try:
-        wait_until(lambda: is_listening(port) or process.poll() is not None)
-        assert process.poll() is None, process.stderr.read().decode()
-        yield port, process
-    finally:
-        process.kill()
-        process.wait(TIMEOUT)
-        process.stderr.close()
+    with reserved_port() as port:
+        process = subprocess.Popen(
+            command(tools, "--http", f"{host}:{port}", *(options or ("--store", "memory:"))),
+            env={**environment(effects), **(variables or {})},
+            stderr=subprocess.PIPE,
+        )
+        try:
+            wait_until(lambda: is_listening(port) or process.poll() is not None)
+            assert process.poll() is None, process.stderr.read().decode()
+            yield port, process
+        finally:
+            process.kill()
+            process.wait(TIMEOUT)
+            process.stderr.close()
 
 
 def is_listening(port):
