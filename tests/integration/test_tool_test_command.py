@@ -11,7 +11,7 @@ import pytest
 
 from toolwire.testing import ToolTestSettings, check_python_tools
 from toolwire.testing.tool_tests import landlock
-from waiting import wait_until
+from waiting import SAFETY, wait_until
 
 COMMAND = [sys.executable, "-m", "toolwire", "test"]
 
@@ -49,7 +49,7 @@ def test_report_file_is_checked_before_the_tests(tmp_path):
 
 
 def test_temporary_folders_are_removed_after_a_termination(tmp_path):
-    text = SHOUT.replace("    return", "    import time\n    time.sleep(60)\n    return")
+    text = SHOUT.replace("    return", "    import time\n    time.sleep(600)\n    return")
     file, temp = write_tools(tmp_path, text), tmp_path / "temp"
     temp.mkdir()
     environment = {**os.environ, "TMPDIR": str(temp)}
@@ -57,7 +57,7 @@ def test_temporary_folders_are_removed_after_a_termination(tmp_path):
     try:
         wait_until(lambda: list(temp.glob("toolwire-test-*/work/notes.txt")))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 128 + signal.SIGTERM
+        assert process.wait(SAFETY) == 128 + signal.SIGTERM
     finally:
         process.kill()
         process.wait()
@@ -83,7 +83,7 @@ def slow(text: str) -> str:
     time.sleep(0.2)
     return text
 """
-    done = run(write_tools(tmp_path, text), "--time-limit", "1", "--jobs", "2")
+    done = run(write_tools(tmp_path, text), "--time-limit", "5", "--jobs", "2")
     assert "✗ read_file: path-escape" in done.stdout
     assert "!  slow " in done.stdout
 
@@ -115,7 +115,7 @@ def transfer(direction: bool) -> str:
     '''Transfer.'''
     one, other = (first, second) if direction else (second, first)
     with one:
-        time.sleep(0.01)
+        time.sleep(0.05)
         with other:
             return "done"
 """
