@@ -12,6 +12,7 @@ from toolwire.cli.local_servers import LocalServer, find_local_servers
 from toolwire.cli.main import main
 from toolwire.gateway.settings_file import load_settings
 from toolwire.gateway.settings_parse import parse_settings
+from waiting import SAFETY
 
 SECRET = "sk-secret-0123456789"
 
@@ -120,7 +121,7 @@ def find_at(document, provider):
             port = server.sockets[0].getsockname()[1]
             path = "" if provider == "ollama" else "/v1"
             addresses = {provider: f"http://127.0.0.1:{port}{path}", "sglang": "http://127.0.0.1:9/v1"}
-            return await find_local_servers(addresses, seconds=5), addresses[provider]
+            return await find_local_servers(addresses, seconds=SAFETY), addresses[provider]
 
     return asyncio.run(run())
 

@@ -14,6 +14,7 @@ from toolwire.cli.progress_bar import ProgressBar
 from toolwire.cli.tools_groups import split_name
 from toolwire.ir.errors import MissingExtra
 from toolwire.retrieve import ToolIndex
+from waiting import SAFETY
 
 FUNCTIONS = '''
 from toolwire import tool
@@ -340,7 +341,7 @@ def test_commands_that_change_one_file_at_once_lose_nothing(folder, capsys):
     command = [sys.executable, "-m", "toolwire", "tools", "index", "-o", "all.index", WORDS]
     names = [f"server{number}" for number in range(4)]
     processes = [subprocess.Popen([*command, f"{name}=pets.json"], stderr=subprocess.DEVNULL) for name in names]
-    assert [process.wait(60) for process in processes] == [0] * 4
+    assert [process.wait(SAFETY) for process in processes] == [0] * 4
     assert sorted(indexed.server for indexed in ToolIndex.load("all.index")) == names
     assert [path.name for path in folder.iterdir() if "lock" in path.name] == []
 
@@ -356,7 +357,7 @@ def test_command_waits_for_the_lock_of_the_file(folder, capsys):
         )
         assert "waiting for another process that changes" in process.stderr.readline()
         assert not path.exists()
-    assert process.wait(60) == 0
+    assert process.wait(SAFETY) == 0
     process.stderr.close()
     assert len(ToolIndex.load(path)) == 1
     assert waited == []

@@ -22,6 +22,7 @@ from toolwire.gateway.retrieval.tool_ranker import ToolRanker
 from toolwire.gateway.retrieval.vector_cache import VectorCache
 from toolwire.gateway.settings import RetrieveRow
 from toolwire.run.words import split_words, stem_word
+from waiting import SAFETY
 
 SYNONYMS = {"car": stem_word("automobile"), "buy": stem_word("purchase"), "film": stem_word("movie")}
 
@@ -322,7 +323,7 @@ def test_busy_encoder_does_not_delay_a_request() -> None:
 
         def encode(self, texts: Sequence[str], progress: object = None) -> np.ndarray:
             if self.is_busy:
-                release.wait(60)
+                release.wait(SAFETY)
             return super().encode(texts)
 
     async def check() -> None:

@@ -36,7 +36,7 @@ def test_call_does_not_wait_for_input_of_a_disconnected_client():
         conversation.receive(RpcRequest(1, "tools/call", {"name": "order", "arguments": {}}))
         await until(lambda: any(isinstance(one, RpcRequest) for one in heard))
         async with asyncio.timeout(SAFETY):
-            await conversation.close(1.0)
+            await conversation.close(SAFETY)
         assert "disconnected without answering" in str(heard[-1])
 
     asyncio.run(test())

@@ -20,6 +20,7 @@ from toolwire.mcp.server.request_context import InputNeeded
 from toolwire.mcp.server.request_state import RequestState
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.toolbox import Entry
+from waiting import SAFETY
 
 LATEST = "2026-07-28"
 FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -109,7 +110,7 @@ def accepted(number):
 
 
 def run(work):
-    return asyncio.run(asyncio.wait_for(work(RecordedConversation()), 30))
+    return asyncio.run(asyncio.wait_for(work(RecordedConversation()), SAFETY))
 
 
 def test_elicitations_of_a_stateless_call_are_requested_one_at_a_time():
@@ -333,7 +334,7 @@ def test_expired_records_are_removed_periodically(caplog):
             await asyncio.sleep(0.005)
         tidying.cancel()
 
-    asyncio.run(asyncio.wait_for(work(), 30))
+    asyncio.run(asyncio.wait_for(work(), SAFETY))
     assert "cannot remove expired records" in caplog.text
 
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from toolwire.net.http_connection import HttpConnection
+from waiting import SAFETY
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -34,7 +35,7 @@ def receive(*reads, expects_body=True):
             connection.data_received(data)
         body, error = [], None
         try:
-            while data := await asyncio.wait_for(connection.read(), 5):
+            while data := await asyncio.wait_for(connection.read(), SAFETY):
                 body.append(data)
         except ConnectionError as failure:
             error = str(failure)
