@@ -16,6 +16,7 @@ from mcp_client.test_cli import toolwire
 from toolwire.cli.serve_tools import ToolLoader
 from toolwire.gateway.settings import Settings, ToolsRow
 from toolwire.mcp.client import ServerSpec
+from waiting import SAFETY
 
 SERVER = Path(__file__).parent / "announcing.py"
 NAMES = {"echo", "add", "sort"}
@@ -169,29 +170,31 @@ def tool_page(message):
 def test_list_changes_announced_over_http_are_handled(where):
     """They arrive in the stream of the answer that lists the tools, or on the stream that stays open."""
     in_answer = where == "in the answer"
-    listing, announced = asyncio.Event(), asyncio.Event()
+    listing, clients = asyncio.Event(), []
 
     async def listen(message):
         if in_answer:
             return json_reply(error(message, -32601, "Method not found"), 404)
         await listing.wait()
-        announced.set()
         return events(*[CHANGED] * 500)
 
     async def tools_list(message):
         if in_answer:
             return events(CHANGED, tool_page(message))
-        listing.set()
-        await announced.wait()
-        await asyncio.sleep(0.1)  # so that the announcements arrive first
+        if not listing.is_set():
+            listing.set()
+            await until(lambda: clients[0]._list.is_stale)  # the announcements arrive first
         return json_reply(tool_page(message))
 
     async def test():
         address = over_http(tools_list, listen)
-        async with address.serving() as url, McpClient(ServerSpec("s", url=url, timeout=60.0)) as client:
-            for _ in range(20):
-                assert set(client.tools) == {"pay"}
-                assert (await client.call(tool_call("pay"))).text == "paid"
-            return address.methods.count("tools/list")
+        async with address.serving() as url:
+            client = McpClient(ServerSpec("s", url=url, timeout=SAFETY))
+            clients.append(client)
+            async with client:
+                for _ in range(20):
+                    assert set(client.tools) == {"pay"}
+                    assert (await client.call(tool_call("pay"))).text == "paid"
+                return address.methods.count("tools/list")
 
     assert 2 <= run(test()) <= MOST_LISTINGS

@@ -120,7 +120,7 @@ def test_probe_asks_the_upstream_for_its_models(folder, capsys, status, expected
         async with server:
             port = server.sockets[0].getsockname()[1]
             (folder / "toolwire.toml").write_text(GOOD.format(url=f"http://127.0.0.1:{port}/v1"))
-            return await asyncio.to_thread(check, "--probe", "--json")
+            return await asyncio.to_thread(check, "--probe", "--json", "--timeout", "60")
 
     assert asyncio.run(run()) == code
     printed = capsys.readouterr().out
