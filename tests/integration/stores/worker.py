@@ -10,13 +10,16 @@ import uuid
 from collections import Counter
 
 from stores.servers import open_test_store
+from toolwire.net.stores import sqlite_connection
 from toolwire.run.records import DAY, Claim
+from waiting import SAFETY
 
 POINTS = ("before claim", "after claim", "after effect", "after complete")
 
 
 def work(url, effects, keys, *, lease=60.0, reclaim=False, die_at=None, shuffle=None):
     """All keys in turn. `die_at`: the point of the first key at which the process kills itself."""
+    sqlite_connection._BUSY_TIMEOUT = SAFETY  # SQLite does not queue its writers: with seven others, one waits for long
     keys = list(keys)
     if shuffle is not None:
         random.Random(shuffle).shuffle(keys)
