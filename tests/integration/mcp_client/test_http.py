@@ -2,10 +2,9 @@
 
 import asyncio
 import itertools
-import socket
 
 import pytest
-from mcp_server.server_process import effects_in, http_server
+from mcp_server.server_process import effects_in, http_server, reserved_port
 
 from mcp_client.client_helpers import McpClient, cancel_once, run, tool_call, toolbox_of, until
 from mcp_client.scripted_http_server import (
@@ -28,13 +27,6 @@ from virtual_time import run_virtual
 from waiting import SAFETY
 
 DONE = {"resultType": "complete", "content": [{"type": "text", "text": "paid"}]}
-
-
-@pytest.fixture
-def unused_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def server_spec(url, **settings):
@@ -262,10 +254,9 @@ def test_supported_version_is_negotiated_and_unknown_versions_are_rejected():
 
 
 def test_tools_return_when_an_unreachable_server_comes_back():
-    async def test():
+    async def test(port):
         address = ScriptedHttpServer(lambda message: json_reply(result(message, DONE)))
-        async with address.serving() as url:
-            port = int(url.split(":")[2].split("/")[0])
+        async with address.serving(port) as url:
             servers = McpServers([server_spec(url, reconnects=6)])
             await servers.__aenter__()
             box = servers.toolbox()
@@ -279,7 +270,8 @@ def test_tools_return_when_an_unreachable_server_comes_back():
             assert found.text == "paid"
             await servers.close()
 
-    run(test())
+    with reserved_port() as port:
+        run(test(port))
 
 
 def session_server(calls, **acts):
@@ -417,10 +409,10 @@ def test_closing_a_session_never_starts_a_login():
     run(test())
 
 
-def test_failed_login_raises_not_authorized(unused_port):
+def test_failed_login_raises_not_authorized():
     async def test():
-        taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", unused_port)
-        redirect = f"http://127.0.0.1:{unused_port}/callback"
+        taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        redirect = f"http://127.0.0.1:{taken.sockets[0].getsockname()[1]}/callback"
         login = Login(Browser(redirect), redirect=redirect, client_id="us")
         address = ScriptedHttpServer(lambda _: b"", **{"server/discover": lambda _: json_reply(b"", 401)})
         async with taken, address.serving() as url:
