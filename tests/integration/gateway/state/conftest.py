@@ -6,6 +6,8 @@ import os
 import pytest
 from stores.servers import Postgres, Redis
 
+from waiting import SAFETY
+
 
 def _installed(kind):
     if importlib.util.find_spec(kind.package) is None and not os.environ.get("CI"):
@@ -21,7 +23,11 @@ def redis_server():
 
 
 @pytest.fixture
-def redis_url(redis_server):
+def redis_url(redis_server, monkeypatch):
+    """The address of an empty Redis. A link without a timeout of its own waits for a slow machine."""
+    from toolwire.gateway.shared.redis_link import RedisLink
+
+    monkeypatch.setitem(RedisLink.__init__.__kwdefaults__, "timeout", SAFETY)
     return redis_server.fresh(None)
 
 

@@ -3,6 +3,7 @@
 import json
 
 from toolwire.net import HttpTransport
+from waiting import SAFETY
 
 
 class Reply:
@@ -36,7 +37,7 @@ class Http:
         return await self._send("POST", url, body, headers)
 
     async def _send(self, method, url, body, headers):
-        async with self._client.send(method, url, {**self._headers, **(headers or {})}, {}, body, 20) as reply:
+        async with self._client.send(method, url, {**self._headers, **(headers or {})}, {}, body, SAFETY) as reply:
             pieces = []
             while piece := await reply.read():
                 pieces.append(piece)

@@ -18,6 +18,7 @@ from toolwire.gateway.shared.response_stores import open_responses
 from toolwire.gateway.shared.sql_responses import SqlResponses
 from toolwire.gateway.shared.state import open_state
 from toolwire.ir.errors import ConfigError, StoreError
+from waiting import SAFETY
 
 pytestmark = pytest.mark.finding("G5")
 
@@ -122,10 +123,12 @@ async def test_expired_entry_is_gone(address):
     if address.startswith("unix"):  # Redis has its own clock
         store = bounded(address)
         await store.save("ann", "resp_1", b"x", 0.05)
-        await store.save("ann", "resp_2", b"x", 0.05)
-        await store.load("ann", ["resp_2"], 60)
+        await store.save("ann", "resp_2", b"x", SAFETY)
+        await store.load("ann", ["resp_2"], 2 * SAFETY)
         await eventually(lambda: store.load("ann", ["resp_1"]), {})
         assert await store.load("ann", ["resp_1", "resp_2"]) == {"resp_2": b"x"}
+        [name] = await store._link.client.keys("*:e:*")
+        assert await store._link.client.pttl(name) > 1000 * SAFETY  # a use renews it
         await store.aclose()
         return
     clock = Clock()

@@ -15,6 +15,7 @@ from toolwire.gateway.shared.sql_state import StateDatabase
 from toolwire.gateway.shared.sql_turns import TURN_TABLES, SqlTurns
 from toolwire.ir.errors import StoreError
 from toolwire.ir.parts import Text
+from waiting import SAFETY
 
 TURN = StoredTurn((Text("hi"),), origin="here")
 
@@ -22,10 +23,11 @@ TURN = StoredTurn((Text("hi"),), origin="here")
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(request, tmp_path):
     if request.param == "sqlite":
-        return StateDatabase(SqliteLink(str(tmp_path / "turns.db"), TURN_TABLES))
+        return StateDatabase(SqliteLink(str(tmp_path / "turns.db"), TURN_TABLES), timeout=SAFETY)
     server = request.getfixturevalue("postgres_server")
     server.execute("DROP TABLE IF EXISTS toolwire_turns")
-    return StateDatabase(PostgresLink(server.url, TURN_TABLES, "toolwire_turns", "[state] url"))
+    link = PostgresLink(server.url, TURN_TABLES, "toolwire_turns", "[state] url")
+    return StateDatabase(link, timeout=SAFETY)
 
 
 def test_turns_in_a_database_belong_to_a_caller_and_expire(database):
@@ -92,7 +94,7 @@ class Away:
 
 def test_turns_of_an_outage_are_found_by_another_worker_of_the_machine(tmp_path):
     async def run():
-        database = StateDatabase(SqliteLink(str(tmp_path / "turns.db"), TURN_TABLES))
+        database = StateDatabase(SqliteLink(str(tmp_path / "turns.db"), TURN_TABLES), timeout=SAFETY)
         table, local = Away(), LocalTurns(SqlTurns(database, 60.0))
         one = SharedTurns(table, local, FileGap(tmp_path / "gap"), strict=False)
         other = SharedTurns(table, local, FileGap(tmp_path / "gap"), strict=False)
@@ -114,7 +116,7 @@ def test_turns_of_an_outage_are_found_by_another_worker_of_the_machine(tmp_path)
 
 def test_lost_contents_of_redis_are_noticed(redis_server, redis_url, tmp_path):
     async def run():
-        link, gap = RedisLink(redis_url, time.monotonic), FileGap(tmp_path / "gap")
+        link, gap = RedisLink(redis_url, time.monotonic, timeout=SAFETY), FileGap(tmp_path / "gap")
         table = RedisTurns(link, 60.0, gap)
         await table.open()
         await table.save("ann", ["a"], b"1")

@@ -16,6 +16,7 @@ from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.net.runner import Runner
 from toolwire.testing.upstream import Upstream
+from waiting import SAFETY
 
 SIGNED = "Rk9PK/8=" * 40 + "\u00fc\u2028"  # not only what base64 has
 HISTORY = [{"role": "user", "content": "How warm is it in Paris?"}]
@@ -46,7 +47,7 @@ def artefacts(heard):
 
 @pytest.fixture(params=["memory", "redis"])
 def state_row(request):
-    return {} if request.param == "memory" else {"url": request.getfixturevalue("redis_url")}
+    return {} if request.param == "memory" else {"url": request.getfixturevalue("redis_url"), "timeout": SAFETY}
 
 
 async def conversation(state_row, script, go_on, *, stream=False):

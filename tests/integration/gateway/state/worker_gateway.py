@@ -26,7 +26,7 @@ HISTORY = [{"role": "user", "content": "How warm is it in Paris?"}]
 
 def settings_text(upstream, state, *, more="", **limits):
     rows = [f'[upstreams.{wire}]\nbase_url = "{upstream}"\nwire = "{wire}"\nretries = 0' for wire in WIRES]
-    rows.append(f"[state]\nurl = {json.dumps(state)}\ntimeout = 10")
+    rows.append(f"[state]\nurl = {json.dumps(state)}\ntimeout = {SAFETY}")
     for name in ("ann", "bob", "cid"):
         rows.append(
             "\n".join([f'[keys.{name}]\nhash = "{hash_key(name)}"', *(f"{k} = {v}" for k, v in limits.items())])
