@@ -47,7 +47,9 @@ async def run_in_process(step: Invoke, arguments: Object) -> Returned | Failed |
 
 
 def _complete_future(future: Future[Any], work: Callable[[], Any]) -> None:
-    future.set_running_or_notify_cancel()
+    """Do the work, unless its caller was cancelled before this thread ran."""
+    if not future.set_running_or_notify_cancel():
+        return
     try:
         future.set_result(work())
     except BaseException as error:  # noqa: BLE001  # the waiting caller receives it
