@@ -172,7 +172,7 @@ def test_unhashable_callable_can_be_run():
     assert result_code(refused) == "invalid_arguments"
 
 
-def test_lease_is_renewed_while_the_call_waits_for_its_rate_limit():
+def test_lease_is_renewed_while_the_call_waits_for_its_rate_limit(virtual_time):
     store, renewed, begun = MemoryStore(), [], []
     renew = store.renew
 

@@ -22,7 +22,7 @@ from toolwire.run.output import LIMIT
 from toolwire.run.policy import Policy, path_jail
 from toolwire.run.results import NOTES_KEY, result_code
 from toolwire.run.toolbox import Entry, Toolbox
-from waiting import SAFETY, wait_until
+from waiting import SAFETY, until, wait_until
 
 LOG: list[str] = []
 
@@ -257,8 +257,12 @@ def leave(code: int) -> str:
 
 def test_process_is_killed_at_the_timeout():
     others = set(multiprocessing.active_children())  # such as a store that other tests use
-    box = Toolbox(Entry(tool(effect="read")(burn), burn, Options(isolation="process", timeout=12.0, retries=0)))
-    slow, quick = run(box, calls=[call("burn", 0, seconds=3600), call("burn", 1, seconds=0)])
+    limits = {"slow": 12.0, "quick": SAFETY}
+    entries = [
+        Entry(tool(effect="read", name=name)(burn), burn, Options(isolation="process", timeout=limit, retries=0))
+        for name, limit in limits.items()
+    ]
+    slow, quick = run(*entries, calls=[call("slow", 0, seconds=3600), call("quick", 1, seconds=0)])
     assert result_code(slow) == "timeout"
     assert int(quick.text) != os.getpid()
     wait_until(lambda: set(multiprocessing.active_children()) <= others)
@@ -499,13 +503,19 @@ def test_call_that_timed_out_waiting_for_a_thread_is_not_run():
         release.wait(SAFETY)
         return "late"
 
-    box = Toolbox(wait).with_options(timeout=0.2, retries=0)
-    first, second = run(box, calls=[call("wait", 0, number=0), call("wait", 1, number=1)], threads=1)
-    assert result_code(first) == "timeout"
-    assert "no thread was free" in second.text
-    release.set()
-    time.sleep(0.2)
-    assert begun == [0], "what was reported as not run is not run later"
+    async def ask(runner):
+        holding = asyncio.create_task(runner.run([call("hold", number=0)]))
+        await until(lambda: begun)
+        (late,) = await runner.run([call("wait", number=1)])
+        release.set()
+        await holding
+        await runner.run([call("hold", number=2)])  # the thread has done all work that came before
+        return late
+
+    hold = Toolbox(wait).rename({"wait": "hold"}).with_options(timeout=None)
+    late = asyncio.run(ask(Runner(hold, Toolbox(wait).with_options(timeout=0.2, retries=0), threads=1)))
+    assert "no thread was free" in late.text
+    assert begun == [0, 2], "what was reported as not run is not run later"
 
 
 def test_hanging_thread_does_not_keep_the_program_alive():

@@ -10,6 +10,7 @@ import toolwire
 from toolwire import Policy, Runner, ToolCall
 from toolwire.net.threads import ThreadPool
 from toolwire.run.failures import NotExecuted
+from waiting import SAFETY, wait_until
 
 
 @pytest.mark.finding("Z15")
@@ -18,10 +19,10 @@ def test_a_stuck_tool_does_not_take_the_threads_of_other_tools():
 
     @toolwire.tool(effect="read", timeout=0.2, retries=0)
     def stuck(number: int) -> str:
-        release.wait(30)
+        release.wait(SAFETY)
         return "late"
 
-    @toolwire.tool(effect="read", timeout=30)
+    @toolwire.tool(effect="read", timeout=SAFETY)
     def quick(number: int) -> str:
         return f"quick {number}"
 
@@ -44,15 +45,16 @@ def test_several_stuck_tools_leave_threads_free():
     def block(share):
         with lock:
             started[share] = started.get(share, 0) + 1
-        release.wait(30)
+        release.wait(SAFETY)
 
     stuck = [
         pool.submit(lambda share=f"stuck{n}": block(share), share=f"stuck{n}") for n in range(4) for _ in range(100)
     ]
-    assert pool.submit(lambda: "free", share="other").result(10) == "free"
+    assert pool.submit(lambda: "free", share="other").result(SAFETY) == "free"
+    wait_until(lambda: sum(started.values()) >= 60)  # a thread may have its work and not have begun it
     assert started == {"stuck0": 32, "stuck1": 16, "stuck2": 8, "stuck3": 4}
     release.set()
-    assert not wait(stuck, 30).not_done
+    assert not wait(stuck, SAFETY).not_done
     assert started == dict.fromkeys(started, 100)
     pool.close()
 
@@ -60,38 +62,38 @@ def test_several_stuck_tools_leave_threads_free():
 @pytest.mark.finding("Z15")
 def test_work_of_one_share_keeps_its_order_and_cancelled_work_is_removed():
     pool, release, done = ThreadPool(2), threading.Event(), []
-    first = pool.submit(lambda: release.wait(30), share="a")
+    first = pool.submit(lambda: release.wait(SAFETY), share="a")
     waiting = [pool.submit(lambda n=n: done.append(n), share="a") for n in range(5)]
     for future in waiting[:3]:
         assert future.cancel()
     last = pool.submit(lambda: done.append("last"), share="a")
     assert len(pool._workers._waiting["a"]) == 3
     release.set()
-    last.result(10)
-    assert first.result(10)
+    last.result(SAFETY)
+    assert first.result(SAFETY)
     assert done == [3, 4, "last"]
     pool.close()
 
 
 def test_work_without_a_share_may_take_all_threads():
     pool, all_started, count = ThreadPool(4), threading.Barrier(5), 4
-    futures = [pool.submit(lambda: all_started.wait(30)) for _ in range(count)]
-    all_started.wait(30)
-    assert not wait(futures, 30).not_done
+    futures = [pool.submit(lambda: all_started.wait(SAFETY)) for _ in range(count)]
+    all_started.wait(SAFETY)
+    assert not wait(futures, SAFETY).not_done
     pool.close()
 
 
 def test_closing_fails_the_work_that_waits_for_its_share():
     pool, release = ThreadPool(2), threading.Event()
-    begun = pool.submit(lambda: release.wait(30), share="a")
+    begun = pool.submit(lambda: release.wait(SAFETY), share="a")
     waiting = pool.submit(lambda: "never", share="a")
     pool.close()
     with pytest.raises(NotExecuted):
-        waiting.result(10)
+        waiting.result(SAFETY)
     release.set()
-    assert begun.result(10)
+    assert begun.result(SAFETY)
     with pytest.raises(NotExecuted):
-        pool.submit(lambda: "never").result(10)
+        pool.submit(lambda: "never").result(SAFETY)
 
 
 def make_tools():

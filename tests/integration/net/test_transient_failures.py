@@ -21,6 +21,7 @@ import toolwire
 from toolwire import Runner, ToolCall, ToolError, open_store
 from toolwire.run import CallContext, Options, Transient
 from toolwire.run.transient import RetryAdvice, find_transient, retry_advice
+from waiting import SAFETY
 
 NOW = 1_700_000_000.0
 
@@ -316,14 +317,15 @@ def test_a_cancelled_call_is_not_attempted_again(effect, is_waiting, stored, vir
 
 def test_the_next_attempt_of_a_call_that_got_no_thread_is_not_marked_as_cancelled():
     seen = []
-    free = threading.Event()
+    occupied, free = threading.Event(), threading.Event()
 
     @toolwire.tool(effect="read")
     def occupy() -> str:
-        free.wait(30)
+        occupied.set()
+        free.wait(SAFETY)
         return "done"
 
-    @toolwire.tool(effect="idempotent", timeout=0.05, retries=20)
+    @toolwire.tool(effect="idempotent", timeout=1.0, retries=20)
     def book(context: CallContext) -> str:
         seen.append(context.cancelled)
         return "booked"
@@ -331,9 +333,9 @@ def test_the_next_attempt_of_a_call_that_got_no_thread_is_not_marked_as_cancelle
     async def run():
         runner = Runner(occupy, book, threads=1)
         first = asyncio.create_task(runner.run([ToolCall("1", "occupy", {})]))
-        await asyncio.sleep(0.01)
+        await asyncio.to_thread(occupied.wait, SAFETY)
         second = asyncio.create_task(runner.run([ToolCall("2", "book", {})]))
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1.1)  # longer than an attempt
         free.set()
         return [*await first, *await second]
 
