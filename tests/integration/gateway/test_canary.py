@@ -26,6 +26,7 @@ from toolwire.gateway.shared.keys import hash_key
 from toolwire.ir.response import Fault, Stop
 from toolwire.run.redact import Redactor
 from toolwire.testing import PartialReply, RawReply, Upstream
+from waiting import SAFETY
 
 UPSTREAM = "canary7upstream7key7abcdefgh"  # looks like nothing: it must be known
 CLIENT = "canary7client7key7abcdefgh"
@@ -81,13 +82,13 @@ class Crash:
 class ObservedGateway:
     """A gateway that tells everything to everybody, and all that was told."""
 
-    def __init__(self, folder, upstream):
+    def __init__(self, folder, upstream, timeout):
         key = folder / "key"
         key.write_text(UPSTREAM)
         self.folder = folder
         self.settings = parse_settings(
             {
-                "upstreams": upstream_rows(upstream.url, key_file=str(key), timeout=2.0),
+                "upstreams": upstream_rows(upstream.url, key_file=str(key), timeout=timeout),
                 "keys": {"ann": {"hash": hash_key(CLIENT)}},
                 "log": {"file": str(folder / "access.log"), "bodies": True},
                 "trace": {"record": str(folder / "traces")},
@@ -177,10 +178,10 @@ def all_loggers_at_debug(out):
             logger.setLevel(level)
 
 
-def watch(tmp_path, *script, scene):
+def watch(tmp_path, *script, scene, timeout=SAFETY):
     async def play():
         async with Upstream(*script) as upstream:
-            watched = ObservedGateway(tmp_path, upstream)
+            watched = ObservedGateway(tmp_path, upstream, timeout)
             with all_loggers_at_debug(watched.requests):
                 async with watched.running():
                     await scene(watched)
@@ -286,7 +287,7 @@ def test_failing_upstreams_leak_no_secrets(tmp_path, script, stream):
             body={**BODY, "stream": stream}, wire="anthropic" if "garbage" in repr(script) else "openai_chat"
         )
 
-    watched, _ = watch(tmp_path, *script, scene=scene)
+    watched, _ = watch(tmp_path, *script, scene=scene, timeout=2.0)
     check(watched, answers=False)
     (status, _, body) = watched.answers[0]
     assert status >= 400 or b"error" in body

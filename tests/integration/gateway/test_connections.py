@@ -173,7 +173,7 @@ async def test_unbounded_response_head_is_rejected():
     assert poured < 20_000_000  # the buffers of two sockets
 
 
-@run
+@in_virtual_time
 async def test_closed_pooled_connection_is_replaced():
     async with Server(respond_with(OK, then=False)) as server, pool() as transport:
         for _ in range(20):
@@ -181,7 +181,7 @@ async def test_closed_pooled_connection_is_replaced():
         assert server.requests == 20
 
 
-@run
+@in_virtual_time
 async def test_request_is_retried_when_a_reused_connection_is_reset():
     async def say(writer, number):
         if number == 2:

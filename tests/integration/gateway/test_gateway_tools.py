@@ -20,6 +20,7 @@ from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
 from toolwire.testing import Upstream
 from virtual_time import run_virtual
+from waiting import until
 
 WIRES = ("anthropic", "gemini", "openai_chat", "openai_responses")
 ran: list[str] = []
@@ -256,6 +257,11 @@ def test_idle_timeout_does_not_apply_while_a_gateway_tool_runs() -> None:
     run_virtual(check())
 
 
+def count_deliveries() -> int:
+    gc.collect()
+    return sum(type(one) is StreamDelivery for one in gc.get_objects())
+
+
 def test_rejected_stream_is_garbage_collected() -> None:
     async def check() -> None:
         calls = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": 7}}]}
@@ -266,8 +272,6 @@ def test_rejected_stream_is_garbage_collected() -> None:
             for _ in range(3):
                 with pytest.raises(openai.BadRequestError):
                     await ask(gateway.url, "anthropic", True, [{"role": "user", "content": "x?"}, calls])
-            await asyncio.sleep(0.3)
-            gc.collect()
-            assert not [one for one in gc.get_objects() if type(one) is StreamDelivery]
+            await until(lambda: count_deliveries() == 0, 0.3)
 
     run(check)

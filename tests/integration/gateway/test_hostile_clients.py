@@ -53,7 +53,7 @@ async def wait_for_close(reader):
 
 
 @pytest.mark.gateway_bad_input(74)
-@run
+@in_virtual_time
 async def test_endless_request_head_times_out():
     async with gateway_to(TEXT_ANSWER, document=LIMITS) as (gateway, provider):
         reader, writer = await connect(gateway)
@@ -68,7 +68,7 @@ async def test_endless_request_head_times_out():
 
 
 @pytest.mark.gateway_bad_input(74)
-@run
+@in_virtual_time
 async def test_idle_connection_is_closed():
     async with gateway_to(TEXT_ANSWER, document=LIMITS) as (gateway, _):
         reader, writer = await connect(gateway)
@@ -78,7 +78,7 @@ async def test_idle_connection_is_closed():
 
 @pytest.mark.gateway_bad_input(74)
 @every_front
-@run
+@in_virtual_time
 async def test_unfinished_body_times_out(front):
     async with gateway_to(TEXT_ANSWER, document=LIMITS) as (gateway, provider):
         reader, writer = await connect(gateway)
@@ -106,7 +106,7 @@ async def test_slow_client_within_the_limits_is_served():
 
 
 @every_front
-@run
+@in_virtual_time
 async def test_body_over_the_limit_is_rejected(front):
     body = body_of(front, Request(messages=(Message("user", (Text("x" * 5000),)),)))
     async with gateway_to(TEXT_ANSWER, document=LIMITS) as (gateway, provider):
@@ -121,7 +121,7 @@ async def test_body_over_the_limit_is_rejected(front):
 
 
 @pytest.mark.parametrize("many", [False, True])
-@run
+@in_virtual_time
 async def test_head_over_the_limit_is_rejected(many):
     headers = {f"x-{n}": "y" for n in range(5000)} if many else {"x-long": "y" * 20_000}
     async with gateway_to(TEXT_ANSWER, document=LIMITS) as (gateway, provider):
@@ -138,7 +138,7 @@ async def test_head_over_the_limit_is_rejected(many):
 
 
 @every_front
-@run
+@in_virtual_time
 async def test_expect_100_continue(front):
     async with gateway_to(TEXT_ANSWER, document=LIMITS) as (gateway, _):
         reader, writer = await connect(gateway)

@@ -490,7 +490,7 @@ async def test_slow_client_applies_back_pressure_to_the_upstream():
     assert held < 45_000_000
 
 
-@run
+@in_virtual_time
 async def test_client_that_never_reads_is_disconnected():
     long = Response(parts=(Text("It rains and rains. " * 500_000),), stop=Stop("stop"))
     limits = {"limits": {"slow_client": 0.4}}

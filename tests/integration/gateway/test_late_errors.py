@@ -11,6 +11,7 @@ from gateway.serving import serving
 
 from toolwire import Response
 from toolwire.testing import PartialReply, RawReply, Recorded, Upstream
+from virtual_time import in_virtual_time
 
 PINGS = {"limits": {"ping": 0.05}}
 # a provider's own novelty, which we cannot read and which need not be read to pass
@@ -35,7 +36,7 @@ async def test_stream_is_passed_through_for_an_unparseable_request():
     assert len(provider.requests) == 1
 
 
-@run
+@in_virtual_time
 async def test_untranslatable_fallback_ends_in_an_error_event():
     async with unparsing_upstream(PartialReply(Response(), None, "stall")) as first, Upstream(TEXT_ANSWER) as second:
         document = {
@@ -53,7 +54,7 @@ async def test_untranslatable_fallback_ends_in_an_error_event():
     assert gateway.turns[0].error == "invalid_request"
 
 
-@run
+@in_virtual_time
 async def test_failure_after_a_ping_is_reported_for_an_unparseable_request():
     async with unparsing_upstream(PartialReply(Response(), None, "stall")) as provider:
         rows = {"a": {"base_url": provider.url, "wire": "openai_chat", "retries": 0, "timeout": 0.3}}

@@ -18,6 +18,7 @@ from toolwire.net.client import ModelClient
 from toolwire.net.http_client import HttpTransport
 from toolwire.net.runner import Runner
 from toolwire.testing import Upstream
+from waiting import SAFETY
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "conjugate.py"
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
@@ -140,7 +141,7 @@ def test_rate_limits_and_request_logs_apply_to_published_tools():
             transport = HttpTransport()
             statuses = []
             for _ in range(4):
-                async with transport.post(f"{gateway.url}/mcp", headers, {}, body, 5) as reply:
+                async with transport.post(f"{gateway.url}/mcp", headers, {}, body, SAFETY) as reply:
                     await reply.read()
                     statuses.append(reply.status)
             await transport.aclose()

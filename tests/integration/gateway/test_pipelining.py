@@ -12,6 +12,7 @@ from gateway.hostile import (
     gateway_to,
     path_of,
     read_answer,
+    recorded,
     request_bytes,
     run,
 )
@@ -30,6 +31,7 @@ async def test_disconnect_with_a_queued_request_cancels_the_upstream_request():
         await asyncio.sleep(0.05)
         writer.transport.abort()
         await provider.disconnected()
+        await recorded(gateway)
     assert [(turn.status, turn.error) for turn in gateway.turns] == [(499, "client_gone")]
     assert len(provider.requests) == 1
 

@@ -563,8 +563,8 @@ def test_reload_without_the_settings_file_keeps_the_keys(tmp_path: Path, argumen
 @pytest.mark.parametrize("stray", [b"\r\n", b"POST /v1/chat"])
 def test_stray_bytes_after_a_request_do_not_break_its_answer(tmp_path: Path, stray: bytes) -> None:
     async def check() -> None:
-        async with Upstream(ANSWER, piece=64, pace=0.1) as upstream:
-            config(tmp_path, upstream.url, more="[limits]\nslow_client = 0.5\n")
+        async with Upstream(ANSWER, piece=64, pace=0.1) as upstream:  # for longer than a client may be slow
+            config(tmp_path, upstream.url, more="[limits]\nslow_client = 2\n")
             with process(tmp_path, "--port", "0") as (_, url):
                 host, port = url.removeprefix("http://").split(":")
                 reader, writer = await asyncio.open_connection(host, int(port))

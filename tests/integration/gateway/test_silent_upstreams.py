@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from types import SimpleNamespace
+
 import pytest
-from gateway.hostile import REQUEST, TEXT_ANSWER, body_of, decode_answer, path_of, post, run
+from gateway.hostile import REQUEST, TEXT_ANSWER, body_of, decode_answer, path_of, post
 from gateway.serving import serving
 
 from toolwire import Request, Response
+from toolwire.gateway import app
 from toolwire.ir.folding import unfold
 from toolwire.ir.response import Fault
 from toolwire.testing import PartialReply, Recorded, Upstream
@@ -95,8 +100,10 @@ async def test_idle_time_of_the_first_upstream_is_not_charged_to_the_second():
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@run
-async def test_timed_out_upstream_is_not_retried(stream):
+@in_virtual_time
+async def test_timed_out_upstream_is_not_retried(stream, monkeypatch):
+    clock = SimpleNamespace(monotonic=asyncio.get_running_loop().time, time=time.time)
+    monkeypatch.setattr(app, "time", clock)  # the gateway decides by it whether there is time for a retry
     async with (
         Upstream(SILENT, SILENT) as first,
         Upstream(SILENT, SILENT) as second,

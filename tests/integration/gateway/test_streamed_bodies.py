@@ -26,6 +26,7 @@ from toolwire.ir.folding import unfold
 from toolwire.ir.text import to_bytes
 from toolwire.wire import get
 from toolwire.wire.stream_framing import framing_of
+from virtual_time import in_virtual_time
 from waiting import until
 
 FRONTS = ("openai_chat", "anthropic", "gemini", "ollama")
@@ -294,7 +295,7 @@ async def test_client_that_disconnects_after_its_body_cuts_the_upstream_request(
         assert gateway.turns[0].error == "client_gone" and gateway.turns[0].usage.input > 0
 
 
-@run
+@in_virtual_time
 async def test_client_that_stalls_gets_a_timeout():
     async with streaming_gateway(limits={"slow_client": 0.2}) as (gateway, upstream):
         reader, writer = await begin(gateway, 10_000_000)

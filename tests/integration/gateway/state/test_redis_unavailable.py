@@ -73,7 +73,10 @@ def test_requests_continue_through_a_redis_outage(own_redis, caplog):
         return {reply.status for reply in replies}
 
     async def run():
-        async with gateway_with({"url": own_redis.url, "timeout": SAFETY}, 200, requests_per_minute=1000) as (gateway, http):
+        async with gateway_with({"url": own_redis.url, "timeout": SAFETY}, 200, requests_per_minute=1000) as (
+            gateway,
+            http,
+        ):
             assert await burst(gateway, http, 20) == {200}
             own_redis._process.kill()
             own_redis._process.wait()
