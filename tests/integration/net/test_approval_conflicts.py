@@ -16,6 +16,7 @@ from toolwire.run import Approved, Policy, RunConflict, Session, Suspend
 from toolwire.run.results import annotate, result_code
 from toolwire.run.waiting import WaitingCall
 from toolwire.testing import ScriptedModel, says
+from waiting import SAFETY
 
 POLICY = Policy(approve=("write",))
 PAY = ToolCall("c", "pay", {"amount": 5})
@@ -220,7 +221,7 @@ def test_stored_approval_is_used_by_one_of_two_processes_that_read_it_at_once(st
         def get(self, run_id):
             found = store.runs.get(run_id)
             if found is not None and found.status == "running":
-                both_have_read.wait(20)
+                both_have_read.wait(SAFETY)
             return found
 
     runner = Runner(pay, policy=POLICY, approve=StoredApprovals(store.runs))
@@ -289,17 +290,17 @@ def test_approver_that_blocks_does_not_stop_other_runs(pay, log):
 
     def person(step):
         asked.set()
-        return may_answer.wait(20)
+        return may_answer.wait(SAFETY)
 
     waiting = suspending([says(PAY), says("Paid.")], [pay], approve=person)
     outputs = []
     thread = threading.Thread(target=lambda: outputs.append(waiting.run_sync("Pay.").output))
     thread.start()
-    assert asked.wait(20)
+    assert asked.wait(SAFETY)
     assert suspending([says("Hello.")], []).run_sync("Hi.").output == "Hello."
     assert outputs == []
     may_answer.set()
-    thread.join(20)
+    thread.join(SAFETY)
     assert (outputs, log) == (["Paid."], [5])
 
 

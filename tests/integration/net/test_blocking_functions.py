@@ -14,9 +14,9 @@ from toolwire.net.approver import ApproverThread
 from toolwire.run.results import result_code
 from toolwire.run.steps import Approve
 from toolwire.testing import ScriptedModel, says
+from waiting import SAFETY
 
 ASK = Policy(approve=("write",))
-WAIT = 20.0  # seconds, if a test fails
 STEP = Approve("pay", {}, "why", "hash", "1", "write")
 user: ContextVar[str] = ContextVar("user", default="")
 
@@ -31,7 +31,7 @@ def test_a_plain_approver_does_not_stop_other_runs():
     answered = threading.Event()
 
     def person(step):
-        return answered.wait(WAIT)  # until the other run has ended
+        return answered.wait(SAFETY)  # until the other run has ended
 
     asks = Agent(
         ScriptedModel([says(ToolCall("1", "pay", {"amount": 1})), says("ok")]), [pay], policy=ASK, approve=person
@@ -98,14 +98,14 @@ def test_a_cancelled_run_does_not_wait_for_its_approver():
     def person(step):
         questions.append(step.call_id)
         asked.set()
-        answered.wait(WAIT)
+        answered.wait(SAFETY)
         return True
 
     runner = Runner(pay, policy=ASK, approve=person)
 
     async def test():
         first = asyncio.create_task(runner.run([ToolCall("1", "pay", {"amount": 1})]))
-        await asyncio.to_thread(asked.wait, WAIT)
+        await asyncio.to_thread(asked.wait, SAFETY)
         second = asyncio.create_task(runner.run([ToolCall("2", "pay", {"amount": 2})]))
         await asyncio.sleep(0.01)
         for task in (first, second):

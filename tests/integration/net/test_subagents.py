@@ -11,6 +11,7 @@ from toolwire.ir.response import Response, Stop, Usage
 from toolwire.net import approve_call
 from toolwire.run import Budget, CallContext, Policy
 from toolwire.testing import ScriptedModel, says
+from waiting import SAFETY
 
 
 @toolwire.tool(effect="read")
@@ -77,7 +78,7 @@ def test_reading_subagents_run_concurrently_and_their_effect_is_that_of_their_to
 
     @toolwire.tool(effect="read")
     async def meet() -> str:
-        await asyncio.wait_for(meeting.wait(), 20)
+        await asyncio.wait_for(meeting.wait(), SAFETY)
         return "met"
 
     def subagent(name):
@@ -113,7 +114,7 @@ def test_cancellation_reaches_the_subagents():
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), SAFETY))
     assert len(cancelled) == 1
 
 

@@ -57,6 +57,19 @@ def store(tmp_path):
 
 
 @pytest.fixture
+def pass_time(monkeypatch):
+    """Stop the clock of the process; the function that is returned advances it."""
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now)
+
+    def advance(seconds):
+        nonlocal now
+        now += seconds
+
+    return advance
+
+
+@pytest.fixture
 def waiting(world, store):
     """A run whose read call has run, and whose payment waits."""
     answer = world.agent(says(PAY, LOOK), store=store).run_sync("Pay 5 and look.")
@@ -158,11 +171,11 @@ def test_edited_arguments_run_even_if_the_policy_no_longer_asks(world, waiting, 
     assert world.log == ["look here", "pay 3"]
 
 
-def test_expired_approval_of_edited_arguments_never_runs_the_original_ones(world, store):
-    agent = world.agent(says(PAY), says("Done."), store=store, approve=lambda _: Suspend(ttl=0.05))
+def test_expired_approval_of_edited_arguments_never_runs_the_original_ones(world, store, pass_time):
+    agent = world.agent(says(PAY), says("Done."), store=store, approve=lambda _: Suspend(ttl=60.0))
     run_id = agent.run_sync("Pay.").run_id
     approve_call(store, run_id, "pay-1", {"amount": 3})
-    time.sleep(0.06)
+    pass_time(61)
     assert agent.resume_sync(run_id).suspended
     assert world.log == []
 
@@ -208,18 +221,18 @@ def test_arguments_edited_after_the_approval_need_a_new_one(world, waiting, stor
     assert world.log == ["look here"]
 
 
-def test_expired_approval_is_refused_and_asked_again(world, store):
-    agent = world.agent(says(PAY), says("Done."), store=store, approve=lambda _: Suspend(ttl=0.05))
+def test_expired_approval_is_refused_and_asked_again(world, store, pass_time):
+    agent = world.agent(says(PAY), says("Done."), store=store, approve=lambda _: Suspend(ttl=60.0))
     answer = agent.run_sync("Pay.")
     run_id = answer.run_id
-    time.sleep(0.06)
+    pass_time(61)
     with pytest.raises(ApprovalExpired):
         approve_call(store, run_id, "pay-1")
     again = agent.resume_sync(run_id)
     assert again.suspended
     assert again.pending[0].expires_at > answer.pending[0].expires_at
     approve_call(store, run_id, "pay-1")
-    time.sleep(0.06)
+    pass_time(61)
     assert agent.resume_sync(run_id).suspended, "the approval was not used in time"
     assert world.log == []
 
