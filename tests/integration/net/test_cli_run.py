@@ -64,7 +64,8 @@ def test_run_prints_the_answer_and_writes_the_trace(tmp_path):
     lines = [json.loads(line) for line in trace.read_text().splitlines()]
     assert (lines[0]["toolwire_trace"], lines[0]["kind"]) == (2, "run")
     events = [line["event"] for line in lines[1:]]
-    assert events == ["run", "request", "response", "call", "result", "request", "response", "end"]
+    assert events[:2] + events[5:] == ["run", "request", "request", "response", "end"]
+    assert [event for event in events[2:5] if event != "response"] == ["call", "result"]  # it may start during a response
 
 
 @pytest.mark.finding("U15")
