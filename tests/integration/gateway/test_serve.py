@@ -19,6 +19,8 @@ from typing import TextIO
 import pytest
 
 from toolwire import Response, Text, ToolCall, ToolResult
+from toolwire.cli import gateway_models
+from toolwire.cli.main import main
 from toolwire.gateway.serve import bind
 from toolwire.gateway.settings import ServerRow, Settings
 from toolwire.gateway.settings_parse import parse_settings
@@ -328,18 +330,21 @@ def test_client_command_prints_or_writes_client_settings(tmp_path: Path) -> None
 
 
 @pytest.mark.finding("U8")
-def test_client_command_uses_the_models_of_the_running_gateway(tmp_path: Path) -> None:
+def test_client_command_uses_the_models_of_the_running_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(gateway_models, "_TIMEOUT", SAFETY)
     folder = tmp_path / "gateway"
     folder.mkdir()
     config(folder, "http://127.0.0.1:9", models="qwen qwen-mini")
     with process(folder, "--port", "0") as (running, url):
         assert running.stdout is not None
         banner = asyncio.run(read_until(running.stdout, "ollama"))
-        command = [sys.executable, "-m", "toolwire", "serve", "client", "claude", "--home", str(tmp_path), "--url", url]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert main(["serve", "client", "claude", "--home", str(tmp_path), "--url", url]) == 0
     models = "ANTHROPIC_MODEL=qwen ANTHROPIC_DEFAULT_HAIKU_MODEL=qwen-mini"
     assert models in banner
-    assert models in done.stdout
+    assert models in capsys.readouterr().out
 
 
 def test_metrics_logs_and_recordings_contain_no_secrets(tmp_path: Path) -> None:
