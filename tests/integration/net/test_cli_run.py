@@ -65,7 +65,8 @@ def test_run_prints_the_answer_and_writes_the_trace(tmp_path):
     assert (lines[0]["toolwire_trace"], lines[0]["kind"]) == (2, "run")
     events = [line["event"] for line in lines[1:]]
     assert events[:2] + events[5:] == ["run", "request", "request", "response", "end"]
-    assert [event for event in events[2:5] if event != "response"] == ["call", "result"]  # it may start during a response
+    # a read may start before its response has ended
+    assert [event for event in events[2:5] if event != "response"] == ["call", "result"]
 
 
 @pytest.mark.finding("U15")
