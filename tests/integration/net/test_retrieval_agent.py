@@ -21,7 +21,6 @@ from toolwire.run.results import result_code
 from toolwire.run.session import Session
 from toolwire.run.toolbox import Entry, Toolbox
 from toolwire.testing import ScriptedModel, says
-from waiting import SAFETY
 
 ACTIONS = ("create", "close", "list", "delete", "update")
 OBJECTS = ("issue", "flight", "invoice", "parcel", "recipe", "playlist", "meeting", "contract", "backup", "voucher")
@@ -479,7 +478,7 @@ def test_the_number_of_tools_that_a_retriever_adds_is_bounded(monkeypatch):
 def test_waiting_retrievers_do_not_block_the_threads_of_the_event_loop():
     class Waiting:
         def choose(self, request, tools, offered):
-            assert release.wait(SAFETY)
+            assert release.wait(60)
             return tools
 
     async def check():
@@ -487,7 +486,7 @@ def test_waiting_retrievers_do_not_block_the_threads_of_the_event_loop():
         runs = [asyncio.ensure_future(agent.run("hello")) for _ in range(40)]
         await asyncio.sleep(0.1)
         try:
-            assert await asyncio.wait_for(asyncio.to_thread(lambda: 7), SAFETY) == 7
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: 7), 10) == 7
         finally:
             release.set()
         assert [answer.text for answer in await asyncio.gather(*runs)] == ["done"] * 40

@@ -84,8 +84,9 @@ def test_work_without_a_share_may_take_all_threads():
 
 
 def test_closing_fails_the_work_that_waits_for_its_share():
-    pool, release = ThreadPool(2), threading.Event()
-    begun = pool.submit(lambda: release.wait(SAFETY), share="a")
+    pool, started, release = ThreadPool(2), threading.Event(), threading.Event()
+    begun = pool.submit(lambda: started.set() or release.wait(SAFETY), share="a")
+    assert started.wait(SAFETY)
     waiting = pool.submit(lambda: "never", share="a")
     pool.close()
     with pytest.raises(NotExecuted):
