@@ -43,10 +43,7 @@ class WorkerGateway:
 
     @property
     def workers(self):
-        found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        for thread in Path(f"/proc/{self.process.pid}/task").iterdir():
-            found += " " + (thread / "children").read_text()
-        return sorted({int(pid) for pid in found.split()})
+        return sorted(pid for pid in _process_ids() if _parent_of(pid) == self.process.pid)
 
     async def post(self, document, key="ann", path=CHAT):
         return await self._send(request_bytes(path, json.dumps(document).encode(), _key(key)), "POST")
@@ -81,6 +78,18 @@ class WorkerGateway:
     async def stop(self):
         self.process.send_signal(signal.SIGTERM)
         return await asyncio.to_thread(self.process.wait, SAFETY)
+
+
+def _process_ids():
+    return [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+
+
+def _parent_of(pid):
+    """The parent of a process; None if the process has ended meanwhile."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def _key(name):
