@@ -22,8 +22,12 @@ def client_commands(url: str, available: AvailableModels, key: str = ANY_KEY) ->
         lines.append(f"  claude  {shell_words(variables)} claude -p 'Read a.txt'")
     if codex is not None:
         model = "" if codex.main is None else f" --model {quote(codex.main)}"
-        command = f"toolwire serve client codex --url {url}{model} --write"
-        lines.append(f"  codex   {command} && TOOLWIRE_KEY={key} codex exec 'Read a.txt'")
+        command = f"toolwire serve client codex --url {url}{model}"
+        if key == ANY_KEY:
+            lines.append(f"  codex   {command} --write && TOOLWIRE_KEY={key} codex exec 'Read a.txt'")
+        else:  # both commands read the key
+            command = f"export TOOLWIRE_KEY={key}; {command} --key-env TOOLWIRE_KEY --write"
+            lines.append(f"  codex   {command} && codex exec 'Read a.txt'")
     if gemini is not None:
         model = "" if gemini.main is None else f" -m {quote(gemini.main)}"
         variables = {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": key}

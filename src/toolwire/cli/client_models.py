@@ -36,6 +36,11 @@ class AvailableModels(NamedTuple):
     agent_names: tuple[str, ...] = ()  # those that a coding agent can use
     agent_patterns: tuple[str, ...] = ()
     upstreams: tuple[str, ...] = ()  # upstreams whose models have no names of their own; `upstream/model` works
+    requires_key: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.names or self.agent_patterns or self.upstreams)
 
 
 class ChosenModels(NamedTuple):
@@ -59,6 +64,7 @@ def list_models(settings: Settings, upstreams: tuple[str, ...] = ()) -> Availabl
         tuple(name for name in plain if name in usable),
         tuple(name for name in usable if _is_pattern(name)),
         () if settings.models else (upstreams or tuple(settings.upstreams)),
+        bool(settings.keys),
     )
 
 

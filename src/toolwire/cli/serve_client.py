@@ -12,11 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..ir.errors import ConfigError, ToolwireError
+from ..ir.errors import ConfigError
+from ..ir.response import UpstreamError
 from ..ir.terminal import neutralise_line
 from .client_commands import ANY_KEY, claude_variables, shell_words
-from .client_models import AvailableModels, ChosenModels, choose_models
-from .gateway_models import find_models
+from .client_models import ChosenModels, choose_models
+from .gateway_models import check_key, find_models
 from .serve_keys import SUPPRESS
 from .show import paint
 
@@ -30,9 +31,10 @@ examples:
   toolwire serve client gemini --url http://gateway:4141 --key-env TOOLWIRE_KEY
 
 Without --model, the models are those of the running gateway, or of the settings file.
-exit codes: 0 done   2 wrong usage, or the gateway has no model for this client
+exit codes: 0 done   2 wrong usage, or the gateway requires a key or has no model for this client
 """
 _URL = "http://127.0.0.1:4141"
+_NOT_RUNNING = frozenset({"overloaded", "timeout"})  # kinds of faults
 _CLAUDE_ALIASES = ("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL")
 
 
@@ -94,17 +96,20 @@ def _choose_models(arguments: argparse.Namespace, url: str, key: str) -> ChosenM
     client, small = arguments.client, arguments.small_model
     if small is not None and client != "claude":
         raise ConfigError(f"{client} has no small model", hint="remove --small-model")
-    if arguments.model is not None:
-        return ChosenModels(arguments.model, small or arguments.model)
     try:
+        if arguments.model is not None:
+            check_key(url, key)
+            return ChosenModels(arguments.model, small or arguments.model)
         available = find_models(url, key, arguments.config)
-    except ToolwireError as error:
-        if arguments.config is not None:
-            raise
+    except UpstreamError as error:
+        if error.fault.kind not in _NOT_RUNNING:
+            raise _refusal_of(error, url, arguments.key_env) from None
         print(neutralise_line(f"{error.message}: start the gateway, or use --model"), file=sys.stderr)
         return ChosenModels(None, None)
+    if available.requires_key and arguments.key_env is None:
+        raise _key_required(url)
     chosen = choose_models(client, available)
-    if chosen is None and available == AvailableModels():  # it serves patterns or upstreams, which it does not list
+    if chosen is None and available.is_empty:  # it serves patterns or upstreams, which it does not list
         print(f"the gateway at {url} lists no models: use --model to name one", file=sys.stderr)
         return ChosenModels(None, None)
     if chosen is None:
@@ -114,6 +119,23 @@ def _choose_models(arguments: argparse.Namespace, url: str, key: str) -> ChosenM
             hint="configure a model that accepts tools, or use --model",
         )
     return chosen if small is None else ChosenModels(chosen.main, small)
+
+
+def _refusal_of(error: UpstreamError, url: str, variable: str | None) -> ConfigError:
+    """Return the error for a gateway that answers without a list of its models. `variable` has the key, if any."""
+    status = error.fault.status
+    if status == 401 and variable is None:
+        return _key_required(url)
+    if status == 401:
+        return ConfigError(error.message, hint=f"check the key in the environment variable {variable}")
+    if status == 403:
+        return ConfigError(f"{url} refuses the request (status 403)", hint="add its host name to hosts in [server]")
+    return ConfigError(error.message, hint="check --url, or use --model")
+
+
+def _key_required(url: str) -> ConfigError:
+    hint = "put your key into an environment variable, and use --key-env NAME"
+    return ConfigError(f"the gateway at {url} requires a key", hint=hint)
 
 
 def _read_key(variable: str | None) -> str:

@@ -73,7 +73,8 @@ def test_pattern_for_all_names_needs_no_model_in_the_command():
 
 def test_codex_command_sets_model_and_key():
     command = command_of("codex", settings({"fast": {}}), key="$YOUR_KEY")
-    assert "--model fast --write && TOOLWIRE_KEY=$YOUR_KEY codex exec" in command
+    assert "export TOOLWIRE_KEY=$YOUR_KEY; toolwire serve client codex" in command
+    assert "--model fast --key-env TOOLWIRE_KEY --write && codex exec" in command
 
 
 def test_upstreams_without_model_names_get_a_placeholder():

@@ -1,0 +1,116 @@
+"""`toolwire serve client` with gateways that require a key, refuse requests, or answer without a list of models."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from toolwire.cli import gateway_models
+from toolwire.cli.main import main
+from waiting import SAFETY
+
+MODELS = {"data": [{"id": "fast"}]}
+SETTINGS = '[upstreams.up]\nbase_url = "http://localhost:1/v1"\n[models.fast]\nupstream = "up"\n'
+KEYS = f'[keys.alice]\nhash = "{"0" * 64}"\n'
+CLIENTS = ("claude", "codex", "gemini")
+
+
+@contextmanager
+def gateway(key=None, status=401):
+    """A gateway that answers `status` to requests without the key, and lists one model for the others."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            accepted = self.headers["authorization"] == f"Bearer {key}"
+            body = json.dumps(MODELS if accepted else {"error": {"message": "no"}}).encode()
+            self.send_response(200 if accepted else status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(gateway_models, "_TIMEOUT", SAFETY)
+
+
+def run_client(tmp_path, url, *arguments):
+    return main(["serve", "client", *arguments, "--home", str(tmp_path / "home"), "--url", url])
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("options", [(), ("--model", "fast")], ids=["listed model", "given model"])
+@pytest.mark.parametrize("has_settings", [True, False], ids=["settings file", "no file"])
+def test_missing_key_is_an_error_and_nothing_is_written(tmp_path, capsys, client, options, has_settings):
+    if has_settings:
+        (tmp_path / "toolwire.toml").write_text(SETTINGS)
+    with gateway("sk-tw-1") as url:
+        assert run_client(tmp_path, url, client, *options, "--write") == 2
+    output = capsys.readouterr()
+    assert f"the gateway at {url} requires a key" in output.err
+    assert "--key-env NAME" in output.err
+    assert not output.out
+    assert not (tmp_path / "home").exists()
+
+
+def test_key_of_the_variable_is_written_if_the_gateway_accepts_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "sk-tw-1")
+    with gateway("sk-tw-1") as url:
+        assert run_client(tmp_path, url, "claude", "--key-env", "MY_KEY", "--write") == 0
+    written = json.loads((tmp_path / "home" / ".claude" / "settings.json").read_text())["env"]
+    assert (written["ANTHROPIC_AUTH_TOKEN"], written["ANTHROPIC_MODEL"]) == ("sk-tw-1", "fast")
+
+
+def test_rejected_key_names_its_variable_and_is_not_printed(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "sk-tw-2")
+    with gateway("sk-tw-1") as url:
+        assert run_client(tmp_path, url, "claude", "--key-env", "MY_KEY", "--write") == 2
+    output = capsys.readouterr()
+    assert "rejected the key (status 401) (check the key in the environment variable MY_KEY)" in output.err
+    assert "sk-tw-2" not in output.err + output.out
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--config", "toolwire.toml")])
+def test_settings_with_keys_require_one_before_the_gateway_runs(tmp_path, capsys, options):
+    (tmp_path / "toolwire.toml").write_text(SETTINGS + KEYS)
+    assert run_client(tmp_path, "http://127.0.0.1:9", "claude", *options, "--write") == 2
+    assert (
+        "requires a key (put your key into an environment variable, and use --key-env NAME)" in capsys.readouterr().err
+    )
+    assert not (tmp_path / "home").exists()
+
+
+def test_gateway_without_keys_needs_none_whatever_the_settings_file_has(tmp_path):
+    (tmp_path / "toolwire.toml").write_text(SETTINGS + KEYS)
+    with gateway("local") as url:
+        assert run_client(tmp_path, url, "claude") == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (403, "refuses the request (status 403) (add its host name to hosts in [server])"),
+        (404, "returned status 404 for its list of models (check --url, or use --model)"),
+    ],
+)
+def test_other_refusals_are_errors_with_advice_of_their_own(tmp_path, capsys, status, message):
+    with gateway(status=status) as url:
+        assert run_client(tmp_path, url, "codex", "--write") == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "home").exists()
