@@ -125,6 +125,7 @@ class ToolLoader:
 
 def _make_runner(row: ToolsRow, sources: list[Source], observers: Sequence[Observer]) -> Runner:
     """Make the runner of a row. Calls that need approval wait in its store, if another process can open the store."""
+    from ..gateway.shared.store_folder import require_store_folder
     from ..net.runner import Runner
     from ..net.stored_approvals import StoredApprovals
     from ..net.stores import open_store
@@ -133,6 +134,7 @@ def _make_runner(row: ToolsRow, sources: list[Source], observers: Sequence[Obser
     is_shared = row.store != "memory:"
     if row.approve and not is_shared:
         raise ConfigError("approve of [tools] needs a store", hint='add store = "runs.db", for `toolwire runs approve`')
+    require_store_folder(row.store, "[tools] store")
     store = open_store(row.store)
     return Runner(
         *sources,

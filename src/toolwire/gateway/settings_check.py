@@ -17,8 +17,9 @@ from ..net.capability_file import load_capability_rows
 from ..net.listening import refuse_open
 from .routing import Router
 from .settings import OpenApiRow, Settings, resolve_address
-from .settings_location import Path
+from .settings_location import Path, toml_location
 from .settings_shape import SettingsProblem
+from .shared.store_folder import require_folder, require_store_folder
 from .tls import check_certificate
 from .upstream_transports import UpstreamTransports
 from .upstreams import ConfiguredUpstream, upstreams_from_environment
@@ -44,7 +45,9 @@ def find_environment_problems(settings: Settings, environment: Mapping[str, str]
         ("responses", "store", responses.store, responses.store_env),
     )
     for section, name, value, variable in addresses:
-        problems += _attempt((section, name), partial(resolve_address, value, variable, name, environment))
+        problems += _attempt((section, name), partial(_check_address, value, variable, (section, name), environment))
+    if settings.log.file is not None:
+        problems += _attempt(("log", "file"), partial(require_folder, settings.log.file, "[log] file"))
     problems += _attempt(("server", "certificate"), lambda: check_certificate(settings.server))
     if not settings.keys:
         host = settings.server.host
@@ -70,6 +73,10 @@ def configure_upstreams(
     return found, problems
 
 
+def _check_address(value: str | None, variable: str | None, path: Path, environment: Mapping[str, str]) -> None:
+    require_store_folder(resolve_address(value, variable, str(path[-1]), environment), toml_location(path))
+
+
 def _open_router(upstreams: Mapping[str, ConfiguredUpstream], settings: Settings) -> Router:
     return Router(upstreams, settings.models, cooldown=settings.limits.cooldown, clock=time.monotonic)
 
@@ -92,6 +99,7 @@ def _check_tools(settings: Settings, environment: Mapping[str, str]) -> Iterator
         path: Path = ("tools", pattern)
         for number, file in enumerate(row.files):
             yield from _check_file(file, (*path, "files", number))
+        yield from _attempt((*path, "store"), partial(require_store_folder, row.store, "[tools] store"))
         if row.mcp is not None:
             yield from _check_file(row.mcp, (*path, "mcp"))
         for number, api in enumerate(row.openapi):

@@ -10,6 +10,7 @@ from ...ir.errors import ConfigError
 from ...net.stores.address import display_name
 from ..settings import ResponsesRow, resolve_address
 from .response_store import InMemoryResponses, OwnerBounds, ResponseStore
+from .store_folder import require_store_folder
 
 __all__ = ["open_responses"]
 
@@ -30,6 +31,7 @@ def open_responses(
     """
     bounds = OwnerBounds(row.max_key_bytes, row.max_key_entries)
     address = resolve_address(row.store, row.store_env, "[responses] store", environment)
+    require_store_folder(address, "[responses] store")
     if address is None or address == "memory:":
         if memory_file is None:
             return InMemoryResponses(bounds, clock)

@@ -117,7 +117,8 @@ class SqliteLink:
                 with self._connection:
                     return work(self._connection)
             except (sqlite3.Error, OSError) as error:
-                raise StoreError(f"{self.name}: {error}", hint=_SQLITE_HINT) from None
+                reason = error.strerror if isinstance(error, OSError) else error
+                raise StoreError(f"{self.name}: {reason}", hint=_SQLITE_HINT) from None
 
     def _connect(self) -> sqlite3.Connection:
         """Open the file, readable only by its owner, and create the tables."""

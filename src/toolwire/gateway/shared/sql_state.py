@@ -74,7 +74,8 @@ class StateDatabase:
 
     def _start_cooldown(self, fault: BaseException) -> None:
         if self._cooldown_until is None:
-            _log.error("the shared state is unavailable: %s: %s", self._link.name, fault)
+            message = fault if isinstance(fault, StoreError) else f"{self._link.name}: {fault}"
+            _log.error("the shared state is unavailable: %s", message)
         self._cooldown_until = self._clock() + _COOLDOWN
 
     async def aclose(self) -> None:

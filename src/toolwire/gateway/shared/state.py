@@ -31,6 +31,7 @@ from .response_store import OwnerBounds, ResponseStore
 from .response_stores import open_responses
 from .shared_limits import SharedLimiter
 from .shared_turns import FileGap, Gap, LocalTurns, ProcessGap, SharedTurns
+from .store_folder import require_store_folder
 
 if TYPE_CHECKING:
     from .sql_state import StateDatabase
@@ -93,7 +94,9 @@ def open_state(settings: Settings, environment: Mapping[str, str], folder: Path 
     `folder` is shared by the worker processes of one gateway. It has the state that one process has in its memory.
     """
     row = settings.state
-    url = state_address(settings, environment)
+    url, usage = state_address(settings, environment), usage_address(settings, environment)
+    require_store_folder(url, "[state] url")
+    require_store_folder(usage, "[state] usage")
     if url is None and row.strict:
         raise ConfigError("[state] strict requires url", hint="set url in [state], or remove strict")
     parts = _open_own(row) if url is None else _open_shared(url, row, folder)
@@ -102,7 +105,6 @@ def open_state(settings: Settings, environment: Mapping[str, str], folder: Path 
     )
     close_callbacks = (*parts.close_callbacks, responses.aclose)
     sinks: tuple[Sink, ...] = ()
-    usage = usage_address(settings, environment)
     if usage is not None:
         from ..observe.usage import UsageSink
         from ..observe.usage_stores import open_usage
