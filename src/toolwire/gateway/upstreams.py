@@ -16,7 +16,7 @@ from ..wire.vendors import COMPATIBLE, Vendor, find, names
 from .settings import UpstreamRow
 from .settings_location import toml_location
 
-__all__ = ["ConfiguredUpstream", "known_keys", "upstreams_from_environment"]
+__all__ = ["ConfiguredUpstream", "find_vendor", "known_keys", "upstreams_from_environment"]
 
 _MAX_CACHED_ENDPOINTS = 1024  # endpoints; clients may request any number of models
 
@@ -37,7 +37,7 @@ class ConfiguredUpstream:
         """Check the row. `on_key` is called with every new key of a key command, for redaction."""
         self.name = name
         self.row = row
-        self._vendor = COMPATIBLE if row.provider is None else find(row.provider)
+        self._vendor = find_vendor(name, row)
         self.transport = transport if self._vendor.transport is None else load_transport(self._vendor.transport)
         self._environment = environment
         self._capability_rows = capability_rows
@@ -97,6 +97,14 @@ class ConfiguredUpstream:
         except ConfigError as error:
             hint = translate_hint(error.hint, "setting")
             raise ConfigError(f"{_location(self.name)}: {error.message}", hint=hint) from None
+
+
+def find_vendor(name: str, row: UpstreamRow) -> Vendor:
+    """Return the provider of a row. ConfigError names the row if there is no such provider."""
+    try:
+        return COMPATIBLE if row.provider is None else find(row.provider)
+    except ConfigError as error:
+        raise ConfigError(f"{_location(name)}: {error.message}", hint=error.hint) from None
 
 
 def _location(name: str) -> str:

@@ -26,10 +26,10 @@ from ...run.observe import Observer
 from ...run.redact import Redactor
 from ...run.sanitise import Sanitiser
 from ...run.trace_exchange import ExchangeTrace
-from ...wire.vendors import find, vendor_codec
+from ...wire.vendors import vendor_codec
 from ..settings import Settings, UpstreamRow
 from ..upstream_transports import UpstreamTransports
-from ..upstreams import known_keys, upstreams_from_environment
+from ..upstreams import find_vendor, known_keys, upstreams_from_environment
 from .log import AccessLog, JsonLogHandler, LogFile, Write, to_logger, to_stderr
 from .metrics import Metrics
 from .record import Recorder, trace_writer
@@ -136,7 +136,7 @@ class Telemetry:
         self._http.reload(rows)
         for name, row in rows.items():
             inner = self._given_transports.get(name) or self._http.of(name, row)
-            self._transports[name] = self._recorder.transport(inner, name, _wire_name(row))
+            self._transports[name] = self._recorder.transport(inner, name, _wire_name(name, row))
 
     def wrap(self, app: AsgiApp) -> AsgiApp:
         return app if self._recorder is None else self._recorder.wrap(app)
@@ -242,10 +242,8 @@ def _api_secrets(settings: Settings, environment: Mapping[str, str]) -> list[str
     return [environment.get(name, "").strip() for name in names]
 
 
-def _wire_name(row: UpstreamRow) -> str:
-    if row.wire is not None:
-        return row.wire
-    return "openai_chat" if row.provider is None else vendor_codec(find(row.provider), None).name
+def _wire_name(name: str, row: UpstreamRow) -> str:
+    return row.wire or vendor_codec(find_vendor(name, row)).name
 
 
 def _format_line(trace: ExchangeTrace) -> str:
