@@ -71,7 +71,8 @@ def _details(request_log: RequestLog) -> list[str]:
     """List the error with its path, the calls, the offered tools, the failed attempts and the losses."""
     details = []
     if request_log.error:
-        details.append(f"{request_log.error}: {request_log.method} {request_log.path}")
+        code = "" if request_log.error_code is None else f" ({request_log.error_code})"
+        details.append(f"{request_log.error}{code}: {request_log.method} {request_log.path}")
     if request_log.calls:
         details.append(_join_names(request_log.calls))
     if request_log.declared_tools:

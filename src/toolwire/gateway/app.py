@@ -475,7 +475,8 @@ class Gateway:
         self, http_exchange: HttpExchange, ingress: Ingress, log_writer: RequestLogWriter, fault: Fault
     ) -> None:
         """Write a fault in the client's protocol, if no answer has begun."""
-        log_writer.fail(fault.kind)
+        log_writer.confirm_model(self._settings.models)
+        log_writer.fail(fault.kind, fault.code)
         if http_exchange.started or http_exchange.disconnected:
             return  # the connection is closed, so the client sees that the answer is incomplete
         status, body, headers = ingress.codec.encode_error(replace(fault, request_id=log_writer.log.id))

@@ -64,3 +64,8 @@ def test_log_records_are_single_lines_between_the_rows(capsys):
     assert printed.count("\n") == 1
     assert "reloaded" in printed
     assert "\x1b" not in printed
+
+
+def test_row_of_a_broken_stream_has_the_code_of_its_fault():
+    row = row_of(model="fast", error="server", error_code="stream_truncated")
+    assert row.endswith("server (stream_truncated): POST /v1/messages")

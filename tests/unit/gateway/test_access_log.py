@@ -194,3 +194,15 @@ def test_log_file_is_readable_by_its_owner_only(tmp_path):
     log.write("line")
     log.close()
     assert path.read_text() == "line\n"
+
+
+def test_code_of_a_fault_is_redacted_and_shortened():
+    key, line = (
+        "sk-0123456789abcdef",
+        RequestLog("r", 0.0, "openai_chat", error="server", error_code="stream_truncated"),
+    )
+    assert lines_of(line)[0]["error_code"] == "stream_truncated"
+    (written,) = lines_of(replace(line, error_code=f"no {key} {'x' * 1000}"), clean=Redactor())
+    assert key not in written["error_code"]
+    assert len(written["error_code"]) <= 200
+    assert "error_code" not in lines_of(FULL)[0]

@@ -472,7 +472,7 @@ class Attempt(Struct, eq=False):
         if not delivery.has_output:
             return stream.fault
         if stream.fault is not None:
-            self._context.log_writer.fail(stream.fault.kind)
+            self._context.log_writer.fail(stream.fault.kind, stream.fault.code)
         await delivery.write(last)
         await delivery.end()
         return None

@@ -187,7 +187,7 @@ class RequestHandler:
         """End the connection of an answer whose end was interrupted; nothing may be written any more."""
         context = self._context
         if not context.http_exchange.ended:
-            context.log_writer.fail(fault.kind)
+            context.log_writer.fail(fault.kind, fault.code)
             await context.http_exchange.end()
 
     def _fault_for_error(self, error: Exception) -> Fault:
@@ -207,7 +207,7 @@ class RequestHandler:
         if delivery.state == "ended":
             await self._end_interrupted(fault)
             return
-        context.log_writer.fail(fault.kind)
+        context.log_writer.fail(fault.kind, fault.code)
         if context.stream is not None and delivery.has_output:
             await delivery.write(context.stream.fail(fault))
         else:

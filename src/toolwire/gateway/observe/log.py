@@ -83,6 +83,7 @@ class AccessLogLine(Struct, frozen=True, omit_defaults=True):
     attempts: int = 0
     failures: tuple[FailedAttempts, ...] = ()
     error: str | None = None
+    error_code: str | None = None
 
 
 class AccessLog:
@@ -134,6 +135,7 @@ class AccessLog:
             request_log.attempts,
             _failed_attempts(request_log) if request_log.failures else (),
             request_log.error,
+            None if request_log.error_code is None else clean(request_log.error_code),
         )
 
 

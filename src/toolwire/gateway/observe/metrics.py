@@ -83,6 +83,7 @@ class _BatchLabels(NamedTuple):
     ingress: str
     upstream: str
     model: str
+    is_configured_model: bool
     action: str
     status: int
     error: str | None
@@ -279,7 +280,8 @@ class Metrics:
         A call is ok, repaired, broken (a problem remains), or cut (the answer failed).
         """
         # an unknown model is a text from the client, and must not become a label
-        key = (labels.ingress, labels.upstream, labels.model if labels.upstream else "")
+        is_known = labels.upstream or labels.is_configured_model
+        key = (labels.ingress, labels.upstream, labels.model if is_known else "")
         series = self._series.get(key)
         if series is None:
             series = self._series_for(*key)

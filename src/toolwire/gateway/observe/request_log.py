@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import count, islice
 from operator import attrgetter
 from secrets import token_hex
@@ -42,6 +42,7 @@ class RequestLog(Struct):
     path: str = ""  # without the query, which may contain a key
     caller: str = ""  # the name of the client's key
     model: str = ""  # the client's name for it
+    is_configured_model: bool = False  # `model` is a name of the settings; set for a request that reached no upstream
     upstream: str = ""
     upstream_model: str = ""
     provider: str = ""
@@ -50,6 +51,7 @@ class RequestLog(Struct):
     passed_through: bool = False  # bytes were forwarded unchanged
     status: int = 0
     error: str | None = None  # the kind of fault
+    error_code: str | None = None  # of the fault; it may be the upstream's
     attempts: int = 0
     failures: tuple[tuple[str, str], ...] = ()  # upstreams that failed before any output, and the kind of fault
     seconds: float = 0.0
@@ -192,12 +194,16 @@ class RequestLogWriter:
     def set_first_chunk(self, seconds: float | None) -> None:
         self.log.first_chunk_seconds = seconds
 
-    def fail(self, kind: str) -> None:
+    def confirm_model(self, models: Collection[str]) -> None:
+        """Note whether the model of a request without an upstream is one of `models`, those of the settings."""
+        self.log.is_configured_model = not self.log.upstream and self.log.model in models
+
+    def fail(self, kind: str, code: str | None = None) -> None:
         """Note the fault of a request."""
-        self.log.error = kind
+        self.log.error, self.log.error_code = kind, code
 
     def lose_client(self) -> None:
-        self.log.status, self.log.error = _CLIENT_CLOSED_REQUEST, "client_gone"
+        self.log.status, self.log.error, self.log.error_code = _CLIENT_CLOSED_REQUEST, "client_gone", None
 
     def end(self, status: int) -> RequestLog:
         """Note the end of the request, and return the record."""
