@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..ir.counts import count_of
 from ..ir.errors import ToolwireError
 from .tools_file import load_tools
 
@@ -138,6 +139,6 @@ async def follow_changes(server: Server, file: ToolsFile | None, interval: float
                 server.replace_offers(file.resources, file.prompts)
             if server.refresh():
                 names = ", ".join(tool.name for tool in server.runner.box.tools[:20])
-                _log.info("offering %d tools: %s", len(server.runner.box.tools), names)
+                _log.info("offering %s: %s", count_of(len(server.runner.box.tools), "tool"), names)
         except Exception:  # noqa: BLE001  # a broken file must not end the server
             _log.exception("cannot apply the changed tools")

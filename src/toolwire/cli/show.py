@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from ..ir.counts import count_of
 from ..ir.losses import Loss
 from ..ir.terminal import neutralise_json, neutralise_line, neutralise_text
 
@@ -24,11 +25,6 @@ def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
     if not (stream or sys.stdout).isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
-
-
-def count_of(number: int, noun: str) -> str:
-    """Return a number and its noun: 1 call, 2 calls."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def json_text(document: Any, *, sort_keys: bool = False) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..ir.counts import count_of
 from ..ir.errors import ToolwireError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.terminal import neutralise_line
@@ -113,8 +114,8 @@ def _side_rows(exchange: RecordedExchange, label: str, start: float) -> list[Tim
 
 
 def _stream_row(answer: RecordedAnswer, depth: int) -> TimelineRow:
-    first, last, count = answer.pieces[0].ms, answer.pieces[-1].ms, len(answer.pieces)
-    return TimelineRow(f"stream, {count} pieces", first, last, f"first at {format_ms(first)}", "dim", depth)
+    first, last, count = answer.pieces[0].ms, answer.pieces[-1].ms, count_of(len(answer.pieces), "piece")
+    return TimelineRow(f"stream, {count}", first, last, f"first at {format_ms(first)}", "dim", depth)
 
 
 def _print_calls(request: Request | None, response: Response | None) -> None:

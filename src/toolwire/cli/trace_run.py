@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..ir.counts import count_of
 from ..ir.terminal import neutralise_line
 from ..ir.text import dumps
 from .show import json_text, losses_table, paint, table
@@ -46,7 +47,7 @@ def _format_title(trace: RunTrace) -> str:
     name = start.agent if isinstance(start, RunStarted) else ""
     fields = [" ".join(filter(None, ("run", name or trace.header.id)))]
     fields += list(dict.fromkeys(request.model for request in requests if request.model))[:3]
-    fields += [_format_number(len(requests), "request"), _format_number(len(calls), "call")]
+    fields += [count_of(len(requests), "request"), count_of(len(calls), "call")]
     fields.append(format_ms(trace.duration_ms))
     if isinstance(end, RunEnded):
         fields += [_format_usage(end.usage), _format_cost(end.cost), end.reason]
@@ -55,10 +56,6 @@ def _format_title(trace: RunTrace) -> str:
     else:
         fields.append("interrupted")
     return neutralise_line("   ".join(filter(None, fields)))
-
-
-def _format_number(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _format_usage(usage: Usage | None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..ir.counts import count_of
 from .settings import Row, Settings
 
 __all__ = ["describe_change"]
@@ -21,7 +22,7 @@ _MAX_NAME_LENGTH = 64
 
 def describe_change(old: Settings, new: Settings) -> str:
     """Return the number of models, keys and upstreams with the changed names, and the tables that need a restart."""
-    counts = [_count(getattr(new, table), noun) for table, noun in _TABLES.items() if getattr(new, table)]
+    counts = [count_of(len(getattr(new, table)), noun) for table, noun in _TABLES.items() if getattr(new, table)]
     changes = [
         change
         for table, noun in _TABLES.items()
@@ -47,10 +48,6 @@ def _describe_table(old: Mapping[str, Row], new: Mapping[str, Row], noun: str) -
         "changed": [name for name in new if name in old and new[name] != old[name]],
     }
     return [f"{verb} {noun} {_join_names(found)}" for verb, found in names.items() if found]
-
-
-def _count(table: Mapping[str, object], noun: str) -> str:
-    return f"{len(table)} {noun}" if len(table) == 1 else f"{len(table)} {noun}s"
 
 
 def _join_names(names: list[str]) -> str:

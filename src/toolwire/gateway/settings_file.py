@@ -7,6 +7,7 @@ import tomllib
 from logging import getLogger
 from pathlib import Path
 
+from ..ir.counts import count_of
 from ..ir.errors import ConfigError
 from .litellm.litellm_convert import LitellmImport
 from .litellm.litellm_file import keep_usable, parse_litellm_file
@@ -28,8 +29,10 @@ def load_settings(file: str | Path) -> Settings:
         imported = import_litellm(path)
         counts = {kind: sum(note.kind == kind for note in imported.notes) for kind in ("skipped", "ignored")}
         if any(counts.values()):
-            message = "%s: %d models or targets skipped, %d settings ignored; see `toolwire serve check %s`"
-            _log.warning(message, path.name, counts["skipped"], counts["ignored"], path.name)
+            skipped = count_of(counts["skipped"], "model or target", "models or targets")
+            ignored = count_of(counts["ignored"], "setting")
+            message = "%s: %s skipped, %s ignored; see `toolwire serve check %s`"
+            _log.warning(message, path.name, skipped, ignored, path.name)
         return imported.settings
     try:
         return parse_settings(tomllib.loads(read_settings_text(path)))

@@ -441,7 +441,7 @@ def test_litellm_file_is_served_and_its_other_settings_are_listed(tmp_path: Path
                 return await read_until(running.stdout, "settings reloaded")
 
     printed = asyncio.run(check())
-    assert "1 models or targets skipped, 2 settings ignored" in printed
+    assert "1 model or target skipped, 2 settings ignored" in printed
     assert "sk-in-the-file" not in printed
     refused = run_failing_serve(tmp_path, "--config", "config.yaml", "--strict", "--port", "0")
     assert "rock (model_list[1]): Amazon Bedrock is not supported; 2 more" in refused

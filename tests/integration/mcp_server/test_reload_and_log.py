@@ -69,7 +69,7 @@ def test_changed_tools_reach_open_sessions_over_http(tmp_path, version):
         assert process.wait(TIMEOUT) == 0
     log = "".join(lines)
     assert "ERROR toolwire.mcp.reload: cannot reload, the old tools stay: cannot load" in log
-    assert "INFO toolwire.mcp.reload: offering 1 tools: salute" in log
+    assert "INFO toolwire.mcp.reload: offering 1 tool: salute" in log
 
 
 def test_changed_tools_reach_a_client_over_stdio(tmp_path):

@@ -95,7 +95,7 @@ def test_full_queue_drops_rows_and_logs_it(store, caplog, monkeypatch):
     store.away.clear()
     sink.close()
     assert len(store.rows) == 10
-    assert "lost 990 rows of usage" in caplog.text
+    assert "lost 990 rows of usage: the queue is full" in caplog.text
 
 
 def test_failed_writes_are_retried(store, caplog, monkeypatch):
@@ -119,7 +119,8 @@ def test_closing_gives_up_when_the_store_fails(store, caplog, monkeypatch):
     sink(turn())
     sink.close()
     assert sink.dropped == 1
-    assert "lost 1 rows of usage" in caplog.text
+    assert "lost 1 row of usage: the store was unavailable until the end" in caplog.text
+    assert "queue" not in caplog.text
 
 
 def test_closing_does_not_wait_for_a_hanging_store(store, caplog, monkeypatch):
@@ -150,4 +151,4 @@ def test_unwritable_row_does_not_block_other_rows(store, caplog):
     sink.close()
     assert [row.input for row in store.rows] == [1]
     assert sink.dropped == 1
-    assert "cannot write 1 rows of usage" in caplog.text
+    assert "cannot write 1 row of usage" in caplog.text

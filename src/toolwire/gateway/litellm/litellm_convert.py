@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...ir.counts import count_of
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
 from ..settings import KeyRow, LimitsRow, ModelRow, RetrieveRow, Settings, TargetRow, UpstreamRow
@@ -45,7 +46,8 @@ class LitellmImport(Struct, frozen=True):
     missing_key: str = ""
 
     def __repr__(self) -> str:
-        return f"<LiteLLM import with {len(self.settings.models)} models and {len(self.notes)} notes>"
+        models, notes = count_of(len(self.settings.models), "model"), count_of(len(self.notes), "note")
+        return f"<LiteLLM import with {models} and {notes}>"
 
 
 def convert_litellm(document: JSON, environment: Mapping[str, str]) -> LitellmImport:

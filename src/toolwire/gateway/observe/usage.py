@@ -15,6 +15,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from ...ir.counts import count_of
 from ...ir.errors import StoreError
 from .request_log import RequestLog
 
@@ -131,8 +132,10 @@ class UsageSink:
         self._deadline = monotonic() + _CLOSE_TIMEOUT
         self._stop.set()
         self._thread.join(_CLOSE_TIMEOUT + _WRITE_INTERVAL)
-        self.dropped += len(self._rows)
         self._log_dropped()
+        if self._rows:
+            self.dropped += len(self._rows)
+            _log.error("lost %s of usage: the store was unavailable until the end", count_of(len(self._rows), "row"))
         if self._thread.is_alive():
             _log.error("the usage store does not respond")  # closing it would block too
         else:
@@ -164,7 +167,7 @@ class UsageSink:
                 self._failing = True
                 return
             except Exception:  # noqa: BLE001  # rows that can never be written must not block others
-                _log.exception("cannot write %d rows of usage", len(batch))
+                _log.exception("cannot write %s of usage", count_of(len(batch), "row"))
                 self.dropped += len(batch)
                 self._reported_drops += len(batch)
             else:
@@ -179,5 +182,6 @@ class UsageSink:
 
     def _log_dropped(self) -> None:
         if self.dropped > self._reported_drops:
-            _log.error("lost %d rows of usage: the queue is full", self.dropped - self._reported_drops)
+            lost = count_of(self.dropped - self._reported_drops, "row")
+            _log.error("lost %s of usage: the queue is full", lost)
             self._reported_drops = self.dropped

@@ -13,6 +13,7 @@ from logging import getLogger
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ...asgi.offload import LARGE, Offload
+from ...ir.counts import count_of
 from ...ir.tools import Tool
 from ...retrieve.documents import make_document
 from ...retrieve.encoder import Encoder
@@ -132,7 +133,7 @@ class ToolListIndexes:
                 if is_complete:
                     self._keep((client, digest), await self._run(pending.build_index))
             except Exception:  # noqa: BLE001  # the list stays without vectors; requests select by keyword
-                _log.exception("cannot encode a list of %d tools", len(pending.tools))
+                _log.exception("cannot encode a list of %s", count_of(len(pending.tools), "tool"))
                 is_complete = True
             if is_complete:
                 waiting.pop(digest, None)
