@@ -40,6 +40,7 @@ class Connector:
     async def open(self, loop: asyncio.AbstractEventLoop, origin: Origin, seconds: float) -> HttpConnection:
         """Connect within `seconds` and the timeout. Raise ConnectionRefusedError if that fails: nothing was sent."""
         proxy = self._proxies.proxy_for(origin.host, origin.port) if origin.tls else None
+        route = "" if proxy is None else f" (through the proxy {proxy.url})"
         try:
             async with asyncio.timeout(min(self._timeout, seconds)):
                 if proxy is not None:
@@ -49,11 +50,11 @@ class Connector:
                 await _connect(loop, connection, origin.host, origin.port, context)
                 return connection
         except TimeoutError:
-            raise ConnectFailed("no connection was established in time") from None
+            raise ConnectFailed(f"no connection was established in time{route}") from None
         except ProxyFailed:
             raise
         except OSError as error:
-            raise ConnectionRefusedError(_error_text(error)) from None
+            raise ConnectionRefusedError(f"{_error_text(error)}{route}") from None
 
 
 async def _connect(
