@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..asgi.http_exchange import ClientGone, HeaderPairs, HttpExchange, InFlight, header_pairs
+from ..asgi.http_exchange import BodyTooLarge, ClientGone, HeaderPairs, HttpExchange, InFlight, header_pairs
 from ..asgi.offload import ClientOffload, Offload
 from ..asgi.origin_policy import OriginPolicy, RequestRefused
 from ..asgi.types import Receive, Scope, Send
@@ -373,8 +373,7 @@ class Gateway:
                 raise
             log_writer.lose_client()
         except ToolwireError as error:
-            if isinstance(error, UnknownModel) and route is not None:
-                error.pointer, error.hint = route.model_pointer, error.hint or route.models_hint
+            _add_hint(error, route)
             await self._respond_fault(http_exchange, ingress, log_writer, fault_from(error))
         except Exception:  # noqa: BLE001  # a bug in the gateway ends only this request
             _log.exception("request %s failed", log_writer.log.id)
@@ -484,6 +483,14 @@ class Gateway:
         # some protocols have this header, too
         pairs = [*_JSON, *header_pairs({"x-request-id": log_writer.log.id, **headers})]
         await http_exchange.respond(status, pairs, to_bytes(body))
+
+
+def _add_hint(error: ToolwireError, route: Route | None) -> None:
+    """Add the fix to an error of a part that knows neither the path nor the settings."""
+    if isinstance(error, UnknownModel) and route is not None:
+        error.pointer, error.hint = route.model_pointer, error.hint or route.models_hint
+    elif isinstance(error, BodyTooLarge):
+        error.hint = error.hint or "send less data, or raise limits.body"
 
 
 def _unknown_path(http_exchange: HttpExchange) -> RequestRefused:

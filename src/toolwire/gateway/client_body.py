@@ -118,7 +118,7 @@ class ClientBody:
         self._seconds -= clock() - started_at
         self._unread -= len(piece)
         if self._unread < 0:
-            raise BodyTooLarge("the body is longer than its content-length")
+            raise BodyTooLarge("the body is longer than its content-length", hint="send its exact length")
         if kept + len(piece) > self._held:
             self._memory.add(kept + len(piece) - self._held)
             self._held = kept + len(piece)
