@@ -110,7 +110,9 @@ class Endpoint:
         is_surface_different = surface is not None and bool(surface.omitted_fields or surface.version_field)
         self.changes_body: bool = bool(self.extra_body) or is_surface_different
         """True if the body of a request on the same wire has to be changed, apart from the model."""
-        self.renamed_fields: Mapping[str, str] = _find_renamed_fields(self.vendor, surface, self.capabilities)
+        self.renamed_fields: Mapping[str, str] = _find_renamed_fields(
+            self.vendor, self.wire, surface, self.capabilities
+        )
         """Fields of a request that the vendor names differently."""
 
     @property
@@ -236,12 +238,16 @@ class Endpoint:
         return f"<{self.model!r} at {self.origin} over {self.wire.name}>"
 
 
-def _find_renamed_fields(vendor: Vendor, surface: Surface | None, capabilities: ModelCapabilities) -> Mapping[str, str]:
-    """Return the fields that the vendor names differently.
+def _find_renamed_fields(
+    vendor: Vendor, wire: Wire, surface: Surface | None, capabilities: ModelCapabilities
+) -> Mapping[str, str]:
+    """Return the fields that the vendor names differently. Its row lists those of its own wire.
 
     OpenAI's reasoning models reject `max_tokens`, also through a proxy of which only the base URL is known.
     """
-    fields = {**vendor.fields, **surface.fields} if surface is not None and surface.fields else vendor.fields
+    fields = vendor.fields if wire.name == vendor.wire else {}
+    if surface is not None and surface.fields:
+        fields = {**fields, **surface.fields}
     if capabilities.default_effort is None:
         return fields
     return {name: other for name, other in fields.items() if other != "max_tokens"}

@@ -139,3 +139,19 @@ def test_model_name_is_escaped_in_the_url_path(model):
     assert path.startswith("https://h/v1beta/models/")
     assert path.removeprefix("https://h/v1beta/models/").removesuffix(":generateContent").isascii()
     assert not set("/?# ") & set(path.removeprefix("https://h/v1beta/models/"))
+
+
+@pytest.mark.parametrize(
+    ("model", "wire", "fields"),
+    [
+        ("qwen3", None, {"max_completion_tokens": "max_tokens"}),
+        ("o3", None, {}),
+        ("qwen3", "anthropic", {}),
+        ("qwen3", "gemini", {}),
+        ("qwen3", "ollama", {}),
+        ("mistral/m", None, {"max_completion_tokens": "max_tokens", "seed": "random_seed"}),
+    ],
+)
+def test_fields_are_renamed_only_on_the_wire_of_the_vendor(model, wire, fields):
+    address = {} if "/" in model else {"base_url": "http://127.0.0.1:1/v1"}
+    assert resolve(model, {"MISTRAL_API_KEY": "k"}, wire=wire, **address).renamed_fields == fields

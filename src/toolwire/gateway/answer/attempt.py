@@ -479,4 +479,6 @@ class Attempt(Struct, eq=False):
 
 
 def _too_large_fault(limit: int) -> Fault:
-    return Fault("server", f"the stream has more than {limit} bytes (raise limits.answer)", 502, "too_large", retryable=False)
+    return Fault(
+        "server", f"the stream has more than {limit} bytes (raise limits.answer)", 502, "too_large", retryable=False
+    )
