@@ -168,7 +168,7 @@ class WorkerPool:
         return max(codes[failed], 0) or 1
 
     async def _supervise(self, worker: _WorkerSlot) -> int:
-        """Restart a worker whenever it ends, until the stop; return its last exit code."""
+        """Restart a worker whenever it ends, until the stop; return its last exit code, or 0 if it was not running."""
         failures, clock = 0, asyncio.get_running_loop().time
         while True:
             started_at = clock()
@@ -182,7 +182,7 @@ class WorkerPool:
             _log.error("worker %d ended %s; restarting it in %g s", worker.number, _describe(code), delay)
             try:
                 await asyncio.wait_for(self._stop_requested.wait(), delay)
-                return code
+                return 0
             except TimeoutError:
                 await self._restart(worker)
 
