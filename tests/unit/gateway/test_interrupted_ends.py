@@ -33,7 +33,7 @@ class Log:
 
     failed = None
 
-    def fail(self, kind):
+    def fail(self, kind, code=None):
         self.failed = kind
 
 

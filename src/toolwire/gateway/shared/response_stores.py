@@ -10,9 +10,8 @@ from ...ir.errors import ConfigError
 from ...net.stores.address import display_name
 from ..settings import ResponsesRow, resolve_address
 from .response_store import InMemoryResponses, OwnerBounds, ResponseStore
-from .store_folder import require_store_folder
 
-__all__ = ["open_responses"]
+__all__ = ["open_responses", "responses_address"]
 
 _REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 
@@ -30,8 +29,7 @@ def open_responses(
     for several worker processes.
     """
     bounds = OwnerBounds(row.max_key_bytes, row.max_key_entries)
-    address = resolve_address(row.store, row.store_env, "[responses] store", environment)
-    require_store_folder(address, "[responses] store")
+    address = responses_address(row, environment)
     if address is None or address == "memory:":
         if memory_file is None:
             return InMemoryResponses(bounds, clock)
@@ -51,3 +49,7 @@ def open_responses(
         hint = "use a file, sqlite:///FILE, redis://host:6379/0 or postgresql://user@host/database"
         raise ConfigError(f"unsupported responses.store: {display_name(address)}", hint=hint)
     return SqlResponses(SqliteLink(path, TABLES), bounds, clock)
+
+
+def responses_address(row: ResponsesRow, environment: Mapping[str, str]) -> str | None:
+    return resolve_address(row.store, row.store_env, "[responses] store", environment)

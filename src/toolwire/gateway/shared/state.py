@@ -28,7 +28,7 @@ from ..settings import Settings, StateRow, resolve_address
 from .cooldowns import Cooldowns, SharedCooldowns
 from .limits import InProcessLimiter, Limiter, LocalLimiter
 from .response_store import OwnerBounds, ResponseStore
-from .response_stores import open_responses
+from .response_stores import open_responses, responses_address
 from .shared_limits import SharedLimiter
 from .shared_turns import FileGap, Gap, LocalTurns, ProcessGap, SharedTurns
 from .store_folder import require_store_folder
@@ -97,6 +97,7 @@ def open_state(settings: Settings, environment: Mapping[str, str], folder: Path 
     url, usage = state_address(settings, environment), usage_address(settings, environment)
     require_store_folder(url, "[state] url")
     require_store_folder(usage, "[state] usage")
+    require_store_folder(responses_address(settings.responses, environment), "[responses] store")
     if url is None and row.strict:
         raise ConfigError("[state] strict requires url", hint="set url in [state], or remove strict")
     parts = _open_own(row) if url is None else _open_shared(url, row, folder)
