@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
 from ..asgi.http_exchange import BodyTooLarge, HttpExchange
 from ..ir.errors import ToolwireError
+from ..ir.pointer import join
 from ..ir.text import to_bytes
 from ..net.http import StreamedBody
 from ..net.same_wire import find_leading_model
-from .field_scan import FieldScan, InvalidPiece
+from .field_scan import FieldFound, FieldScan, InvalidPiece
 from .forbidden_fields import FORBIDDEN_FIELDS, forbidden_field_error
 from .observe.answer_stats import RequestSize
 from .settings import LimitsRow
@@ -26,6 +27,7 @@ from .shared.memory_bound import MemoryReservation
 
 __all__ = ["BodyRefused", "ClientBody"]
 
+_REFUSED_FIELDS = ("model", *FORBIDDEN_FIELDS)  # after the leading model
 _MAX_START = 64 * 1024  # bytes in which the model must be found
 
 
@@ -53,8 +55,10 @@ class ClientBody:
         self._has_more = True
         self._held = 0  # reserved bytes
         self._start = b""
+        self._checked_start = b""  # with renamed fields
         self._model_span: tuple[int, int] | None = None  # in the start
-        self._scan = FieldScan(("model", *FORBIDDEN_FIELDS))
+        self._scan = FieldScan(_REFUSED_FIELDS)
+        self._renamed: Mapping[str, str] = {}
 
     async def read_start(self, *, needs_model: bool) -> None:
         """Read the first pieces, with the leading model if it is needed."""
@@ -69,18 +73,24 @@ class ClientBody:
         if self._model_span is not None:
             self.model = _decode_name(self._start[slice(*self._model_span)])
 
-    def may_stream(self) -> bool:
-        """Check that more will follow, and that the fields so far can be sent on."""
+    def may_stream(self, renamed: Mapping[str, str]) -> bool:
+        """Check that more will follow, and that the fields so far can be sent on, some of them under another name."""
         start, span = self._start, self._model_span
         if not self._has_more or (span is not None and self.model is None):
             return False
+        if renamed:
+            self._scan, self._renamed = FieldScan(_REFUSED_FIELDS, renamed), renamed
         try:
             if span is None:
-                return self._scan.feed(start) is None
-            name_start = start.rindex(b'"model"', 0, span[0])
-            return self._scan.feed(start[:name_start]) is None and self._scan.feed(start[span[1] :]) is None
-        except InvalidPiece:
+                self._checked_start = self._scan.feed(start)
+            else:
+                name_start = start.rindex(b'"model"', 0, span[0])
+                before = self._scan.feed(start[:name_start])
+                self._checked_start = before + start[name_start : span[1]] + self._scan.feed(start[span[1] :])
+                return len(before) == name_start  # else the model comes after half a string
+        except (FieldFound, InvalidPiece):
             return False
+        return True
 
     async def read_whole(self) -> bytes:
         """Read the rest, and return the whole body."""
@@ -91,23 +101,26 @@ class ClientBody:
 
     def for_model(self, model: str) -> StreamedBody:
         """Return the body with another model, to be sent while it arrives."""
-        start, span = self._start, self._model_span
+        start, span = self._checked_start, self._model_span
         if span is not None and self.model != model:
             start = start[: span[0]] + to_bytes(model) + start[span[1] :]
-        return StreamedBody(self._send(start), len(start) + self._unread)
+        return StreamedBody(self._send(start), len(start) + len(self._scan.held) + self._unread)
 
     async def _send(self, start: bytes) -> AsyncIterator[bytes]:
         """Yield the pieces. After the last one, watch the connection for a disconnect."""
         self.is_sent = True
-        self._start = b""
+        self._start = self._checked_start = b""
         self.size.add(start)
         yield start
         start = b""
         while self._has_more:
-            piece = await self._read_piece(0)
-            self._check(piece)
+            piece = self._check(await self._read_piece(0))
             self.size.add(piece)
-            yield piece
+            if piece:
+                yield piece
+        if self._scan.held:
+            self.size.add(self._scan.held)
+            yield self._scan.held
         self._http_exchange.watch()
 
     async def _read_piece(self, kept: int) -> bytes:
@@ -124,21 +137,27 @@ class ClientBody:
             self._held = kept + len(piece)
         return piece
 
-    def _check(self, piece: bytes) -> None:
-        limit = self._limits.stream_body
+    def _check(self, piece: bytes) -> bytes:
+        """Return the bytes that can be sent on; an error if a field must not be sent."""
         try:
-            name = self._scan.feed(piece)
+            return self._scan.feed(piece)
         except InvalidPiece:
             raise BodyRefused("the body is not valid JSON") from None
+        except FieldFound as found:
+            raise self._refusal_of(found.name) from None
+
+    def _refusal_of(self, name: str) -> ToolwireError:
         if name == "model":
             message = "the model is named twice, or after other fields"
-            raise BodyRefused(message, pointer="/model", hint="send it once, as the first field")
+            return BodyRefused(message, pointer="/model", hint="send it once, as the first field")
         if name == "":
-            message = "the name of a field contains escaped letters"
+            message, limit = "the name of a field contains escaped letters", self._limits.stream_body
             hint = f"write the letters as they are; names are decoded in bodies of up to {limit} bytes only"
-            raise BodyRefused(message, hint=hint)
-        if name is not None:
-            raise forbidden_field_error(name)
+            return BodyRefused(message, hint=hint)
+        if name in self._renamed or name in self._renamed.values():
+            message = f"{name} is set twice: {self._renamed.get(name, name)} has two names"
+            return BodyRefused(message, pointer=join(name), hint="send one of the names")
+        return forbidden_field_error(name)
 
 
 def _decode_name(encoded: bytes) -> str | None:

@@ -1,4 +1,4 @@
-"""Find fields of a JSON object that arrives in pieces, without parsing it or holding it. No I/O.
+"""Find and rename fields of a JSON object that arrives in pieces, without parsing it or holding it. No I/O.
 
 Regular expressions skip the strings and count the brackets, so that the depth of every name is known.
 """
@@ -6,9 +6,9 @@ Regular expressions skip the strings and count the brackets, so that the depth o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-__all__ = ["FieldScan", "InvalidPiece"]
+__all__ = ["FieldFound", "FieldScan", "InvalidPiece"]
 
 _STRING = rb'"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+"'
 # everything before the last string, whose end, or the colon after it, may be in the next piece
@@ -17,6 +17,7 @@ _OPEN_STRING = re.compile(rb'"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+(\\?+)\Z')
 _CLOSED_STRING = re.compile(_STRING + rb"\s*+\Z")
 _NAMES_AND_STRINGS = re.compile(rb"(" + _STRING + rb"\s*+:)|" + _STRING)
 _STRINGS = re.compile(_STRING)
+_COLON = re.compile(rb"\s*+:")
 _NOT_JSON = re.compile(rb"[^\s\d{}\[\],:+\-.eEtrufalsn]")
 _LONGEST_NAME = 256  # bytes, with every letter escaped
 _LONG_STRING = b'"~'  # instead of the contents of a string that is too long for a name
@@ -26,46 +27,101 @@ class InvalidPiece(ValueError):
     """The piece is not a part of a JSON document."""
 
 
-class FieldScan:
-    """Searches the top level of one object for the fields `names`, in any spelling."""
+class FieldFound(ValueError):
+    """The document has a field that is searched, or one that is renamed twice. `name` is empty if it has escaped letters."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        plain = b"|".join(re.escape(name.encode()) for name in names)
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class FieldScan:
+    """Searches the top level of one object for the fields `names`, in any spelling, and renames the fields in `renamed`.
+
+    A new name must not be longer: spaces after it keep the length of the document. A name that may be incomplete is
+    held until the next piece if fields are renamed.
+    """
+
+    def __init__(self, names: Iterable[str], renamed: Mapping[str, str] | None = None) -> None:
+        self._renamed = {old.encode(): new.encode() for old, new in (renamed or {}).items()}
+        self._new_names = frozenset(self._renamed.values())
+        self._used_names: set[bytes] = set()  # of the new ones
+        plain = b"|".join(map(re.escape, [*(name.encode() for name in names), *self._renamed, *self._new_names]))
         escaped_letter = rb'(?:[^"\\]|\\(?!u00[4-7]).)*+\\u00[4-7]'
         self._find_names = re.compile(rb'"(?:(' + plain + rb')"|' + escaped_letter + rb")", re.DOTALL).finditer
         self._search_names = re.compile(rb'"(?:' + plain + rb')"\s*+:|\\u00[4-7]').search  # also within strings
         self._depth = 0
         self._last_string = b""  # it may be the beginning of a name
+        self._sent = 0  # bytes of it that `feed` has returned
 
-    def feed(self, piece: bytes) -> str | None:
-        """Return the field that was found, or None. It is empty for any name with escaped letters.
+    @property
+    def held(self) -> bytes:
+        """The end of the pieces that `feed` has not returned."""
+        return self._last_string[self._sent :] if self._renamed else b""
 
-        InvalidPiece if it cannot be JSON.
-        """
+    def feed(self, piece: bytes) -> bytes:
+        """Return the bytes that can be sent on; FieldFound for a field that is searched, InvalidPiece for no JSON."""
         if self._last_string == _LONG_STRING and b'"' not in piece and b"\\" not in piece:
-            return None  # such as a part of a picture
+            return piece  # such as a part of a picture
         text = self._last_string + piece
         complete = _COMPLETE.match(text)
         end = 0 if complete is None else complete.end()
-        self._last_string = _shorten(text[end:])
-        text, position = text[:end], 0
+        checked, last_string = self._check(text[:end]), text[end:]
+        self._last_string = _shorten(last_string)
+        if not self._renamed:
+            return piece
+        sent = self._sent if end == 0 else 0
+        ready = checked[self._sent :]
+        if len(last_string) <= _LONGEST_NAME:
+            self._sent = sent
+            return ready
+        self._sent = len(self._last_string)
+        return ready + last_string[sent:]
+
+    def _check(self, text: bytes) -> bytes:
+        """Return the text with the new names."""
         if self._search_names(text) is None:
             self._count_brackets(text)
-            return None
-        names = _NAMES_AND_STRINGS.sub(rb"\1", text)
+            return text
+        names, position, depth, has_old_name = _NAMES_AND_STRINGS.sub(rb"\1", text), 0, self._depth, False
         for found in self._find_names(names):
             self._count_brackets(names[position : found.start()])
             position = found.start()
             if self._depth <= 1:
-                return (found.group(1) or b"").decode()
+                has_old_name = self._use_name(found.group(1) or b"") or has_old_name
         self._count_brackets(names[position:])
-        return None
+        return self._rename(text, depth) if has_old_name else text
+
+    def _use_name(self, name: bytes) -> bool:
+        """Return whether the name is an old one; FieldFound if it is refused."""
+        new_name = self._renamed.get(name, name)
+        if new_name not in self._new_names or new_name in self._used_names:
+            raise FieldFound(name.decode())
+        self._used_names.add(new_name)
+        return name in self._renamed
+
+    def _rename(self, text: bytes, depth: int) -> bytes:
+        """Replace the old names at the top level of a text that begins at a depth."""
+        replaced: list[bytes] = []
+        copied = position = 0
+        for string in _STRINGS.finditer(text):
+            depth += _count_depth(text[position : string.start()])
+            position = string.end()
+            new_name = self._renamed.get(string.group()[1:-1])
+            if new_name is not None and depth <= 1 and _COLON.match(text, position):
+                replaced += (text[copied : string.start()], (b'"%b"' % new_name).ljust(len(string.group())))
+                copied = position
+        return b"".join([*replaced, text[copied:]])
 
     def _count_brackets(self, names: bytes) -> None:
         structure = _STRINGS.sub(b"", names)
         if _NOT_JSON.search(structure) is not None:
             raise InvalidPiece
-        self._depth += structure.count(b"{") + structure.count(b"[") - structure.count(b"}") - structure.count(b"]")
+        self._depth += _count_depth(structure)
+
+
+def _count_depth(structure: bytes) -> int:
+    return structure.count(b"{") + structure.count(b"[") - structure.count(b"}") - structure.count(b"]")
 
 
 def _shorten(string: bytes) -> bytes:

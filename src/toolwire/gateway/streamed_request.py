@@ -49,7 +49,7 @@ def open_streamed_request(
     headers: Mapping[str, str],
     query: Mapping[str, str],
 ) -> StreamedRequest | None:
-    """Return the request if all of its targets get its bytes as they are; None if it must be read whole."""
+    """Return the request if all of its targets get the same bytes as it arrives; None if it must be read whole."""
     model = route.model or client_body.model
     if (
         not model
@@ -61,18 +61,23 @@ def open_streamed_request(
         return None
     try:
         targets = dependencies.router.plan(model, tools=True)
-        if not all(_takes_bytes(target, route.ingress.wire) for target in targets) or not client_body.may_stream():
+        renamed = targets[0].endpoint.renamed_fields
+        if (
+            any(len(new) > len(old) for old, new in renamed.items())  # names of a streamed body cannot grow
+            or not all(_takes_bytes(target, route.ingress.wire, renamed) for target in targets)
+            or not client_body.may_stream(renamed)
+        ):
             return None
         return StreamedRequest(route, client_body, headers, query)
     except ToolwireError:
         return None  # which is reported after the body was read
 
 
-def _takes_bytes(target: Target, wire: str) -> bool:
+def _takes_bytes(target: Target, wire: str, renamed: Mapping[str, str]) -> bool:
     return (
         target.keeps_requests
         and target.row.tools
-        and not target.renamed_fields
+        and target.endpoint.renamed_fields == renamed
         and not target.row.cache
         and target.endpoint.wire.name == wire
     )

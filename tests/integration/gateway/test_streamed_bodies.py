@@ -99,13 +99,15 @@ def stream_reply(wire):
 
 
 @asynccontextmanager
-async def streaming_gateway(wire="openai_chat", document=None, limits=None, *, keeps=True, **options):
+async def streaming_gateway(wire="openai_chat", document=None, limits=None, *, keeps=True, house=False, **options):
     upstream = SlowReader(keeps=keeps)
     upstream.reply = whole_reply(wire)
     server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0, limit=2**16)
     upstream.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     rows = provider_rows(upstream.url, retries=0)
     rows["second"] = rows["openai_chat"]
+    if house:  # of which only the address is known
+        rows["house"] = {"wire": "openai_chat", "base_url": upstream.url, "retries": 0}
     rows["refusing"] = {**rows["openai_chat"], "base_url": "http://127.0.0.1:1"}
     settings = {"upstreams": rows, "limits": {"stream_body": LIMIT, **(limits or {})}, **(document or {})}
     async with serving(settings, environment={"KEY": "k"}, **options) as gateway:
@@ -248,6 +250,36 @@ async def test_late_field_is_refused_before_the_body_is_complete(field, name):
             await until(lambda: upstream.is_cut)
             assert not upstream.is_complete
             writer.close()
+
+
+@pytest.mark.parametrize("cut", [0, 5, 22, 23, 24])
+@run
+async def test_field_is_renamed_while_the_body_is_sent_on(cut):
+    """A server of which only the address is known gets `max_tokens`. The name is cut in two pieces."""
+    start, end = b'{"model":"m","messages":[{"role":"user","content":"' + TEXT + b'"}],', b'"max_completion_tokens":5}'
+    model = {"upstream": "house", "model": "m"}
+    async with streaming_gateway(document={"models": {"m": model}}, house=True) as (gateway, upstream):
+        reader, writer = await begin(gateway, len(start) + len(end))
+        writer.write(start)
+        await until(lambda: upstream.received == len(start))
+        writer.write(end[:cut])
+        await asyncio.sleep(0.01)  # so that they are two pieces
+        writer.write(end[cut:])
+        assert (await read_answer(reader)).status == 200
+        assert upstream.body == start + b'"max_tokens"' + b" " * 11 + b":5}"
+        writer.close()
+
+
+@run
+async def test_two_names_of_one_field_are_refused():
+    body = (
+        b'{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"' + TEXT + b'"}],"max_completion_tokens":5}'
+    )
+    model = {"upstream": "house", "model": "m"}
+    async with streaming_gateway(document={"models": {"m": model}}, house=True) as (gateway, upstream):
+        fault = expect_error(await post(gateway, CHAT_PATH, body), "openai_chat", 400)
+        assert "max_completion_tokens is set twice: max_tokens has two names" in fault.message
+        assert not upstream.is_complete
 
 
 @run

@@ -1,22 +1,27 @@
 """Fields of a JSON object that arrives in pieces."""
 
+import itertools
 import json
 from itertools import pairwise
 from random import Random
 
 import pytest
 
-from toolwire.gateway.field_scan import FieldScan, InvalidPiece
+from toolwire.gateway.field_scan import FieldFound, FieldScan, InvalidPiece
 
 NAMES = ("model", "api_key")
 NESTED = rb'{"a":"x\"model\":","t":{"model":1,"q":[{"api_key":2}]},"s":"model","\u00e9":1,"v":"\u0041"'
 
 
 def scan(body, cuts=()):
-    """Feed the pieces between the cuts. Return the first field that was found."""
+    """Feed the pieces between the cuts, which are returned unchanged. Return the first field that was found."""
     field_scan = FieldScan(NAMES)
-    found = (field_scan.feed(body[start:end]) for start, end in pairwise([0, *cuts, len(body)]))
-    return next((name for name in found if name is not None), None)
+    try:
+        for start, end in pairwise([0, *cuts, len(body)]):
+            assert field_scan.feed(body[start:end]) == body[start:end]
+    except FieldFound as found:
+        return found.name
+    return None
 
 
 @pytest.mark.parametrize(
@@ -63,6 +68,56 @@ def test_random_documents_in_random_pieces(seed):
         body = json.dumps(document, indent=indent, ensure_ascii=is_ascii).encode()
         cuts = sorted(random.randrange(len(body) + 1) for _ in range(random.randrange(6)))
         assert scan(body, cuts) == ("model" if "model" in document else None), (body, cuts)
+
+
+RENAMED = {"max_completion_tokens": "max_tokens"}
+
+
+def rename(body, cuts=()):
+    """Feed the pieces between the cuts, and return what is sent on."""
+    field_scan, sent = FieldScan(NAMES, RENAMED), []
+    for start, end in pairwise([0, *cuts, len(body)]):
+        sent.append(field_scan.feed(body[start:end]))
+        assert len(field_scan.held) <= 256
+    return b"".join(sent) + field_scan.held
+
+
+@pytest.mark.parametrize("gap", [b"", b" \n"])
+def test_fields_of_the_top_level_are_renamed_at_any_cut(gap):
+    start = rb'{"a":"\"max_completion_tokens\":","t":{"max_completion_tokens":1},"s":"max_completion_tokens","long":"'
+    start += b"x" * 300 + b'",'
+    body = start + b'"max_completion_tokens"' + gap + b':5,"u":["max_completion_tokens"]}'
+    expected = start + b'"max_tokens"' + b" " * 11 + gap + b':5,"u":["max_completion_tokens"]}'
+    assert len(body) == len(expected)
+    for first_cut in range(0, len(body) + 1, 3):
+        for second_cut in range(first_cut, len(body) + 1, 7):
+            assert rename(body, (first_cut, second_cut)) == expected
+    assert rename(body, range(1, len(body))) == expected
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_documents_are_renamed_in_random_pieces(seed):
+    random = Random(seed)
+    for _ in range(100):
+        document = {random.choice(["k", "{", '"', "z" * 300, "q"]): random_value(random) for _ in range(3)}
+        document["max_completion_tokens"] = random_value(random)
+        document["u"] = {"max_completion_tokens": "max_completion_tokens"}
+        indent, is_ascii = random.choice([None, 1]), random.random() < 0.5
+        body = json.dumps(document, indent=indent, ensure_ascii=is_ascii).encode()
+        cuts = sorted(random.randrange(len(body) + 1) for _ in range(random.randrange(6)))
+        sent = rename(body, cuts)
+        assert len(sent) == len(body)
+        expected = {RENAMED.get(name, name): value for name, value in document.items()}
+        assert json.loads(sent) == expected, (body, cuts)
+
+
+@pytest.mark.parametrize("names", list(itertools.product(["max_tokens", "max_completion_tokens"], repeat=2)))
+def test_two_names_of_one_field_are_refused(names):
+    body = f'{{"{names[0]}":1,"x":2,"{names[1]}":3}}'.encode()
+    with pytest.raises(FieldFound, match=names[1]):
+        rename(body)
+    with pytest.raises(FieldFound, match=names[1]):
+        rename(body, range(1, len(body)))
 
 
 @pytest.mark.parametrize(
