@@ -150,11 +150,13 @@ class _LimitedHttp(HttpToolsProtocol):
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
+        current = self._current_cycle
+        is_answering = current is not None and not current.response_complete and not current.disconnected
         super().connection_lost(exc)
         self.transport.stop_timer()
         self.pipeline.clear()
-        if self._current_cycle is not None and not self._current_cycle.response_complete:
-            self._current_cycle.disconnect()
+        if current is not None and is_answering:
+            current.disconnect()
 
     def data_received(self, data: bytes) -> None:
         """Count the bytes of an incomplete head, also those that the parser holds back, and limit its time."""
@@ -248,11 +250,11 @@ class _LimitedHttp(HttpToolsProtocol):
             self._check_head()
         if self._queued_size > _MAX_QUEUED:
             self._close_after_queue()
+        http_version = parser.get_http_version()
+        scope = self._make_scope(method, http_version)  # this refuses a URL that cannot be parsed
         self._awaits_head = False
         if self._read_timer is not None:
             self._stop_read_timer()
-        http_version = parser.get_http_version()
-        scope = self._make_scope(method, http_version)
         default_headers = self.server_state.default_headers
         if default_headers is not self._default_headers:  # uvicorn replaces them every second
             self._default_headers, self._default_lines = default_headers, encode_fields(default_headers)
@@ -264,7 +266,7 @@ class _LimitedHttp(HttpToolsProtocol):
             self._default_lines,
             self.on_response_complete,
             http_version != "1.0" and parser.should_keep_alive() and not self._serves_probes_only,
-            b"expect" in fields and self._expects_continue(),
+            b"expect" in fields and http_version != "1.0" and self._expects_continue(),  # RFC 9110, 10.1.1
         )
         current = self._current_cycle
         if current is None or (current.response_complete and not self.pipeline):
@@ -305,9 +307,10 @@ class _LimitedHttp(HttpToolsProtocol):
         """Make the scope of a request. Most clients send all requests of a connection to the same URL."""
         if self.url != self._parsed_url:
             parsed_url = parse_url(self.url)
-            path = parsed_url.path.decode("ascii")
+            raw_path = parsed_url.path or b"/"  # of a URL with a host only
+            path = raw_path.decode("ascii")
             self._path = unquote(path) if "%" in path else path
-            self._raw_path, self._query, self._parsed_url = parsed_url.path, parsed_url.query or b"", self.url
+            self._raw_path, self._query, self._parsed_url = raw_path, parsed_url.query or b"", self.url
         return {
             "type": "http",
             "asgi": self._asgi_versions,
@@ -473,6 +476,8 @@ class _LimitedHttp(HttpToolsProtocol):
         if self._awaits_head or not self.cycle.response_started:
             self.transport.write(_encode_refusal(status, message))
         self.transport.close()
+        if self._current_cycle is not None and not self._current_cycle.response_complete:
+            self._current_cycle.disconnect()  # a closing transport still accepts data
 
     def _stop_read_timer(self) -> None:
         if self._read_timer is not None:

@@ -11,6 +11,7 @@ JSON = [(b"content-type", b"application/json")]
 CHUNKED = b"POST /bad HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
 REFUSED = {
     "not HTTP": (b"NOT HTTP\r\n\r\n", b"400"),
+    "invalid URL": (b"GET http://[ HTTP/1.1\r\nhost: x\r\n\r\n", b"400"),
     "large head": (b"GET / HTTP/1.1\r\nhost: x\r\nx-a: " + b"a" * 2000 + b"\r\n\r\n", b"431"),
     "large field without an end": (b"GET / HTTP/1.1\r\nhost: x\r\nx-a: " + b"a" * 8000, b"431"),
     "transfer coding": (CHUNKED.replace(b"chunked", b"gzip, chunked"), b"501"),
@@ -115,6 +116,38 @@ def test_refused_request_has_one_answer_if_it_was_answered_before_its_body():
     connection = asyncio.run(main())
     assert split_answers(connection.written) == [(b"404", b"{}")]
     assert connection.closed
+
+
+def test_invalid_url_of_the_first_request_is_refused():
+    async def main():
+        app = App()
+        client = Client(limited(), app)
+        await client.send(REFUSED["invalid URL"][0])
+        return app.paths, client.connection
+
+    paths, connection = asyncio.run(main())
+    assert paths == []
+    assert [status for status, _ in split_answers(connection.written)] == [b"400"]
+    assert connection.closed
+
+
+def test_refused_request_is_not_answered_by_the_app_as_well():
+    """The transport accepts data after `close` while the client has not read all of it."""
+
+    async def main():
+        app = App()
+        client = Client(limited(), app)
+        await client.send(CHUNKED)
+        await client.send(b"zz\r\n")
+        app.released.set()
+        await settle()
+        client.protocol.connection_lost(None)
+        await settle()
+        return app, client.connection
+
+    app, connection = asyncio.run(main())
+    assert [status for status, _ in split_answers(connection.written)] == [b"400"]
+    assert app.disconnected == ["/bad"]
 
 
 def test_disconnect_after_a_refused_request_interrupts_the_task():

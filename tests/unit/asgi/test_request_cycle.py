@@ -343,6 +343,23 @@ def test_body_after_an_ignored_upgrade_is_read_on_a_connection_that_closes():
     assert written.startswith(b"HTTP/1.1 200 OK") and is_closed
 
 
+@pytest.mark.parametrize(("url", "path", "query"), [(b"http://x", "/", b""), (b"http://x?a=b", "/", b"a=b"), (b"http://x/y", "/y", b"")])
+def test_url_with_a_host_has_the_path_of_its_resource(url, path, query):
+    """A server accepts the absolute form (RFC 9112, 3.2.2), in which an empty path is `/`."""
+    data = b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % url
+    [(scope, _)], written, _ = exchange_with(limited(), respond(200, JSON, b"{}"), data, None)
+    assert (scope["path"], scope["raw_path"], scope["query_string"]) == (path, path.encode(), query)
+    assert written.startswith(b"HTTP/1.1 200 OK")
+
+
+def test_expectation_of_an_http_1_0_client_is_ignored():
+    """RFC 9110, 10.1.1: such a client takes 100 for its answer."""
+    data = REQUESTS["expect"].replace(b"HTTP/1.1", b"HTTP/1.0")
+    [(_, body)], written, is_closed = exchange_with(limited(), respond(200, JSON, b"{}"), data, 80)
+    assert body == b"hello"
+    assert written.startswith(b"HTTP/1.1 200 OK") and is_closed
+
+
 def test_stream_waits_for_a_client_that_does_not_read():
     async def app(scope, receive, send):
         http_exchange = HttpExchange(scope, receive, send)
