@@ -6,10 +6,15 @@ the server, uvicorn included, closes connections through this class, so that eac
 
 from __future__ import annotations
 
+import socket
+import struct
+import sys
 from asyncio import AbstractEventLoop, TimerHandle, Transport
 from typing import Any
 
 __all__ = ["ClientTransport"]
+
+_BYTES_ACKED = struct.Struct("@120xQ")  # of `struct tcp_info` in linux/tcp.h, since Linux 4.1
 
 
 class ClientTransport:
@@ -63,15 +68,38 @@ class ClientTransport:
             self._timer = None
 
     def _set_timer(self) -> None:
-        self._timer = self._loop.call_later(self._timeout, self._check_progress, self.get_write_buffer_size())
+        self._timer = self._loop.call_later(self._timeout, self._check_progress, self._measure_progress())
 
-    def _check_progress(self, previous_size: int) -> None:
+    def _check_progress(self, previous: int) -> None:
         """Abort the connection if the client has read nothing since the timer was set."""
         self._timer = None
-        if self.get_write_buffer_size() >= previous_size:
-            self._transport.abort()
-        else:
+        if self._measure_progress() > previous:
             self._set_timer()
+        else:
+            self._transport.abort()
+
+    def _measure_progress(self) -> int:
+        """Return a number that grows while the client reads, and no data is added.
+
+        The size of the buffer is not exact: a TLS transport passes on all of its buffer at once, to a transport whose buffer
+        it does not report.
+        """
+        acknowledged = _count_acknowledged(self._transport.get_extra_info("socket"))
+        return -self.get_write_buffer_size() if acknowledged is None else acknowledged
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+def _count_acknowledged(connection: socket.socket | None) -> int | None:
+    """Return the number of bytes that the client has acknowledged; None where the system does not report it."""
+    if connection is None or sys.platform != "linux":
+        return None
+    try:
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.size)
+    except OSError:  # not a TCP connection
+        return None
+    if len(info) < _BYTES_ACKED.size:
+        return None
+    [count] = _BYTES_ACKED.unpack(info)
+    return int(count)

@@ -123,6 +123,10 @@ class _LimitedHttp(HttpToolsProtocol):
         self._asgi_versions: ASGIVersions = {"version": self.config.asgi_version, "spec_version": "2.3"}
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        if transport.get_extra_info("sslcontext") is not None:
+            # The default is 512 KiB, and the event loop aborts a connection 30 seconds after `close` if the client has not
+            # read all of it.
+            transport.set_write_buffer_limits(HIGH_WATER_LIMIT)
         if not combines_writes(transport):
             transport = BufferingTransport(transport, self.loop)  # type: ignore[assignment]
         transport = ClientTransport(transport, self.loop, self._client_timeout)  # type: ignore[assignment]

@@ -6,8 +6,9 @@ import asyncio
 import socket
 import ssl
 import struct
+import sys
 import termios
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from fcntl import ioctl
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import uvicorn
 import uvloop
 from gateway.hostile import read_answer
 
+from toolwire.asgi.client_transport import ClientTransport
 from toolwire.asgi.descriptors import ConnectionCounts
 from toolwire.asgi.limited_http import DefaultLimits, make_limited_protocol
 from waiting import SAFETY, until
@@ -23,6 +25,7 @@ from waiting import SAFETY, until
 RUNNERS = {"asyncio": asyncio.run, "uvloop": uvloop.run}
 every_loop = pytest.mark.parametrize("runner", RUNNERS.values(), ids=RUNNERS)
 TLS = Path(__file__).parents[2] / "fixtures" / "tls"
+TLS_FILES = {"ssl_certfile": str(TLS / "cert.pem"), "ssl_keyfile": str(TLS / "key.pem")}
 SMALL_BUFFER = 4096  # bytes, so that a part of the answer stays in the server
 
 
@@ -175,8 +178,8 @@ def test_unread_part_of_an_abandoned_answer_does_not_hold_the_connection(runner,
     run_on(runner, main())
 
 
-class UnreadTls:
-    """A TLS connection whose client reads nothing after the handshake."""
+class TlsClient:
+    """A TLS connection whose client reads nothing after the handshake by itself."""
 
     def __init__(self, client):
         self._client = client
@@ -198,6 +201,15 @@ class UnreadTls:
     def send(self, data):
         self._tls.write(data)
         self._client.sendall(self._outgoing.read())
+
+    def read(self, size):
+        """Read encrypted data, and return all of the answer that can be decrypted."""
+        self._incoming.write(self._client.recv(size))
+        answer = b""
+        with suppress(ssl.SSLWantReadError):
+            while piece := self._tls.read(size):
+                answer += piece
+        return answer
 
     def send_close(self):
         """Send the alert close_notify, and do not wait for that of the server."""
@@ -223,11 +235,10 @@ def test_unread_answer_does_not_hold_a_tls_connection(runner, end, sends_close):
             if end == "complete":
                 await send({"type": "http.response.body", "body": b""})
 
-        files = {"ssl_certfile": str(TLS / "cert.pem"), "ssl_keyfile": str(TLS / "key.pem")}
-        async with started_server(app, slow_client=0.2, timeout_keep_alive=0, **files) as (server, address):
+        async with started_server(app, slow_client=0.2, timeout_keep_alive=0, **TLS_FILES) as (server, address):
             with socket.socket() as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
-                connection = UnreadTls(client)
+                connection = TlsClient(client)
                 await asyncio.to_thread(connection.connect, address)
                 connection.send(request_for(b"/"))
                 await until(lambda: started)
@@ -235,5 +246,65 @@ def test_unread_answer_does_not_hold_a_tls_connection(runner, end, sends_close):
                     connection.send_close()
                 released.set()
                 await until(lambda: not server.server_state.connections)
+
+    run_on(runner, main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not report how much a client has read")
+@every_loop
+def test_client_that_reads_slowly_receives_the_whole_answer_over_tls(runner, monkeypatch):
+    """The client reads a little in each period of the time limit, also after the server has closed the connection."""
+    size, received = 300_000, []
+    check_progress = ClientTransport._check_progress
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
+        for _ in range(size // 50_000):
+            await send({"type": "http.response.body", "body": b"x" * 50_000, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def main():
+        async with started_server(app, slow_client=0.02, **TLS_FILES) as (server, address):
+            with socket.socket() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
+                connection = TlsClient(client)
+                await asyncio.to_thread(connection.connect, address)
+
+                def read_and_check(transport, previous):
+                    with suppress(BlockingIOError):
+                        while True:
+                            received.append(connection.read(SMALL_BUFFER))
+                    check_progress(transport, previous)
+
+                monkeypatch.setattr(ClientTransport, "_check_progress", read_and_check)
+                client.setblocking(False)
+                connection.send(request_for(b"/").replace(b"host", b"connection: close\r\nhost"))
+                await until(lambda: not server.server_state.connections)
+
+    run_on(runner, main())
+    assert b"".join(received).partition(b"\r\n\r\n")[2] == b"x" * size
+
+
+@every_loop
+def test_stream_over_tls_waits_for_a_client_that_does_not_read(runner):
+    """A transport of TLS would keep 512 KiB, which the client has to read in 30 seconds after the end of the answer."""
+    pieces = []
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while len(pieces) < 100:
+            await send({"type": "http.response.body", "body": b"x" * 10_000, "more_body": True})
+            pieces.append(10_000)
+
+    async def main():
+        async with started_server(app, **TLS_FILES) as (server, address):
+            with socket.socket() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
+                connection = TlsClient(client)
+                await asyncio.to_thread(connection.connect, address)
+                connection.send(request_for(b"/"))
+                [protocol] = server.server_state.connections
+                await until(lambda: protocol.flow.write_paused)
+                assert sum(pieces) < 300_000
 
     run_on(runner, main())

@@ -343,7 +343,9 @@ def test_body_after_an_ignored_upgrade_is_read_on_a_connection_that_closes():
     assert written.startswith(b"HTTP/1.1 200 OK") and is_closed
 
 
-@pytest.mark.parametrize(("url", "path", "query"), [(b"http://x", "/", b""), (b"http://x?a=b", "/", b"a=b"), (b"http://x/y", "/y", b"")])
+@pytest.mark.parametrize(
+    ("url", "path", "query"), [(b"http://x", "/", b""), (b"http://x?a=b", "/", b"a=b"), (b"http://x/y", "/y", b"")]
+)
 def test_url_with_a_host_has_the_path_of_its_resource(url, path, query):
     """A server accepts the absolute form (RFC 9112, 3.2.2), in which an empty path is `/`."""
     data = b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % url

@@ -1,6 +1,8 @@
 """A client that does not read holds its connection for a limited time, however the answer ends."""
 
 import asyncio
+import struct
+import sys
 
 import pytest
 from memory_connection import Client, limited
@@ -34,7 +36,7 @@ async def wait_for_ever(http_exchange):
 ENDS = [return_early, raise_error, return_value, send_more_than_declared]
 
 
-async def begin_answer(end):
+async def begin_answer(end, connection_socket=None):
     async def app(scope, receive, send):
         http_exchange = HttpExchange(scope, receive, send)
         await http_exchange.start(200, [])
@@ -43,6 +45,7 @@ async def begin_answer(end):
         return await end(http_exchange)
 
     client = Client(limited(), app)
+    client.connection._extra["socket"] = connection_socket
     await client.send(REQUEST)
     return client
 
@@ -110,3 +113,31 @@ def test_closed_connection_has_no_timers(virtual_time):
         return client.connection.aborted
 
     assert asyncio.run(main()) is False
+
+
+class AcknowledgingSocket:
+    """A socket of a server that counts the bytes which the client has acknowledged."""
+
+    def __init__(self):
+        self.acknowledged = 0
+
+    def getsockopt(self, level, option, size):
+        return struct.pack("@120xQ", self.acknowledged)[:size]  # `struct tcp_info`
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not report acknowledged bytes in this way")
+@pytest.mark.parametrize("end", [return_early, wait_for_ever])
+def test_client_that_reads_is_not_disconnected_if_the_buffer_does_not_shrink(virtual_time, end):
+    """A TLS transport reports only a part of the unread data, and the same size for a long time."""
+
+    async def main():
+        client = await begin_answer(end, connection_socket := AcknowledgingSocket())
+        client.protocol.pause_writing()
+        for _ in range(20):
+            await asyncio.sleep(20)
+            connection_socket.acknowledged += 1000
+        is_aborted_while_reading = client.connection.aborted
+        await asyncio.sleep(61)
+        return is_aborted_while_reading, client.connection.aborted
+
+    assert asyncio.run(main()) == (False, True)
