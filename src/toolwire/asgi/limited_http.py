@@ -144,6 +144,7 @@ class _LimitedHttp(HttpToolsProtocol):
     def eof_received(self) -> None:
         """Close the connection here, because the event loop would close its own transport, without a time limit."""
         self.transport.close()
+        self._report_disconnect()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers, and notify the request in progress.
@@ -154,12 +155,15 @@ class _LimitedHttp(HttpToolsProtocol):
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
-        current = self._current_cycle
-        is_answering = current is not None and not current.response_complete and not current.disconnected
+        self._report_disconnect()
         super().connection_lost(exc)
         self.transport.stop_timer()
         self.pipeline.clear()
-        if current is not None and is_answering:
+
+    def _report_disconnect(self) -> None:
+        """Notify the request in progress, once: nothing can be sent any more, even before the connection has ended."""
+        current = self._current_cycle
+        if current is not None and not current.response_complete and not current.disconnected:
             current.disconnect()
 
     def data_received(self, data: bytes) -> None:
@@ -480,8 +484,7 @@ class _LimitedHttp(HttpToolsProtocol):
         if self._awaits_head or not self.cycle.response_started:
             self.transport.write(_encode_refusal(status, message))
         self.transport.close()
-        if self._current_cycle is not None and not self._current_cycle.response_complete:
-            self._current_cycle.disconnect()  # a closing transport still accepts data
+        self._report_disconnect()
 
     def _stop_read_timer(self) -> None:
         if self._read_timer is not None:

@@ -428,6 +428,36 @@ def test_disconnect_interrupts_the_task(is_early, data):
     assert outcomes == [(True, True)]
 
 
+def test_end_of_input_interrupts_the_task_once():
+    """The rest of its answer cannot be sent, and the connection may last until the client has read the first part."""
+    outcomes = []
+
+    async def main():
+        async def app(scope, receive, send):
+            http_exchange = HttpExchange(scope, receive, send)
+            await http_exchange.start(200, JSON)
+            http_exchange.watch()
+            while True:
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    if not http_exchange.interruption.caught("client_gone"):
+                        raise  # at the end of the test
+                    outcomes.append(http_exchange.disconnected)
+                    await http_exchange.write(b"rest")
+
+        client = Client(limited(), app)
+        await client.send(POST)
+        client.protocol.eof_received()
+        await settle()
+        assert outcomes == [True] and not client.connection.written.endswith(b"rest\r\n")
+        client.protocol.connection_lost(None)
+        await settle()
+
+    asyncio.run(main())
+    assert outcomes == [True]
+
+
 def test_disconnect_has_no_effect_after_the_watch():
     outcomes = []
 
