@@ -494,7 +494,7 @@ class _LimitedHttp(HttpToolsProtocol):
 
 def _encode_refusal(status: int, message: str) -> bytes:
     """Encode an error in OpenAI's format, because the client's protocol is not known yet."""
-    body = to_bytes({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": status}})
+    body = to_bytes({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}})
     retry = b"retry-after: 1\r\n" if status == 503 else b""
     head = b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n%b\r\n"
     return head % (STATUS_LINE[status], len(body), retry) + body
