@@ -147,6 +147,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
                 apply=lambda fresh: _apply(fresh, gateway, tools, worker),
                 ready=lambda: write_banner(_make_banner(listener, settings, gateway)),
                 app=telemetry.wrap(gateway),
+                ends_process=True,
             )
     finally:
         await tools.aclose()

@@ -133,11 +133,12 @@ async def serve(
     apply: Callable[[Settings], Awaitable[None]] | None = None,
     ready: Callable[[], None] | None = None,
     app: AsgiApp | None = None,
+    ends_process: bool = False,
 ) -> None:
     """Serve until a signal stops the server.
 
     `reload` returns the current settings. `apply` applies them where the gateway alone cannot. `ready` is called once
-    the server listens. `app` is the gateway with an app around it.
+    the server listens. `app` is the gateway with an app around it. `ends_process`: signals are ignored afterwards.
     """
     _check_exposure(_listening_host(listener), requires_key=gateway.requires_key)
 
@@ -154,7 +155,7 @@ async def serve(
         return describe_change(old_settings, new_settings)
 
     reloader = _Reloader(apply_reload)
-    server = _make_server(gateway, settings, reloader.request_reload, ready, app or gateway)
+    server = _make_server(gateway, settings, reloader.request_reload, ready, app or gateway, ends_process=ends_process)
     try:
         await server.serve(sockets=[listener])
     finally:
@@ -198,6 +199,8 @@ def _make_server(
     reload: Callable[[], None],
     ready: Callable[[], None] | None,
     app: AsgiApp,
+    *,
+    ends_process: bool,
 ) -> uvicorn.Server:
     """Make uvicorn's server, with our signal handlers and our limits."""
     try:
@@ -215,7 +218,8 @@ def _make_server(
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             """Handle signals ourselves: uvicorn would raise the signal again after shutdown."""
-            with handle_signals({signal.SIGINT: self._interrupt, signal.SIGTERM: self._stop, signal.SIGHUP: reload}):
+            handlers = {signal.SIGINT: self._interrupt, signal.SIGTERM: self._stop, signal.SIGHUP: reload}
+            with handle_signals(handlers, ignore_afterwards=ends_process):
                 yield
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:

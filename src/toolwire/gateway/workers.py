@@ -142,7 +142,8 @@ class WorkerPool:
 
         The first worker starts alone: if the settings are wrong, one error is printed, not one by each worker.
         """
-        with handle_signals({signal.SIGINT: self._interrupt, signal.SIGTERM: self._stop, signal.SIGHUP: self._reload}):
+        handlers = {signal.SIGINT: self._interrupt, signal.SIGTERM: self._stop, signal.SIGHUP: self._reload}
+        with handle_signals(handlers, ignore_afterwards=True):
             first, *others = self._workers
             banners = [await self._start(first)]
             if banners[0] is not None:
