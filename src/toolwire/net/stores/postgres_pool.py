@@ -129,6 +129,9 @@ class PostgresPool:
     def _find_or_make_table(self, connection: Any, table: PostgresTable) -> None:
         """Create the table, or refuse one of another version."""
         comment, found = connection.execute(_FIND_TABLE, (table.name, table.name)).fetchone()
+        if found is not None and comment is None:
+            # The table is newer than the statement, which sees the name of a table at once, but not its comment.
+            comment, found = connection.execute(_FIND_TABLE, (table.name, table.name)).fetchone()
         if found is None:
             connection.execute(_LOCK_TABLES + table.statement)  # several statements in one message are one transaction
         elif comment != table.version:
