@@ -135,7 +135,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
                 on_key=telemetry.redactor.add_temporary_secret,
                 requires_key=worker is not None and worker.requires_key,
             )
-            _remember_keys(gateway, worker)
+            _remember_keys(settings, worker)
             _require_model(gateway, is_demo=arguments.demo)
             listener = bind(settings, port=arguments.port) if worker is None else worker.listener
             write_banner = print_banner if worker is None else worker.report_ready
@@ -180,17 +180,17 @@ async def _apply(settings: Settings, gateway: Gateway, tools: ToolLoader, worker
     """Apply new settings with their tools; the old tools stay open until the last request that may call them ends."""
     opened = await tools.prepare(settings)
     try:
+        _remember_keys(settings, worker)
         gateway.apply(settings, opened.bindings)
     except BaseException:
         await tools.abandon(opened)
         raise
     tools.activate(opened, gateway.drain_previous)
-    _remember_keys(gateway, worker)
 
 
-def _remember_keys(gateway: Gateway, worker: WorkerProcess | None) -> None:
+def _remember_keys(settings: Settings, worker: WorkerProcess | None) -> None:
     """Let the workers that replace this one require a key, too."""
-    if worker is not None and gateway.requires_key:
+    if worker is not None and settings.keys:
         worker.require_key()
 
 

@@ -110,8 +110,8 @@ def _revoke_key(arguments: argparse.Namespace) -> int:
     _write(path, _remove_table(text, name), {**document, "keys": left})
     print(f"revoked {name}; a running gateway rejects the key after SIGHUP", file=sys.stderr)
     if not left:
-        text = "it was the last key: after SIGHUP every client is rejected, after a restart every one of this machine accepted"
-        print(text, file=sys.stderr)
+        print("it was the last key: after SIGHUP every client is rejected;", file=sys.stderr)
+        print("after a restart every client on this machine is accepted", file=sys.stderr)
     return 0
 
 

@@ -48,6 +48,7 @@ async def run_workers(arguments: argparse.Namespace, settings: Settings) -> int:
             count=settings.server.workers,
             drain=settings.server.drain,
             on_reload=telemetry.reopen,
+            requires_key=bool(settings.keys),
         )
         return await pool.run(print_banner)
 

@@ -28,6 +28,7 @@ class WorkerVariable(Struct, frozen=True):
     listener: int
     channel: int
     folder: str
+    requires_key: bool  # the gateway had keys at its start
 
     def to_environment(self) -> dict[str, str]:
         return {_NAME: msgspec.json.encode(self).decode()}
@@ -45,6 +46,7 @@ class WorkerProcess:
     def __init__(self, variable: WorkerVariable) -> None:
         self.number = variable.number
         self.folder = Path(variable.folder)
+        self._requires_key = variable.requires_key
         self.listener = socket.socket(fileno=variable.listener)
         self._channel = socket.socket(fileno=variable.channel)
         for descriptor in (self.listener, self._channel):  # programs that tools start must not inherit them
@@ -60,7 +62,7 @@ class WorkerProcess:
     @property
     def requires_key(self) -> bool:
         """Return whether a worker has had keys, for one that starts after the last key was revoked."""
-        return (self.folder / _KEY_MARK).exists()
+        return self._requires_key or (self.folder / _KEY_MARK).exists()
 
     def require_key(self) -> None:
         """Let all workers that start from now on require a key."""

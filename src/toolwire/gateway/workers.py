@@ -1,7 +1,7 @@
 """Several worker processes on one port: start them, forward signals, restart those that end.
 
 SIGTERM, SIGINT    are forwarded as SIGTERM: every worker finishes its requests, then the parent ends
-SIGINT after that  is forwarded: every worker ends its requests at once
+a second SIGINT    is forwarded: every worker ends its requests at once
 SIGHUP             is forwarded: every worker reloads the settings
 
 On Linux each worker has a listening socket of its own on the same port (SO_REUSEPORT), and the kernel distributes the
@@ -37,8 +37,11 @@ _STOP_GRACE = 15.0  # seconds beyond the drain time, for the last rows of usage
 class _WorkerSlot:
     """One worker, and the processes that run it one after the other."""
 
-    def __init__(self, number: int, open_listener: Callable[[], socket.socket], folder: Path) -> None:
+    def __init__(
+        self, number: int, open_listener: Callable[[], socket.socket], folder: Path, *, requires_key: bool
+    ) -> None:
         self.number = number
+        self._requires_key = requires_key
         self._open_listener = open_listener
         self._listener: socket.socket | None = None
         self._folder = folder
@@ -54,7 +57,7 @@ class _WorkerSlot:
         self._listener = self._listener or self._open_listener()
         descriptors = (self._listener.fileno(), theirs.fileno())
         with theirs:
-            variable = WorkerVariable(self.number, *descriptors, str(self._folder))
+            variable = WorkerVariable(self.number, *descriptors, str(self._folder), self._requires_key)
             self._process = await create_subprocess_exec(
                 *command,
                 env={**environment, **variable.to_environment()},
@@ -117,6 +120,7 @@ class WorkerPool:
 
     `command` starts one of them. `open_listener` opens the socket of one. `folder` is shared by them. `drain` is the
     number of seconds that their requests have at the end. `on_reload` is called before the workers reload.
+    `requires_key`: clients need a key, also after a reload without keys.
     """
 
     def __init__(
@@ -129,10 +133,13 @@ class WorkerPool:
         count: int,
         drain: float,
         on_reload: Callable[[], None],
+        requires_key: bool,
     ) -> None:
         self._command = command
         self._environment = environment
-        self._workers = [_WorkerSlot(number, open_listener, folder) for number in range(count)]
+        self._workers = [
+            _WorkerSlot(number, open_listener, folder, requires_key=requires_key) for number in range(count)
+        ]
         self._drain = drain
         self._on_reload = on_reload
         self._stop_requested = asyncio.Event()
