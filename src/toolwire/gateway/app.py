@@ -33,7 +33,7 @@ from .answer.request_handler import RequestHandler
 from .answer_cache import AnswerCache
 from .client_request import ClientRequest
 from .dependencies import Dependencies
-from .faults import INTERNAL_FAULT
+from .faults import INTERNAL_FAULT, SHUTDOWN_FAULT
 from .known_tools import KnownTools
 from .metadata_api import MetadataApi
 from .observe.request_log import BeginSink, RequestLogWriter, Sink
@@ -368,10 +368,14 @@ class Gateway:
         except ClientGone:
             log_writer.lose_client()
         except asyncio.CancelledError:
-            if not http_exchange.interruption.caught("client_gone"):
+            http_exchange.interruption.attach()
+            if http_exchange.interruption.caught("client_gone"):
+                log_writer.lose_client()
+            elif self._draining and http_exchange.interruption.caught("server_stop"):
+                await self._respond_fault(http_exchange, ingress, log_writer, SHUTDOWN_FAULT)
+            else:
                 log_writer.fail("cancelled")
                 raise
-            log_writer.lose_client()
         except ToolwireError as error:
             _add_hint(error, route)
             await self._respond_fault(http_exchange, ingress, log_writer, fault_from(error))

@@ -1,7 +1,7 @@
 """Run the gateway on a port: refuse unsafe addresses, drain on shutdown, reload changed settings.
 
 SIGTERM, SIGINT    accept no new connections; in-flight requests may finish within `server.drain` seconds, then they end
-                   in an error; SIGINT after that ends them at once
+                   in an error; a second SIGINT ends them at once
 SIGHUP             reopen the log file, reload the settings and log the changes; if they are invalid, log the error
                    and keep the old ones
 """

@@ -247,6 +247,29 @@ def test_second_sigint_ends_streams_in_an_error_that_is_logged(tmp_path: Path, w
     asyncio.run(check())
 
 
+def test_second_sigint_answers_a_request_whose_body_is_incomplete(tmp_path: Path) -> None:
+    async def check() -> None:
+        config(tmp_path, "http://127.0.0.1:9", more=f"[server]\ndrain = {SAFETY}\n[limits]\nslow_client = {SAFETY}\n")
+        with process(tmp_path, "--port", "0", "--quiet", first="listens on") as (running, url):
+            host, port = url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\ncontent-length: 99\r\nexpect: 100-continue\r\n\r\n"
+            writer.write(head.encode())
+            assert b"100 Continue" in await reader.readuntil(b"\r\n\r\n")  # the gateway waits for the body
+            writer.write(b'{"model":')
+            running.send_signal(signal.SIGINT)
+            await wait_for_condition(lambda: not accepts_connections(url))
+            running.send_signal(signal.SIGINT)
+            answer = await reader.read()
+            assert answer.startswith(b"HTTP/1.1 503") and b"the gateway is shutting down" in answer
+            writer.close()
+            assert await asyncio.to_thread(running.wait, SAFETY) == 0
+            assert running.stdout is not None
+            assert "Traceback" not in running.stdout.read()
+
+    asyncio.run(check())
+
+
 def run_failing_serve(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "toolwire", "serve", *arguments],
