@@ -155,8 +155,8 @@ class ClientBody:
             hint = f"write the letters as they are; names are decoded in bodies of up to {limit} bytes only"
             return BodyRefused(message, hint=hint)
         if name in self._renamed or name in self._renamed.values():
-            message = f"{name} is set twice: {self._renamed.get(name, name)} has two names"
-            return BodyRefused(message, pointer=join(name), hint="send one of the names")
+            names = " or ".join(sorted({*self._renamed, *self._renamed.values()}))
+            return BodyRefused(f"{name} is set twice, as {names}", pointer=join(name), hint="send it once")
         return forbidden_field_error(name)
 
 

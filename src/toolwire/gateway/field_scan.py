@@ -47,8 +47,9 @@ class FieldScan:
         self._new_names = frozenset(self._renamed.values())
         self._used_names: set[bytes] = set()  # of the new ones
         plain = b"|".join(map(re.escape, [*(name.encode() for name in names), *self._renamed, *self._new_names]))
-        escaped_letter = rb'(?:[^"\\]|\\(?!u00[4-7]).)*+\\u00[4-7]'
-        self._find_names = re.compile(rb'"(?:(' + plain + rb')"|' + escaped_letter + rb")", re.DOTALL).finditer
+        escaped_letter = rb'(?:[^"\\]|\\(?!u00[4-7]).)*+(\\u00[4-7])'
+        any_name = rb"(?:" + escaped_letter + rb')?+(?:[^"\\]|\\.)*+"'  # each name is matched whole: linear cost
+        self._find_names = re.compile(rb'"(?:(' + plain + rb')"|' + any_name + rb")", re.DOTALL).finditer
         self._search_names = re.compile(rb'"(?:' + plain + rb')"\s*+:|\\u00[4-7]').search  # also within strings
         self._depth = 0
         self._last_string = b""  # it may be the beginning of a name
@@ -61,7 +62,7 @@ class FieldScan:
 
     def feed(self, piece: bytes) -> bytes:
         """Return the bytes that can be sent on; FieldFound for a field that is searched, InvalidPiece for no JSON."""
-        if self._last_string == _LONG_STRING and b'"' not in piece and b"\\" not in piece:
+        if self._last_string == _LONG_STRING and not self.held and b'"' not in piece and b"\\" not in piece:
             return piece  # such as a part of a picture
         text = self._last_string + piece
         complete = _COMPLETE.match(text)
@@ -70,12 +71,13 @@ class FieldScan:
         self._last_string = _shorten(last_string)
         if not self._renamed:
             return piece
-        sent = self._sent if end == 0 else 0
         ready = checked[self._sent :]
+        self._sent = self._sent if end == 0 else 0
         if len(last_string) <= _LONGEST_NAME:
-            self._sent = sent
             return ready
-        self._sent = len(self._last_string)
+        if self._sent == 0 and self._last_string == last_string.rstrip() and _CLOSED_STRING.match(last_string):
+            return ready + last_string[len(self._last_string) :]  # many spaces before a colon are moved before the name
+        sent, self._sent = self._sent, len(self._last_string)
         return ready + last_string[sent:]
 
     def _check(self, text: bytes) -> bytes:
@@ -85,6 +87,8 @@ class FieldScan:
             return text
         names, position, depth, has_old_name = _NAMES_AND_STRINGS.sub(rb"\1", text), 0, self._depth, False
         for found in self._find_names(names):
+            if found.lastindex is None:
+                continue
             self._count_brackets(names[position : found.start()])
             position = found.start()
             if self._depth <= 1:

@@ -440,7 +440,8 @@ async def test_large_text_stays_in_the_thread_of_the_loop():
 @run
 async def test_documents_with_too_many_values_are_refused():
     body = b'{"model":"openai_chat/m","messages":[],"x":[' + b"1," * 15_000_000 + b"1]}"
-    async with gateway_to(document={"limits": {"memory": 2**33}}) as (gateway, provider):
+    limits = {"memory": 2**33, "stream_body": 2**30}  # a body that is sent on is not counted
+    async with gateway_to(document={"limits": limits}) as (gateway, provider):
         fault = expect_error(await post(gateway, path_of("openai_chat"), body), "openai_chat", 413)
         assert "15,000,005 JSON values; the limit is 1,000,000" in fault.message
         assert not provider.requests

@@ -278,7 +278,7 @@ async def test_two_names_of_one_field_are_refused():
     model = {"upstream": "house", "model": "m"}
     async with streaming_gateway(document={"models": {"m": model}}, house=True) as (gateway, upstream):
         fault = expect_error(await post(gateway, CHAT_PATH, body), "openai_chat", 400)
-        assert "max_completion_tokens is set twice: max_tokens has two names" in fault.message
+        assert "max_completion_tokens is set twice, as max_completion_tokens or max_tokens" in fault.message
         assert not upstream.is_complete
 
 

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from toolwire.gateway.field_scan import FieldFound, FieldScan, InvalidPiece
+from waiting import cpu_guard
 
 NAMES = ("model", "api_key")
 NESTED = rb'{"a":"x\"model\":","t":{"model":1,"q":[{"api_key":2}]},"s":"model","\u00e9":1,"v":"\u0041"'
@@ -49,7 +50,7 @@ def test_only_fields_of_the_top_level_are_found_at_any_cut(last, expected):
 def random_value(random, depth=0):
     kind = random.randrange(7 if depth < 4 else 4)
     if kind == 0:
-        return random.choice(["model", "\\", '"', "{", "]:", 'a\\"', "é\n", "x" * 300, "\\u0041"])
+        return random.choice(["model", "~", "~/x", "\\", '"', "{", "]:", 'a\\"', "é\n", "x" * 300, "\\u0041"])
     if kind <= 3:
         return random.choice([True, None, -5, 0.5e-7])
     if kind == 6:
@@ -95,11 +96,44 @@ def test_fields_of_the_top_level_are_renamed_at_any_cut(gap):
     assert rename(body, range(1, len(body))) == expected
 
 
+@pytest.mark.parametrize("text", ["~/notes", "~", "~~~ x", "~" + " " * 300, "~" * 300, "x" + " " * 300])
+def test_no_byte_of_a_string_is_moved_or_lost_at_any_cut(text):
+    body = json.dumps({"a": text, "b": [text, {"c": text}], text: 1, "d": "~"}).encode()
+    for first_cut in range(0, len(body) + 1, 1 if len(body) < 200 else 17):
+        for second_cut in range(first_cut, len(body) + 1, 1 if len(body) < 200 else 23):
+            assert rename(body, (first_cut, second_cut)) == body
+    assert rename(body, range(1, len(body))) == body
+
+
+def test_forbidden_field_after_a_tilde_is_found_at_any_cut():
+    body = b'{"x":[{"c":"~1}],","z":1}],"model":"other"}'
+    for first_cut in range(len(body)):
+        for second_cut in range(first_cut, len(body)):
+            with pytest.raises(FieldFound, match="model"):
+                rename(body, (first_cut, second_cut))
+
+
+def test_name_with_many_spaces_before_its_colon_is_renamed_at_any_cut():
+    body = b'{"a":1,"max_completion_tokens"' + b" " * 300 + b': 5, "b":2}'
+    for cut in range(len(body)):
+        sent = rename(body, (cut,))
+        assert len(sent) == len(body)
+        assert json.loads(sent) == {"a": 1, "max_tokens": 5, "b": 2}
+
+
+def test_cost_of_escaped_quotes_is_linear_and_names_with_them_are_allowed():
+    name = json.dumps('"' * 200_000 + "model")
+    body = f'{{"a":{{"model":1,{name}:2,"x\\"model":3}},"b":4}}'.encode()
+    with cpu_guard(60):
+        assert scan(body) is None
+        assert rename(body) == body
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_random_documents_are_renamed_in_random_pieces(seed):
     random = Random(seed)
     for _ in range(100):
-        document = {random.choice(["k", "{", '"', "z" * 300, "q"]): random_value(random) for _ in range(3)}
+        document = {random.choice(["k", "{", '"', "z" * 300, "q", "~"]): random_value(random) for _ in range(3)}
         document["max_completion_tokens"] = random_value(random)
         document["u"] = {"max_completion_tokens": "max_completion_tokens"}
         indent, is_ascii = random.choice([None, 1]), random.random() < 0.5
