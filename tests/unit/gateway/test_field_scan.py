@@ -75,7 +75,7 @@ RENAMED = {"max_completion_tokens": "max_tokens"}
 
 
 def rename(body, cuts=()):
-    """Feed the pieces between the cuts, and return what is sent on."""
+    """Feed the pieces between the cuts, and return the bytes that the scan passes on."""
     field_scan, sent = FieldScan(NAMES, RENAMED), []
     for start, end in pairwise([0, *cuts, len(body)]):
         sent.append(field_scan.feed(body[start:end]))

@@ -1,4 +1,4 @@
-"""Messages about base URLs: what is wrong, with the value, and without its secrets."""
+"""Messages about invalid base URLs: they name the problem and the value, without its secrets."""
 
 import pytest
 
