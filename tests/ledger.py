@@ -3,7 +3,8 @@
 CASES are the tricky cases of the wires (the numbers are those of the fact sheet that the product was built from), BAD_INPUTS
 the inputs that must end in a typed error, GATEWAY_BAD_INPUTS the same and more for a running gateway, PAINS what users have
 reported of others, AMBIGUITIES what a grammar of raw text must decide, PARSER_BUGS what went wrong in parsers of text in
-the field, FAILURES what can happen between a claim and its completion, on every store, FINDINGS the defects that reviews found.
+the field, FAILURES what can happen between a claim and its completion, on every store, FINDINGS and FINDINGS_2 the defects
+that two reviews found.
 A test names its number by a marker:
 
     @pytest.mark.case("57")
@@ -460,4 +461,58 @@ FINDINGS = {
         "traces of `run --trace` and of the gateway have one format, which is shown, replayed and used in tests"
     ),
     "X11": Entry("toolwire test finds the planted faults of tools with generated calls, and none in sound tools"),
+}
+
+_STEP_16 = "not done yet"
+
+# The second review; its numbers differ from the first review's, and share the marker `finding`.
+FINDINGS_2 = {
+    # imperfect upstreams, and the gateway's own surface
+    "GA1": Entry("text and calls after an early finish_reason of a Chat stream are kept", _STEP_16),
+    "GA2": Entry("U+2028, U+2029 and U+0085 are escaped wherever a client may split lines at them", _STEP_16),
+    "GA3": Entry("a fallback answers until content of the model has been sent, whatever the packet timing", _STEP_16),
+    "GA4": Entry("a Chat stream event with `message` instead of `delta` is read", _STEP_16),
+    "GA5": Entry("log probabilities return across wires, or their loss is reported", _STEP_16),
+    "GA6": Entry("Gemini clients that list models at /v1/models get Gemini's list", _STEP_16),
+    "GA7": Entry("interleaved Anthropic content blocks are read", _STEP_16),
+    "GA8": Entry("a tool name that is streamed in pieces is one name of one call", _STEP_16),
+    "GA9": Entry("/api/show has model_info, and /api/ps answers", _STEP_16),
+    "GA11": Entry("a context overflow has Gemini's own wording for Gemini clients", _STEP_16),
+    "GA12": Entry("numbers, indexes and arguments of another JSON type are read, with a diagnostic", _STEP_16),
+    "GA13": Entry("model lists have a date and obey paging; answers have ids of the client's wire", _STEP_16),
+    "GA14": Entry("rate-limit headers, request id, upstream and model of the answer reach the client", _STEP_16),
+    "GA15": Entry("the gateway and MCP over HTTP can be mounted under a prefix", _STEP_16),
+    "GA17": Entry("arguments null and empty arguments are treated alike", _STEP_16),
+    # coding agents and open models behind the gateway
+    "CA1": Entry("reasoning that a client returns goes back to the model that wrote it, without a store", _STEP_16),
+    "CA2": Entry("requests that are translated to a provider with explicit cache marks get them", _STEP_16),
+    "CA3": Entry("a WebSocket upgrade that is not supported is answered with 426", _STEP_16),
+    "CA4": Entry("Ollama's context is large enough for the request, or the request is refused", _STEP_16),
+    "CA7": Entry("the common open model families have rows with sources", _STEP_16),
+    "CA8": Entry("/v1/models has Codex's catalogue; Claude Code is told the context and output limits", _STEP_16),
+    "CA9": Entry("tool calls are counted by upstream and model", _STEP_16),
+    # new users
+    "NU2": Entry("no hint or page installs the package from an index that does not have it", _STEP_16),
+    "NU4": Entry("a missing base_url names trust_servers if the document has servers", _STEP_16),
+    "NU5": Entry("the gateway's errors are complete for clients on other machines", _STEP_16),
+    "NU6": Entry("streams have partial argument values, and the documented accesses type-check", _STEP_16),
+    # text, repair, schemas, audit
+    "TX1": Entry("safe repair prefers a declared property name to an undeclared one", _STEP_16),
+    "TX2": Entry("list items with quoted code are not split", _STEP_16),
+    "TX3": Entry("the tag alone selects the branch of a tagged union when arguments are lifted", _STEP_16),
+    "TX4": Entry("Phi-4-mini's own tags are read", _STEP_16),
+    "TX5": Entry("enums of two types conform to openai_strict", _STEP_16),
+    "TX6": Entry("narrowing a schema is reported", _STEP_16),
+    "TX7": Entry("TW024, TQ06, TW085, TW071 and TW070 are right on the reported code", _STEP_16),
+    "TX8": Entry("slips with one clear reading are repaired", _STEP_16),
+    "TX9": Entry("directly_answer is an answer; empty wrappers and attributes of markers are not text", _STEP_16),
+    "TX10": Entry("nine more model names are detected", _STEP_16),
+    "TX11": Entry("the notes of tool search and the offload threshold are tested", _STEP_16),
+    # seeds, retrieval, learning
+    "LE1": Entry("too many tools are reduced on the same wire, too", _STEP_16),
+    "LE2": Entry("media inside a list that a tool returns is media", _STEP_16),
+    "LE4": Entry("`do` never executes under --yes with only the local model", _STEP_16),
+    "LE7": Entry("a bare Chat message and bare Gemini content are read by `calls` and `detect`", _STEP_16),
+    "LE8": Entry("names are found in any case; a wrong argument of ModelClient.ask is a typed error", _STEP_16),
+    "LE9": Entry("docs/commands.md lists every command", _STEP_16),
 }

@@ -70,6 +70,7 @@ def test_no_entry_is_both_deferred_and_partial():
         ledger.PAINS,
         ledger.FAILURES,
         ledger.FINDINGS,
+        ledger.FINDINGS_2,
     )
     for entry in (entry for table in tables for entry in table.values()):
         assert not (entry.deferred and entry.later)
@@ -84,4 +85,4 @@ def test_every_bug_of_a_parser_has_a_test():
 
 
 def test_every_finding_has_a_test():
-    _check(dict(ledger.FINDINGS), "finding")
+    _check(dict(ledger.FINDINGS | ledger.FINDINGS_2), "finding")
