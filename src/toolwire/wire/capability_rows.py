@@ -31,6 +31,7 @@ class ModelCapabilities(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     """Positions of system messages: at the start; also directly after a user turn, as the last message or before an
     assistant turn; or anywhere."""
     forced_choice: bool | None = None  # a tool choice that forces a call
+    forced_choice_when_thinking: bool | None = None  # the same, while the model reasons
     choice_by_schema: Literal["declared", "stated"] | None = None
     """The server ignores a forced choice, but enforces a schema of the answer: a forced call is sent as one. `stated`:
     the chat template of the model also drops tools, so they are part of the instructions."""
@@ -49,6 +50,10 @@ class ModelCapabilities(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     refused_params: tuple[str, ...] | None = None  # names of `Params`
     refused_when_thinking: tuple[str, ...] | None = None  # the same, while the model reasons
     exclusive_params: tuple[str, ...] | None = None  # at most one of these; the first is kept
+    reasoning_replay: Literal["required", "accepted", "refused"] | None = None
+    """The reasoning of earlier tool turns must, may or must not be returned."""
+    parallel_calls: bool | None = None  # several calls in one answer
+    window: _Positive | None = None  # tokens of prompt and answer together, at most; a server may be set up with fewer
     min_output: _NonNegative | None = None  # minimum of max_tokens
     max_output: _Positive | None = None  # maximum of max_tokens
     cache_marks: bool | None = None  # prompt-cache marks

@@ -274,9 +274,15 @@ def output_of(wire, body):
     return None if form is None else {"json_object": "json", "text": None}.get(form["type"], form["type"])
 
 
+def check_unchanged(wire, known):
+    request = Request("m", (USER,), (TOOL,))
+    assert fitted(wire, request, known) == fitted(wire, request, UNKNOWN_MODEL)
+
+
 CHECKS = {
     "system": check_system,
     "forced_choice": check_forced,
+    "forced_choice_when_thinking": check_unchanged,
     "choice_by_schema": check_by_schema,
     "thinking": check_reasoning,
     "thinking_off": check_off,
@@ -293,6 +299,9 @@ CHECKS = {
     "refused_params": check_params,
     "refused_when_thinking": check_params_when_thinking,
     "exclusive_params": check_params,
+    "reasoning_replay": check_unchanged,
+    "parallel_calls": check_unchanged,
+    "window": check_unchanged,
     "min_output": check_min_output,
     "max_output": check_max_output,
     "cache_marks": check_cache_marks,
@@ -323,6 +332,10 @@ def test_request_obeys_every_known_capability(wire, vendor, model):
 
 DESCRIBED = {
     "system": ("anthropic", {"system": "after_user"}),
+    "forced_choice_when_thinking": ("openai_chat", {"forced_choice_when_thinking": False}),
+    "reasoning_replay": ("openai_chat", {"reasoning_replay": "required"}),
+    "parallel_calls": ("openai_chat", {"parallel_calls": False}),
+    "window": ("openai_chat", {"window": 8192}),
     "result_media": ("gemini", {"result_media": ()}),
     "choice_by_schema": ("openai_chat", {"choice_by_schema": "declared"}),
     "json_mode": ("openai_chat", {"json_mode": False}),
