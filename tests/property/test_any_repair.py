@@ -91,6 +91,45 @@ def test_missing_or_doubled_punctuation_is_repaired_exactly_or_rejected(value, p
         assert found.arguments is None or dumps(found.arguments) == dumps({"value": value, "last": "x"})
 
 
+CODE = st.sampled_from(
+    [
+        'x = ["5"]',
+        'd["a"]',
+        'f("a", "b")',
+        'say "hi" now',
+        '{"k": "v"}',
+        'a "b", c',
+        'a["5"',
+        '5"]',
+        '3" pipe',
+        "c",
+        "[5]",
+    ]
+)
+
+
+@pytest.mark.finding("TX2")
+@given(items=st.lists(CODE, min_size=1, max_size=3), is_text=st.booleans(), separator=st.sampled_from([", ", ","]))
+def test_list_items_with_unescaped_quotes_are_read_as_written_or_rejected(items, is_text, separator):
+    schema = {
+        "type": "object",
+        "properties": {"lines": {"type": "array", "items": {"type": "string"} if is_text else {}}},
+    }
+    text = '{"lines": [' + separator.join(f'"{item}"' for item in items) + "]}"
+    assert repair_arguments(text, schema, policy="aggressive").arguments in (None, {"lines": items})
+
+
+SPELLINGS = st.sampled_from([r"max\_results", "max_results ", " max_results", "'max_results'", "max_results\u200b"])
+
+
+@pytest.mark.finding("TX1")
+@given(key=SPELLINGS, quotes=st.sampled_from(["“”", "``", "''", "«»"]), policy=st.sampled_from(POLICIES[1:]))
+def test_repaired_text_has_no_other_spelling_of_a_declared_key(key, quotes, policy):
+    schema = {"type": "object", "properties": {"max_results": {"type": "integer"}}}
+    text = f'{{{quotes[0]}q{quotes[1]}: 1, "{key}": 5}}'
+    assert repair_arguments(text, schema, policy=policy).arguments in (None, {"q": 1, "max_results": 5})
+
+
 @given(text=st.one_of(BRACKETS, BRACKETS.map('{{"a": "{}'.format), st.text()))
 def test_any_text_is_repaired_or_rejected(text):
     for read in (repair_json, lambda text: list(interpretations(text))):

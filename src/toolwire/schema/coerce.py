@@ -19,6 +19,7 @@ from types import MappingProxyType
 from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, child_pointer
 from ..ir.text import dumps
+from ..stream.numbers import GROUPED_NUMBER
 from ..stream.strict import parse
 from .fits import RefResolver, fits, json_equal
 from .nodes import (
@@ -183,7 +184,11 @@ def _is_null(value: JSON) -> bool:
 
 def _to_number(node: Node, value: JSON) -> JSON:
     """Parse a string that is exactly a number; None if it would be rounded, or may contain a thousands separator."""
-    if type(value) is not str or _NUMBER.fullmatch(value.strip()) is None:
+    if type(value) is not str:
+        return None
+    if GROUPED_NUMBER.fullmatch(value):
+        value = value.replace("_", "")
+    if _NUMBER.fullmatch(value.strip()) is None:
         return None
     is_fraction = isinstance(node, NumberNode) and not node.integer
     if not is_fraction and _GROUPED.fullmatch(value.strip()):

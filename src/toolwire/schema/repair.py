@@ -29,7 +29,7 @@ from .content_cache import content_cache
 from .fits import fits
 from .nodes import Node, ObjectNode
 from .parse import parse_schema
-from .spellings import Spellings, ambiguous_spelling, find_spellings, written_arguments
+from .spellings import Renamed, Spellings, ambiguous_spelling, find_spellings, rename_members, written_arguments
 from .steps import RepairStep
 from .unwrap_arguments import Unwrapped, declared_names, unwrap, unwrap_members
 from .validate import DEPTH, Problem, Validator, has_large_patterns, nesting_depth, validator
@@ -114,6 +114,13 @@ class _Repairer:
         """Return True if a value is valid and has no undeclared names, which JSON Schema by itself accepts."""
         return self.accepts(value) and fits(self.root, value, self.target)
 
+    def rename(self, value: JSON, guess: bool = False) -> Renamed:
+        return rename_members(self.root, value, self.target, guess=guess)
+
+    def matches_renamed(self, value: JSON) -> bool:
+        """Like `matches`, after the repair of misspelt names."""
+        return self.matches(value) or self.matches(self.rename(value).value)
+
     def has_known_names(self, value: JSON) -> bool:
         """Return True if the schema declares the names; JSON Schema by itself accepts any others."""
         root = self.root
@@ -185,6 +192,10 @@ class _ArgumentRepair:
         as_written = written_arguments(value if as_written is None else as_written, unwrapped[0][1])
         ((value, layers),) = unwrapped
         steps += layers
+        value, as_written, renamed, doubtful = self._rename(value, as_written, bool(steps))
+        steps += renamed
+        if doubtful:
+            return Repair(None, steps, (_ambiguous_key(doubtful[0]),))
         if other is not None and not self._schema.accepts(value):
             message = f"a call of {other[:64]!r}, which is another tool; write only the arguments of this tool"
             return Repair(None, steps, (Problem("", "invalid", message),))
@@ -197,11 +208,36 @@ class _ArgumentRepair:
             return _ambiguous_repair(path, f"ambiguous: {text} may be a number or text", [value, other_value])
         return self._coerce(value, steps, spellings)
 
+    def _rename(
+        self, value: JSON, as_written: JSON, is_repaired: bool
+    ) -> tuple[JSON, JSON, tuple[RepairStep, ...], tuple[str, ...]]:
+        """Replace misspelt property names. Valid arguments are left unchanged unless their text was repaired.
+
+        Return the value, the value as written, the steps, and the paths of keys that are ambiguous.
+        """
+        steps: tuple[RepairStep, ...] = ()
+        doubtful: tuple[str, ...] = ()
+        for guess in (False, True)[: 1 + (self._policy == "aggressive")]:
+            if self._schema.accepts(value) and (guess or not is_repaired):
+                break
+            found = self._schema.rename(value, guess)
+            if found.steps:
+                as_written = found.value if as_written is value else self._schema.rename(as_written, guess).value
+                value, steps = found.value, steps + found.steps
+            if not guess:
+                doubtful = found.doubtful
+        return value, as_written, steps, doubtful
+
     def _coerce(self, value: JSON, steps: tuple[RepairStep, ...], spellings: Spellings) -> Repair:
         """Coerce and validate a value without layers."""
         if self._schema.accepts(value) or may_be_call(value, self._schema.declared):
             return self._validate(value, steps)
         value, new_steps = unwrap_members(self._schema.root, value, self._schema.target)
+        if new_steps:
+            renamed = self._schema.rename(value)  # inside the text of a member
+            value, new_steps = renamed.value, new_steps + renamed.steps
+            if renamed.doubtful:
+                return Repair(None, steps + new_steps, (_ambiguous_key(renamed.doubtful[0]),))
         steps += new_steps
         if self._policy == "aggressive" and not self._schema.accepts(value):
             coercion = Coercion(self._schema.target, coercion_budget(value), spellings.texts)
@@ -210,7 +246,7 @@ class _ArgumentRepair:
         return self._validate(value, steps)
 
     def _unwrap(self, value: JSON) -> list[Unwrapped]:
-        return unwrap(self._schema.root, value, self._schema.target, self._schema.matches, self._names)
+        return unwrap(self._schema.root, value, self._schema.target, self._schema.matches_renamed, self._names)
 
     def _validate(self, value: JSON, steps: tuple[RepairStep, ...]) -> Repair:
         if type(value) is not dict:
@@ -251,6 +287,11 @@ class _ArgumentRepair:
 
 def _repair_steps(found: Repaired) -> tuple[RepairStep, ...]:
     return tuple(map(RepairStep, found.steps))
+
+
+def _ambiguous_key(path: str) -> Problem:
+    message = "ambiguous: the key may be another spelling of a parameter; write each parameter once"
+    return Problem(path, "ambiguous", message)
 
 
 def _refused_repair(error: ProtocolError) -> Repair:

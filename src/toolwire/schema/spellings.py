@@ -1,25 +1,43 @@
-"""Numbers whose text is not the one that JSON would have: `+33`, `0x1F`, `-0`.
+r"""Numbers and property names in another notation than the expected one.
 
-Where the schema expects a number, the notation does not matter. Where it expects text, the text is the one that the
-model wrote (`+33`, a telephone number), and where it accepts both, the arguments are ambiguous.
+Numbers whose text is not the one that JSON would have: `+33`, `0x1F`, `1_000`, `-0`. Where the schema expects a number,
+the notation does not matter. Where it expects text, the text is the one that the model wrote (`+33`, a telephone
+number), and where it accepts both, the arguments are ambiguous.
+
+Property names that differ from a declared one only in characters that no name has: `"lat "`, `max\_results` as Markdown
+escapes it, `"'lat'"`. Where the declared name is absent, it is the one that was meant. Another case, and other
+separators (`maxResults` for `max_results`), are guesses.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from ..ir.errors import BrokenJSON
-from ..ir.pointer import JSON, child_pointer, split
+from ..ir.pointer import JSON, Object, child_pointer, split
 from ..ir.value import Value
 from ..stream.repair import repair_json
-from .coerce import resolve_refs
+from .coerce import coercion_budget, resolve_refs
 from .fits import RefResolver, fits
 from .nodes import AnyNode, ArrayNode, Node, ObjectNode, TupleNode, UnionNode
+from .step_budget import StepBudget
 from .steps import RepairStep
 
-__all__ = ["Spellings", "ambiguous_spelling", "find_spellings", "parse_as_written", "written_arguments"]
+__all__ = [
+    "Renamed",
+    "Spellings",
+    "ambiguous_spelling",
+    "find_spellings",
+    "parse_as_written",
+    "rename_members",
+    "written_arguments",
+]
 
 _MAX_CHECKED = 8
+_NOISE = r"[\s\u200b\u2060\ufeff\"'`\u2018\u2019\u201c\u201d]"  # spaces and quotes
+_NAME_NOISE = re.compile(rf"\A{_NOISE}++|{_NOISE}++\Z|\\")
+_SEPARATOR = re.compile(r"[\W_]++")
 
 
 class Spellings(Value, frozen=True):
@@ -35,6 +53,8 @@ def written_arguments(written: JSON, layers: Iterable[RepairStep]) -> JSON:
         if type(written) is str:
             written = parse_as_written(written)
         if type(written) is list:
+            if layer.name == "named_list":
+                written = {split(layer.path)[0]: written}
             written = written[0] if layer.name == "unwrapped_list" else written
         elif type(written) is dict and layer.path:
             written = written[split(layer.path)[0]]
@@ -102,6 +122,77 @@ def _replace(value: JSON, path: list[str], text: str) -> JSON:
     assert type(value) is list
     at = int(path[0])
     return [*value[:at], _replace(value[at], path[1:], text), *value[at + 1 :]]
+
+
+class Renamed(Value, frozen=True):
+    """A value with declared property names, and the paths of keys that several names or values claim."""
+
+    value: JSON
+    steps: tuple[RepairStep, ...] = ()
+    doubtful: tuple[str, ...] = ()
+
+
+def rename_members(root: Node, value: JSON, target: RefResolver, *, guess: bool = False) -> Renamed:
+    """Replace misspelt property names by the declared ones. `guess`: the case may differ, too."""
+    renaming = _Renaming(target, coercion_budget(value), guess)
+    renamed = renaming.rename([root], value, "")
+    return Renamed(renamed, tuple(renaming.steps), tuple(renaming.doubtful))
+
+
+class _Renaming:
+    """One walk over a value; `steps` are its changes, `doubtful` the paths of keys that it left."""
+
+    __slots__ = ("_budget", "_guess", "_target", "doubtful", "steps")
+
+    def __init__(self, target: RefResolver, budget: StepBudget, guess: bool) -> None:
+        self._target = target
+        self._budget = budget
+        self._guess = guess
+        self.steps: list[RepairStep] = []
+        self.doubtful: list[str] = []
+
+    def rename(self, nodes: Iterable[Node | None], value: JSON, path: str) -> JSON:
+        if type(value) is dict:
+            nodes = _branches(nodes, self._target)
+            names = self._new_names([node for node in nodes if isinstance(node, ObjectNode)], value, path)
+            renamed: Object = {}
+            for key, item in value.items():
+                name = names.get(key) or key
+                inner_path = child_pointer(path, name)
+                if name != key:
+                    self.steps.append(RepairStep("key_case" if self._guess else "key_spelling", inner_path))
+                renamed[name] = self.rename(_members(nodes, name), item, inner_path)
+            return renamed
+        if type(value) is list:
+            nodes = _branches(nodes, self._target)
+            return [
+                self.rename(_items(nodes, index), item, child_pointer(path, index)) for index, item in enumerate(value)
+            ]
+        return value
+
+    def _new_names(self, nodes: list[ObjectNode], value: Object, path: str) -> dict[str, str]:
+        """Return the declared names of misspelt keys, where exactly one key is a spelling of exactly one name."""
+        declared = {name for node in nodes for name in node.properties}
+        misspelt = [key for key in value if key not in declared and (self._guess or _NAME_NOISE.search(key))]
+        is_known = bool(misspelt and declared) and not any(node.patterns for node in nodes)
+        if not is_known or not self._budget.spend(len(declared) + len(value)):
+            return {}
+        keys, names = self._by_spelling(misspelt), self._by_spelling(declared)
+        renamed: dict[str, str] = {}
+        for spelling in keys.keys() & names.keys():
+            found, (key, *others) = names[spelling], keys[spelling]
+            if others or len(found) > 1 or found[0] in value:
+                self.doubtful.append(child_pointer(path, key))
+            else:
+                renamed[key] = found[0]
+        return renamed
+
+    def _by_spelling(self, texts: Iterable[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for text in texts:
+            spelling = _SEPARATOR.sub("", text).casefold() if self._guess else _NAME_NOISE.sub("", text)
+            found.setdefault(spelling, []).append(text)
+        return found
 
 
 def _branches(nodes: Iterable[Node | None], target: RefResolver) -> list[Node]:

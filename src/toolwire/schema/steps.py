@@ -10,13 +10,16 @@ from ..stream.repair_attempt import LexicalStep
 
 __all__ = ["RepairStep", "SchemaStep"]
 
-_Unwrapping: TypeAlias = Literal["unwrapped_text", "unwrapped_alias", "unwrapped_list", "unwrapped_call"]
+_Unwrapping: TypeAlias = Literal[
+    "unwrapped_text", "unwrapped_alias", "unwrapped_list", "unwrapped_call", "named_list", "key_spelling"
+]
 _Coercing: TypeAlias = Literal[
     "text_to_number",
     "text_to_boolean",
     "number_to_text",
     "wrapped_in_list",
     "enum_case",
+    "key_case",
     "null_dropped",
     "text_to_null",
 ]

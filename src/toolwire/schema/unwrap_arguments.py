@@ -7,17 +7,17 @@ are reported concern the arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
-from ..ir.pointer import JSON, child_pointer
+from ..ir.pointer import JSON, child_pointer, join
 from .coerce import coercion_budget, resolve_refs
 from .fits import RefResolver, fits
 from .nodes import ArrayNode, Node, ObjectNode, TupleNode, UnionNode
 from .spellings import find_spellings, parse_as_written
 from .step_budget import StepBudget
 from .steps import RepairStep
-from .wrappers import parse_container, remove_layer
+from .wrappers import may_be_call, parse_container, remove_layer
 
 __all__ = ["Unwrapped", "declared_names", "unwrap", "unwrap_members"]
 
@@ -30,7 +30,7 @@ Unwrapped: TypeAlias = tuple[JSON, tuple[RepairStep, ...]]
 def unwrap(
     root: Node, value: JSON, target: RefResolver, accepts: Callable[[JSON], bool], names: Collection[str] = ()
 ) -> list[Unwrapped]:
-    """Return the possible arguments without their layers; several if they are ambiguous.
+    """Return the possible arguments without their layers, or with a name for a bare list; several if ambiguous.
 
     `accepts` decides whether arguments are valid, `names` are those of the tool, if they are known.
     """
@@ -44,10 +44,28 @@ def unwrap(
         if inner is None or (is_free and type(outer) is dict):  # any name may be intended
             break
         layers.append((inner[0], (*steps, inner[1])))
-    if len(layers) == 1 or accepts(value):
+    if (len(layers) == 1 and type(value) is not list) or accepts(value):
         return layers[:1]
     valid = [layer for layer in layers[1:] if accepts(layer[0])]
+    if isinstance(root, ObjectNode):
+        valid += [named for layer in layers for named in _named_lists(root, layer, target) if accepts(named[0])]
     return valid or [_last_known(root, layers)]
+
+
+def _named_lists(root: ObjectNode, layer: Unwrapped, target: RefResolver) -> Iterator[Unwrapped]:
+    """Yield the arguments in which a list without a name is the value of a parameter.
+
+    Objects that may be arguments themselves are several calls, not one list.
+    """
+    items, steps = layer
+    if type(items) is not list or any(
+        type(item) is dict and (not root.properties.keys().isdisjoint(item) or may_be_call(item, frozenset()))
+        for item in items
+    ):
+        return
+    for name, node in root.properties.items():
+        if root.required <= {name} and fits(node, items, target):
+            yield {name: items}, (*steps, RepairStep("named_list", join(name)))
 
 
 def _last_known(root: Node, layers: list[Unwrapped]) -> Unwrapped:

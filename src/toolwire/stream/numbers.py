@@ -1,13 +1,15 @@
-"""Numbers as other languages write them: `+1`, `.5`, `0x1F`, `007`, full-width digits. Used by the rewriter."""
+"""Numbers as other languages write them: `+1`, `.5`, `0x1F`, `1_000`, `007`, full-width digits."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["JSON_NUMBER", "normalise_number", "zero_readings"]
+__all__ = ["GROUPED_NUMBER", "JSON_NUMBER", "normalise_number", "zero_readings"]
 
 JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?", re.ASCII)
 _LOOSE_NUMBER = re.compile(r"([+-]?)(0|[1-9]\d*+)?(\.\d*+)?([eE][+-]?\d++)?", re.ASCII)
+# Python and JavaScript allow an underscore between any two digits; other groups than thousands may be dates or ids.
+GROUPED_NUMBER = re.compile(r"[+-]?[1-9]\d{0,2}(?:_\d{3})++(?:\.\d++)?", re.ASCII)
 _RADIX_NUMBER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]++|0[oO][0-7]++|0[bB][01]++)")
 _FULL_WIDTH_DIGITS = {0xFF10 + digit: str(digit) for digit in range(10)}
 
@@ -18,7 +20,9 @@ def normalise_number(word: str) -> str | None:
 
 
 def _normalise_ascii(word: str) -> str | None:
-    """Normalise `+1`, `.5`, `5.` and `0x1F` to JSON numbers."""
+    """Normalise `+1`, `.5`, `5.`, `1_000` and `0x1F` to JSON numbers."""
+    if GROUPED_NUMBER.fullmatch(word):
+        word = word.replace("_", "")
     radix = _RADIX_NUMBER.fullmatch(word)
     if radix is not None and len(word) < 1000:
         return f"{'-' if radix[1] == '-' else ''}{int(radix[2], 0)}"

@@ -35,12 +35,15 @@ _OVER_ESCAPED_STOP = {
 # Two strings with a separator between them: no reading may treat that as one string.
 # The length of a key without quotes is bounded; otherwise every quote before a comma would start a scan of the rest.
 _STRUCTURE = re.compile(r"""["'“”]\s*+(?:[:}\]]|,(?:[\s,]*+|[^"'“{\[:]{0,200}+:\s*+)["'“{\[])|[{\[]\s*+["'“]""")
+_ESCAPED_APOSTROPHE = re.compile(r"\w\\'\w")
 _APOSTROPHE = re.compile(r"\w['\u2019]\w")
 _OPENING_QUOTE = re.compile(r"[^\w)\]}]['\"\u201c\u2018][^\s'\"]")
 _CLOSING_QUOTE = re.compile(r"[^\s'\"]['\"\u201d\u2019](?!\w)")
 _HEX = re.compile(r"[0-9a-fA-F]{0,4}")
 _HEX_CHARACTER = re.compile(r"x[0-9a-fA-F]{2}|U000[0-9a-fA-F]{5}|U0010[0-9a-fA-F]{4}")
 _BACKSLASH = "\\\\"  # as JSON writes it
+_BRACKET = re.compile(r"[\[\]{}()]")
+_CLOSING = {"[": "]", "{": "}", "(": ")"}
 _LETTER_ESCAPES = frozenset("bfnrtu/")
 _BACKSLASH_HINT = "write two backslashes for a literal backslash"
 
@@ -83,10 +86,26 @@ def _read_over_escape(backslashes: str, follows: str, at: int, attempt: RepairAt
     raise ambiguous_error("backslashes in a string with escaped quotes", at, _BACKSLASH_HINT)
 
 
+def _is_code(text: str) -> bool:
+    """Return True if all structure of a text is inside brackets that it closes, as in `x = ["5"]`."""
+    pending, outside, at = list[str](), list[str](), 0
+    for found in _BRACKET.finditer(text):
+        bracket = found.group()
+        if not pending:
+            outside.append(text[at : found.start()])
+        if bracket in _CLOSING:
+            pending.append(_CLOSING[bracket])
+        elif not pending or pending.pop() != bracket:
+            return False
+        at = found.end()
+    return not pending and _STRUCTURE.search("".join([*outside, text[at:]])) is None
+
+
 class StringReader:
     """Read one string, from after its opening quote to its closing one. `may_end(at)`: whether structure can follow."""
 
     __slots__ = (
+        "_apostrophes",
         "_closer",
         "_damaged",
         "_end",
@@ -111,6 +130,7 @@ class StringReader:
         self._start = 0
         self._pieces: list[str] = []
         self._literal: list[tuple[int, str]] = []  # for each escape: its piece, and the literal text
+        self._apostrophes: list[int] = []  # pieces that were `\'` between letters
         self._lone = False  # found a backslash that cannot be an escape
         self._damaged = False  # found a quote inside
         self._inner_quotes: list[int] = []  # positions of inner quotes, without apostrophes
@@ -142,11 +162,12 @@ class StringReader:
         doubt = ambiguous_error("a quote may end the string or belong to it", at, "escape quotes inside strings")
         if self._reading.choose(2, "inner_quotes", doubt):
             return False
-        if len(self._inner_quotes) % 2 or _STRUCTURE.search(self._text, self._start, at):
+        has_structure = _STRUCTURE.search(self._text, self._start, at) is not None
+        if len(self._inner_quotes) % 2 or (has_structure and not _is_code(self._text[self._start : at])):
             raise invalid_error(
                 "quotes inside a string may be the ends of other strings", at, "escape quotes inside strings"
             )
-        if not self._are_quotations(at):
+        if has_structure or not self._are_quotations(at):
             self._reading.doubtful = True
         return True
 
@@ -221,6 +242,10 @@ class StringReader:
         """Read an escape of another language; return 0 if there is none."""
         hexadecimal = _HEX_CHARACTER.match(self._text, at + 1, self._end)
         follows = self._text[at + 1]
+        if _ESCAPED_APOSTROPHE.match(self._text, at - 1, self._end):
+            self._apostrophes.append(len(self._pieces))
+            self._pieces.append("'")
+            return at + 2
         if hexadecimal is None and follows not in "'\n":
             return 0
         doubt = ambiguous_error(f"\\{'n' if follows == chr(10) else follows} is not a JSON escape", at, _BACKSLASH_HINT)
@@ -241,9 +266,24 @@ class StringReader:
 
     def _settle(self) -> None:
         r"""Choose, if some backslashes must be literal, whether the valid escapes are literal too (`C:\Users\new`)."""
+        if self._apostrophes:
+            self._settle_apostrophes()
         if not self._lone or not self._literal:
             return
         doubt = ambiguous_error("some backslashes cannot be escapes, others may be", self._start, _BACKSLASH_HINT)
         if self._reading.choose(2, "chosen_escape", doubt):
             for index, piece in self._literal:
                 self._pieces[index] = piece
+
+    def _settle_apostrophes(self) -> None:
+        r"""Accept `Don\'t`, as JavaScript and Python escape it, unless the text may be code that contains the backslash.
+
+        Other quotes (`print('it\'s')`) and backslashes (`C:\dir\'s`) are signs of code.
+        """
+        if not self._lone and sum("'" in piece for piece in self._pieces) == len(self._apostrophes):
+            self._reading.record_step("escaped_apostrophe")
+            return
+        doubt = ambiguous_error("\\' is not a JSON escape", self._start, _BACKSLASH_HINT)
+        if self._reading.choose(2, "chosen_escape", doubt) == 0:
+            for index in self._apostrophes:
+                self._pieces[index] = f"{_BACKSLASH}'"

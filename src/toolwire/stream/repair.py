@@ -10,11 +10,12 @@ Truncated strings, numbers and keys are never completed.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator
 
-from ..ir.errors import BrokenJSON, ProtocolError
-from ..ir.pointer import JSON
+from ..ir.errors import BrokenJSON, ProtocolError, ToolwireError
+from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from ..ir.value import Value
 from .extract import check_trailing_text, find_end, find_start
@@ -163,8 +164,32 @@ def _read(text: str, attempt: RepairAttempt, names: Collection[str] = ()) -> Rep
         if attempt.closed and attempt.guess_kind:
             raise invalid_error("both brackets are missing", at)
     check_trailing_text(text, at, end, attempt)
+    value = _parse_rewritten(rewritten, attempt)
+    as_written = None if attempt.as_written is None else _parse_rewritten(attempt.as_written, attempt)
+    return Repaired(value, tuple(attempt.steps), attempt.closed, attempt.doubtful, as_written)
+
+
+def _parse_rewritten(text: str, attempt: RepairAttempt) -> JSON:
+    """Parse rewritten JSON. A member that is written twice with the same value is read once."""
     try:
-        as_written = None if attempt.as_written is None else parse(attempt.as_written)
-        return Repaired(parse(rewritten), tuple(attempt.steps), attempt.closed, attempt.doubtful, as_written)
+        return parse(text)
     except ProtocolError as error:
-        raise BrokenJSON(error.message, reason="invalid", pointer=error.pointer, hint=error.hint) from None
+        refusal = BrokenJSON(error.message, reason="invalid", pointer=error.pointer, hint=error.hint)
+        if not error.message.startswith("duplicate key"):
+            raise refusal from None
+    try:
+        value = parse(dumps(json.loads(text, object_pairs_hook=_merge_members)))
+    except (ValueError, ToolwireError):  # another value, a number out of range, half a character
+        raise refusal from None
+    attempt.record_step("duplicate_key")
+    return value
+
+
+def _merge_members(members: list[tuple[str, JSON]]) -> Object:
+    """Return the members as an object; raise ValueError if a key has two values."""
+    merged: Object = {}
+    for key, value in members:
+        if key in merged and dumps(merged[key]) != dumps(value):
+            raise ValueError(f"duplicate key {key!r}")
+        merged[key] = value
+    return merged

@@ -38,6 +38,8 @@ _Lossless: TypeAlias = Literal[
     "number_form",
     "control_character",
     "lone_backslash",
+    "escaped_apostrophe",
+    "duplicate_key",
     "closed_containers",
     "full_width",
     "wrong_separator",

@@ -50,7 +50,8 @@ _SOUND = {
 _WORD = re.compile(r"[\w.+-]++")
 _WORDS = re.compile(rf"[\w.+-]++(?: [\w.+-]++)*+(?=[ \t\r\n]*+[{VALUE_ENDS}])")
 _NAME = re.compile(r"[A-Za-z_$][\w$-]*+")
-_ONE_VALUE = re.compile(r"\d\s(?:-|\d{3}(?!\d))|\"{3}|'{3}")  # `10 500`, `3 -4`, three quotes in a row
+# `10 500`, `3 -4`, three quotes in a row, `"x = ["5"]"`: no comma is missing there
+_ONE_VALUE = re.compile(r"\d\s(?:-|\d{3}(?!\d))|\"{3}|'{3}|.[\"'][\w-]", re.DOTALL)
 _ZEROS = re.compile(r"(-?)0([0-9]++)")
 _LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 _NOT_TEXT = frozenset("true false null none nan inf infinity +infinity -infinity +inf -inf undefined nil".split())

@@ -18,7 +18,7 @@ def repair(row, policy, **options):
     return repair_arguments(row["text"], SCHEMAS[row["schema"]], policy=policy, names=row.get("names", ()), **options)
 
 
-@pytest.mark.finding("R")
+@pytest.mark.finding("R", "TX1", "TX2", "TX8")
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("row", SLIPS, ids=lambda row: row["slip"])
 def test_slip_is_read_right_from_its_policy_on_or_refused(row, policy):
