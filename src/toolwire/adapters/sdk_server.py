@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from logging import getLogger
 from secrets import token_hex
+from time import time
 from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
@@ -31,7 +32,7 @@ from ..net.loss_log import LossLog
 from ..net.retry import NetworkError
 from ..net.same_wire import replace_model
 from ..wire import get
-from ..wire.model_lists import model_entry, model_list
+from ..wire.model_lists import ListedModel, model_entry, model_list
 from ..wire.protocol import Wire
 from .sdk_call import AnswerEncoding, SdkCall, SdkRequest
 from .sdk_memory import ConversationMemory, ResponseChains
@@ -74,6 +75,7 @@ class SdkServer:
         self._loss_log = LossLog(_log)
         self._memory = ConversationMemory()
         self._chains = ResponseChains()
+        self._created = int(time())  # of the listed model
 
     async def answer(self, request: SdkRequest) -> SdkAnswer:
         """Yield the head of the answer, then the pieces of its body as the model sends them."""
@@ -99,15 +101,16 @@ class SdkServer:
     def _answer_route(self, request: SdkRequest, route: SdkRoute | None) -> SdkAnswer:
         if route is None:
             raise _UnknownEndpoint(request)
-        return self._generate(request, route) if route.action == "generate" else self._describe_models(route)
+        return self._generate(request, route) if route.action == "generate" else self._describe_models(request, route)
 
-    async def _describe_models(self, route: SdkRoute) -> SdkAnswer:
+    async def _describe_models(self, request: SdkRequest, route: SdkRoute) -> SdkAnswer:
         """List the model, or describe it."""
         name = self._model or route.model
+        model = ListedModel(name or "", self._created)
         if route.action == "model":
-            document = model_entry(route.wire, name or "")
+            document = model_entry(route.wire, model)
         else:
-            document = model_list(route.wire, [] if name is None else [name])
+            document = model_list(route.wire, [] if name is None else [model], request.query)
         yield SdkAnswerHead(200, dict(_JSON_TYPE))
         yield to_bytes(document)
 

@@ -203,16 +203,17 @@ class _LimitedHttp(HttpToolsProtocol):
                 return
 
     def _remove_upgrade(self) -> bytes:
-        """Return the head without the headers of the upgrade, for a new parser, so that the body after it is read.
+        """Return the head without its request for an upgrade, for a new parser, so that the body after it is read.
 
-        A server may ignore an upgrade, such as h2c or websocket (RFC 9110, 7.8).
+        A server may ignore an upgrade, such as h2c or websocket (RFC 9110, 7.8). The header `upgrade` alone requests
+        nothing, so it stays for the application.
         """
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
             if name == b"connection":
                 tokens = [token.strip() for token in value.split(b",")]
                 value = b", ".join(token for token in tokens if token.lower() not in (b"upgrade", b"http2-settings"))
-            if name not in (b"upgrade", b"http2-settings"):
+            if name != b"http2-settings":
                 lines.append(name + b": " + value)
         self.parser = HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn

@@ -6,6 +6,7 @@ from shlex import quote
 
 from ..ir.terminal import neutralise_line
 from .client_models import AvailableModels, ChosenModels, choose_models
+from .gateway_models import UNKNOWN_LIMITS, ModelLimits
 
 __all__ = ["ANY_KEY", "claude_variables", "client_commands", "shell_words"]
 
@@ -39,11 +40,20 @@ def client_commands(url: str, available: AvailableModels, key: str = ANY_KEY) ->
     return [neutralise_line(line) for line in lines]
 
 
-def claude_variables(chosen: ChosenModels) -> dict[str, str]:
-    """Return the environment variables that select the main and the small model of Claude Code."""
+def claude_variables(chosen: ChosenModels, limits: ModelLimits = UNKNOWN_LIMITS) -> dict[str, str]:
+    """Return the environment variables that select the models of Claude Code, with the known limits of the main one.
+
+    Without them it assumes its own for an unknown name: a smaller model refuses the prompt before Claude Code compacts
+    it (anthropics/claude-code#57964).
+    """
     if chosen.main is None or chosen.small is None:
         return {}
-    return {"ANTHROPIC_MODEL": chosen.main, "ANTHROPIC_DEFAULT_HAIKU_MODEL": chosen.small}
+    variables = {"ANTHROPIC_MODEL": chosen.main, "ANTHROPIC_DEFAULT_HAIKU_MODEL": chosen.small}
+    if limits.window is not None:
+        variables["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(limits.window)
+    if limits.max_output is not None:
+        variables["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(limits.max_output)
+    return variables
 
 
 def shell_words(variables: dict[str, str]) -> str:

@@ -17,7 +17,7 @@ from ..ir.response import UpstreamError
 from ..ir.terminal import neutralise_line
 from .client_commands import ANY_KEY, claude_variables, shell_words
 from .client_models import ChosenModels, choose_models
-from .gateway_models import check_key, find_models
+from .gateway_models import ModelLimits, check_key, find_limits, find_models
 from .serve_keys import SUPPRESS
 from .show import paint
 
@@ -73,7 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     shown = ANY_KEY if arguments.key_env is None else f"${arguments.key_env}"
     url = arguments.url.rstrip("/")
     models = _choose_models(arguments, url, key)
-    changes, advice = _CLIENTS[arguments.client](home, url, models, key, shown)
+    limits = find_limits(url, key, models.main, getattr(arguments, "config", None))
+    changes, advice = _CLIENTS[arguments.client](home, url, models, limits, key, shown)
     for change in changes:
         _print_change(change, key, shown)
     if arguments.write and models.is_placeholder:
@@ -185,14 +186,16 @@ def _read(path: Path) -> str:
         raise ConfigError(f"cannot read {path}: {error}") from None
 
 
-def _claude_changes(home: Path, url: str, models: ChosenModels, key: str, shown: str) -> tuple[list[FileChange], str]:
+def _claude_changes(
+    home: Path, url: str, models: ChosenModels, limits: ModelLimits, key: str, shown: str
+) -> tuple[list[FileChange], str]:
     """Return the new settings of Claude Code, and a shell command with the placeholder `shown` for the key.
 
     In the settings, all of its model aliases are replaced, so that no command of a session requests an unknown model.
     """
     path = home / ".claude" / "settings.json"
     settings = _read_json(path)
-    address, chosen = {"ANTHROPIC_BASE_URL": url}, claude_variables(models)
+    address, chosen = {"ANTHROPIC_BASE_URL": url}, claude_variables(models, limits)
     aliases = {name: models.main for name in _CLAUDE_ALIASES if models.main is not None}
     previous = settings.get("env", {})
     settings["env"] = {**previous, **address, "ANTHROPIC_AUTH_TOKEN": key, **chosen, **aliases}
@@ -200,7 +203,9 @@ def _claude_changes(home: Path, url: str, models: ChosenModels, key: str, shown:
     return [FileChange(path, _dump_json(settings))], f"or for one run: {shell} claude -p '…'"
 
 
-def _codex_changes(home: Path, url: str, models: ChosenModels, _: str, shown: str) -> tuple[list[FileChange], str]:
+def _codex_changes(
+    home: Path, url: str, models: ChosenModels, limits: ModelLimits, _: str, shown: str
+) -> tuple[list[FileChange], str]:
     """Return the new settings of Codex. The file is edited as text, to keep the user's comments."""
     model = models.main
     path = home / ".codex" / "config.toml"
@@ -211,10 +216,10 @@ def _codex_changes(home: Path, url: str, models: ChosenModels, _: str, shown: st
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     if "toolwire" in known.get("model_providers", {}):
         raise ConfigError(f"{path} already has a provider named toolwire", hint="remove its table first")
-    top = ['model_provider = "toolwire"', *([f"model = {json.dumps(model)}"] if model is not None else [])]
-    kept = [
-        line for line in before.splitlines() if not _is_setting(line, ("model_provider", *(["model"] if model else [])))
-    ]
+    settings = {"model_provider": "toolwire", "model": model, "model_context_window": limits.window}
+    written = {name: value for name, value in settings.items() if value is not None}
+    top = [f"{name} = {json.dumps(value)}" for name, value in written.items()]
+    kept = [line for line in before.splitlines() if not _is_setting(line, tuple(written))]
     table = [
         "[model_providers.toolwire]",
         'name = "toolwire"',
@@ -231,7 +236,9 @@ def _is_setting(line: str, names: tuple[str, ...]) -> bool:
     return line.split("=", 1)[0].strip() in names
 
 
-def _gemini_changes(home: Path, url: str, models: ChosenModels, _: str, shown: str) -> tuple[list[FileChange], str]:
+def _gemini_changes(
+    home: Path, url: str, models: ChosenModels, _limits: ModelLimits, _key: str, shown: str
+) -> tuple[list[FileChange], str]:
     """Return the new settings of Gemini CLI. URL and key are given in its environment, not in the file."""
     path = home / ".gemini" / "settings.json"
     settings = _read_json(path)
@@ -258,7 +265,7 @@ def _dump_json(settings: Any) -> str:
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
-_CLIENTS: dict[str, Callable[[Path, str, ChosenModels, str, str], tuple[list[FileChange], str]]] = {
+_CLIENTS: dict[str, Callable[[Path, str, ChosenModels, ModelLimits, str, str], tuple[list[FileChange], str]]] = {
     "claude": _claude_changes,
     "codex": _codex_changes,
     "gemini": _gemini_changes,

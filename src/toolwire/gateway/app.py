@@ -70,6 +70,9 @@ __all__ = ["Gateway", "ToolBindings"]
 
 _log = getLogger("toolwire.gateway")
 _JSON: HeaderPairs = [(b"content-type", b"application/json")]
+# RFC 9110, 15.5.22: a 426 names the protocol that is required, which is the one in use
+_UPGRADE_REQUIRED: HeaderPairs = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
+_UPGRADE_REQUIRED_STATUS = 426
 _SHUTDOWN_GRACE = 1.0  # seconds
 _MCP = "/mcp"
 
@@ -272,7 +275,7 @@ class Gateway:
         return McpMount(server, lambda: (self._origin_policy, self._keys, self._publish_for))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve an ASGI connection. The MCP server is at `/mcp`; WebSockets are not supported."""
+        """Serve an ASGI connection. The MCP server is at `/mcp`; WebSockets are refused."""
         if scope["type"] == "http":
             if self._mcp_mount is not None and scope["path"].rstrip("/") == _MCP:
                 await self._mcp_request(self._mcp_mount, scope, receive, send)
@@ -280,6 +283,8 @@ class Gateway:
             await self._http_request(HttpExchange(scope, receive, send), scope)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await _refuse_websocket(scope, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Handle startup and shutdown of the ASGI server; shutdown waits briefly for in-flight requests."""
@@ -486,6 +491,8 @@ class Gateway:
         status = status if 400 <= status < 600 else 502  # a transport in this process may return any status
         # some protocols have this header, too
         pairs = [*_JSON, *header_pairs({"x-request-id": log_writer.log.id, **headers})]
+        if status == _UPGRADE_REQUIRED_STATUS:
+            pairs += _UPGRADE_REQUIRED
         await http_exchange.respond(status, pairs, to_bytes(body))
 
 
@@ -498,12 +505,29 @@ def _add_hint(error: ToolwireError, route: Route | None) -> None:
 
 
 def _unknown_path(http_exchange: HttpExchange) -> RequestRefused:
-    """Return the error 405 if the path exists with other methods, 404 if it does not exist."""
+    """Return the error 405 if the path exists with other methods, 404 if it does not exist.
+
+    A WebSocket handshake gets 426: Codex then uses HTTP at once, but retries for seconds after any other status
+    (core/src/client.rs of openai/codex; 7 attempts of Codex 0.169.0 after a 405).
+    """
     methods = allowed_methods(http_exchange.path)
+    if http_exchange.method == "GET" and http_exchange.headers.get("upgrade", "").lower() == "websocket":
+        hint = f"use {' or '.join(methods or ['POST'])} over HTTP"
+        return RequestRefused("WebSockets are not supported", hint=hint, status=_UPGRADE_REQUIRED_STATUS)
     if methods:
         message = f"{http_exchange.method} is not allowed for this path"
         return RequestRefused(message, hint=f"use {' or '.join(methods)}", status=405)
     return RequestRefused("unknown path", hint="see docs/gateway.md for the paths", status=404)
+
+
+async def _refuse_websocket(scope: Scope, send: Send) -> None:
+    """Refuse a handshake that the server has accepted as one, with 426 if it lets the application choose the status."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close"})  # the server answers 403
+        return
+    start = {"type": "websocket.http.response.start", "status": _UPGRADE_REQUIRED_STATUS, "headers": _UPGRADE_REQUIRED}
+    await send(start)
+    await send({"type": "websocket.http.response.body", "body": b""})
 
 
 def _open_turn_store(row: StateRow) -> TurnStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import time
 
 from ..asgi.http_exchange import HeaderPairs, HttpExchange
 from ..asgi.offload import ClientOffload
@@ -11,7 +12,7 @@ from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object
 from ..ir.text import to_bytes
 from ..stream.strict import parse_object
-from ..wire.model_lists import model_entry, model_list
+from ..wire.model_lists import ListedModel, model_entry, model_list, ollama_description
 from .counted_body import find_counted_body
 from .dependencies import Dependencies
 from .request_reader import RequestReader
@@ -25,6 +26,7 @@ __all__ = ["MetadataApi"]
 _JSON: HeaderPairs = [(b"content-type", b"application/json")]
 _METRICS: HeaderPairs = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
 _TOKENIZER_LIMIT = 64 * 1024  # bytes
+_DAY = 24 * 3600  # seconds
 
 
 class MetadataApi:
@@ -41,6 +43,7 @@ class MetadataApi:
         self._reader = reader
         self._limiter = limiter
         self._metrics = metrics
+        self._created = int(time()) // _DAY * _DAY  # of listed models: the day of the settings, equal in all workers
 
     async def answer(
         self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
@@ -55,9 +58,11 @@ class MetadataApi:
             body: Object = {route.ingress.count_field: await self._count_tokens(http_exchange, route, caller, memory)}
         elif route.action == "version":
             body = {"version": VERSION}
+        elif route.action == "processes":
+            body = {"models": []}  # models in this process's memory: clients need not load or unload any
         elif route.action == "models":
             names = [name for name in self._dependencies.router.names if caller.may_use(name)]
-            body = model_list(route.ingress.wire, names)
+            body = model_list(route.ingress.wire, [self._describe(name) for name in names], http_exchange.query)
         else:
             body = await self._find_model_entry(http_exchange, route, caller, memory)
         await http_exchange.respond(200, _JSON, to_bytes(body))
@@ -88,8 +93,17 @@ class MetadataApi:
             requested_model: JSON = document.get("model", document.get("name"))
             name = requested_model if isinstance(requested_model, str) else ""
         caller.check(name)
-        dependencies.router.plan(name, tools=False)  # raises UnknownModel if no upstream has it
-        return model_entry(route.ingress.wire, name)
+        described = self._describe(name)
+        return (
+            ollama_description(described)
+            if route.ingress.wire == "ollama"
+            else model_entry(route.ingress.wire, described)
+        )
+
+    def _describe(self, name: str) -> ListedModel:
+        """Return a model with the facts about its first target; UnknownModel if no upstream has it."""
+        target = self._dependencies.router.first_target(name)
+        return ListedModel(name, self._created, target.capabilities, target.row.tools)
 
 
 def _estimate_tokens(body: bytes) -> int:

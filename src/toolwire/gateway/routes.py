@@ -37,7 +37,7 @@ StateAction: TypeAlias = Literal[
     "create_items",
 ]
 RouteAction: TypeAlias = (
-    Literal["generate", "count", "models", "model", "alive", "ready", "metrics", "version"] | StateAction
+    Literal["generate", "count", "models", "model", "processes", "alive", "ready", "metrics", "version"] | StateAction
 )
 
 VERSION = "0.31.0"
@@ -128,6 +128,7 @@ _ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
     ("GET", r"/api/tags", "models", "ollama"),
     ("GET", r"/api/version", "version", "ollama"),
     ("POST", r"/api/show", "model", "ollama"),
+    ("GET", r"/api/ps", "processes", "ollama"),
     ("GET", r"/v1(?:beta|alpha)/models", "models", "gemini"),
     ("GET", r"/v1(?:beta|alpha)/models/(?P<model>.+)", "model", "gemini"),
     ("GET", r"(?:/v1)?/models", "models", "openai_chat"),
@@ -144,9 +145,17 @@ _ROUTES = [(method, re.compile(path), action, INGRESSES[wire]) for method, path,
 def match_route(method: str, path: str, headers: dict[str, str]) -> Route | None:
     """Find the meaning of a request's path; None for an unknown path."""
     route = _match_cached(method, path) if len(path) <= _MAX_CACHED_PATH else _match(method, path)
-    if route is not None and "anthropic-version" in headers and route.action in ("models", "model"):
-        return Route(route.action, INGRESSES["anthropic"], route.model)
+    if route is not None and (route.action == "models" or route.action == "model"):
+        wire = _wire_of_headers(headers)
+        return route if wire is None else Route(route.action, INGRESSES[wire], route.model)
     return route
+
+
+def _wire_of_headers(headers: Mapping[str, str]) -> str | None:
+    """Return the protocol whose clients send such headers, or None. google-genai lists models at `/v1/models`, too."""
+    if "anthropic-version" in headers:
+        return "anthropic"
+    return "gemini" if "x-goog-api-key" in headers or "x-goog-api-client" in headers else None
 
 
 def _match(method: str, path: str) -> Route | None:
@@ -173,9 +182,10 @@ def allowed_methods(path: str) -> list[str]:
 
 def guess_ingress(path: str, headers: dict[str, str]) -> Ingress:
     """Choose the protocol of the error for an unknown path."""
-    if "anthropic-version" in headers or path.startswith("/v1/messages"):
+    wire = _wire_of_headers(headers)
+    if wire == "anthropic" or path.startswith("/v1/messages"):
         return INGRESSES["anthropic"]
-    if path.startswith(("/v1beta", "/v1alpha")) or "x-goog-api-key" in headers:
+    if wire == "gemini" or path.startswith(("/v1beta", "/v1alpha")):
         return INGRESSES["gemini"]
     if path.startswith("/api/"):
         return INGRESSES["ollama"]

@@ -151,6 +151,11 @@ class Router:
             return capable
         return sorted(capable, key=lambda target: self._cooldowns.is_cooling(target.label))
 
+    def first_target(self, model: str) -> Target:
+        """Return the first target of a model in the settings; UnknownModel if there is none."""
+        name, _ = self._find_row(model)
+        return self._make_targets(name, model)[0][0]
+
     def start_cooldown(self, target: Target, retry_after: float | None = None) -> None:
         """Start the cooldown of a target, for the time that it asked for or the default."""
         self._cooldowns.start(target.label, self._cooldown if retry_after is None else retry_after)

@@ -60,6 +60,69 @@ async def test_request_for_an_upgrade_keeps_its_body(client, size):
         assert len(provider.requests) == 3
 
 
+@pytest.mark.finding("CA3")
+@pytest.mark.parametrize(
+    ("path", "front"),
+    [
+        ("/v1/responses", "openai_responses"),
+        ("/v1/realtime", "openai_chat"),
+        ("/v1/messages", "anthropic"),
+        ("/v1beta/nothing", "gemini"),
+        ("/api/chat", "ollama"),
+    ],
+)
+@run
+async def test_websocket_handshake_is_answered_with_426(path, front):
+    """Codex uses HTTP after a 426, and retries for seconds after any other status. The connection stays usable."""
+    headers = {"host": "localhost", **UPGRADES["websocket"]}
+    async with gateway_to(TEXT_ANSWER) as (gateway, _):
+        reader, writer = await connect(gateway)
+        writer.write(head_of(path, headers, method="GET"))
+        answer = await read_answer(reader)
+        expect_error(answer, front, 426)
+        assert (answer.headers["upgrade"], answer.headers["connection"]) == ("HTTP/1.1", "upgrade")
+        writer.write(request_bytes(path_of("openai_chat"), body_of("openai_chat"), {}))
+        assert decode_answer(await read_answer(reader), "openai_chat").text == TEXT_ANSWER.text
+        writer.close()
+
+
+@pytest.mark.finding("CA3")
+@pytest.mark.parametrize(
+    ("extensions", "expected"),
+    [({"websocket.http.response": {}}, ["websocket.http.response.start", "websocket.http.response.body"]),
+     (None, ["websocket.close"])],
+)  # fmt: skip
+@run
+async def test_handshake_that_the_server_accepts_is_refused(extensions, expected):
+    """A server with its own WebSocket support passes the handshake to the application (ASGI, websocket scope)."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async with gateway_to(TEXT_ANSWER) as (gateway, _):
+        await gateway.gateway({"type": "websocket", "path": "/v1/responses", "extensions": extensions}, None, send)
+    assert [message["type"] for message in sent] == expected
+    assert sent[0].get("status", 426) == 426
+
+
+@pytest.mark.finding("CA3")
+@pytest.mark.parametrize(
+    ("path", "method", "upgrade", "status"),
+    [
+        ("/v1/models", "GET", "websocket", 200),
+        ("/v1/responses", "GET", "h2c", 405),
+        ("/v1/responses", "PUT", "websocket", 405),
+        ("/v1/nothing", "GET", "h2c", 404),
+    ],
+)
+@run
+async def test_other_requests_for_an_upgrade_are_answered_as_without_it(path, method, upgrade, status):
+    headers = {"host": "localhost", "connection": "close, upgrade", "upgrade": upgrade}
+    async with gateway_to(TEXT_ANSWER) as (gateway, _):
+        assert (await exchange(gateway, head_of(path, headers, method=method))).status == status
+
+
 @pytest.mark.finding("Z8")
 @run
 async def test_chunked_request_for_an_upgrade_keeps_its_body():

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import tomllib
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -18,13 +19,14 @@ CLIENTS = ("claude", "codex", "gemini")
 
 
 @contextmanager
-def gateway(key=None, status=401):
+def gateway(key=None, status=401, description=None):
     """A gateway that answers `status` to requests without the key, and lists one model for the others."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            accepted = self.headers["authorization"] == f"Bearer {key}"
-            body = json.dumps(MODELS if accepted else {"error": {"message": "no"}}).encode()
+            accepted = key in (self.headers["authorization"] or self.headers["x-api-key"]).split()
+            answer = (description or {}) if self.path == "/v1/models/fast" else MODELS
+            body = json.dumps(answer if accepted else {"error": {"message": "no"}}).encode()
             self.send_response(200 if accepted else status)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -114,3 +116,28 @@ def test_other_refusals_are_errors_with_advice_of_their_own(tmp_path, capsys, st
         assert run_client(tmp_path, url, "codex", "--write") == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.finding("CA8")
+@pytest.mark.parametrize("is_running", [True, False], ids=["running gateway", "settings file"])
+def test_known_limits_of_the_model_are_written(tmp_path, is_running):
+    facts = {"max_input_tokens": 65_536, "max_tokens": 8_192}
+    if not is_running:
+        rows = "capabilities = {window = 65536, max_output = 8192}\n"
+        (tmp_path / "toolwire.toml").write_text(SETTINGS + rows)
+    with gateway("local", description=facts) as url:
+        for client in ("claude", "codex"):
+            assert run_client(tmp_path, url if is_running else "http://127.0.0.1:9", client, "--write") == 0
+    written = json.loads((tmp_path / "home" / ".claude" / "settings.json").read_text())["env"]
+    assert written["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "65536"
+    assert written["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "8192"
+    codex = tomllib.loads((tmp_path / "home" / ".codex" / "config.toml").read_text())
+    assert codex["model_context_window"] == 65_536
+
+
+@pytest.mark.finding("CA8")
+def test_unknown_limits_are_not_written(tmp_path):
+    with gateway("local") as url:
+        assert run_client(tmp_path, url, "claude", "--write") == 0
+    written = json.loads((tmp_path / "home" / ".claude" / "settings.json").read_text())["env"]
+    assert not any(name.startswith("CLAUDE_CODE_MAX") for name in written)

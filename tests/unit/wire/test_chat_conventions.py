@@ -182,6 +182,31 @@ def test_long_prompts_are_recognised_on_every_wire(source):
     assert wire.encode_error(wire.decode_error(400, TOO_LONG[source])).body == TOO_LONG[source]
 
 
+@pytest.mark.finding("GA11")
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            "prompt is too long: 210,000 tokens > 200,000 maximum",
+            "The input token count (210000) exceeds the maximum number of tokens allowed (200000).",
+        ),
+        (
+            "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (1000 in the completion).",
+            "The input token count (5000) exceeds the maximum number of tokens allowed (4096).",
+        ),
+        (
+            "Your input exceeds the context window.",
+            "The input token count exceeds the maximum number of tokens allowed: Your input exceeds the context window.",
+        ),
+    ],
+)
+def test_long_prompt_has_the_message_of_gemini(message, expected):
+    body = {"error": {"type": "invalid_request_error", "message": message, "code": "context_length_exceeded"}}
+    error = translate(body, source="openai_chat", target="gemini", kind="error").body["error"]
+    assert error == {"code": 400, "message": expected, "status": "INVALID_ARGUMENT"}
+    assert get("gemini").decode_error(400, {"error": error}).code == "context_length_exceeded"
+
+
 def test_assistant_message_with_calls_and_no_content_is_kept():
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     messages = [

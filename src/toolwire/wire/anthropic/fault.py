@@ -47,7 +47,7 @@ _FAULTS = FaultTable(
     kinds=_KINDS,
     types={kind: word for word, kind in _KINDS.items()} | {"malformed_call": "api_error"},
     statuses={
-        "invalid_request": (400,),
+        "invalid_request": (400, 426),
         "authentication": (401,),
         "billing": (402,),
         "permission": (403,),

@@ -8,6 +8,7 @@ In a stream it may be a list of one. The retry delay is in the body, not in a he
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
 from ..faults import (
+    CONTEXT_LENGTH,
     FaultTable,
     body_message,
     context_length_code,
@@ -65,7 +67,7 @@ _FAULTS = FaultTable(
         "server": "INTERNAL",
     },
     statuses={
-        "invalid_request": (400,),
+        "invalid_request": (400, 426),
         "authentication": (401, 400),
         "billing": (400,),
         "permission": (403,),
@@ -78,6 +80,7 @@ _FAULTS = FaultTable(
         "malformed_call": (502,),
     },
 )
+_TOKEN_COUNT = re.compile(r"(\d{1,12}) (?:tokens|maximum)").findall
 _RETRY = "type.googleapis.com/google.rpc.RetryInfo"
 
 
@@ -123,11 +126,24 @@ def _retry_delay(details: JSON) -> float | None:
 
 
 def write_fault(fault: Fault) -> Object:
-    status = _FAULTS.status_of(fault)
-    error: Object = {"code": status, "message": fault.message, "status": _FAULTS.type_of_kind(fault.kind)}
+    status, message = _FAULTS.status_of(fault), fault.message
+    if fault.code == CONTEXT_LENGTH and "input token count" not in message:
+        message = _write_overflow(message)
+    error: Object = {"code": status, "message": message, "status": _FAULTS.type_of_kind(fault.kind)}
     if fault.retry_after is not None:
         error["details"] = [{"@type": _RETRY, "retryDelay": f"{fault.retry_after:g}s"}]
     return {"error": {**error, **fault.extra.get(NAME, {})}}
+
+
+def _write_overflow(message: str) -> str:
+    """Return Gemini's message for a prompt that is too long, which clients search (google-gemini/gemini-cli#13006).
+
+    Providers name the limit and the larger count of the prompt; without exactly these two, their message is kept.
+    """
+    counts = sorted({int(count) for count in _TOKEN_COUNT(message[:2000].replace(",", ""))})
+    if len(counts) != 2:
+        return f"The input token count exceeds the maximum number of tokens allowed: {message}"
+    return f"The input token count ({counts[1]}) exceeds the maximum number of tokens allowed ({counts[0]})."
 
 
 def decode_error(
