@@ -74,10 +74,12 @@ test-mcp: $(VENV)/test ## run the official MCP conformance suite for server and 
 	$(BIN)/python tests/mcp_conformance/run.py
 	$(BIN)/python tests/mcp_conformance/run_client.py
 
-# first a recent node, then the agents that need it
-.clients/installed: tests/clients/package.json
+# First a recent node, then the agents that need it; aider comes from PyPI, in an environment of its own.
+.clients/installed: tests/clients/package.json tests/clients/requirements.txt
 	mkdir -p .clients && cp $< .clients/
 	cd .clients && $(NPM) --omit=optional && PATH=$$PWD/node_modules/.bin:$$PATH $(NPM) && touch installed || echo 'cannot install the coding agents; check npm and its registry'
+	test -x .clients/aider/bin/python || $(PYTHON) -m venv .clients/aider
+	.clients/aider/bin/python -m pip --quiet --disable-pip-version-check install --requirement tests/clients/requirements.txt || echo 'cannot install aider; check pip and its registry'
 
 test-clients: $(VENV)/test .clients/installed ## run coding agents through the gateway; writes docs/clients-matrix.md
 	$(BIN)/python tests/clients/run.py --write

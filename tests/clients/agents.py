@@ -1,4 +1,4 @@
-"""How to run each coding agent without a terminal, with a key that is none, at an address of ours."""
+"""How to run each coding agent without a terminal, with a fake key and the gateway's address."""
 
 import json
 from collections.abc import Callable
@@ -7,19 +7,25 @@ from typing import Any, NamedTuple
 
 KEY = "not-a-key"
 MODEL = "scripted"
-PROMPT = "Read alpha.txt and beta.txt and tell me what they say."
+PROMPT = "Read the notes of this folder and tell me what they say."
 
 
 class Agent(NamedTuple):
-    """`read` is the call that makes it read a file; `settle` writes its settings into its home."""
+    """A coding agent. `read` returns the call that reads a file, or None if the agent puts files into its prompt.
+
+    `settle` writes the agent's settings into its home. `finish` is the tool with which it expects the final answer.
+    `parallel` is False if the agent runs only one call of a turn.
+    """
 
     name: str
     package: str
     front: str
     command: tuple[str, ...]
     environment: Callable[[str], dict[str, str]]
-    read: Callable[[Path], tuple[str, dict[str, Any]]]
+    read: Callable[[Path], tuple[str, dict[str, Any]]] | None
     settle: Callable[[Path, str], None] = lambda home, url: None
+    finish: str | None = None
+    parallel: bool = True
 
 
 def _codex_settings(home: Path, url: str) -> None:
@@ -93,5 +99,41 @@ AGENTS = (
         lambda url: {},
         lambda path: ("read", {"filePath": str(path)}),
         _opencode_settings,
+    ),
+    Agent(
+        "Cline",
+        "cline",
+        "openai_chat",
+        # Cline declares tools only to models that it knows; to others it describes them in the prompt.
+        ("sh", "-c", f'cline auth -p openai -k {KEY} -m gpt-5.1 -b "$BASE_URL" && cline --yolo --json "{PROMPT}"'),
+        lambda url: {"BASE_URL": f"{url}/v1"},
+        lambda path: ("read_file", {"path": path.name}),
+        finish="attempt_completion",
+        parallel=False,
+    ),
+    Agent(
+        "aider",
+        "aider-chat",
+        "openai_chat",
+        (
+            "aider",
+            "--model",
+            f"openai/{MODEL}",
+            "--no-git",
+            "--yes-always",
+            "--no-analytics",
+            "--no-check-update",
+            "--no-show-model-warnings",
+            "--message",
+            PROMPT,
+            "note-01.txt",
+            "note-02.txt",
+        ),
+        lambda url: {
+            "OPENAI_API_BASE": f"{url}/v1",
+            "OPENAI_API_KEY": KEY,
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise it is downloaded
+        },
+        None,
     ),
 )

@@ -1,15 +1,15 @@
-"""Run coding agents through the gateway, each with every kind of upstream: they read two files and print the contents.
+"""Run coding agents through the gateway, each with every kind of upstream: they read two notes and print the contents.
 
-python tests/clients/run.py [--agent NAME] [--upstream NAME] [--write]
+python tests/clients/run.py [--agent NAME] [--upstream NAME] [--workers N] [--notes N] [--write]
 
-The agents are in .clients/ (`make test-clients` installs them there). `--write` writes docs/clients-matrix.md.
+The agents are in .clients/ (`make test-clients` installs them there). `--write` writes docs/clients-matrix.md, after
+runs with one and with two workers. `--notes 20` makes a session of 21 turns: each note is read in a turn of its own.
 """
 
 import argparse
 import asyncio
 import json
 import os
-import secrets
 import sys
 import tempfile
 import time
@@ -17,19 +17,23 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests" / "integration" / "gateway")]
+TESTS = ROOT / "tests"
+sys.path[:0] = [
+    str(folder) for folder in (Path(__file__).parent, TESTS, TESTS / "integration", TESTS / "integration" / "gateway")
+]
 
 from agents import AGENTS, Agent  # noqa: E402
-from scripted import Files, model_for  # noqa: E402
-from serving import serving, upstream_rows  # noqa: E402
-from shapes import FORMATS, WIRES  # noqa: E402
+from gateway.state.worker_gateway import worker_gateway  # noqa: E402
+from scripted import Notes, model_for  # noqa: E402
+from serving import WIRES  # noqa: E402
+from shapes import FORMATS  # noqa: E402
 
 from toolwire.testing.upstream import Upstream  # noqa: E402
 
-INSTALLED = ROOT / ".clients" / "node_modules"
+INSTALLED = Path(os.environ.get("TOOLWIRE_CLIENTS", ROOT / ".clients"))
 PAGE = ROOT / "docs" / "clients-matrix.md"
 UPSTREAMS = (*WIRES, "hermes")
-SECONDS = 180.0
+SECONDS = 300.0  # an agent that takes longer hangs; the slowest needs about 30 s for two notes on two busy cores
 TITLES = {
     "openai_chat": "OpenAI Chat",
     "openai_responses": "OpenAI Responses",
@@ -46,44 +50,52 @@ class Outcome(NamedTuple):
     detail: str
 
 
-Table: TypeAlias = dict[tuple[str, str], Outcome | None]
+Table: TypeAlias = dict[tuple[str, str, int], Outcome | None]
 
 
-async def attempt(agent: Agent, upstream: str, folder: Path) -> Outcome:
-    """One run in an empty folder."""
-    files, home = prepare_folder(folder)
-    script = [model_for(agent, upstream, files)] * 20
-    async with Upstream(*script) as provider, serving(settings(upstream, provider.url)) as gateway:
-        agent.settle(home, gateway.url)
-        began = time.perf_counter()
-        said, problems = await run_agent(agent, gateway.url, home, files.folder)
-        seconds = time.perf_counter() - began
-    heard = " ".join(said.split())
-    if files.sentence in heard:
+async def attempt(agent: Agent, upstream: str, folder: Path, *, notes: int = 2, workers: int = 1) -> Outcome:
+    """Run an agent once in an empty folder, through `toolwire serve` with this number of workers."""
+    home, work = make_folders(folder)
+    written = Notes.write(work, notes)
+    script = [model_for(agent, upstream, written, together=notes == 2)] * (4 * notes + 20)
+    async with (
+        Upstream(*script) as provider,
+        worker_gateway(folder, settings_text(upstream, provider.url, workers), workers) as gateway,
+    ):
+        url = f"http://127.0.0.1:{gateway.port}"
+        agent.settle(home, url)
+        start = time.perf_counter()
+        printed, errors = await run_agent(agent, url, home, work)
+        seconds = time.perf_counter() - start
+    text = " ".join(printed.split())
+    if written.sentence in text:
         return Outcome(True, seconds, "")
-    turns = [(turn.status, turn.error, turn.calls) for turn in gateway.turns]
-    return Outcome(False, seconds, f"\n  {turns}\n  {heard[-600:]!r}\n  {problems[-1500:]!r}")
+    requests = [request.path for request in provider.requests]
+    log = (folder / "log").read_text()
+    return Outcome(False, seconds, f"\n  {requests}\n  {text[-600:]!r}\n  {errors[-1500:]!r}\n  {log[-1500:]!r}")
 
 
-def prepare_folder(folder: Path) -> tuple[Files, Path]:
-    """The files to read, and a home without settings."""
+def make_folders(folder: Path) -> tuple[Path, Path]:
+    """Return a home without settings and an empty work folder."""
     home, work = folder / "home", folder / "work"
     home.mkdir()
     work.mkdir()
-    files = Files(work, f"word-{secrets.token_hex(4)}", f"word-{secrets.token_hex(4)}")
-    files.write()
-    return files, home
+    return home, work
 
 
-def settings(upstream: str, url: str) -> dict:
-    emulated = upstream in FORMATS
-    row = {"upstream": "openai_chat" if emulated else upstream, "model": "any"}
-    return {"upstreams": upstream_rows(url), "models": {"*": row | ({"emulate": upstream} if emulated else {})}}
+def settings_text(upstream: str, url: str, workers: int = 1) -> str:
+    """Return settings with one upstream for every model, and a state that several workers share."""
+    wire = "openai_chat" if upstream in FORMATS else upstream
+    emulation = f'emulate = "{upstream}"\n' if upstream in FORMATS else ""
+    return (
+        f'[upstreams.provider]\nbase_url = "{url}"\nwire = "{wire}"\nretries = 0\n'
+        f'[models."*"]\nupstream = "provider"\nmodel = "any"\n{emulation}'
+    ) + '[state]\nurl = "state.db"\n' * (workers > 1)
 
 
 async def run_agent(agent: Agent, url: str, home: Path, work: Path) -> tuple[str, str]:
     environment = {
-        "PATH": f"{INSTALLED / '.bin'}:{os.environ['PATH']}",
+        "PATH": f"{INSTALLED / 'node_modules' / '.bin'}:{INSTALLED / 'aider' / 'bin'}:{os.environ['PATH']}",
         "HOME": str(home),
         "TERM": "dumb",
         "NO_COLOR": "1",
@@ -98,57 +110,62 @@ async def run_agent(agent: Agent, url: str, home: Path, work: Path) -> tuple[str
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        said, problems = await asyncio.wait_for(process.communicate(), SECONDS)
+        printed, errors = await asyncio.wait_for(process.communicate(), SECONDS)
     except TimeoutError:
         process.kill()
-        said, problems = await process.communicate()
-        problems += f"\nno end after {SECONDS} seconds".encode()
-    return said.decode(errors="replace"), problems.decode(errors="replace")
+        printed, errors = await process.communicate()
+        errors += f"\nno end after {SECONDS} seconds".encode()
+    return printed.decode(errors="replace"), errors.decode(errors="replace")
 
 
 def version_of(agent: Agent) -> str | None:
-    described = INSTALLED / agent.package / "package.json"
-    return json.loads(described.read_text())["version"] if described.exists() else None
+    """Return the version of an installed agent, from npm or pip, or None if it is not installed."""
+    package = INSTALLED / "node_modules" / agent.package / "package.json"
+    if package.exists():
+        return json.loads(package.read_text())["version"]
+    metadata = f"lib/python3*/site-packages/{agent.package.replace('-', '_')}-*.dist-info"
+    return next((path.stem.rpartition("-")[2] for path in (INSTALLED / "aider").glob(metadata)), None)
 
 
-def mark(outcome: Outcome | None) -> str:
-    return "not run" if outcome is None else "works" if outcome.passed else "**fails**"
+def mark(outcomes: list[Outcome | None]) -> str:
+    if None in outcomes:
+        return "not run"
+    return "works" if all(outcome is not None and outcome.passed for outcome in outcomes) else "**fails**"
 
 
 def page(table: Table) -> str:
     lines = ["| agent | protocol | " + " | ".join(TITLES[name] for name in UPSTREAMS) + " |"]
     lines.append("|---|---|" + "---|" * len(UPSTREAMS))
     for agent in AGENTS:
-        marks = " | ".join(mark(table[agent.name, upstream]) for upstream in UPSTREAMS)
-        lines.append(f"| {agent.name} {version_of(agent)} | {TITLES[agent.front]} | {marks} |")
+        marks = [mark([table[agent.name, upstream, workers] for workers in (1, 2)]) for upstream in UPSTREAMS]
+        lines.append(f"| {agent.name} {version_of(agent)} | {TITLES[agent.front]} | {' | '.join(marks)} |")
     return f"{HEAD}\n" + "\n".join(lines) + "\n"
 
 
 HEAD = """# Coding agents
 
-`make test-clients` writes this page. Every agent runs without a terminal and with a fake key, and sends its requests to the gateway,
-which uses an upstream with the protocol of the column. The model is a script: it calls the agent's tool for two files in one
-turn, and then prints their contents. "Works" means that the agent ran both calls, that each result was sent for the right call, and
-that the agent printed the right sentence at the end. The last column is a chat server without tools: calls are text there, in the
-Hermes format.
+`make test-clients` writes this page. Every agent runs without a terminal and with a fake key, and sends its requests to `toolwire
+serve`, once with one worker and once with two. The upstream has the protocol of the column. The model is a script: it calls
+the agent's tool for two files, and then prints their contents. "Works" means that the agent ran both calls, that each result
+was sent for the right call, and that the agent printed the right sentence at the end. aider has no tools: it puts the files into
+its prompt. The last column is a chat server without tools: calls are text there, in the Hermes format.
 """
 
 
-def run_all(agents: list[Agent], upstreams: list[str]) -> Table:
+def run_all(agents: list[Agent], upstreams: list[str], workers: list[int], notes: int) -> Table:
     table: Table = {}
     for agent in agents:
         installed = version_of(agent) is not None
         if not installed:
-            print(f"{agent.name}: skipped, npm could not install {agent.package} into .clients/", flush=True)
-        for upstream in upstreams:
+            print(f"{agent.name}: skipped, {agent.package} is not installed in .clients/", flush=True)
+        for upstream, count in [(upstream, count) for upstream in upstreams for count in workers]:
             outcome = None
             if installed:
                 with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-                    outcome = asyncio.run(attempt(agent, upstream, Path(folder)))
-                print(
-                    f"{agent.name} -> {upstream}: {mark(outcome)}, {outcome.seconds:.1f} s{outcome.detail}", flush=True
-                )
-            table[agent.name, upstream] = outcome
+                    outcome = asyncio.run(attempt(agent, upstream, Path(folder), notes=notes, workers=count))
+                state = f"{mark([outcome])}, {outcome.seconds:.1f} s{outcome.detail}"
+                print(f"{agent.name} -> {upstream}, workers {count}: {state}", flush=True)
+            table[agent.name, upstream, count] = outcome
     return table
 
 
@@ -156,15 +173,18 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--agent", choices=[agent.name for agent in AGENTS])
     parser.add_argument("--upstream", choices=UPSTREAMS)
+    parser.add_argument("--workers", type=int, choices=(1, 2))
+    parser.add_argument("--notes", type=int, default=2)
     parser.add_argument("--write", action="store_true")
     wanted = parser.parse_args()
     agents = [agent for agent in AGENTS if wanted.agent in (None, agent.name)]
     upstreams = [name for name in UPSTREAMS if wanted.upstream in (None, name)]
-    table = run_all(agents, upstreams)
-    if wanted.write and None not in table.values() and len(table) == len(AGENTS) * len(UPSTREAMS):
+    workers = [count for count in (1, 2) if wanted.workers in (None, count)]
+    table = run_all(agents, upstreams, workers, wanted.notes)
+    if wanted.write and None not in table.values() and len(table) == len(AGENTS) * len(UPSTREAMS) * 2:
         PAGE.write_text(page(table), "utf-8")
     elif wanted.write:
-        print(f"{PAGE.name} stays as it is: not everything was run")
+        print(f"{PAGE.name} is unchanged: not everything was run")
     return 1 if any(outcome is not None and not outcome.passed for outcome in table.values()) else 0
 
 

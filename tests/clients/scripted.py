@@ -1,10 +1,13 @@
-"""A model that asks for two files at once, and says what it read in them: only who ran both calls and paired their results
-rightly can make it say so."""
+"""A scripted model that reads notes with the agent's own tool, and then prints their contents.
+
+The final sentence is right only if the agent ran every call and returned each result for its call.
+"""
 
 import re
+import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from agents import Agent
 from shapes import FORMATS, Call, ModelAnswer, provider_answer
@@ -16,64 +19,93 @@ from toolwire.testing.upstream import RawReply
 WORD = re.compile(r"word-[0-9a-f]{8}")
 
 
-class Files(NamedTuple):
-    """What is in alpha.txt and in beta.txt of a folder."""
+class Notes(NamedTuple):
+    """Files with one random word each: note-01.txt, note-02.txt, …"""
 
-    folder: Path
-    alpha: str
-    beta: str
+    paths: tuple[Path, ...]
+    words: tuple[str, ...]
 
-    def write(self) -> None:
-        (self.folder / "alpha.txt").write_text(self.alpha + "\n")
-        (self.folder / "beta.txt").write_text(self.beta + "\n")
+    @classmethod
+    def write(cls, folder: Path, count: int) -> Self:
+        notes = cls(
+            tuple(folder / f"note-{number:02}.txt" for number in range(1, count + 1)),
+            tuple(f"word-{secrets.token_hex(4)}" for _ in range(count)),
+        )
+        for path, word in zip(notes.paths, notes.words, strict=True):
+            path.write_text(word + "\n")
+        return notes
 
     @property
     def sentence(self) -> str:
-        return _sentence(self.alpha, self.beta)
+        return _sentence(self.words)
 
 
-def _sentence(alpha: str, beta: str) -> str:
-    return f"alpha.txt says {alpha} and beta.txt says {beta}."
+def _sentence(words: tuple[str, ...]) -> str:
+    return f"The notes say: {', '.join(words)}."
 
 
-def model_for(agent: Agent, upstream: str, files: Files) -> Callable[[Request], RawReply]:
-    name = agent.read(files.folder)[0]
+def model_for(
+    agent: Agent, upstream: str, notes: Notes, *, together: bool = True, thought: str = ""
+) -> Callable[[Request], RawReply]:
+    """Return a model that reads all notes in one turn, or (`together=False`) each in a turn of its own.
+
+    `thought` is the reasoning of each turn, followed by the turn's number.
+    """
 
     def answer(request: Request) -> RawReply:
-        stream = bool(request.stream)
-        if upstream in FORMATS:
-            return provider_answer(upstream, _as_text(request, name, calls()), stream=stream)
-        return provider_answer(upstream, _as_native_calls(request, name, calls()), stream=stream)
+        said = _read_text(request) if upstream in FORMATS else _read_results(request)
+        return provider_answer(upstream, said, stream=bool(request.stream))
 
-    def calls() -> tuple[Call, ...]:
-        paths = [files.folder / "alpha.txt", files.folder / "beta.txt"]
-        return tuple(Call(f"call_{path.stem}", *agent.read(path)) for path in paths)
+    def _read_results(request: Request) -> ModelAnswer:
+        if agent.read is None:
+            return ModelAnswer(_sentence(_words_in(request)))
+        if not any(tool.name == agent.read(notes.paths[0])[0] for tool in request.tools):
+            return ModelAnswer("A title")  # some agents ask for a title, without tools
+        parts = [part for message in request.messages for part in message.parts]
+        calls = [part for part in parts if isinstance(part, ToolCall)]
+        results = {part.call_id: part.text for part in parts if isinstance(part, ToolResult)}
+        texts = "\n".join(part.text for part in parts if isinstance(part, Text))
+        words = [
+            next((_word(results[call.id]) for call in calls if path.name in call.text and call.id in results), None)
+            for path in notes.paths
+        ]
+        # Cline 2.18 returns "result missing" for each call, and the result itself in the user's text.
+        in_text = [re.search(rf"{path.name}'\] Result:[^a-z]*({WORD.pattern})", texts) for path in notes.paths]
+        return _next_answer([found[1] if found else word for word, found in zip(words, in_text, strict=True)])
+
+    def _read_text(request: Request) -> ModelAnswer:
+        text = "\n".join(part.text for message in request.messages for part in message.parts if isinstance(part, Text))
+        if agent.read is None:
+            return ModelAnswer(_sentence(_words_in(request)))
+        if f'"{agent.read(notes.paths[0])[0]}"' not in text:
+            return ModelAnswer("A title")
+        history = text.rpartition("</tools>")[2]
+        found = WORD.findall(history) if "<tool_response>" in history else []
+        return _next_answer([*found, *[None] * len(notes.paths)][: len(notes.paths)])
+
+    def _next_answer(words: list[str | None]) -> ModelAnswer:
+        turn = sum(word is not None for word in words) + 1
+        reasoning = f"{thought} {turn}" if thought else ""
+        unread = [path for path, word in zip(notes.paths, words, strict=True) if word is None]
+        if unread:
+            wanted = unread if together and agent.parallel else unread[:1]
+            calls = tuple(Call(f"call_{path.stem.replace('-', '_')}", *agent.read(path)) for path in wanted)
+            return ModelAnswer("I will read the notes.", calls, reasoning)
+        sentence = _sentence(tuple(map(str, words)))
+        if agent.finish is None:
+            return ModelAnswer(sentence, (), reasoning)
+        return ModelAnswer("", (Call("call_end", agent.finish, {"result": sentence}),), reasoning)
 
     return answer
 
 
-def _as_native_calls(request: Request, name: str, calls: tuple[Call, ...]) -> ModelAnswer:
-    if not any(tool.name == name for tool in request.tools):
-        return ModelAnswer("A title")  # some ask for one, without tools
-    results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
-    if not results:
-        return ModelAnswer("I will read both.", calls)
-    made = [part for message in request.messages for part in message.parts if isinstance(part, ToolCall)]
-    read = {}
-    for call in made:
-        texts = [result.text for result in results if result.call_id == call.id]
-        read["alpha" if "alpha" in call.text else "beta"] = _word("".join(texts))
-    return ModelAnswer(_sentence(read.get("alpha", "nothing"), read.get("beta", "nothing")))
-
-
-def _as_text(request: Request, name: str, calls: tuple[Call, ...]) -> ModelAnswer:
-    words = "\n".join(part.text for message in request.messages for part in message.parts if isinstance(part, Text))
-    if f'"{name}"' not in words:
-        return ModelAnswer("A title")
-    if "<tool_response>" not in words.rpartition("</tools>")[2]:
-        return ModelAnswer("I will read both.", calls)
-    found = [*WORD.findall(words), "nothing", "nothing"]
-    return ModelAnswer(_sentence(found[0], found[1]))
+def _words_in(request: Request) -> tuple[str, ...]:
+    """Return the words in the last message that has any: the agent's prompt has the files."""
+    for message in reversed(request.messages):
+        words = WORD.findall("".join(part.text for part in message.parts if isinstance(part, Text)))
+        if words:
+            return tuple(words)
+    return ()
 
 
 def _word(text: str) -> str:
