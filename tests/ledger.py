@@ -492,7 +492,9 @@ FINDINGS_2 = {
     "CA8": Entry("/v1/models has Codex's catalogue; Claude Code is told the context and output limits"),
     "CA9": Entry("tool calls are counted by upstream and model", _STEP_16),
     # new users
-    "NU2": Entry("no hint or page installs the package from an index that does not have it", _STEP_16),
+    "NU2": Entry(
+        "hints install extras from where toolwire was installed; no hint or page installs toolwire from an index"
+    ),
     "NU4": Entry("a missing base_url names trust_servers if the document has servers", _STEP_16),
     "NU5": Entry("the gateway's errors are complete for clients on other machines", _STEP_16),
     "NU6": Entry("streams have partial argument values, and the documented accesses type-check", _STEP_16),

@@ -35,10 +35,10 @@ def lazy_exports(
             extra = (extras or {}).get(missing)
             if extra is None:
                 raise
+            from ._extras import install_command
             from .ir.errors import MissingExtra
 
-            hint = f"pip install 'toolwire[{extra}]'"
-            raise MissingExtra(f"{package}.{name} requires {missing}", hint=hint) from None
+            raise MissingExtra(f"{package}.{name} requires {missing}", hint=install_command(extra)) from None
 
     def load(name: str) -> object:
         from importlib import import_module

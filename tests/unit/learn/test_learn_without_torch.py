@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from toolwire._extras import install_command
+
 BLOCKED = ("torch", "transformers", "peft", "gguf", "matplotlib", "safetensors", "tokenizers", "llguidance")
 SCRIPT = f"""
 import json, sys
@@ -81,14 +83,14 @@ def test_every_attribute_works_or_names_the_extra():
     missing = {name for name, message in found.items() if message}
     assert {"ToolkenHead", "fit_toolkens", "generate_with_toolkens"} <= missing
     assert {"read_examples", "write_examples", "collect_examples", "read_bfcl", "calculator_tool"}.isdisjoint(missing)
-    assert all("pip install 'toolwire[learn]'" in found[name] for name in missing)
+    assert all(install_command("learn") in found[name] for name in missing)
 
 
 def test_use_of_a_model_names_the_extra_and_leaves_nothing(tmp_path):
     done = run_without(USES, tmp_path)
     assert done.returncode == 0, done.stderr
     messages, has_run = json.loads(done.stdout)
-    assert all("pip install 'toolwire[learn]'" in message for message in messages), messages
+    assert all(install_command("learn") in message for message in messages), messages
     assert not has_run
 
 
@@ -108,7 +110,7 @@ def test_command_names_the_extra(arguments, tmp_path):
     paths = [str(tmp_path / one) if one in ("data.jsonl", "pairs.jsonl", "model", "run") else one for one in arguments]
     done = run_without(COMMAND, "learn", *paths)
     assert done.returncode == 2, done.stderr
-    assert "pip install 'toolwire[learn]'" in done.stderr and "Traceback" not in done.stderr
+    assert install_command("learn") in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
 
 

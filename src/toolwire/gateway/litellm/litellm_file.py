@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra
 from ...ir.pointer import JSON, Object
 from ..settings import ModelRow, Settings
@@ -121,9 +122,7 @@ def _parse_yaml(text: str, name: str) -> JSON:
     try:
         import yaml
     except ImportError:
-        raise MissingExtra(
-            "a YAML file needs PyYAML", hint="pip install -e '.[gateway]' in a checkout of toolwire"
-        ) from None
+        raise MissingExtra("a YAML file needs PyYAML", hint=install_command("gateway")) from None
     try:
         document: JSON = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:

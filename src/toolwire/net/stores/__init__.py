@@ -1,8 +1,8 @@
 """The stores of records (`toolwire.run.records`): SQLite, Redis, PostgreSQL, and the memory of this process.
 
     open_store("runs.db")                        a path, or sqlite:///runs.db, sqlite:////var/lib/runs.db
-    open_store("redis://localhost:6379/0")       rediss:// for TLS, unix:// for a socket     toolwire[redis]
-    open_store("postgresql://me@localhost/db")                                             toolwire[postgres]
+    open_store("redis://localhost:6379/0")       rediss:// for TLS, unix:// for a socket     extra redis
+    open_store("postgresql://me@localhost/db")                                             extra postgres
     open_store("memory:")                        lost when the process ends
 
 A store connects on first use. An operation that fails raises StoreError.

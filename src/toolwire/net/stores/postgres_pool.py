@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra, StoreError
 from ...ir.value import Value
 from .address import display_name, redact
@@ -19,9 +20,7 @@ try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 except ImportError:
-    raise MissingExtra(
-        "the package psycopg is not installed", hint="pip install -e '.[postgres]' in a checkout of toolwire"
-    ) from None
+    raise MissingExtra("the package psycopg is not installed", hint=install_command("postgres")) from None
 
 __all__ = ["NOW", "PostgresPool", "PostgresTable"]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra, StoreError
 from .address import display_name, redact
 
@@ -14,9 +15,7 @@ try:
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 except ImportError:
-    raise MissingExtra(
-        "the package redis is not installed", hint="pip install -e '.[redis]' in a checkout of toolwire"
-    ) from None
+    raise MissingExtra("the package redis is not installed", hint=install_command("redis")) from None
 
 __all__ = ["PREFIX", "RedisClient"]
 
