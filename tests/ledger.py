@@ -495,7 +495,7 @@ FINDINGS_2 = {
     "NU2": Entry(
         "hints install extras from where toolwire was installed; no hint or page installs toolwire from an index"
     ),
-    "NU4": Entry("a missing base_url names trust_servers if the document has servers", _STEP_16),
+    "NU4": Entry("a missing base_url names trust_servers, or --api-url, if the document has servers"),
     "NU5": Entry("the gateway's errors are complete for clients on other machines", _STEP_16),
     "NU6": Entry("streams have partial argument values, and the documented accesses type-check", _STEP_16),
     # text, repair, schemas, audit

@@ -100,16 +100,14 @@ def refuse_api_options(arguments: argparse.Namespace, hint: str) -> None:
 def _refuse_missing_url(file: str) -> None:
     """Raise ConfigError for a missing --api-url, with the server URL of the document."""
     from ..openapi import load_document
-    from ..openapi.operations import server_url
+    from ..openapi.operations import document_servers
 
-    servers = load_document(file).get("servers")
-    url = server_url(servers[0]) if type(servers) is list and servers else None
-    named = url is not None and url.startswith(("http://", "https://"))
-    hint = (
-        f"the document names {neutralise_line(str(url)[:200])}; pass it if you trust it"
-        if named
-        else "add --api-url URL"
-    )
+    urls = [neutralise_line(url[:200]) for url in document_servers(load_document(file))]
+    hint = "add --api-url URL" + (f"; the document has {urls[0]}" if urls else "")
+    for url in urls:
+        if url.startswith("https://"):
+            hint = f"add --api-url {url}, the server in the document, if you trust it"
+            break
     raise ConfigError("--api-url is missing", hint=hint)
 
 

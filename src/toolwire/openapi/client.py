@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError, EncodeError
 from ..ir.parts import Media
 from ..ir.pointer import JSON, Object
+from ..ir.terminal import neutralise_line
 from ..net.base_url import origin_of, parse_base_url
 from ..net.header_values import expand_headers
 from ..net.http import Reply
@@ -33,7 +34,7 @@ from ..run.toolbox import Entry, Toolbox
 from .api_tools import ApiTool, OperationProblem, OperationRequest
 from .credentials import ApiCredentials, AppliedCredentials, Auth, SecretFilter
 from .document import load_document
-from .operations import read_operations, server_url
+from .operations import document_servers, read_operations
 from .responses import ApiResponse, failure, result
 
 __all__ = ["ApiToolbox", "toolbox"]
@@ -132,16 +133,21 @@ def toolbox(
 
 
 def _server_url(document: Object, *, trust_servers: bool) -> str:
-    """Return the first absolute server URL of the document, if the caller trusts it."""
-    servers = document.get("servers")
-    urls = [server_url(row) for row in servers[:20]] if type(servers) is list else []
-    absolute = [url for url in urls if url is not None and url.startswith("https://")]
-    if not absolute:
-        raise ConfigError("base_url is missing", hint='pass the URL of the API: base_url="https://api.example.com"')
-    if not trust_servers:
-        hint = f'pass base_url="{absolute[0][:200]}", the server in the document, if you trust it'
-        raise ConfigError("base_url is missing", hint=hint)
-    return absolute[0]
+    """Return the first server URL of the document with https, if the caller trusts it."""
+    urls = document_servers(document)
+    url = next((url for url in urls if url.startswith("https://")), None)
+    if url is not None and trust_servers:
+        return url
+    if url is not None:
+        shown = neutralise_line(url[:200])
+        hint = f"pass trust_servers=True to use {shown}, the server in the document, or pass base_url=…"
+    else:
+        hint = 'pass the URL of the API: base_url="https://api.example.com"'
+        if urls:
+            hint += (
+                f"; trust_servers=True uses only https servers, and the document has {neutralise_line(urls[0][:200])}"
+            )
+    raise ConfigError("base_url is missing", hint=hint)
 
 
 def _prefix(base: SplitResult, server: str | None) -> str:

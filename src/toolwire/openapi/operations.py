@@ -28,7 +28,7 @@ from .references import References
 from .schemas import DocumentLimit, SchemaReader
 from .security import SecurityScheme, read_requirements, read_schemes
 
-__all__ = ["OperationList", "read_operations", "server_url"]
+__all__ = ["OperationList", "document_servers", "read_operations"]
 
 _EFFECTS: dict[str, Effect] = {"get": "read", "query": "read", "put": "idempotent", "delete": "idempotent"}
 _METHODS = ("get", "put", "post", "delete", "patch", "query")  # a response to HEAD, OPTIONS or TRACE has no content
@@ -38,6 +38,7 @@ _MAX_DESCRIPTION = 4_000
 _MAX_TAGS = 50
 _MAX_URL = 2_000
 _MAX_VARIABLES = 20
+_MAX_SERVERS = 20  # documents list a handful: production, staging, regions
 _SHOWN = 120  # characters of a path in a message
 
 
@@ -247,14 +248,14 @@ def _own_server(operation: _Operation) -> str | None:
     for fields in (operation.fields, operation.item):
         servers = fields.get("servers")
         if type(servers) is list and servers:
-            url = server_url(servers[0])
+            url = _server_url(servers[0])
             if url is None:
                 raise SchemaError("the server of the operation has no valid URL")
             return url
     return None
 
 
-def server_url(row: JSON) -> str | None:
+def _server_url(row: JSON) -> str | None:
     """Return the URL of a server object with the defaults of its variables; None if it is not complete."""
     url = row.get("url") if type(row) is dict else None
     if type(url) is not str or len(url) > _MAX_URL:
@@ -265,6 +266,13 @@ def server_url(row: JSON) -> str | None:
         if type(default) is str and len(default) <= _MAX_URL:
             url = url.replace(f"{{{name}}}", default)
     return url if "{" not in url and len(url) <= _MAX_URL else None
+
+
+def document_servers(document: Object) -> list[str]:
+    """Return the complete server URLs of a document."""
+    rows = document.get("servers")
+    urls = [_server_url(row) for row in rows[:_MAX_SERVERS]] if type(rows) is list else []
+    return [url for url in urls if url]
 
 
 def _description(fields: Object) -> str | None:

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import gzip
 import json
-import re
 import socket
 import threading
 
@@ -527,7 +526,7 @@ def test_wrong_usage_is_reported(options, message):
 
 def test_servers_of_the_document_are_used_only_if_trusted():
     source = document(servers=[{"url": "/v1"}, {"url": "https://api.example.com/v1"}])
-    with pytest.raises(ConfigError, match=re.escape('base_url="https://api.example.com/v1"')):
+    with pytest.raises(ConfigError, match=r"pass trust_servers=True to use https://api\.example\.com/v1"):
         toolbox(source)
     assert len(toolbox(source, trust_servers=True)) == 6
     with pytest.raises(ConfigError, match="base_url is missing"):

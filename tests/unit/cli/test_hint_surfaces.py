@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import toolwire
+from toolwire import openapi
 from toolwire.cli.main import main
 from toolwire.ir.errors import ToolwireError
 from toolwire.ir.hints import PHRASES, translate_hint
@@ -73,6 +74,43 @@ def test_registry_entry_on_every_surface(command):
     assert python_hint(lambda: server_json("io.github.me/a", "1.0.0", "d")) == "pass pypi=…, url=…, or both"
     shown = command("mcp", "server-json", "hint_tools.py", "--name", "io.github.me/a", "--version", "1.0.0")
     assert "--description" in shown and "description=…" not in shown
+
+
+@pytest.mark.finding("NU4")
+@pytest.mark.parametrize(
+    ("servers", "python", "option"),
+    [
+        (
+            [{"url": "/v1"}, {"url": "https://api.example.com/v1"}],
+            "pass trust_servers=True to use https://api.example.com/v1, the server in the document, or pass base_url=…",
+            "add --api-url https://api.example.com/v1, the server in the document, if you trust it",
+        ),
+        (
+            [{"url": "http://10.0.0.1/v1"}],
+            (
+                'pass the URL of the API: base_url="https://api.example.com"; trust_servers=True uses only https servers,'
+                " and the document has http://10.0.0.1/v1"
+            ),
+            "add --api-url URL; the document has http://10.0.0.1/v1",
+        ),
+        (
+            [{"url": "/v1\x1b[2J"}, {"url": "https://{host}"}],
+            (
+                'pass the URL of the API: base_url="https://api.example.com"; trust_servers=True uses only https servers,'
+                r" and the document has /v1\x1b[2J"
+            ),
+            r"add --api-url URL; the document has /v1\x1b[2J",
+        ),
+        (None, 'pass the URL of the API: base_url="https://api.example.com"', "add --api-url URL"),
+    ],
+)
+def test_missing_url_of_an_api_on_every_surface(command, tmp_path, servers, python, option):
+    document = API if servers is None else {**API, "servers": servers}
+    assert python_hint(lambda: openapi.toolbox(document)) == python
+    (tmp_path / "api.json").write_text(json.dumps(document), encoding="utf-8")
+    shown = command("mcp", "serve", "api.json", "--store", "memory:")
+    assert "--api-url is missing" in shown and option in shown
+    assert "trust_servers" not in shown and "base_url" not in shown and "\x1b" not in shown
 
 
 def library_hints():
