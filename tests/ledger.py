@@ -496,7 +496,7 @@ FINDINGS_2 = {
         "hints install extras from where toolwire was installed; no hint or page installs toolwire from an index"
     ),
     "NU4": Entry("a missing base_url names trust_servers, or --api-url, if the document has servers"),
-    "NU5": Entry("the gateway's errors are complete for clients on other machines", _STEP_16),
+    "NU5": Entry("errors list the paths and models of the gateway; no message refers to a file of the repository"),
     "NU6": Entry("streams have partial argument values, and the documented accesses type-check", _STEP_16),
     # text, repair, schemas, audit
     "TX1": Entry("safe repair prefers a declared property name to an undeclared one"),

@@ -115,7 +115,7 @@ def _sarif_rule(rule_id: str) -> Object:
         "shortDescription": {"text": rule.title},
         "help": {"text": explain(rule_id), "markdown": render_page(rule_id)},
         "defaultConfiguration": {"level": _SARIF_LEVELS[rule.level]},
-        "properties": {"providers": list(rule.providers), "page": f"docs/rules/{rule_id}.md"},
+        "properties": {"providers": list(rule.providers)},
     }
 
 

@@ -135,7 +135,7 @@ def _check_prefixes(prefixes: Sequence[str]) -> None:
     known = [rule.id for rule in list_rules()]
     for prefix in prefixes:
         if not any(name.startswith(prefix) for name in known):
-            raise ConfigError(f"no rule id starts with {prefix!r}", hint="docs/rules/README.md lists the rules")
+            raise ConfigError(f"no rule id starts with {prefix!r}", hint=f"use {_describe_ids(known)}")
 
 
 def _collect_findings(inputs: AuditInput, rules: dict[str, Any]) -> tuple[Finding, ...]:
@@ -183,12 +183,16 @@ def _explain(rule_id: str) -> int:
     known = [rule.id for rule in list_rules()]
     if rule_id not in known:
         close_matches = get_close_matches(rule_id, known, 3, 0.5)
-        hint = (
-            f"did you mean {' or '.join(close_matches)}?" if close_matches else "docs/rules/README.md lists the rules"
-        )
+        hint = f"did you mean {' or '.join(close_matches)}?" if close_matches else f"use {_describe_ids(known)}"
         raise ConfigError(f"unknown rule {rule_id!r}", hint=hint)
     print(explain(rule_id))
     return 0
+
+
+def _describe_ids(known: Sequence[str]) -> str:
+    """Return the first and last id of each series, such as `TW001 to TW139`."""
+    series = [sorted(rule_id for rule_id in known if rule_id[:2] == start) for start in sorted({i[:2] for i in known})]
+    return " or ".join(f"{ids[0]} to {ids[-1]}" for ids in series)
 
 
 def _check_lock(file: str, tools: Sequence[Tool]) -> int:

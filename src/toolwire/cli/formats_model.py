@@ -55,8 +55,7 @@ def model_lines(name: str, reports: list[ModelReport]) -> list[str]:
     if not known:
         return [
             f"{neutralise_line(name)}: capabilities unknown. Only the limits of its wire apply; nothing else is dropped or changed.",
-            "Describe it in toolwire.toml ([models.NAME.capabilities]) or in a capabilities file:",
-            "docs/capabilities.md",
+            "Describe it in toolwire.toml ([models.NAME.capabilities]) or in a capabilities file.",
         ]
     lines: list[str] = []
     for report in known:

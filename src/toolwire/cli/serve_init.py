@@ -35,7 +35,7 @@ _ALTERNATIVES = frozenset(
 )  # the same key, another wire
 _MAX_MODELS = 20  # of one server
 _HEAD = (
-    "Settings of a toolwire gateway. All settings: docs/gateway.md",
+    "Settings of a toolwire gateway.",
     "Check this file with `toolwire serve check`. A running gateway reloads it on SIGHUP.",
 )
 _EXAMPLE = """\
@@ -46,7 +46,7 @@ _EXAMPLE = """\
 # base_url = "http://127.0.0.1:8000/v1"
 # wire = "openai_chat"
 #
-# [models.fast]                # a name for clients; several targets and fallbacks: docs/gateway.md
+# [models.fast]                # a name for clients; fallbacks = ["OTHER"] names further models
 # upstream = "openai"
 # model = "MODEL"
 # retrieve = true              # of a client's many tools, offer the 8 best and `search_tools`; or {k = 8, always = ["NAME"]}

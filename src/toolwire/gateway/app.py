@@ -44,6 +44,7 @@ from .retrieval.installed_encoder import find_encoder
 from .retrieval.tool_ranker import ToolRanker
 from .routes import (
     INGRESSES,
+    PATHS,
     Ingress,
     Route,
     allowed_methods,
@@ -315,7 +316,7 @@ class Gateway:
         generation = self._generation
         generation.begin()
         try:
-            caller = self._keys.identify_or_none(http_exchange.headers)
+            caller = self._keys.identify_or_none(http_exchange.headers, {})
             if caller is not None and caller.name:
                 memory.client = caller.name
                 log_writer.set_caller(caller.name)
@@ -382,7 +383,7 @@ class Gateway:
                 log_writer.fail("cancelled")
                 raise
         except ToolwireError as error:
-            _add_hint(error, route)
+            self._add_hint(error, route, http_exchange)
             await self._respond_fault(http_exchange, ingress, log_writer, fault_from(error))
         except Exception:  # noqa: BLE001  # a bug in the gateway ends only this request
             _log.exception("request %s failed", log_writer.log.id)
@@ -479,6 +480,16 @@ class Gateway:
             await state.close_response(pending)
             raise
 
+    def _add_hint(self, error: ToolwireError, route: Route | None, http_exchange: HttpExchange) -> None:
+        """Add the fix to an error of a part that knows neither the path nor the settings."""
+        if isinstance(error, UnknownModel) and route is not None:
+            caller = self._keys.identify_or_none(http_exchange.headers, http_exchange.query)
+            models = "" if caller is None else self._dependencies.router.describe_models(error.model, caller.may_use)
+            error.pointer = route.model_pointer
+            error.hint = f"{models}; {route.models_hint}" if models else route.models_hint
+        elif isinstance(error, BodyTooLarge):
+            error.hint = error.hint or "send less data; the gateway's operator can raise limits.body"
+
     async def _respond_fault(
         self, http_exchange: HttpExchange, ingress: Ingress, log_writer: RequestLogWriter, fault: Fault
     ) -> None:
@@ -496,14 +507,6 @@ class Gateway:
         await http_exchange.respond(status, pairs, to_bytes(body))
 
 
-def _add_hint(error: ToolwireError, route: Route | None) -> None:
-    """Add the fix to an error of a part that knows neither the path nor the settings."""
-    if isinstance(error, UnknownModel) and route is not None:
-        error.pointer, error.hint = route.model_pointer, error.hint or route.models_hint
-    elif isinstance(error, BodyTooLarge):
-        error.hint = error.hint or "send less data, or raise limits.body"
-
-
 def _unknown_path(http_exchange: HttpExchange) -> RequestRefused:
     """Return the error 405 if the path exists with other methods, 404 if it does not exist.
 
@@ -517,7 +520,7 @@ def _unknown_path(http_exchange: HttpExchange) -> RequestRefused:
     if methods:
         message = f"{http_exchange.method} is not allowed for this path"
         return RequestRefused(message, hint=f"use {' or '.join(methods)}", status=405)
-    return RequestRefused("unknown path", hint="see docs/gateway.md for the paths", status=404)
+    return RequestRefused(f"unknown path {http_exchange.path[:200]}", hint=f"use {PATHS}", status=404)
 
 
 async def _refuse_websocket(scope: Scope, send: Send) -> None:

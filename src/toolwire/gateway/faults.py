@@ -23,7 +23,7 @@ __all__ = [
 
 _log = getLogger("toolwire.gateway")
 
-INTERNAL_FAULT = Fault("server", "the gateway failed; see its log", 500)
+INTERNAL_FAULT = Fault("server", "the gateway failed; its log has the cause, under the id in x-request-id", 500)
 IDLE_FAULT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
 SHUTDOWN_FAULT = Fault("overloaded", "the gateway is shutting down", 503, "stopping", retryable=True)
 _GATEWAY_KINDS = frozenset({"authentication", "permission", "billing"})
@@ -51,7 +51,7 @@ def network_fault_of(error: TimeoutError | ConnectionError, upstream: str) -> Fa
 def key_fault_of(error: KeyCommandError, upstream: str) -> Fault:
     """Convert a failure of a key command to a fault without its details, which are for the operator."""
     _log.error("upstream %s: %s", upstream, error)
-    message = f"the gateway has no key for the upstream {upstream}; see its log"
+    message = f"the gateway has no key for the upstream {upstream}; its log has the cause"
     return Fault("server", message, 502, "key_command", retryable=False)
 
 

@@ -11,5 +11,5 @@ FORBIDDEN_FIELDS = ("api_base", "base_url", "api_key", "extra_headers", "custom_
 
 
 def forbidden_field_error(name: str) -> ConfigError:
-    hint = "configure upstreams and their keys in the gateway's settings"
+    hint = "leave it out; the gateway's settings name the upstreams and their keys"
     return ConfigError(f"{name} must not be set by a client", pointer=join(name), hint=hint)

@@ -25,6 +25,7 @@ __all__ = ["MetadataApi"]
 
 _JSON: HeaderPairs = [(b"content-type", b"application/json")]
 _METRICS: HeaderPairs = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
+_NO_METRICS = "its operator can start it with `toolwire serve`, or pass `metrics` to Gateway"
 _TOKENIZER_LIMIT = 64 * 1024  # bytes
 _DAY = 24 * 3600  # seconds
 
@@ -51,7 +52,7 @@ class MetadataApi:
         """Write the answer for a route."""
         if route.action == "metrics":
             if self._metrics is None:
-                raise RequestRefused("this gateway has no metrics", hint="pass `metrics` to Gateway", status=404)
+                raise RequestRefused("this gateway has no metrics", hint=_NO_METRICS, status=404)
             await http_exchange.respond(200, _METRICS, self._metrics())
             return
         if route.action == "count":

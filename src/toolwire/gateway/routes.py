@@ -15,6 +15,7 @@ from ..wire.stream_framing import StreamFraming, framing_of
 
 __all__ = [
     "INGRESSES",
+    "PATHS",
     "VERSION",
     "Ingress",
     "Route",
@@ -48,6 +49,7 @@ class Ingress(Struct, frozen=True):
     """A protocol as the gateway serves it: one row, with everything that differs between protocols."""
 
     wire: str
+    path: str  # of requests for an answer
     ping: bytes = b": ping\n\n"  # a keep-alive that its clients skip
     streams_by_default: bool = False
     models: str = "/v1/models"  # the path that lists the models
@@ -74,13 +76,20 @@ class Ingress(Struct, frozen=True):
 
 
 INGRESSES = {
-    "openai_chat": Ingress("openai_chat"),
-    "openai_responses": Ingress("openai_responses", stores_responses=True),
-    "anthropic": Ingress("anthropic", ping=b'event: ping\ndata: {"type":"ping"}\n\n', has_versions=True),
-    "gemini": Ingress("gemini", models="/v1beta/models", count_field="totalTokens"),
+    "openai_chat": Ingress("openai_chat", "/v1/chat/completions"),
+    "openai_responses": Ingress("openai_responses", "/v1/responses", stores_responses=True),
+    "anthropic": Ingress(
+        "anthropic", "/v1/messages", ping=b'event: ping\ndata: {"type":"ping"}\n\n', has_versions=True
+    ),
+    "gemini": Ingress(
+        "gemini", "/v1beta/models/{model}:generateContent", models="/v1beta/models", count_field="totalTokens"
+    ),
     # its clients parse every line as an object, so no keep-alive would be skipped
-    "ollama": Ingress("ollama", b"", streams_by_default=True, models="/api/tags"),
+    "ollama": Ingress("ollama", "/api/chat", b"", streams_by_default=True, models="/api/tags"),
 }
+
+PATHS = ", ".join(f"POST {ingress.path}" for ingress in INGRESSES.values()) + ", GET /v1/models"
+"""The paths that an error lists for a client that uses an unknown path."""
 
 
 class Route(Struct, frozen=True):
@@ -99,7 +108,7 @@ class Route(Struct, frozen=True):
 
     @property
     def models_hint(self) -> str:
-        return f"see `{self.ingress.models}` for the available models"
+        return f"GET {self.ingress.models} lists the models"
 
 
 _ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (

@@ -30,6 +30,8 @@ from .upstreams import ConfiguredUpstream
 
 __all__ = ["NoTarget", "Router", "Target", "UnknownModel", "make_target", "select_capable_targets"]
 
+_MAX_LISTED = 20  # names in an error: enough to see the right one, and a short message
+_NO_TOOLS = "send no tools, or use another model; the gateway's operator can set `emulate` for this one"
 _MAX_REMEMBERED = 1024  # names; clients may request any number of models
 
 
@@ -38,6 +40,10 @@ class UnknownModel(ToolwireError):
 
     default_status = 404
     code = "model_not_found"
+
+    def __init__(self, model: str) -> None:
+        super().__init__(f"unknown model {model[:200]!r}")
+        self.model = model
 
 
 class NoTarget(ToolwireError):
@@ -143,7 +149,7 @@ class Router:
             plan += self._shuffle_weighted(self._make_targets(alias, model if alias == name else alias))
         capable = [target for target in plan if target.row.tools or not tools]
         if not capable:
-            raise NoTarget(f"{model!r} accepts no tools", hint="send no tools, or set `emulate` for the model")
+            raise NoTarget(f"{model!r} accepts no tools", hint=_NO_TOOLS)
         if len(plan) == 1:
             if len(self._single_targets) >= _MAX_REMEMBERED:
                 self._single_targets.clear()
@@ -174,9 +180,19 @@ class Router:
                 return pattern, self._models[pattern]
         if mark and rest and head in self._upstreams:
             return model, ModelRow(upstream=head, model=rest)
-        close_matches = get_close_matches(model, self.names, 1, 0.5)
-        hint = f"did you mean {close_matches[0]!r}?" if close_matches else ""
-        raise UnknownModel(f"unknown model {model[:200]!r}", hint=hint)
+        raise UnknownModel(model)
+
+    def describe_models(self, model: str, may_use: Callable[[str], bool]) -> str:
+        """Return a hint with models that a client may use instead of an unknown one."""
+        names = [name for name in self.names if may_use(name)]
+        close_matches = get_close_matches(model[:200], names, 1, 0.5)
+        upstreams = [name for name in self.upstreams if may_use(f"{name}/{model}")]
+        hints = [f"did you mean {close_matches[0]!r}?"] if close_matches else []
+        if names:
+            hints.append(f"available models: {_list_names(names)}")
+        if upstreams:
+            hints.append(f"write UPSTREAM/MODEL, with an upstream of {_list_names(upstreams)}")
+        return "; ".join(hints)
 
     def _make_targets(self, name: str, requested: str) -> list[tuple[Target, float]]:
         """List the targets of a row with their weights.
@@ -201,6 +217,11 @@ class Router:
         # each gets a random key whose expectation grows with its weight (Efraimidis and Spirakis)
         keyed_targets = [(self._random.random() ** (1 / weight), target) for target, weight in weighted]
         return [target for _, target in sorted(keyed_targets, key=lambda pair: pair[0], reverse=True)]
+
+
+def _list_names(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:_MAX_LISTED])
+    return listed if len(names) <= _MAX_LISTED else f"{listed} and {len(names) - _MAX_LISTED} more"
 
 
 def select_capable_targets(plan: Sequence[Target], requested: ClientRequest) -> Sequence[Target]:

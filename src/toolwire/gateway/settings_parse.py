@@ -51,7 +51,7 @@ def _make_error(problems: Sequence[SettingsProblem]) -> ConfigError:
     if len(problems) > 1:
         noun = "problem" if len(problems) == 2 else "problems"
         message += f"; {len(problems) - 1} more {noun}: run `toolwire serve check`"
-    return ConfigError(message, hint=problems[0].hint or "see the example in docs/gateway.md")
+    return ConfigError(message, hint=problems[0].hint or "`toolwire serve init` writes an example")
 
 
 def _without(document: JSON, problems: Sequence[SettingsProblem]) -> Any:

@@ -18,4 +18,4 @@ def test_refusal_of_a_large_body_names_the_setting(path):
     status, _, body = asyncio.run(scene())
     assert status == 413
     message = json.loads(body)["error"]["message"]
-    assert "the limit is 100 (send less data, or raise limits.body)" in message
+    assert "the limit is 100 (send less data; the gateway's operator can raise limits.body)" in message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from gateway.hostile import (
@@ -21,6 +22,7 @@ from gateway.hostile import (
 )
 from gateway.serving import WIRES
 
+from toolwire.gateway.shared.keys import hash_key
 from toolwire.ir.response import Fault
 
 # where the model's name stands, and which path lists the names
@@ -40,10 +42,49 @@ async def test_unknown_model_error_points_to_the_model_field(front):
     async with gateway_to() as (gateway, _):
         fault = expect_error(await post(gateway, path_of(front, "nobody"), body_of(front, model="nobody")), front, 404)
         there = "" if pointer is None else f" at {pointer}"
-        assert fault.message == f"unknown model 'nobody'{there} (see `{listing}` for the available models)"
+        rest = f"write UPSTREAM/MODEL, with an upstream of {', '.join(WIRES)}; GET {listing} lists the models"
+        assert fault.message == f"unknown model 'nobody'{there} ({rest})"
         assert (await ask(gateway, front, wire="nowhere")).status == 404
         listed = await exchange(gateway, request_bytes(listing, b"", method="GET"))
         assert listed.status == 200
+
+
+@pytest.mark.finding("NU5")
+@run
+async def test_unknown_model_error_lists_the_models_of_the_key():
+    models = {f"m{number:02}": {"upstream": "openai_chat"} for number in range(30)} | {"hidden": {"upstream": "gemini"}}
+    keys = {"narrow": {"hash": hash_key("sk-1"), "models": ["m*", "hiden"]}, "all": {"hash": hash_key("sk-2")}}
+    async with gateway_to(document={"models": models, "keys": keys}) as (gateway, _):
+
+        async def refusal(model, key):
+            body = body_of("openai_chat", model=model)
+            headers = {"authorization": f"Bearer {key}"}
+            return (await post(gateway, path_of("openai_chat"), body, headers=headers)).body.decode()
+
+        shown = await refusal("hiden", "sk-1")
+        assert "available models: m00, m01, " in shown and "m19 and 10 more" in shown and "m20" not in shown
+        assert "hidden" not in shown and "UPSTREAM/MODEL" not in shown
+        assert "did you mean 'hidden'?" in await refusal("hiden", "sk-2")
+        assert "does not allow the model 'gpt' (use a model of: m*, hiden)" in await refusal("gpt", "sk-1")
+
+
+@pytest.mark.finding("NU5")
+@pytest.mark.parametrize(
+    "path", ["/v1/embeddings", "/v1/chat/completion", "/v2beta/models/m:generateContent", "/api/generate"]
+)
+@run
+async def test_unknown_path_error_lists_the_paths(path):
+    async with gateway_to() as (gateway, _):
+        answer = await exchange(gateway, request_bytes(path, b"{}"))
+        assert answer.status == 404
+        message = answer.body.decode()
+        assert f"unknown path {path}" in message and "docs/" not in message
+        for front in WIRES:
+            assert f"POST {path_of(front, '{model}')}" in message
+        for method, listed in re.findall(r"(GET|POST) (/\S+?)(?=[,;)])", message):
+            assert (
+                await exchange(gateway, request_bytes(listed.replace("{model}", "m"), b"", method=method))
+            ).status != 404
 
 
 @pytest.mark.parametrize(("path", "front"), [("/v1/models/nobody", "openai_chat"), ("/v1beta/models/nobody", "gemini")])

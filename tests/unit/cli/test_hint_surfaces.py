@@ -140,6 +140,35 @@ def test_no_hint_of_the_library_names_an_option_or_a_key_of_a_file():
     assert found == []
 
 
+def messages(tree):
+    """Yield the strings of a module that are not docstrings."""
+    docstrings = {
+        id(statement.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for statement in node.body
+        if isinstance(statement, ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value
+
+
+@pytest.mark.finding("NU5")
+def test_no_message_refers_to_a_file_of_the_repository():
+    # neither a remote client nor a user of the wheel has it
+    file = re.compile(
+        r"(?<![\w/.-])(?:docs|examples|bench|tests|deploy)/\w|\b(?:README|CONTRIBUTING|CHANGELOG|SECURITY)\b"
+    )
+    found = [
+        f"{path.relative_to(SOURCE)}:{line}: {text}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for line, text in messages(ast.parse(path.read_text(encoding="utf-8")))
+        if file.search(text)
+    ]
+    assert found == []
+
+
 @pytest.mark.finding("U6")
 def test_every_translated_phrase_is_in_a_hint_of_the_library():
     everything = "\n".join(file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py") if file.name != "hints.py")

@@ -57,11 +57,16 @@ def test_wildcard_of_the_target_is_the_text_that_the_pattern_matches():
 
 @pytest.mark.parametrize("model", ["gtp", "c/x", "a/", "/", "", "A/x", "../a/x", "x" * 100_000])
 def test_unknown_model_raises_with_a_suggestion(model):
+    known = router({"gpt": {"upstream": "a"}})
     with pytest.raises(UnknownModel) as caught:
-        router({"gpt": {"upstream": "a"}}).plan(model, tools=False)
+        known.plan(model, tools=False)
     assert caught.value.status == 404
     assert len(str(caught.value)) < 500
-    assert model != "gtp" or "did you mean 'gpt'?" in str(caught.value)
+    hint = known.describe_models(caught.value.model, lambda _: True)
+    assert ("did you mean 'gpt'?" in hint) == (model == "gtp")
+    assert hint.endswith("available models: gpt; write UPSTREAM/MODEL, with an upstream of a, b")
+    assert known.describe_models(caught.value.model, lambda name: name == "gpt").endswith("available models: gpt")
+    assert known.describe_models(caught.value.model, lambda _: False) == ""
 
 
 def test_fallbacks_come_after_all_targets():

@@ -480,5 +480,9 @@ class Attempt(Struct, eq=False):
 
 def _too_large_fault(limit: int) -> Fault:
     return Fault(
-        "server", f"the stream has more than {limit} bytes (raise limits.answer)", 502, "too_large", retryable=False
+        "server",
+        f"the stream has more than {limit} bytes (the gateway's operator can raise limits.answer)",
+        502,
+        "too_large",
+        retryable=False,
     )

@@ -150,7 +150,7 @@ KNOWN_SETTINGS: dict[str, SettingNote] = {
 }
 SILENT_SETTINGS = frozenset({"set_verbose", "telemetry", "json_logs", "debug", "drop_params", "model_info"})
 """Settings that need no note: their effect is toolwire's own, or they have none."""
-_UNKNOWN = SettingNote("a setting that toolwire does not know", "see docs/gateway.md for the settings")
+_UNKNOWN = SettingNote("a setting that toolwire does not know")
 
 
 def find_note(key: str) -> SettingNote:

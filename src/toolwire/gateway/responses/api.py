@@ -109,7 +109,7 @@ class ResponsesApi:
 
     def _require_store(self) -> None:
         if not self._state.keeps_responses:
-            hint = "set `responses.store` in the gateway's settings"
+            hint = "send the whole conversation in `input`; the gateway's operator can set `responses.store`"
             raise ResponseStateError("the gateway stores no conversations", hint=hint, status=404)
 
     async def _get_response(self, request: _StateRequest) -> bytes:

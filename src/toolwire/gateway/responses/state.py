@@ -206,7 +206,7 @@ class ResponseState:
         size = len(to_bytes(list(items)))
         if size > self._row.max_response_bytes:
             message = f"the items have {size} bytes; a stored response may have {self._row.max_response_bytes}"
-            hint = "send smaller items, or set responses.max_response_bytes"
+            hint = "send smaller items; the gateway's operator can raise responses.max_response_bytes"
             raise ResponseStateError(message, pointer=pointer, hint=hint, status=413)
 
     async def save_answer(

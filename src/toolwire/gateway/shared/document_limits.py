@@ -69,7 +69,9 @@ async def admit_request(
 def _check_values(values: int, max_values: int, status: int) -> None:
     if values > max_values:
         message = f"the document has {values:,} JSON values; the limit is {max_values:,}"
-        raise ProtocolError(message, hint="send large data as text, or raise limits.values", status=status)
+        raise ProtocolError(
+            message, hint="send large data as text; the gateway's operator can raise limits.values", status=status
+        )
 
 
 def _work_size(values: int, size: int) -> int:

@@ -18,6 +18,7 @@ __all__ = ["ANONYMOUS", "Caller", "ClientKeys", "UnknownKey", "hash_key", "keys_
 
 _BEARER = "Bearer "
 _BEARER_LENGTH = len(_BEARER)
+_MAX_LISTED = 20  # patterns of models in an error: enough to see the right name, and a short message
 _KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 
 
@@ -43,7 +44,8 @@ class Caller(Struct, frozen=True):
 
     def check(self, model: str) -> None:
         if "*" not in self.row.models and not self.may_use(model):
-            raise RequestRefused(f"the key {self.name!r} does not allow the model {model[:200]!r}")
+            message = f"the key {self.name!r} does not allow the model {model[:200]!r}"
+            raise RequestRefused(message, hint=f"use a model of: {', '.join(self.row.models[:_MAX_LISTED])}")
 
 
 ANONYMOUS = Caller("", KeyRow(""))
@@ -56,10 +58,10 @@ class ClientKeys:
         self._by_hash = {row.hash: Caller(name, row) for name, row in rows.items()}
         self.is_required = is_required or bool(rows)
 
-    def identify_or_none(self, headers: Mapping[str, str]) -> Caller | None:
+    def identify_or_none(self, headers: Mapping[str, str], query: Mapping[str, str]) -> Caller | None:
         """Like `identify`, but return None instead of raising."""
         try:
-            return self.identify(headers, {})
+            return self.identify(headers, query)
         except UnknownKey:
             return None
 

@@ -208,7 +208,10 @@ class MappedLimiter:
             if not self._is_failing:
                 _log.error("cannot open the file of the limits, %s: %s", self._file, error.strerror)
             self._is_failing = True
-            raise StoreError("the shared state of the gateways is unavailable", hint="see the log") from None
+            raise StoreError(
+                "the shared state of the gateways is unavailable",
+                hint="try again in a moment; the gateway's log has the cause",
+            ) from None
         self._descriptor = descriptor
         self._numbers = memoryview(self._map).cast("q")
 
