@@ -1,6 +1,6 @@
 """The requirements of toolwire's extras, and the command that installs an extra.
 
-toolwire is not on PyPI: installing it by its name would install the package of whoever takes that name there.
+toolwire is not on PyPI, where another project may take its name, so no hint installs it by name.
 The command names the folder or wheel that toolwire was installed from (`direct_url.json`, PEP 610) while that exists,
 and otherwise the packages of the extra, which are on PyPI. Imports are local, because many modules import this one and
 only a missing package makes them use it.
