@@ -512,7 +512,7 @@ FINDINGS_2 = {
     "TX11": Entry("the notes of tool search and the offload threshold are tested", _STEP_16),
     # seeds, retrieval, learning
     "LE1": Entry("too many tools are reduced on the same wire, too", _STEP_16),
-    "LE2": Entry("media inside a list that a tool returns is media", _STEP_16),
+    "LE2": Entry("media in a list, dictionary or object that a tool returns is media"),
     "LE4": Entry("`do` never executes under --yes with only the local model", _STEP_16),
     "LE7": Entry("a bare Chat message and bare Gemini content are read by `calls` and `detect`", _STEP_16),
     "LE8": Entry("names are found in any case; a wrong argument of ModelClient.ask is a typed error", _STEP_16),

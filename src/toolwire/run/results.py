@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from ..ir.errors import EncodeError
-from ..ir.parts import Media, Opaque, Text, ToolCall, ToolResult
-from ..ir.pointer import Object
+from ..ir.parts import Media, Text, ToolCall, ToolResult
+from ..ir.pointer import JSON, Object
 from ..ir.text import dumps, to_bytes
 from ..ir.tool_search import SEARCH_TOOLS
 
@@ -57,6 +59,7 @@ Code: TypeAlias = Literal[
 ]
 _MAX_INTEGER = 10**15
 _MAX_INTEGER_DIGITS = 16  # including the sign
+_PART_MARK = b'"part":"'  # in the JSON of every `Text` and `Media`; a value without it need not be searched for them
 RESULT_METHOD = "__toolwire_result__"
 """A method of a return value that builds the result of the call, such as that of an agent that takes over."""
 
@@ -139,14 +142,17 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     elif isinstance(value, ToolResult):
         value = _without_runtime_notes(value, call)
         return msgspec.structs.replace(value, call_id=call.id, name=call.name, kind=call.kind), None
-    elif (parts := _as_parts(value)) is not None:
-        return msgspec.structs.replace(call.result(), parts=parts), None
+    elif _begins_with_part(value):
+        return msgspec.structs.replace(call.result(), parts=_split_parts(value)), None
     else:
         json_value = _to_json_types(value)
     try:
-        size = len(to_bytes(json_value))
+        encoded = to_bytes(json_value)
+        size, may_have_parts = len(encoded), _PART_MARK in encoded or isinstance(json_value, str)
     except EncodeError:
-        json_value, size = _replace_surrogates(str(value)), None
+        json_value, size, may_have_parts = _replace_surrogates(str(value)), None, True
+    if may_have_parts and (parts := _split_parts(value)) is not None:
+        return msgspec.structs.replace(call.result(), parts=parts), None
     return call.result("" if json_value is None else json_value), size
 
 
@@ -183,12 +189,70 @@ def error_text(error: BaseException, *, name: bool = True) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _as_parts(value: Any) -> tuple[Text | Media | Opaque, ...] | None:
-    if isinstance(value, (Text, Media)):
-        return (value,)
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, (Text, Media)) for item in value):
-        return tuple(value)
-    return None
+def _begins_with_part(value: Any) -> bool:
+    """Recognise the usual form of parts without encoding their data."""
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    return isinstance(first, (Text, Media))
+
+
+def _split_parts(value: Any) -> tuple[Text | Media, ...] | None:
+    """Split a value that contains media, or a list with texts, into parts; return None for any other value.
+
+    The items of a list or tuple become parts in their order. Everything else is JSON text, in which media that follow
+    it are replaced by their kind and number: `{"note": "see", "image": "[image 1]"}`.
+    """
+    parts: list[Text | Media] = []
+    lines: list[str] = []
+    count, has_parts = 0, False
+
+    def end_text() -> None:
+        if lines:
+            parts.append(Text("\n".join(lines)))
+            lines.clear()
+
+    for item in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(item, (Text, Media)):
+            end_text()
+            parts.append(item)
+            count, has_parts = count + isinstance(item, Media), True
+            continue
+        found: list[Media] = []
+        plain = _replace_media(item, found, count)
+        lines.append(_json_text(_to_json_types(plain if found else item)))
+        if found:
+            end_text()
+            parts += found
+            count += len(found)
+    end_text()
+    return tuple(parts) if count or has_parts else None
+
+
+def _replace_media(value: Any, found: list[Media], count: int) -> Any:
+    """Replace media in containers, dataclasses, structs and models by their kind and number, and texts by strings."""
+    if isinstance(value, Media):
+        found.append(value)
+        return f"[{value.kind} {count + len(found)}]"
+    if isinstance(value, Text):
+        return value.text
+    if isinstance(value, Mapping):
+        return {name: _replace_media(item, found, count) for name, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_replace_media(item, found, count) for item in value]
+    if isinstance(value, msgspec.Struct):
+        return _replace_media(msgspec.structs.asdict(value), found, count)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _replace_media({field.name: getattr(value, field.name) for field in fields(value)}, found, count)
+    if callable(getattr(value, "model_dump", None)):
+        return _replace_media(dict(value), found, count)
+    return value
+
+
+def _json_text(value: JSON) -> str:
+    """Return a string as it is, and other values as JSON."""
+    try:
+        return _replace_surrogates(value if isinstance(value, str) else dumps(value))
+    except EncodeError:
+        return _replace_surrogates(str(value))
 
 
 def _to_json_types(value: Any) -> Any:
