@@ -468,14 +468,14 @@ _STEP_16 = "not done yet"
 # The second review; its numbers differ from the first review's, and share the marker `finding`.
 FINDINGS_2 = {
     # imperfect upstreams, and the gateway's own surface
-    "GA1": Entry("text and calls after an early finish_reason of a Chat stream are kept", _STEP_16),
+    "GA1": Entry("text and calls after an early finish_reason of a Chat stream are kept"),
     "GA2": Entry("U+2028, U+2029 and U+0085 are escaped wherever a client may split lines at them", _STEP_16),
     "GA3": Entry("a fallback answers until content of the model has been sent, whatever the packet timing", _STEP_16),
-    "GA4": Entry("a Chat stream event with `message` instead of `delta` is read", _STEP_16),
+    "GA4": Entry("a Chat stream event with `message` instead of `delta` is read"),
     "GA5": Entry("log probabilities return across wires, or their loss is reported", _STEP_16),
     "GA6": Entry("Gemini clients that list models at /v1/models get Gemini's list"),
     "GA7": Entry("interleaved Anthropic content blocks are read", _STEP_16),
-    "GA8": Entry("a tool name that is streamed in pieces is one name of one call", _STEP_16),
+    "GA8": Entry("a tool name that is streamed in pieces is one name of one call"),
     "GA9": Entry("/api/show has model_info, and /api/ps answers"),
     "GA11": Entry("a context overflow has Gemini's own wording for Gemini clients"),
     "GA12": Entry("numbers, indexes and arguments of another JSON type are read, with a diagnostic", _STEP_16),

@@ -12,7 +12,7 @@ for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import compress
 from math import floor, isfinite
 from operator import length_hint, not_
@@ -21,15 +21,18 @@ from typing import TypeVar
 from ..ir.errors import ProtocolError
 from ..ir.parts import Extra
 from ..ir.pointer import JSON, Object, join
+from ..ir.response import StopReason
 from ..stream.strict import type_label
 
 __all__ = [
     "decode_list",
     "read_boolean",
     "read_extra",
+    "read_index",
     "read_integer",
     "read_number",
     "read_optional_string",
+    "read_stop_reason",
     "read_string",
     "read_timestamp",
     "read_unknown",
@@ -41,6 +44,25 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_MAX_INDEX_DIGITS = 9  # more would be no index, and Python limits the digits of an integer
+# Stop reasons that servers use on a wire of another provider: compatible servers keep the names of
+# their own engine (text-generation-inference: eos_token), gateways the names of the provider that answers
+# (BerriAI/litellm#2195, songquanpeng/one-api#1408), DeepSeek and Zhipu add names to OpenAI's.
+_STOP_NAMES: dict[str, StopReason] = {
+    **dict.fromkeys(
+        ("stop", "eos", "eos_token", "end_turn", "end", "end_of_turn", "complete", "completed", "done", "finished"),
+        "stop",
+    ),
+    **dict.fromkeys(("stop_sequence", "stop_token"), "stop_sequence"),
+    **dict.fromkeys(
+        ("tool_calls", "tool_call", "tool_use", "tools", "function_call", "function_calls", "function"), "tool_calls"
+    ),
+    **dict.fromkeys(("length", "max_tokens", "max_length", "max_output_tokens", "token_limit"), "length"),
+    **dict.fromkeys(("model_length", "model_context_window_exceeded", "context_length"), "context_window"),
+    **dict.fromkeys(("content_filter", "content_filtered", "safety", "sensitive", "recitation"), "content_filter"),
+    **dict.fromkeys(("refusal",), "refusal"),
+    **dict.fromkeys(("error", "network_error", "abort", "insufficient_system_resource"), "error"),
+}
 
 
 def type_error(expected: str, value: JSON, *pointer: str | int) -> ProtocolError:
@@ -78,6 +100,21 @@ def read_integer(raw: Object, key: str) -> int | None:
     if type(value) is float and value.is_integer():
         return int(value)
     raise type_error("an integer", value, key)
+
+
+def read_index(raw: Object, key: str) -> int | None:
+    """Return the index under `key`, or None if there is none; digits in a string are accepted."""
+    value = raw.get(key)
+    if type(value) is str and value.isdecimal() and len(value) <= _MAX_INDEX_DIGITS:
+        return int(value)
+    if type(value) is float and value.is_integer():
+        return int(value)
+    return value if type(value) is int else None
+
+
+def read_stop_reason(word: str, own: Mapping[str, StopReason]) -> StopReason:
+    """Return the reason for a finish reason: `own` has the names of the wire, `_STOP_NAMES` the names of other servers."""
+    return own.get(word) or _STOP_NAMES.get(word.lower().removeprefix("finish_reason_"), "unknown")
 
 
 def read_number(raw: Object, key: str) -> float | None:

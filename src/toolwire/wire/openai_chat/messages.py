@@ -22,6 +22,7 @@ from .cache_control import MARKED, take_cache_control
 from .content import NAME, is_in_content, read_answer_part, read_content, write_content
 
 __all__ = [
+    "function_of",
     "read_assistant",
     "read_call",
     "read_id",
@@ -195,6 +196,14 @@ def read_call(raw: JSON) -> ToolCall:
         return _read_any_call(raw)
     arguments, state = parse_arguments(text)
     return ToolCall(call_id, name, arguments, text, state)
+
+
+def function_of(raw: Object) -> Object:
+    """Return the function of a call; some servers put its name and arguments into the call itself."""
+    function = raw.get("function")
+    if not function and "name" in raw:
+        return raw
+    return {} if not function else require_object(function, "function")
 
 
 def _read_any_call(raw: JSON) -> ToolCall:

@@ -18,6 +18,7 @@ from ..fields import (
     read_extra,
     read_integer,
     read_optional_string,
+    read_stop_reason,
     read_timestamp,
     remember_form,
     require_object,
@@ -36,6 +37,7 @@ __all__ = [
     "decode_response",
     "encode_response",
     "make_stop",
+    "read_reason",
     "read_usage",
     "stop_fault",
     "write_stop",
@@ -49,6 +51,7 @@ _CHOICE_SCOPE = "openai_chat/choice"
 _SCOPES = frozenset({NAME, _FORM})  # of the `extra` of a response
 _MESSAGE_SCOPES = frozenset({_MESSAGE, _MESSAGE_FORM})
 _KNOWN = frozenset({"id", "object", "created", "model", "choices", "usage"})
+_NO_REASONS = ("", "null", "None")
 _DEFAULT_HEADERS = ("id", "object", "created", "model")
 _CHOICE = frozenset({"index", "message", "finish_reason"})
 
@@ -61,6 +64,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "model_length": "context_window",
     "error": "error",
 }
+"""Finish reasons of OpenAI and Mistral; `read_stop_reason` has the names of other servers."""
 _STOP_NAMES: dict[StopReason, str] = {
     "stop": "stop",
     "stop_sequence": "stop",
@@ -139,13 +143,24 @@ def _read_choice(raw: JSON) -> Alternative:
         form[":message"] = "null" if "message" in raw else "absent"
     if remember_form(message, ("role",), form):
         extra[_MESSAGE_FORM] = form
-    parts = _mark_last_truncated(read.parts) if is_truncated(raw.get("finish_reason")) else read.parts
+    parts = read.parts
+    if is_truncated(read_reason(raw.get("finish_reason"))):
+        parts = _mark_last_truncated(parts)
     return Alternative(parts, _read_stop(raw, parts), extra)
 
 
-def is_truncated(word: JSON) -> bool:
+def is_truncated(word: str) -> bool:
     """Return whether a finish reason means that the answer is truncated."""
-    return word in ("length", "model_length", "content_filter")
+    return read_stop_reason(word, STOP_REASONS) in ("length", "context_window", "content_filter")
+
+
+def read_reason(raw: JSON) -> str:
+    """Return a finish reason; empty if there is none. SGLang's own API has an object with a `type`.
+
+    DashScope sends the text "null" with every chunk but the last.
+    """
+    word = raw.get("type") if type(raw) is dict else raw
+    return "" if word is None or word in _NO_REASONS else str(word)
 
 
 def _mark_last_truncated(parts: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -167,15 +182,17 @@ def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:
         word = "error"
     if word is None:
         return Stop("unknown", extra={**extra, _FORM: {":finish_reason": None}}) if extra.get(_CHOICE_SCOPE) else None
-    return make_stop(str(word), parts, {name: fields for name, fields in extra.items() if fields})
+    return make_stop(word, parts, {name: fields for name, fields in extra.items() if fields})
 
 
-def make_stop(word: str, parts: tuple[Part, ...], extra: Extra) -> Stop:
+def make_stop(word: JSON, parts: tuple[Part, ...], extra: Extra) -> Stop:
     """Return the stop for a finish reason; `parts` decides between calls, a refusal and a plain stop."""
-    reason = STOP_REASONS.get(word, "unknown")
+    reason = read_stop_reason(read_reason(word), STOP_REASONS)
+    kinds = {*map(type, parts)}
     if reason in ("stop", "tool_calls"):
-        kinds = {*map(type, parts)}
         reason = "tool_calls" if ToolCall in kinds else "refusal" if Refusal in kinds else "stop"
+    elif reason == "unknown" and ToolCall in kinds:
+        reason = "tool_calls"
     if _STOP_NAMES[reason] != word:
         extra = {**extra, _FORM: {":finish_reason": word}}
     return Stop(reason, extra=extra)

@@ -1,12 +1,21 @@
 """Decode Chat Completions streams.
 
-The wire does not mark the end of an item: a text ends when a call starts, a call when its choice finishes. A call whose
-arguments are already complete when the next one starts ends at once, so that the client need not wait for the finish
-reason.
+The wire does not mark the end of an item: a text ends when a call starts, a call when the stream ends. A call whose
+arguments are already complete when the next one starts ends at once.
+
+A finish reason does not end the answer. Servers send an empty one with every chunk (sgl-project/sglang#3912,
+ollama/ollama#4357), or a real one before the last text or call (songquanpeng/one-api#1408, BerriAI/litellm#2195). So all
+chunks are read until `[DONE]` or the end of the stream, and the last reason that is not empty counts. A stream without
+`[DONE]` is complete if every choice has a reason.
 
 Servers disagree about almost everything in a call delta. Here a delta belongs to the call with its `index`, without an
-index to the last call; another id or another name is a new call, and so is the same name again when the arguments
-before it are complete. Otherwise id and name count once, however often they are repeated.
+index to the call with its id, without both to the last call. `is_new_call` decides by id, name and arguments whether the
+delta starts another call. Otherwise an id counts once, however often it is repeated, and a name may come in pieces, as
+OpenAI's SDK concatenates them; a name that is repeated in full counts once. So a call is announced with its first
+arguments, when its name is complete.
+
+A choice may have a `message` in place of the delta, which holds the answer so far: MiniMax ends its streams with one, and
+servers that cannot stream send only one. Text and arguments that earlier chunks contained are not repeated.
 """
 
 from __future__ import annotations
@@ -38,21 +47,22 @@ from ...ir.response import Stop
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
 from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
-from ..fields import read_integer, read_optional_string, read_timestamp, read_unknown, require_object, type_error
+from ..fields import read_index, read_optional_string, read_timestamp, read_unknown, require_object, type_error
 from ..openai_fault import read_fault
 from .content import NAME, read_answer_part
-from .messages import REASONING_FIELDS, read_id, read_signature
-from .response import is_truncated, make_stop, read_usage, stop_fault
+from .messages import REASONING_FIELDS, function_of, read_id, read_signature
+from .response import is_truncated, make_stop, read_reason, read_usage, stop_fault
 from .stream_state import GrowingCall, GrowingChoice, OpenText, collect_logprobs, is_new_call
 
 __all__ = ["ChatStreamDecoder"]
 
 _FORM = "openai_chat~"
 _CHUNK = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
-_CHOICE = frozenset({"index", "delta", "finish_reason"})
+_CHOICE = frozenset({"index", "delta", "message", "text", "finish_reason"})
 _TEXT_FIELDS = (*REASONING_FIELDS, "content", "refusal")
 _DELTA = frozenset({"role", "tool_calls", "function_call", *_TEXT_FIELDS})
 _IN_CONTENT = "thinking"  # reasoning in an array of content, as Mistral sends it
+_END_MARKERS = frozenset({b"[DONE]", b'"[DONE]"', b"[done]"})
 _REASONING = frozenset({*REASONING_FIELDS, _IN_CONTENT})
 _CALL = frozenset({"index", "id", "type", "function", "custom", ":call"})
 _FUNCTION = frozenset({"name", "arguments", "input"})
@@ -79,6 +89,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         super().__init__()
         self._choices: dict[int, GrowingChoice] = {}
         self._started = False
+        self._has_end_marker = False
         self._envelope = b"\n"  # the bytes before "choices" in the last chunk that was parsed in full
         self._event_start = b"data: \n"  # the same in an event
         self._fields: Object = {}  # unknown fields of the chunks
@@ -98,8 +109,9 @@ class ChatStreamDecoder(BaseStreamDecoder):
             fast = _FAST(payload, len(self._envelope))
             if fast is not None and self._fast_delta(fast, events):
                 return
-        if payload.strip() == b"[DONE]":
+        if payload.strip() in _END_MARKERS:
             if self._choices:
+                self._has_end_marker = True
                 self._finish(events)
                 self._over = True
             return
@@ -111,17 +123,21 @@ class ChatStreamDecoder(BaseStreamDecoder):
     def _fast_delta(self, fast: re.Match[bytes], events: list[Event]) -> bool:
         """Emit a delta that `_FAST` matched; return False if the full parser has to read the chunk."""
         choice = self._choices.get(int(fast[1]))
-        if choice is None or choice.stop is not None:
+        if choice is None:
             return False
         content = fast[2]
         if content is not None:
-            if choice.open is None or choice.open.field != "content" or not is_utf8(content):
+            opened = choice.open
+            if opened is None or opened.field != "content" or not is_utf8(content):
                 return False
             if content:
-                events.append(TextDelta(choice.open.key, content))
+                opened.so_far += content
+                events.append(TextDelta(opened.key, content))
             return True
         call, fragment = choice.by_index.get(int(fast[3])), fast[4]
-        if call is None or not call.name or call.ended or not is_utf8(fragment):
+        if call is None or not call.has_started or call.ended or not is_utf8(fragment):
+            return False
+        if fragment[:1] == b"{":  # perhaps a repetition
             return False
         if fragment:
             call.pieces.append(fragment)
@@ -132,17 +148,15 @@ class ChatStreamDecoder(BaseStreamDecoder):
         return True
 
     def _is_complete(self) -> bool:
-        return bool(self._choices) and all(choice.stop is not None for choice in self._choices.values())
+        return bool(self._choices) and all(choice.reason for choice in self._choices.values())
 
     def _finish(self, events: list[Event]) -> None:
         """Emit the end of the answer, or a fault if the first choice ended with an error."""
         choices = [self._choices[index] for index in sorted(self._choices)]
-        for choice in choices:
-            if choice.stop is None:  # [DONE] also ends the stream of a server without finish reasons
-                self._end_items(choice, events)
+        ends = [self._end_choice(choice, events) for choice in choices]
         stops: tuple[Stop | None, ...] = ()
-        if any(choice.stop is not None for choice in choices):
-            stops = tuple(choice.stop or Stop("unknown") for choice in choices)
+        if any(ends):  # [DONE] also ends the stream of a server without finish reasons
+            stops = tuple(end or Stop("unknown") for end in ends)
         extra: Extra = {NAME: self._fields} if self._fields else {}
         if choices and (fields := choices[0].message.join()):
             extra[f"{NAME}/message"] = fields
@@ -170,8 +184,8 @@ class ChatStreamDecoder(BaseStreamDecoder):
             )
         if not _CHUNK.issuperset(chunk):
             self._keep_chunk_fields(read_unknown(chunk, _CHUNK, NAME).get(NAME, {}))
-        for raw in _read_array(chunk, "choices"):
-            self._read_choice(require_object(raw, "choices"), events)
+        for number, raw in enumerate(_read_array(chunk, "choices")):
+            self._read_choice(number, require_object(raw, "choices"), events)
         usage = read_usage(_find_usage(chunk))
         if usage is not None:
             events.append(UsageUpdate(usage))
@@ -185,41 +199,59 @@ class ChatStreamDecoder(BaseStreamDecoder):
             else:
                 self._fields[key] = dict(value) if type(value) is dict else value
 
-    def _read_choice(self, raw: Object, events: list[Event]) -> None:
-        """Emit the delta of a choice; content after its finish reason is dropped and reported."""
-        index = read_integer(raw, "index") or 0
+    def _read_choice(self, number: int, raw: Object, events: list[Event]) -> None:
+        """Emit the delta of a choice, and note its finish reason; a choice without an index has its position."""
+        index = read_index(raw, "index")
+        if index is None:
+            index = number
         choice = self._choices.get(index)
         if choice is None:
             choice = self._choices[index] = GrowingChoice(index)
-        delta = raw.get("delta")
-        delta = {} if delta is None else require_object(delta, "choices", index, "delta")
-        if choice.stop is None:
-            try:
-                self._read_delta(choice, delta, events)
-            except ProtocolError as error:
-                raise error.within("choices", index, "delta") from None
-        elif any(delta.get(field) for field in _DELTA if field != "role"):
-            self.losses.add("/parts", "content after the end", "dropped", "it came after the finish reason")
+        reason = read_reason("error" if raw.get("error") else raw.get("finish_reason"))
+        try:
+            self._read_content_of(choice, raw, events)
+        except ProtocolError as error:
+            raise error.within("choices", number) from None
         extra = read_unknown(raw, _CHOICE, f"{NAME}/choice")
         if extra:
             collect_logprobs(choice, extra[f"{NAME}/choice"])
             choice.extra = merge_extra(choice.extra, extra)
-        word = "error" if raw.get("error") else raw.get("finish_reason")
-        if word is not None and choice.stop is None:
-            self._end_choice(choice, str(word), events)
+        if reason:
+            choice.reason = reason
+            choice.ends_with_call = "tool_calls" in (raw.get("delta") or ())
 
-    def _end_choice(self, choice: GrowingChoice, word: str, events: list[Event]) -> None:
-        """End the items of a choice and set its stop; placeholder parts represent its refusal and its calls."""
-        self._end_items(choice, events, is_cut=is_truncated(word))
+    def _read_content_of(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
+        """Read the delta of a choice, the `text` of a completion chunk, or the `message` of a whole answer."""
+        delta, message = raw.get("delta"), raw.get("message")
+        if delta:
+            choice.has_deltas = True
+            try:
+                self._read_delta(choice, require_object(delta), events)
+            except ProtocolError as error:
+                raise error.within("delta") from None
+        elif type(raw.get("text")) is str:
+            self._read_delta(choice, {"content": raw["text"]}, events)
+        if message:
+            try:
+                self._read_message(choice, require_object(message), events)
+            except ProtocolError as error:
+                raise error.within("message") from None
+
+    def _end_choice(self, choice: GrowingChoice, events: list[Event]) -> Stop | None:
+        """End the items of a choice, and return its stop; placeholder parts represent its refusal and its calls."""
+        self._close_text(choice, events)
+        self._start_calls(choice, None, events)
+        last = choice.calls[-1] if choice.calls else None
+        # A stream without [DONE] may be cut after an early reason, before the arguments of the call beside it.
+        is_cut = is_truncated(choice.reason) or (choice.ends_with_call and not self._has_end_marker)
+        for call in choice.calls:
+            self._end_call(call, events, is_cut=is_cut and call is last)
+        if not choice.reason:
+            return None
         parts: list[Part] = [Refusal("")] if choice.refused else []
         if choice.calls:
             parts.append(_ANY_CALL)
-        choice.stop = make_stop(word, tuple(parts), choice.extra)
-
-    def _end_items(self, choice: GrowingChoice, events: list[Event], *, is_cut: bool = False) -> None:
-        self._close_text(choice, events)
-        for call in choice.calls:
-            self._end_call(call, events, is_cut=is_cut and call is choice.calls[-1])
+        return make_stop(choice.reason, tuple(parts), choice.extra)
 
     def _read_delta(self, choice: GrowingChoice, delta: Object, events: list[Event]) -> None:
         """Emit the text, the reasoning and the calls of a delta; unknown fields are collected as fragments."""
@@ -244,6 +276,38 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if not _DELTA.issuperset(delta):
             choice.message.add(read_unknown(delta, _DELTA, NAME).get(NAME, {}))
 
+    def _read_message(self, choice: GrowingChoice, message: Object, events: list[Event]) -> None:
+        """Read a message as the delta between it and the chunks before it."""
+        delta = dict(message)
+        for field in _TEXT_FIELDS:
+            text = message.get(field)
+            if type(text) is str and text:
+                delta[field] = self._missing_text(choice, field, text)
+        if choice.calls and choice.has_deltas:
+            self._compare_calls(choice, message)
+            delta = {key: value for key, value in delta.items() if key not in ("tool_calls", "function_call")}
+        self._read_delta(choice, delta, events)
+
+    def _missing_text(self, choice: GrowingChoice, field: str, text: str) -> str:
+        """Return the rest of a message's text after the chunks so far; report text that differs from them."""
+        so_far = unescape(bytes(choice.texts.get(field, b"")))
+        if text.startswith(so_far):
+            if so_far:
+                self.losses.add("/parts", field, "rewritten", "a message repeats the text of earlier chunks", "info")
+            return text[len(so_far) :]
+        if not choice.has_deltas:  # messages with a fragment each, as if they were deltas
+            return text
+        detail = "the final message differs from the deltas, which have been sent"
+        self.losses.add("/parts", field, "dropped", detail)
+        return ""
+
+    def _compare_calls(self, choice: GrowingChoice, message: Object) -> None:
+        """Report calls of a message that differ from the calls of the deltas."""
+        repeated = [function_of(raw) for raw in _read_array(message, "tool_calls") if type(raw) is dict]
+        if [call.name for call in choice.calls] != [function.get("name") for function in repeated] and repeated:
+            detail = "the final message has other calls than the deltas, which have been sent"
+            self.losses.add("/parts", "calls", "dropped", detail)
+
     def _read_content(self, choice: GrowingChoice, content: list[JSON], events: list[Event]) -> None:
         """Read an array of content, as Mistral sends it."""
         for number, raw in enumerate(content):
@@ -264,7 +328,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         opened = choice.open
         if opened is None or opened.field != field:
             self._close_text(choice, events)
-            opened = choice.open = OpenText(field, self._new_key())
+            opened = choice.open = OpenText(field, self._new_key(), choice.texts.setdefault(field, bytearray()))
             if field in _REASONING:
                 form = {":place": "content"} if field == _IN_CONTENT else {":field": field}
                 events.append(ReasoningStart(opened.key, choice.index, {_FORM: form}))
@@ -273,6 +337,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
                 events.append(TextStart(opened.key, choice.index, field == "refusal"))
         escaped = self._escape(opened.key, text)
         if escaped:
+            opened.so_far += escaped
             kind = ReasoningDelta if field in _REASONING else TextDelta
             events.append(kind(opened.key, escaped))
         return opened
@@ -290,30 +355,46 @@ class ChatStreamDecoder(BaseStreamDecoder):
         events.append(ReasoningEnd(opened.key, (), extra) if is_reasoning else TextEnd(opened.key, (), extra))
 
     def _read_call(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
-        """Apply a call delta; the call starts when its name is known, and fragments before that are kept."""
+        """Apply a call delta; the call starts with its first arguments, when its name is complete."""
         kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
-        inner = raw.get("custom" if kind == "freeform" else "function")
-        inner = {} if inner is None else require_object(inner, "function")
+        inner = require_object(raw.get("custom"), "custom") if kind == "freeform" else function_of(raw)
         call_id, name = read_id(raw), read_optional_string(inner, "name") or ""
         fragment = inner.get("input" if kind == "freeform" else "arguments")
-        call = self._find_call(choice, read_integer(raw, "index"), call_id, name, kind, bool(fragment), raw)
+        if type(fragment) is dict or type(fragment) is list:  # the whole object at once; PHP writes {} as []
+            fragment = dumps(fragment) if fragment else "{}"
+        elif fragment is not None and type(fragment) is not str:
+            raise type_error("a string", fragment, "function", "arguments")
+        call = self._find_call(choice, call_id, name, kind, fragment or "", raw)
         if choice.last is not call:
             choice.last = call
             choice.grown.append(call)
-        call.id = call.id or call_id
+        if call_id and not call.id:
+            call.id = call_id
+            choice.by_id.setdefault(call_id, call)
         self._keep_fields(call, raw, inner)
-        if name and not call.name:
-            call.name = name
-            self._close_text(choice, events)
-            self._end_complete_calls(choice, call, events)
-            events.append(CallStart(call.key, call.id, name, kind, None, choice.index, call.extra))
-            events.extend(CallDelta(call.key, piece) for piece in call.pieces)
-        if type(fragment) is dict:  # the whole object at once
-            fragment = dumps(fragment)
+        call.add_name(name)
         if fragment:
-            if type(fragment) is not str:
-                raise type_error("a string", fragment, "function", "arguments")
-            self._append_arguments(call, fragment, events)
+            self._append_arguments(choice, call, fragment, events)
+
+    def _start_calls(self, choice: GrowingChoice, last: GrowingCall | None, events: list[Event]) -> None:
+        """Start the calls that have a name, up to `last`, with the arguments that arrived before it."""
+        while choice.starting < len(choice.calls):
+            call = choice.calls[choice.starting]
+            if not call.name:
+                if call is last or last is None:
+                    return
+            elif not call.has_started:
+                self._start_call(choice, call, events)
+            choice.starting += 1
+            if call is last:
+                return
+
+    def _start_call(self, choice: GrowingChoice, call: GrowingCall, events: list[Event]) -> None:
+        call.has_started = True
+        self._close_text(choice, events)
+        self._end_complete_calls(choice, call, events)
+        events.append(CallStart(call.key, call.id, call.name, call.kind, None, choice.index, call.extra))
+        events.extend(CallDelta(call.key, piece) for piece in call.pieces if piece)
 
     def _keep_fields(self, call: GrowingCall, raw: Object, inner: Object) -> None:
         """Keep the signature of a call, and its unknown fields."""
@@ -324,44 +405,77 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if not _FUNCTION.issuperset(inner):
             call.inner.add(read_unknown(inner, _FUNCTION, NAME).get(NAME, {}))
 
-    def _append_arguments(self, call: GrowingCall, fragment: str, events: list[Event]) -> None:
-        """Append arguments; a call that ended early, because they were complete, accepts only whitespace.
+    def _append_arguments(self, choice: GrowingChoice, call: GrowingCall, fragment: str, events: list[Event]) -> None:
+        """Append arguments. Events carry the fragment JSON-escaped.
 
-        Events carry the fragment JSON-escaped. A call without a name is not announced yet, so its fragments only wait.
+        A call without a name is not announced yet, so its fragments only wait. So does a first `{}`.
         """
+        if fragment[:1] == "{" and call.pieces and call.kind == "function" and call.is_complete():
+            other = self._read_second_object(choice, call, fragment)
+            if other is None:
+                return
+            call = other
         if call.ended:
             if fragment.strip():
                 raise ProtocolError("received more arguments for a call that was already complete", status=502)
             return
         escaped = self._escape(call.key, fragment)
+        is_placeholder = escaped == b"{}" and not call.pieces
         call.pieces.append(escaped)
-        if call.name and escaped:
-            events.append(CallDelta(call.key, escaped))
+        if call.has_started:
+            if escaped:
+                events.append(CallDelta(call.key, escaped))
+        elif call.name and not is_placeholder:
+            self._start_calls(choice, call, events)
+
+    def _read_second_object(self, choice: GrowingChoice, call: GrowingCall, fragment: str) -> GrowingCall | None:
+        """Return the call of an object after complete arguments; None if the object repeats them.
+
+        Some servers send all arguments again at the end of a call (mudler/cogito#66), `{}` before the arguments
+        (ogx-ai/ogx#5462), or the arguments of several calls of a tool as one (open-webui/open-webui#22235).
+        """
+        if fragment == unescape(b"".join(call.pieces)):
+            self.losses.add("/parts", "arguments", "rewritten", "a later chunk repeats all arguments", "info")
+            return None
+        if call.pieces == [b"{}"] and not call.has_started:
+            self.losses.add("/parts", "arguments", "rewritten", "the arguments follow an empty object", "info")
+            call.restart()
+            return call
+        self.losses.add("/parts", "call", "rewritten", "two objects of arguments are two calls", "info")
+        following = self._add_call(choice, call.index, "", call.kind, call.extra)
+        following.name = call.name
+        choice.last = following
+        choice.grown.append(following)
+        return following
 
     def _find_call(
-        self,
-        choice: GrowingChoice,
-        index: int | None,
-        call_id: str,
-        name: str,
-        kind: CallKind,
-        grows: bool,
-        raw: Object,
+        self, choice: GrowingChoice, call_id: str, name: str, kind: CallKind, fragment: str, raw: Object
     ) -> GrowingCall:
         """Return the call of a delta, or a new one, by the rules in the module docstring."""
-        call = choice.last if index is None else choice.by_index.get(index)
-        if call is not None and not is_new_call(call, call_id, name, grows):
+        index = read_index(raw, "index")
+        call = choice.by_id.get(call_id) or choice.last if index is None else choice.by_index.get(index)
+        if call is not None and not is_new_call(call, index, call_id, name, fragment):
             return call
         extra: Extra = {_FORM: {":call": raw[":call"]}} if ":call" in raw else {}
-        call = GrowingCall(self._new_key(), call_id, kind, extra)
+        return self._add_call(choice, len(choice.by_index) if index is None else index, call_id, kind, extra)
+
+    def _add_call(self, choice: GrowingChoice, index: int, call_id: str, kind: CallKind, extra: Extra) -> GrowingCall:
+        call = choice.by_index[index] = GrowingCall(self._new_key(), index, call_id, kind, extra)
         choice.calls.append(call)
-        choice.by_index[len(choice.by_index) if index is None else index] = call
+        if call_id:
+            choice.by_id[call_id] = call
         return call
 
     def _end_complete_calls(self, choice: GrowingChoice, new: GrowingCall, events: list[Event]) -> None:
         """End the calls whose arguments are complete when another one starts."""
         for call in choice.grown:
-            if call is not new and not call.ended and call.kind == "function" and call.is_complete():
+            if (
+                call is not new
+                and call.has_started
+                and not call.ended
+                and call.kind == "function"
+                and call.is_complete()
+            ):
                 self._end_call(call, events)
         choice.grown = [new]
 

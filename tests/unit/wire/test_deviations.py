@@ -1,0 +1,78 @@
+"""Answers of imperfect servers are read, or end in an error: nothing that a server sent is lost silently."""
+
+from random import Random
+
+import pytest
+
+from deviations import assert_expected, content, decode, load_deviations, outcome
+from recordings import WIRES
+from toolwire import ToolwireError, fold, translate_response, translate_stream
+from toolwire.testing.chunks import bytewise, random_chunks
+from toolwire.testing.stream_checks import decode_stream
+from toolwire.wire import get
+
+DEVIATIONS = load_deviations()
+STREAMS = [deviation for deviation in DEVIATIONS if deviation.events]
+ANSWERS = [deviation for deviation in DEVIATIONS if deviation.is_answer]
+
+every_deviation = pytest.mark.parametrize("deviation", DEVIATIONS, ids=repr)
+every_stream = pytest.mark.parametrize("deviation", STREAMS, ids=repr)
+every_answer = pytest.mark.parametrize("deviation", ANSWERS, ids=repr)
+
+
+@pytest.mark.finding("GA1", "GA4", "GA8")
+@every_deviation
+def test_deviation_has_its_stated_result(deviation):
+    assert_expected(decode(deviation), deviation.expected)
+
+
+@every_stream
+def test_chunking_does_not_change_a_deviant_stream(deviation):
+    wire, random = get(deviation.wire), Random(deviation.name)
+
+    def events(chunks):
+        try:
+            return decode_stream(wire, chunks)
+        except ToolwireError as error:
+            return type(error)
+
+    expected = events([deviation.data])
+    assert events(bytewise(deviation.data)) == expected
+    for pieces in (3, 9):
+        assert events(random_chunks(deviation.data, random, pieces)) == expected
+
+
+@every_stream
+def test_prefix_of_a_deviant_stream_is_an_error_or_the_answer(deviation):
+    """A prefix never has a complete call that the answer lacks."""
+    wire, whole = get(deviation.wire), decode(deviation)
+    for length in range(len(deviation.data)):
+        try:
+            found = outcome(fold(decode_stream(wire, [deviation.data[:length]])))
+        except ToolwireError:
+            continue
+        if "fault" in found:
+            assert found == whole
+            continue
+        calls = list(whole.get("calls", ()))
+        assert found["calls"] == calls[: len(found["calls"])], length
+        if not deviation.partial and not deviation.expected.get("error"):
+            assert {**found, "usage": 0, "stop": 0} == {**whole, "usage": 0, "stop": 0}, length
+
+
+@every_answer
+def test_deviant_answer_reaches_clients_of_every_other_wire(deviation):
+    for target in WIRES:
+        if target == deviation.wire:
+            continue
+        if deviation.body is not None:
+            translation = translate_response(deviation.body, source=deviation.wire, target=target)
+            found, losses = get(target).decode_response(translation.body), translation.losses
+        else:
+            stream = translate_stream(source=deviation.wire, target=target)
+            data = b"".join(map(stream.feed, bytewise(deviation.data))) + stream.close()
+            assert stream.error is None, (target, stream.error)
+            found, losses = fold(decode_stream(get(target), [data])), stream.losses
+        assert_expected(content(found), {key: deviation.expected[key] for key in ("text", "calls", "reasoning") if key in deviation.expected})  # fmt: skip
+        concepts = {loss.concept for loss in losses}
+        assert concepts.issuperset(deviation.expected.get("losses", ())), (target, concepts)
