@@ -62,6 +62,7 @@ class RestoredPrefix(NamedTuple):
     turns: Mapping[str, StoredTurn | None]  # by all keys of the messages; None: not stored
     messages: tuple[Message, ...]
     store: PrefixStore
+    opened: int = 0  # bytes of reasoning from envelopes
 
 
 class PrefixStore:
@@ -80,7 +81,7 @@ class PrefixStore:
         self._written: dict[Hashable, dict[Wire, WrittenPrefix]] = {} if earlier is None else dict(earlier._written)
 
         self.restored: dict[str, RestoredPrefix] = {} if earlier is None else earlier.restored
-        """By origin of the stored turns."""
+        """By origin of the stored turns, and the secrets of envelopes."""
         self._scanned: dict[Hashable, tuple[tuple[Message, ...], Any]] = (
             {} if earlier is None else dict(earlier._scanned)
         )
@@ -126,7 +127,7 @@ class PrefixStore:
         drafts = sum(_DRAFT_SIZE * len(one.turns) + _LOSS_SIZE * len(one.losses) for one in self._fitted.values())
         texts = sum(len(one.text) for written in self._written.values() for one in written.values())
         scanned = _SCANNED_SIZE * sum(len(known) for known, _ in self._scanned.values())
-        restored = sum(_DRAFT_SIZE * len(one.messages) + one.store.size for one in self.restored.values())
+        restored = sum(_DRAFT_SIZE * len(one.messages) + one.opened + one.store.size for one in self.restored.values())
         return drafts + texts + scanned + restored
 
     def find_fitted(self, key: Hashable, messages: tuple[Message, ...]) -> FittedPrefix | None:

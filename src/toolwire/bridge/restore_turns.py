@@ -1,8 +1,9 @@
-"""Put stored turns in place of the client's copies of them.
+"""Put stored turns in place of the client's copies of them, and reasoning in place of its envelopes.
 
 A turn is found by the id of its first call, by the call itself if the client returns no ids, or by its text if it has no
 calls. The client's copy has precedence for content: a call that the client removed stays removed, and text that
-it changed stays changed. Everything else, and the order, comes from the stored turn.
+it changed stays changed. Everything else, and the order, comes from the stored turn. Envelopes are opened first: they
+contain the reasoning of turns that are not stored, or are stored elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from hashlib import sha256
 from itertools import groupby
-from operator import attrgetter, or_
+from operator import attrgetter, is_, or_
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from ..ir.parts import Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, 
 from ..ir.pointer import JSON
 from ..ir.request import Message, Request
 from .fitted_prefix import PrefixStore, RestoredPrefix, begins_with
+from .reasoning_envelope import EnvelopeReader, ModelEnvelopes
 from .turns import StoredTurn
 
 __all__ = ["find_turn_keys", "restore_known_turns", "restore_turns", "turn_is_incomplete", "turn_keys"]
@@ -90,8 +92,10 @@ def _read_keys(messages: tuple[Message, ...], *, by_text: bool) -> dict[str, Non
     return keys
 
 
-def restore_turns(request: Request, known: Mapping[str, StoredTurn], origin: str) -> Request:
-    """Restore the turns in `known`, in full if they go to the model that made them.
+def restore_turns(
+    request: Request, known: Mapping[str, StoredTurn], origin: str, reader: EnvelopeReader | None = None
+) -> Request:
+    """Restore the turns in `known`, in full if they go to the model that made them, and the envelopes for `reader`.
 
     Another model gets only the gateway's own calls and results. Return the same object if nothing changes.
     """
@@ -104,7 +108,8 @@ def restore_turns(request: Request, known: Mapping[str, StoredTurn], origin: str
         run = list(group)
         if not is_assistant and results:
             run[0] = replace(run[0], parts=(*results, *run[0].parts))
-        restored, results = _restore_run(run, usable) if is_assistant else (run, ())
+        opened = reader.open_messages(run) if is_assistant and reader is not None else run
+        restored, results = _restore_run(opened, usable) if is_assistant else (run, ())
         changed = changed or restored is not run or bool(results)
         messages += restored
     if results:
@@ -113,23 +118,30 @@ def restore_turns(request: Request, known: Mapping[str, StoredTurn], origin: str
 
 
 def restore_known_turns(
-    request: Request, known: Mapping[str, StoredTurn], origin: str, store: PrefixStore | None
+    request: Request,
+    known: Mapping[str, StoredTurn],
+    origin: str,
+    store: PrefixStore | None,
+    envelopes: ModelEnvelopes | None = None,
 ) -> tuple[Request, PrefixStore | None]:
     """Like `restore_turns`, for a request that was read with a TranslationCache.
 
     The turns of the first messages are restored once. Return also the store for the restored messages.
     """
-    messages = request.messages
-    if store is None or not known or not store.is_split(messages):
-        return restore_turns(request, known, origin), store
-    found = store.restored.get(origin)
+    messages, reader = request.messages, None if envelopes is None else EnvelopeReader(envelopes)
+    if store is None or not (known or reader) or not store.is_split(messages):
+        return restore_turns(request, known, origin, reader), store
+    key = origin if envelopes is None else f"{origin} {envelopes.identity}"
+    found = store.restored.get(key)
     if found is not None and not _has_same_turns(found, messages, known):
         found = None
+    if found is not None and reader is not None:
+        reader.opened = found.opened
     if found is None or len(found.source) < store.boundary:
-        found = _restore_prefix(messages[: store.boundary], known, origin, found)
-        store.save_restored(origin, found)
+        found = _restore_prefix(messages[: store.boundary], known, origin, found, reader)
+        store.save_restored(key, found)
     found.store.on_growth = store.on_growth
-    rest = _restore_segment(messages[len(found.source) :], known, origin)
+    rest = _restore_segment(messages[len(found.source) :], known, origin, reader)
     return replace(request, messages=(*found.messages, *rest)), found.store
 
 
@@ -147,24 +159,29 @@ def _is_same_turn(turn: StoredTurn | None, other: StoredTurn | None) -> bool:
 
 
 def _restore_prefix(
-    messages: tuple[Message, ...], known: Mapping[str, StoredTurn], origin: str, earlier: RestoredPrefix | None
+    messages: tuple[Message, ...],
+    known: Mapping[str, StoredTurn],
+    origin: str,
+    earlier: RestoredPrefix | None,
+    reader: EnvelopeReader | None,
 ) -> RestoredPrefix:
     """Restore the turns of a prefix after those of an earlier one."""
     new_messages = messages if earlier is None else messages[len(earlier.source) :]
     turns = {key: known.get(key) for key in _read_keys(new_messages, by_text=True)}
-    restored = _restore_segment(new_messages, known, origin)
+    restored = _restore_segment(new_messages, known, origin, reader)
+    opened = 0 if reader is None else reader.opened
     if earlier is None:
-        return RestoredPrefix(messages, turns, restored, PrefixStore(len(restored)))
-    restored = (*earlier.messages, *restored)
-    return RestoredPrefix(messages, {**earlier.turns, **turns}, restored, PrefixStore(len(restored), earlier.store))
+        return RestoredPrefix(messages, turns, restored, PrefixStore(len(restored)), opened)
+    restored, turns = (*earlier.messages, *restored), {**earlier.turns, **turns}
+    return RestoredPrefix(messages, turns, restored, PrefixStore(len(restored), earlier.store), opened)
 
 
 def _restore_segment(
-    messages: tuple[Message, ...], known: Mapping[str, StoredTurn], origin: str
+    messages: tuple[Message, ...], known: Mapping[str, StoredTurn], origin: str, reader: EnvelopeReader | None
 ) -> tuple[Message, ...]:
     """Restore turns between two boundaries, which are before messages of the model: no turn crosses one."""
     own = {key: known[key] for key in _read_keys(messages, by_text=True) if key in known}
-    return restore_turns(Request(messages=messages), own, origin).messages if own else messages
+    return restore_turns(Request(messages=messages), own, origin, reader).messages if own or reader else messages
 
 
 def _restore_run(run: list[Message], known: Mapping[str, StoredTurn]) -> tuple[list[Message], tuple[ToolResult, ...]]:
@@ -216,7 +233,7 @@ def _split_at_turns(
 def _merge(turn: StoredTurn, segment: list[Part]) -> list[Part]:
     """Return the stored parts with the client's changes; the same list if the client returned everything in order."""
     if _outline(segment) == _outline(turn.parts):
-        return segment
+        return _with_stored_reasoning(turn, segment)
     client_calls = _ClientCalls(segment)
     client_text = [part for part in segment if isinstance(part, Text) and part.text.strip()]
     keeps_text = not client_text or _squeeze(_joined_text(segment)) == _squeeze(turn.text)
@@ -241,6 +258,17 @@ def _merge(turn: StoredTurn, segment: list[Part]) -> list[Part]:
     others = [part for part in segment if isinstance(part, (Media, Refusal))]
     rest = client_calls.rest()
     return _with_cache_mark([*merged, *pending_text, *others, *rest], client_text if keeps_text else [])
+
+
+def _with_stored_reasoning(turn: StoredTurn, segment: list[Part]) -> list[Part]:
+    """Replace reasoning that the client returned verbatim, but without the fields by which its provider knows it."""
+    stored = iter([part for part in turn.parts if isinstance(part, Reasoning)])
+    merged = [_more_complete(part, next(stored)) if isinstance(part, Reasoning) else part for part in segment]
+    return segment if all(map(is_, merged, segment)) else merged
+
+
+def _more_complete(part: Reasoning, stored: Reasoning) -> Reasoning:
+    return part if part.artefacts or part.extra.keys() >= stored.extra.keys() else stored
 
 
 class _ClientCalls:

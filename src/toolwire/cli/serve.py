@@ -17,7 +17,7 @@ from .client_commands import ANY_KEY, client_commands
 from .client_models import list_models
 from .request_table import RequestTable, TableLogHandler
 from .serve_tools import ToolLoader
-from .serve_workers import open_line_lock, print_banner, run_workers
+from .serve_workers import load_secret, open_line_lock, print_banner, run_workers
 from .show import paint
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
     telemetry = open_telemetry(
         settings, os.environ, lines=arguments.quiet, log_handler=log_handler, line_lock=line_lock
     )
+    secret = load_secret(arguments, settings) if worker is None else worker.read_secret()
+    telemetry.redactor.add_secrets([secret])
     state = open_state(settings, os.environ, None if worker is None else worker.folder)
     tools = ToolLoader(telemetry.observers)
 
@@ -134,6 +136,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
                 publish_for=opened.bindings.publish_for,
                 on_key=telemetry.redactor.add_temporary_secret,
                 requires_key=worker is not None and worker.requires_key,
+                secret=secret,
             )
             _remember_keys(settings, worker)
             _require_model(gateway, is_demo=arguments.demo)

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from ..gateway.observe.line_lock import LineLock
     from ..gateway.settings import Settings
 
-__all__ = ["open_line_lock", "print_banner", "run_workers"]
+__all__ = ["load_secret", "open_line_lock", "print_banner", "run_workers"]
 
 
 async def run_workers(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run the workers until a signal, and return an exit code. They share a folder, which is deleted at the end."""
     from ..gateway.observe.telemetry import open_telemetry
     from ..gateway.serve import WorkerPort
+    from ..gateway.worker_process import share_secret
     from ..gateway.workers import WorkerPool
 
     _check(settings)
@@ -38,6 +39,7 @@ async def run_workers(arguments: argparse.Namespace, settings: Settings) -> int:
             line_lock=open_line_lock(folder),
         )
         stack.push_async_callback(telemetry.aclose)
+        share_secret(folder, load_secret(arguments, settings))
         port = WorkerPort(settings, port=arguments.port)
         stack.callback(port.close)
         pool = WorkerPool(
@@ -58,6 +60,14 @@ def open_line_lock(folder: Path) -> LineLock:
     from ..gateway.observe.line_lock import LineLock
 
     return LineLock(folder / "lines")
+
+
+def load_secret(arguments: argparse.Namespace, settings: Settings) -> str:
+    """Return the secret for settings without one: of the file beside them, which is made if they need it."""
+    from ..gateway.server_secret import load_file_secret, make_secret
+
+    has_secret = settings.server.secret is not None or settings.server.secret_env is not None
+    return make_secret() if has_secret or arguments.config is None else load_file_secret(Path(arguments.config))
 
 
 def print_banner(banner: str) -> None:

@@ -20,6 +20,7 @@ from ..asgi.http_exchange import BodyTooLarge, ClientGone, HeaderPairs, HttpExch
 from ..asgi.offload import ClientOffload, Offload
 from ..asgi.origin_policy import OriginPolicy, RequestRefused
 from ..asgi.types import Receive, Scope, Send
+from ..bridge.reasoning_envelope import ReasoningEnvelopes
 from ..bridge.turns import InMemoryTurns, TurnStore
 from ..ir.errors import ToolwireError
 from ..ir.response import Fault, fault_from
@@ -52,6 +53,7 @@ from .routes import (
     match_route,
 )
 from .routing import Router, UnknownModel
+from .server_secret import configured_secrets, make_secret
 from .settings import LimitsRow, Settings, StateRow
 from .shared.cooldowns import Cooldowns
 from .shared.keys import Caller, ClientKeys
@@ -97,7 +99,8 @@ class Gateway:
     targets; without it, this gateway has its own. `encoder` compares the meanings of tools and requests for models with
     `retrieve`; None compares keywords only. `publish` is the server for MCP clients at `/mcp`. `publish_for` is the
     model pattern that a key must allow to use it. `on_key` is called with every key that a key command prints, for
-    redaction. `requires_key` rejects clients without a key even if the settings have no keys.
+    redaction. `requires_key` rejects clients without a key even if the settings have no keys. `secret` signs reasoning
+    for clients if the settings have no secret; without it, this gateway makes its own.
     """
 
     def __init__(
@@ -118,8 +121,10 @@ class Gateway:
         publish_for: str = "*",
         on_key: Callable[[str], None] | None = None,
         requires_key: bool = False,
+        secret: str | None = None,
     ) -> None:
         self._on_key = on_key
+        self._secret = make_secret() if secret is None else secret
         self._environment = os.environ if environment is None else environment
         self._http = UpstreamTransports(self._environment, settings.limits.connections)
         self._transports = transports or {}
@@ -180,6 +185,7 @@ class Gateway:
         )
         keys = ClientKeys(settings.keys, is_required=self._keys.is_required)
         server = settings.server
+        envelopes = ReasoningEnvelopes(configured_secrets(server, self._environment) or [self._secret])
         self._settings, self._keys, self._router = settings, keys, router
         if tool_bindings is not None:
             self._runners = tool_bindings.runners
@@ -202,6 +208,7 @@ class Gateway:
             self._offload,
             KnownTools(),
             self._open_ranker(settings),
+            envelopes,
             self._runners,
         )
         self._responses_api = ResponsesApi(self._dependencies, self._reader, self._limiter, self._http)

@@ -1,8 +1,8 @@
 """A large body of a client: its beginning is read first, then it is read whole, or sent on while it arrives.
 
 While it is sent on, one piece is held. Each piece is checked before it is sent: a second model would circumvent the
-models that a key allows, because upstreams read the last one. The upstream then gets an incomplete request, which has
-no effect.
+models that a key allows, because upstreams read the last one, and reasoning of another model cannot be removed. The
+upstream then gets an incomplete request, which has no effect.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 import msgspec
 
 from ..asgi.http_exchange import BodyTooLarge, HttpExchange
+from ..bridge.reasoning_envelope import ENVELOPE_MARK
 from ..ir.errors import ToolwireError
 from ..ir.pointer import join
 from ..ir.text import to_bytes
@@ -59,6 +60,8 @@ class ClientBody:
         self._model_span: tuple[int, int] | None = None  # in the start
         self._scan = FieldScan(_REFUSED_FIELDS)
         self._renamed: Mapping[str, str] = {}
+        self._may_have_envelopes = False
+        self._tail = b""  # the end of the last piece, in which an envelope may begin
 
     async def read_start(self, *, needs_model: bool) -> None:
         """Read the first pieces, with the leading model if it is needed."""
@@ -73,10 +76,13 @@ class ClientBody:
         if self._model_span is not None:
             self.model = _decode_name(self._start[slice(*self._model_span)])
 
-    def may_stream(self, renamed: Mapping[str, str]) -> bool:
+    def may_stream(self, renamed: Mapping[str, str], *, may_have_envelopes: bool) -> bool:
         """Check that more will follow, and that the fields so far can be sent on, some of them under another name."""
         start, span = self._start, self._model_span
         if not self._has_more or (span is not None and self.model is None):
+            return False
+        self._may_have_envelopes = may_have_envelopes
+        if self._has_envelope(start):
             return False
         if renamed:
             self._scan, self._renamed = FieldScan(_REFUSED_FIELDS, renamed), renamed
@@ -139,12 +145,24 @@ class ClientBody:
 
     def _check(self, piece: bytes) -> bytes:
         """Return the bytes that can be sent on; an error if a field must not be sent."""
+        if self._has_envelope(piece):
+            message = "the body contains reasoning of another model, in an envelope of this gateway"
+            hint = "raise limits.stream_body above the size of the body: then the reasoning is left out"
+            raise BodyRefused(message, hint=hint)
         try:
             return self._scan.feed(piece)
         except InvalidPiece:
             raise BodyRefused("the body is not valid JSON") from None
         except FieldFound as found:
             raise self._refusal_of(found.name) from None
+
+    def _has_envelope(self, piece: bytes) -> bool:
+        """Search a piece, and the end of the one before it."""
+        if not self._may_have_envelopes:
+            return False
+        overlap = len(ENVELOPE_MARK) - 1
+        seam, self._tail = self._tail + piece[:overlap], (self._tail + piece[-overlap:])[-overlap:]
+        return ENVELOPE_MARK in piece or ENVELOPE_MARK in seam
 
     def _refusal_of(self, name: str) -> ToolwireError:
         if name == "model":

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ..asgi.offload import LARGE
 from ..bridge.conversation_reading import RequestReading
 from ..bridge.fitted_prefix import PrefixStore
+from ..bridge.reasoning_envelope import ENVELOPE_MARK, ENVELOPE_WIRES
 from ..bridge.stored import find_new_thread, find_stored, may_be_stored
 from ..ir.errors import ProtocolError, StoredStateError, ToolwireError
 from ..ir.pointer import JSON, Object, nearest_existing
@@ -299,6 +300,14 @@ class ClientRequest:
         if request is not None and error is not None:
             error.pointer = nearest_existing(self.document, self.wire.locator(request)(error.pointer))
         return error
+
+    def may_have_envelopes(self) -> bool:
+        """Check whether the history may contain reasoning in an envelope of ours, also of another model."""
+        if self.wire.name not in ENVELOPE_WIRES:
+            return False
+        if self.is_rebuilt or ENVELOPE_MARK in self.body:
+            return True
+        return b"\\u00" in self.body and _ESCAPED_LETTER(self.body) is not None
 
     def may_have_calls(self) -> bool:
         """Check whether the history may contain calls; a search in the bytes is cheaper than decoding."""

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from ..asgi.offload import Offload
+from ..bridge.reasoning_envelope import ReasoningEnvelopes
 from ..bridge.turns import TurnStore
 from ..net.runner import Runner
 from .answer_cache import AnswerCache
@@ -32,6 +33,7 @@ class Dependencies(Struct, frozen=True):
     offload: Offload
     known_tools: KnownTools
     ranker: ToolRanker
+    envelopes: ReasoningEnvelopes
     runners: Mapping[str, Runner] = {}  # tools run by the gateway, by model pattern
 
     def runner_for(self, model: str) -> Runner | None:

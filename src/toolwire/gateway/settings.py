@@ -17,6 +17,7 @@ from ..ir.tools import Effect
 from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
 
 __all__ = [
+    "MIN_SECRET",
     "EmulateRow",
     "KeyRow",
     "LimitsRow",
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 _MEGABYTE = 1024 * 1024
+MIN_SECRET = 32
+"""Characters of `[server] secret`: 128 bits if they are hexadecimal, too many to try out."""
 
 
 class Row(Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,6 +55,10 @@ class ServerRow(Row, frozen=True):
     drain: float = 30.0  # seconds for in-flight requests when the server stops
     certificate: str | None = None  # a PEM file with the certificate chain; then clients use https
     private_key: str | None = None  # a PEM file; default: in the same file as the certificate
+    secret: str | None = None  # signs reasoning for clients; default: made once, in a file beside the settings
+    secret_env: str | None = None  # the environment variable with the secret
+    previous_secret: str | None = None  # is still accepted, while the secret is replaced
+    previous_secret_env: str | None = None
 
 
 class UpstreamRow(Row, frozen=True):

@@ -16,6 +16,7 @@ from ..ir.hints import translate_hint
 from ..net.capability_file import load_capability_rows
 from ..net.listening import refuse_open
 from .routing import Router
+from .server_secret import configured_secrets
 from .settings import OpenApiRow, Settings, resolve_address
 from .settings_location import Path, toml_location
 from .settings_shape import SettingsProblem
@@ -49,6 +50,7 @@ def find_environment_problems(settings: Settings, environment: Mapping[str, str]
     if settings.log.file is not None:
         problems += _attempt(("log", "file"), partial(require_folder, settings.log.file, "[log] file"))
     problems += _attempt(("server", "certificate"), lambda: check_certificate(settings.server))
+    problems += _attempt(("server", "secret"), lambda: configured_secrets(settings.server, environment))
     if not settings.keys:
         host = settings.server.host
         problems += _attempt(("server", "host"), lambda: refuse_open(host, without="keys", hint=_KEYS_HINT))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..bridge.reasoning_envelope import ENVELOPE_WIRES
 from ..ir.errors import ProtocolError, ToolwireError
 from ..ir.request import Request
 from .client_body import ClientBody
@@ -41,6 +42,10 @@ class StreamedRequest(ClientRequest):
         """Return False: no stored turn can be restored in it."""
         return False
 
+    def may_have_envelopes(self) -> bool:
+        """Return False: its pieces are searched before they are sent on."""
+        return False
+
 
 def open_streamed_request(
     dependencies: Dependencies,
@@ -65,7 +70,7 @@ def open_streamed_request(
         if (
             any(len(new) > len(old) for old, new in renamed.items())  # names of a streamed body cannot grow
             or not all(_takes_bytes(target, route.ingress.wire, renamed) for target in targets)
-            or not client_body.may_stream(renamed)
+            or not client_body.may_stream(renamed, may_have_envelopes=route.ingress.wire in ENVELOPE_WIRES)
         ):
             return None
         return StreamedRequest(route, client_body, headers, query)

@@ -15,10 +15,18 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-__all__ = ["ReadyMessage", "WorkerProcess", "WorkerVariable"]
+__all__ = ["ReadyMessage", "WorkerProcess", "WorkerVariable", "share_secret"]
 
 _NAME = "TOOLWIRE_WORKER"
 _KEY_MARK = "requires-key"
+_SIGNING_MARK = "signing"  # the file with the secret
+
+
+def share_secret(folder: Path, secret: str) -> None:
+    """Write the secret for the workers into the folder of their gateway, which only its user can read."""
+    path = folder / _SIGNING_MARK
+    path.touch(mode=0o600)
+    path.write_text(secret)
 
 
 class WorkerVariable(Struct, frozen=True):
@@ -67,6 +75,10 @@ class WorkerProcess:
     def require_key(self) -> None:
         """Let all workers that start from now on require a key."""
         (self.folder / _KEY_MARK).touch()
+
+    def read_secret(self) -> str:
+        """Return the secret that the parent shares with its workers."""
+        return (self.folder / _SIGNING_MARK).read_text()
 
     def report_ready(self, banner: str) -> None:
         """Report to the parent that requests are accepted."""

@@ -252,6 +252,29 @@ async def test_late_field_is_refused_before_the_body_is_complete(field, name):
             writer.close()
 
 
+@pytest.mark.finding("CA1")
+@run
+async def test_reasoning_of_another_model_is_refused_before_the_body_is_complete():
+    """At every boundary between two pieces: the provider would refuse the whole request."""
+    start = b'{"model":"anthropic/m","max_tokens":9,"messages":[{"role":"user","content":"' + TEXT + b'"},'
+    block, end = b'"toolwire-reasoning.AAAA"', b"}]}]}"
+    opening = b'{"role":"assistant","content":[{"type":"thinking","thinking":"x","signature":'
+    async with streaming_gateway("anthropic") as (gateway, upstream):
+        for cut in (0, 1, 10, len(block) - 1):
+            upstream.__init__()
+            reader, writer = await begin(gateway, len(start + opening + block + end), path_of("anthropic"))
+            writer.write(start + opening)
+            await until(lambda: upstream.received == len(start + opening) - len("anthropic/"))
+            writer.write(block[:cut])
+            await asyncio.sleep(0.01)  # so that they are two pieces
+            writer.write(block[cut:] + end)
+            fault = expect_error(await read_answer(reader), "anthropic", 400)
+            assert "another model" in fault.message
+            assert "limits.stream_body" in fault.message
+            await until(lambda: upstream.is_cut)
+            writer.close()
+
+
 @pytest.mark.parametrize("cut", [0, 5, 22, 23, 24])
 @run
 async def test_field_is_renamed_while_the_body_is_sent_on(cut):

@@ -14,8 +14,10 @@ from typing import TypeAlias
 from ...asgi.offload import LARGE, ClientOffload
 from ...bridge.emulate_retry import RejectedAnswer
 from ...bridge.fitted_prefix import PrefixStore
+from ...bridge.reasoning_envelope import ReasoningEnvelopes
 from ...bridge.restore_turns import turn_is_incomplete
 from ...bridge.turns import StoredTurn
+from ...ir.losses import Losses, require_lossless
 from ...ir.request import Request
 from ...ir.text import to_bytes
 from ...net.body_settings import NO_DEFAULTS, RequestDefaults
@@ -49,7 +51,7 @@ class RequestPreparation:
     """The preparation of one client's request. `gateway_tools` runs the tools of the last prepared one."""
 
     gateway_tools: GatewayTools | None = None
-    _turns: TurnMemory | None = None  # if a turn of the history is stored
+    _turns: TurnMemory | None = None  # if a turn of the history is stored, or has an envelope
     _tool_count: int | None = None  # of a request whose conversation is stored elsewhere
     _unchanged_ids: frozenset[int] = frozenset()  # of targets that get the client's bytes
 
@@ -89,7 +91,10 @@ class RequestPreparation:
         await self._open_turns().save(turn, endpoint, size)
 
     def _open_turns(self) -> TurnMemory:
-        return TurnMemory(self._dependencies.turn_store, self._client_request, self._caller, self._offload)
+        dependencies = self._dependencies
+        return TurnMemory(
+            dependencies.turn_store, self._client_request, self._caller, self._offload, dependencies.envelopes
+        )
 
     def forward(self, target: Target) -> PassThroughRequest | None:
         """Return the request for a target that gets the client's bytes; None if it has to be prepared."""
@@ -113,6 +118,8 @@ class RequestPreparation:
         work_size = client_request.work_size if known_tools.has(tools_key) else LARGE + 1
         if target.endpoint.wire.name == client_request.wire.name:
             work_size = max(work_size, len(client_request.body))  # which may be parsed, also if its messages are known
+        if self._turns is not None and self._turns.has_envelopes:
+            work_size = LARGE + 1  # a small envelope may contain much text
         self._tool_count = None
         runner, restored, offer = self._runner_for(target), None, None
         if self._may_select_tools(target, runner):
@@ -209,11 +216,18 @@ class RequestPreparation:
         client_request = self._client_request
         self.gateway_tools = None
         if runner is None and offer is None:
-            return _adapt(client_request, *self._find_restored(target), target)
+            return _adapt(client_request, *self._find_restored(target), target, self._dependencies.envelopes)
         run_id = token_hex(16)  # not the request id, which a client may choose
         request, translations = self._restore(target) if restored is None else restored
         self.gateway_tools = tools = GatewayTools(runner, request, run_id, self._caller, offer)
-        return TranslatedRequest(client_request, tools.request, target, tools, translations=translations)
+        return TranslatedRequest(
+            client_request,
+            tools.request,
+            target,
+            tools,
+            translations=translations,
+            envelopes=self._dependencies.envelopes,
+        )
 
     def _find_restored(self, target: Target) -> tuple[Request | None, PrefixStore | None]:
         """Return the request with its stored turns; None if the gateway has nothing to add to the client's bytes."""
@@ -227,18 +241,26 @@ class RequestPreparation:
 
 
 def _adapt(
-    client_request: ClientRequest, restored: Request | None, translations: PrefixStore | None, target: Target
+    client_request: ClientRequest,
+    restored: Request | None,
+    translations: PrefixStore | None,
+    target: Target,
+    envelopes: ReasoningEnvelopes,
 ) -> OutboundRequest:
     """Adapt a request without tools of the gateway; `restored` is the request with its stored turns, if there are any."""
-    endpoint, body = target.endpoint, None
+    endpoint, body, losses = target.endpoint, None, Losses()
     if endpoint.wire.name == client_request.wire.name and _keeps_body(client_request, target):
-        body = _same_wire_body(client_request, restored, endpoint)
+        body, losses = _same_wire_body(client_request, restored, endpoint)
         if target.row.repair is None and not client_request.records_at(target.upstream):
-            return PassThroughRequest(client_request, endpoint, body)  # which need not be decodable
+            return PassThroughRequest(client_request, endpoint, body, losses=losses)  # which need not be decodable
     request = client_request.request if restored is None else restored
     # decoding the request has set them, if it was not decoded before
     translations = client_request.translations if translations is None else translations
-    return TranslatedRequest(client_request, request, target, same_wire_body=body, translations=translations)
+    out = TranslatedRequest(
+        client_request, request, target, same_wire_body=body, translations=translations, envelopes=envelopes
+    )
+    out.losses.extend(losses)
+    return out
 
 
 def _replace_leading_model(client_request: ClientRequest, endpoint: Endpoint) -> bytes | None:
@@ -254,20 +276,31 @@ def _replace_model(client_request: ClientRequest, endpoint: Endpoint) -> bytes:
     return replace_model(client_request.body, client_request.document, endpoint.model) if replaced is None else replaced
 
 
-def _same_wire_body(client_request: ClientRequest, restored: Request | None, endpoint: Endpoint) -> bytes:
-    """Return the client's body for the target's model, with the conversation of `restored` if it is given."""
+def _same_wire_body(
+    client_request: ClientRequest, restored: Request | None, endpoint: Endpoint
+) -> tuple[bytes, Losses]:
+    """Return the client's body for the target's model, with the conversation of `restored` if it is given.
+
+    Reasoning of another model, which the gateway has put into an envelope, is lost.
+    """
+    losses = Losses()
     if restored is None and not endpoint.changes_body:
-        return _replace_model(client_request, endpoint)
+        return _replace_model(client_request, endpoint), losses
     document = client_request.document
     if restored is not None:
         conversation = client_request.wire.conversation
-        encoded, _ = client_request.wire.encode_request(restored)
+        encoded, found = client_request.wire.encode_request(restored)
+        losses.extend(
+            [loss for loss in found if loss.concept == "reasoning"]
+        )  # the rest is sent as the client wrote it
+        if client_request.strict:
+            require_lossless(losses)
         document = {**document, conversation: encoded[conversation]}
         if client_request.pending_response is not None and client_request.is_rebuilt:
             document = client_request.pending_response.without_references(document, encoded)
     if "model" in document:
         document = {**document, "model": endpoint.model}
-    return to_bytes(endpoint.finish_body(document, client_request.headers.get("anthropic-version")))
+    return to_bytes(endpoint.finish_body(document, client_request.headers.get("anthropic-version"))), losses
 
 
 def _keeps_body(client_request: ClientRequest, target: Target) -> bool:

@@ -18,6 +18,7 @@ from ...bridge.emulate_retry import AnswerContinuation, RejectedAnswer, reject_a
 from ...bridge.emulation import Emulation
 from ...bridge.emulation_settings import EmulationSettings
 from ...bridge.fitted_prefix import PrefixStore
+from ...bridge.reasoning_envelope import ENVELOPE_WIRES, AnswerSealer, ReasoningEnvelopes
 from ...bridge.repair import CallRepair, CallRepairer
 from ...bridge.report_answer import AnswerReporter
 from ...ir.errors import ToolwireError
@@ -38,6 +39,7 @@ from ..gateway_tools import GatewayTools, TurnEvents
 from ..observe.answer_stats import AnswerStats
 from ..responses.recorder import RecordingEncoder, ResponseRecorder
 from ..routing import Target
+from .turn_memory import envelopes_for
 
 __all__ = ["TranslatedRequest", "TranslatedStream"]
 
@@ -74,6 +76,7 @@ class TranslatedRequest:
         continuation: AnswerContinuation | None = None,
         is_repair: bool = False,
         translations: PrefixStore | None = None,
+        envelopes: ReasoningEnvelopes | None = None,
     ) -> None:
         """Encode the request.
 
@@ -81,6 +84,7 @@ class TranslatedRequest:
         stream encoder of `previous`, because the client gets one answer. `same_wire_body` is sent as it is.
         `spent_usage` is that of rejected answers, which `continuation` continues. `is_repair`: the target is another
         model than that of the client, and repairs its calls. `translations` are those of its first messages.
+        `envelopes` seal the reasoning of the answer.
         """
         self.endpoint = endpoint = target.endpoint
         is_same_wire = endpoint.wire.name == client_request.wire.name
@@ -95,6 +99,10 @@ class TranslatedRequest:
         self._client_request = client_request
         self._request = request
         self._target = target
+        self._envelopes: ReasoningEnvelopes | None = envelopes if previous is None else previous._envelopes
+        self._sealer: AnswerSealer | None = None
+        if self._envelopes is not None and not is_same_wire and client_request.wire.name in ENVELOPE_WIRES:
+            self._sealer = AnswerSealer(envelopes_for(self._envelopes, endpoint), client_request.wire.name)
         self._gateway_tools = gateway_tools
         if gateway_tools is not None:
             if gateway_tools.offer is not None and previous is None:
@@ -240,7 +248,7 @@ class TranslatedRequest:
             response = replace(response, created=int(time()))
         AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         self.stats.add_response(response)
-        return response
+        return response if self._sealer is None else self._sealer.seal_response(response)
 
     def open_stream(self) -> TranslatedStream:
         """Convert the stream; the gateway's own calls are removed from it."""
@@ -258,6 +266,7 @@ class TranslatedRequest:
             is_first=is_first,
             choices=expected_choices(self._request, self.endpoint.wire),
             continuation=self._continuation,
+            sealer=self._sealer,
         )
 
 
@@ -284,11 +293,12 @@ class TranslatedStream:
         is_first: bool,
         choices: int = 1,
         continuation: AnswerContinuation | None = None,
+        sealer: AnswerSealer | None = None,
     ) -> None:
         """Create the stream.
 
         `choices` is the number of requested answers, if the upstream has a final marker. `continuation`: this answer
-        replaces a rejected one.
+        replaces a rejected one. `sealer` seals its reasoning.
         """
         self.fault: Fault | None = None
         self.ended = False
@@ -299,6 +309,7 @@ class TranslatedStream:
         self._adds_time = wire.capabilities.timestamps
         self._stats = stats
         self._steps = steps
+        self._sealer = sealer
         self._started = not is_first  # the client has got its ResponseStart
         self._choices = choices
         self._earlier_bytes = stats.content_bytes  # of earlier turns of the same answer
@@ -423,7 +434,7 @@ class TranslatedStream:
                 event = replace(event, created=int(time()))
         self._reporter.report_event(event)
         self._stats.add_event(event)
-        return self._encoder.feed(event)
+        return self._encoder.feed(event if self._sealer is None else self._sealer.seal_event(event))
 
     def fail(self, fault: Fault) -> bytes:
         self.fault = fault

@@ -1,4 +1,4 @@
-"""The stored turns of one request: load those of its history, restore them, and save the turn of its answer."""
+"""The turns of one request: load those of its history, restore them, and save the turn of its answer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...asgi.offload import ClientOffload
 from ...bridge.fitted_prefix import PrefixStore
+from ...bridge.reasoning_envelope import EnvelopeReader, ModelEnvelopes, ReasoningEnvelopes
 from ...bridge.restore_turns import (
     find_turn_keys,
     restore_known_turns,
@@ -18,16 +19,24 @@ from ...net.endpoint import Endpoint
 from ..client_request import ClientRequest
 from ..routing import Target
 
-__all__ = ["TurnMemory"]
+__all__ = ["TurnMemory", "envelopes_for"]
 
 
 class TurnMemory:
-    """The part of the store that one request of `caller` reads and writes."""
+    """The part of the store that one request of `caller` reads and writes, and the envelopes in its history."""
 
-    __slots__ = ("_caller", "_client_request", "_offload", "_store", "_turns")
+    __slots__ = ("_caller", "_client_request", "_envelopes", "_offload", "_store", "_turns")
 
-    def __init__(self, store: TurnStore, client_request: ClientRequest, caller: str, offload: ClientOffload) -> None:
+    def __init__(
+        self,
+        store: TurnStore,
+        client_request: ClientRequest,
+        caller: str,
+        offload: ClientOffload,
+        envelopes: ReasoningEnvelopes,
+    ) -> None:
         self._store = store
+        self._envelopes = envelopes if client_request.may_have_envelopes() else None
         self._client_request = client_request
         self._caller = caller
         self._offload = offload
@@ -35,11 +44,18 @@ class TurnMemory:
 
     @property
     def found_any(self) -> bool:
-        """True if a turn of the history is stored."""
-        return bool(self._turns)
+        """True if a turn of the history is stored, or may contain an envelope."""
+        return bool(self._turns) or self.has_envelopes
+
+    @property
+    def has_envelopes(self) -> bool:
+        """True if reasoning of the history may be in an envelope."""
+        return self._envelopes is not None
 
     async def load(self, plan: Sequence[Target]) -> None:
         """Load the turns of the history, for the targets in `plan`."""
+        if not self._store.has_any:
+            return
         keys = await self._offload.run(self._client_request.work_size, self._find_keys, plan)
         if keys:
             self._turns = await self._store.load(self._caller, keys)
@@ -60,9 +76,11 @@ class TurnMemory:
         """
         client_request = self._client_request
         translations = client_request.translations
+        envelopes = None if self._envelopes is None else envelopes_for(self._envelopes, endpoint)
         if endpoint.wire.name == client_request.wire.name:
-            return restore_turns(request, self._turns, endpoint.turn_origin), translations
-        return restore_known_turns(request, self._turns, endpoint.turn_origin, translations)
+            reader = None if envelopes is None else EnvelopeReader(envelopes)
+            return restore_turns(request, self._turns, endpoint.turn_origin, reader), translations
+        return restore_known_turns(request, self._turns, endpoint.turn_origin, translations, envelopes)
 
     async def save(self, turn: StoredTurn, endpoint: Endpoint, size: int) -> None:
         """Save a turn that the client cannot return in full; `size` is that of the work.
@@ -72,6 +90,11 @@ class TurnMemory:
         bound, keys, data = await self._offload.run(size, _encode_turn, turn, endpoint)
         if len(data) <= MAX_TURN_BYTES:
             await self._store.save(self._caller, keys, bound, data)
+
+
+def envelopes_for(envelopes: ReasoningEnvelopes, endpoint: Endpoint) -> ModelEnvelopes:
+    """Return the envelopes for the reasoning of an endpoint's model."""
+    return envelopes.for_model(endpoint.wire.name, endpoint.origin, endpoint.model)
 
 
 def _encode_turn(turn: StoredTurn, endpoint: Endpoint) -> tuple[StoredTurn, list[str], bytes]:

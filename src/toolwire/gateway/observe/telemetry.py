@@ -111,6 +111,10 @@ class Telemetry:
         urls = [url for url in (row.url, row.usage, *environment_urls) if url and "://" in url]
         self.redactor.add_secrets(urlsplit(url.strip()).password or "" for url in urls)
         self.redactor.add_secrets(_api_secrets(settings, self._environment))
+        server = settings.server
+        variables = [name for name in (server.secret_env, server.previous_secret_env) if name is not None]
+        signing = [server.secret, server.previous_secret, *map(self._environment.get, variables)]
+        self.redactor.add_secrets(filter(None, signing))
         self._record_upstreams(rows)
 
     def reopen(self) -> None:

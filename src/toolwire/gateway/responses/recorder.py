@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from ...bridge.reasoning_envelope import without_envelopes
 from ...bridge.turn_recorder import TurnRecorder
 from ...ir.events import (
     CallDelta,
@@ -83,6 +84,7 @@ class ResponseRecorder:
 
     def _finish(self, parts: tuple[Part, ...], item_ids: list[str]) -> Object:
         """Keep the parts, with their artefacts bound to their model. Return the fields that describe their storage."""
+        parts = tuple(map(without_envelopes, parts))
         self.parts = tuple(_bind_to_model(part, self._model) for part in parts)
         self.item_ids = tuple(item_ids)
         answer = BoundMessages(messages=(Message("assistant", parts),))

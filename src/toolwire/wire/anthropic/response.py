@@ -221,12 +221,13 @@ def write_answer_block(part: Part, losses: Losses, path: str) -> Object | None:
     if isinstance(part, Media):
         losses.add(path, part.kind, "dropped", "Anthropic answers have no media", "error")
         return None
+    if isinstance(part, Reasoning) and part.summary:
+        losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Anthropic thinking is plain text", "info")
+        part = replace(part, text=part.joined_text, summary=())
     if isinstance(part, Reasoning) and not any(artefact.provider == NAME for artefact in part.artefacts):
         if part.artefacts:
             losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")
-        text = part.joined_text
-        if part.summary:
-            losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Anthropic thinking is plain text", "info")
+        text = part.text
         if not text:
             losses.add(path, "reasoning", "dropped", "it has no text", "info")
             return None

@@ -411,11 +411,12 @@ def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Lo
 
 
 def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) -> None:
+    """Append reasoning to its field; a stream may have had content between two pieces of it."""
     form = part.extra.get(_FORM)
     if form is None:
         losses.add(path, "reasoning", "dropped", "Chat requests carry no reasoning")
     else:
-        out[form[":field"]] = part.text
+        out[form[":field"]] = out.get(form[":field"], "") + part.text
 
 
 def write_function(call: ToolCall) -> Object:
