@@ -487,7 +487,7 @@ FINDINGS_2 = {
     "CA1": Entry("reasoning that a client returns goes back to the model that wrote it, without a store"),
     "CA2": Entry("requests that are translated to a provider with explicit cache marks get them", _STEP_16),
     "CA3": Entry("a WebSocket upgrade that is not supported is answered with 426"),
-    "CA4": Entry("Ollama's context is large enough for the request, or the request is refused", _STEP_16),
+    "CA4": Entry("Ollama's context is large enough for the request, or the request is refused"),
     "CA7": Entry("the common open model families have rows with sources", _STEP_16),
     "CA8": Entry("/v1/models has Codex's catalogue; Claude Code is told the context and output limits"),
     "CA9": Entry("tool calls are counted by upstream and model", _STEP_16),

@@ -142,6 +142,8 @@ ALLOWED = (
     Allowed("src/toolwire/audit/injection_rules.py", "without|avoid", "the wording that the rule finds"),
     Allowed("docs/audit.md", '"do not tell the user"', "the wording that the rule finds"),
     Allowed("docs/rules/TW112.md", "must contain the word", "OpenAI's own error message"),
+    Allowed("src/toolwire/ir/prompt_size.py", "word", "the least tokens of a prompt are its real words"),
+    Allowed("docs/gateway.md", "the number of its words", "the least tokens of a prompt are its real words"),
     Allowed("src/toolwire/run/word_choice.py", "word", "requests and tools are compared by real words"),
     Allowed("src/toolwire/local/relevance.py", "word", "prompts and tools are compared by real words"),
     Allowed("docs/glossary.md", "searched by words", "an index contains real words"),

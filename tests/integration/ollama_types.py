@@ -67,6 +67,7 @@ class Tool(Strict):
 
 
 class Options(Strict):
+    num_ctx: int = 0
     num_predict: int = 0
     temperature: float = 0
     top_p: float = 0
@@ -87,6 +88,8 @@ class Request(Strict):
     think: bool | str = False
     logprobs: bool = False
     top_logprobs: int = 0
+    truncate: bool = True
+    shift: bool = True
 
 
 class Answer(Strict):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ..ir.errors import ToolwireError
 from ..ir.response import Fault
 from ..net.key_command import KeyCommandError
+from ..wire.faults import CONTEXT_LENGTH
 
 __all__ = [
     "IDLE_FAULT",
@@ -19,6 +20,7 @@ __all__ = [
     "is_gateway_fault",
     "key_fault_of",
     "network_fault_of",
+    "overflow_fault",
 ]
 
 _log = getLogger("toolwire.gateway")
@@ -46,6 +48,12 @@ def network_fault_of(error: TimeoutError | ConnectionError, upstream: str) -> Fa
     if isinstance(error, TimeoutError):
         return Fault("timeout", f"no response from the upstream {upstream} in time", 504, "timeout")
     return Fault("server", f"no connection to the upstream {upstream}", 502, "connection")
+
+
+def overflow_fault(tokens: int, window: int) -> Fault:
+    """Return the fault of a prompt that has at least `tokens`; each wire writes it in the form that its clients read."""
+    message = f"prompt is too long: {tokens} tokens > {window} maximum"
+    return Fault("invalid_request", message, 400, CONTEXT_LENGTH)
 
 
 def key_fault_of(error: KeyCommandError, upstream: str) -> Fault:

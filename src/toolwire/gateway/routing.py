@@ -65,6 +65,15 @@ class Target(Struct, frozen=True):
     renamed_fields: tuple[str, ...]
     log_names: tuple[str, str, str, str]  # of the upstream, the model, the provider and the wire
 
+    @property
+    def window(self) -> int | None:
+        """The tokens of prompt and answer that the model accepts at this upstream, or None if they are not known."""
+        sizes, window, context_max = self.upstream.context_sizes, self.capabilities.window, self.endpoint.context_max
+        known = None if sizes is None else sizes.window(self.model)
+        if known is not None:
+            return known
+        return window if context_max is None or (window is not None and window < context_max) else context_max
+
 
 def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow) -> Target:
     """Return the target; ConfigError if the upstream has no raw completion endpoint, and the settings choose it."""

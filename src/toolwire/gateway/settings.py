@@ -85,6 +85,7 @@ class UpstreamRow(Row, frozen=True):
     insecure: bool = False  # allow plain HTTP to other machines
     client_certificate: str | None = None  # a PEM file, for an upstream that requires a certificate
     client_key: str | None = None  # a PEM file; default: in the same file as the certificate
+    context_max: int | None = None  # tokens of prompt and answer, at most; default: the model's own length
     keeps_responses: bool | None = None  # it stores Responses itself; default: whether its provider does
 
 

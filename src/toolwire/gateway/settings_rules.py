@@ -26,7 +26,7 @@ SHARED_STATE_HINT = (
 # settings that must be positive, and settings that may be 0
 _POSITIVE_FIELDS = (
     *("workers", "body", "stream_body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
-    *("timeout", "idle", "key_timeout", "key_ttl", "ttl"),
+    *("timeout", "idle", "key_timeout", "key_ttl", "ttl", "context_max"),
     *("seconds", "max_response_bytes", "max_responses", "max_key_bytes", "max_key_entries"),
 )
 _NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")
@@ -76,7 +76,7 @@ def _check_numbers(row: Row, path: Path) -> Iterator[SettingsProblem]:
     """Check the range of each number of a row."""
     for name in row.__struct_fields__:
         number = getattr(row, name)
-        if name in _POSITIVE_FIELDS and not 0 < number < inf:
+        if name in _POSITIVE_FIELDS and number is not None and not 0 < number < inf:
             yield SettingsProblem((*path, name), f"must be positive and finite, got {number}", "use a number above 0")
         if name in _NON_NEGATIVE_FIELDS and not 0 <= number < inf:
             yield SettingsProblem((*path, name), f"must be at least 0 and finite, got {number}", "use 0 or more")

@@ -11,6 +11,7 @@ from ..ir.hints import translate_hint
 from ..net.endpoint import Endpoint, endpoint_of
 from ..net.http import Transport, load_transport
 from ..net.key_command import KeyCommand
+from ..net.ollama_context import ContextSizes
 from ..wire.capability_rows import CapabilityRow
 from ..wire.vendors import COMPATIBLE, Vendor, find, names
 from .settings import UpstreamRow
@@ -44,7 +45,8 @@ class ConfiguredUpstream:
         self._key = _read_key(name, row, environment)
         self._key_command = _make_key_command(name, row, environment, on_key)  # shared by all models
         self._endpoints: dict[tuple[str, tuple[str, ...] | None], Endpoint] = {}
-        self.endpoint("any")  # report a wrong row at the start, not at the first request
+        endpoint = self.endpoint("any")  # report a wrong row at the start, not at the first request
+        self.context_sizes = ContextSizes() if endpoint.wire.name == "ollama" else None
 
     @property
     def keeps_responses(self) -> bool:
@@ -93,6 +95,7 @@ class ConfiguredUpstream:
                 headers=row.headers,
                 extra_body=row.extra_body,
                 defaults=row.defaults,
+                context_max=row.context_max,
             )
         except ConfigError as error:
             hint = translate_hint(error.hint, "setting")

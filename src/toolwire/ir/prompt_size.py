@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 
 from .parts import Artefact, Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from .pointer import JSON
-from .request import Message
+from .request import Message, Request
 from .text import to_bytes
 from .tools import Tool
 
-__all__ = ["BYTES_PER_TOKEN", "message_size", "part_size", "text_size", "token_scale", "tools_size"]
+__all__ = ["BYTES_PER_TOKEN", "least_tokens", "message_size", "part_size", "text_size", "token_scale", "tools_size"]
 
 BYTES_PER_TOKEN = 4
 _MESSAGE_OVERHEAD = 16  # bytes: the role and the marks around a message
@@ -67,6 +67,34 @@ def tools_size(tools: Iterable[Tool]) -> int:
             for tool in tools
         ]
     )
+
+
+# Letters of a word: the Latin ones, digits, every other script, and marks that tokenizers join with letters. A backslash
+# counts too, because arguments are JSON text, where `\n\n` is one token.
+_LETTERS = frozenset([*b"_'\\", *range(0x30, 0x3A), *range(0x41, 0x5B), *range(0x61, 0x7B), *range(0x80, 0x100)])
+_WORDS = bytes([byte if byte in _LETTERS else 0x20 for byte in range(0x100)])
+
+
+def least_tokens(request: Request) -> int:
+    """Return a lower bound of a request's tokens for every tokenizer: the words of its messages and tools.
+
+    The vocabularies of models have no token with letters of two words, but long tokens for spaces and for repeated
+    characters, so bytes give no bound. Media, reasoning and schemas count nothing: a provider may ignore or rewrite
+    them. English text has about 1.4 tokens in a word, source code 2 to 3.
+    """
+    texts = [text for message in request.messages for part in message.parts for text in _texts(part)]
+    for tool in request.tools:
+        texts += (tool.name, tool.description or "")
+    return sum([len(text.encode(errors="replace").translate(_WORDS).split()) for text in texts])
+
+
+def _texts(part: Part) -> Iterable[str]:
+    """Return the texts of a part that are in the prompt of every model."""
+    if isinstance(part, ToolResult):
+        return [text for inner in part.parts for text in _texts(inner)]
+    if isinstance(part, (Text, ToolCall)):
+        return (part.text,)
+    return ()
 
 
 def token_scale(messages: Sequence[Message], measured: int | None, other_size: int = 0) -> float:

@@ -48,6 +48,7 @@ from .http import Reply, Transport, load_transport
 from .http_client import HttpTransport
 from .loss_log import LossLog
 from .model_protocol import check_request
+from .ollama_context import ContextSize, ContextSizes
 from .refusals import describe_refusal, refuse_web_page
 from .replies import drain, read_reply_body, transport_losses
 from .retry import NetworkError, RetryPolicy, network_fault
@@ -73,7 +74,8 @@ class ModelClient:
     Options of the endpoint: `base_url`; `key`, or `key_command`, an argument vector that prints the key; `auth`, "key"
     or "bearer"; `wire`, instead of the provider's default; `insecure`, which allows plain HTTP to other machines;
     `api_version`, `project` and `location`, for providers that have them; `headers` to add; `extra_body`, fields to
-    merge into the encoded body; `defaults`, parameters for requests that do not set them.
+    merge into the encoded body; `defaults`, parameters for requests that do not set them; `context_max`, the largest
+    context to load, for Ollama.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class ModelClient:
         self._limit = limit
         self._strict = strict
         self._loss_log = LossLog(_log)
+        self._context_sizes = ContextSizes() if self._endpoint.wire.name == "ollama" else None
         self._shared = transport is not None  # then the caller closes it
         self._transport = transport or self._open_transport(options.get("base_url"))
 
@@ -141,6 +144,7 @@ class ModelClient:
         `reader`: the capabilities of the wire on which the response will be written, if it is passed on.
         """
         deadline = self.new_deadline()
+        await self._refresh_context()
         endpoint_request = self._make_request(request, stream=False, losses=losses, reader=reader)
         response = await self._fetch_response(endpoint_request, deadline)
         emulation = endpoint_request.emulation
@@ -164,6 +168,7 @@ class ModelClient:
         response. Leaving the loop or cancelling the task closes the connection. `reader` as in `ask`.
         """
         deadline = self.new_deadline()
+        await self._refresh_context()
         endpoint_request = self._make_request(request, stream=True, losses=losses, reader=reader)
         answer_stream = endpoint_request.open_stream()
         async with aclosing(self._stream_answer(endpoint_request, answer_stream, deadline)) as events:
@@ -264,7 +269,16 @@ class ModelClient:
             emulation=rejected.make_retry(),
             client=first.client,
             capabilities=self._capabilities,
+            context_size=self._context_size,
         )
+
+    async def _refresh_context(self) -> None:
+        if self._context_sizes is not None:
+            await self._context_sizes.refresh(self._endpoint, self._transport)
+
+    @property
+    def _context_size(self) -> ContextSize | None:
+        return None if self._context_sizes is None else self._context_sizes.of(self._endpoint)
 
     def ask_sync(self, request: Request, *, losses: Losses | None = None) -> Response:
         """Like `ask`, for synchronous code; also in a notebook."""
@@ -304,6 +318,7 @@ class ModelClient:
             losses=collected_losses,
             client=reader,
             capabilities=self._capabilities,
+            context_size=self._context_size,
         )
         if self._strict:
             require_lossless(collected_losses)
@@ -344,6 +359,8 @@ class ModelClient:
                     if meaning == "resend":
                         continue
                     fault = await self._read_fault(reply, exchange, meaning)
+                    if endpoint_request.resize_context(fault):
+                        continue
                 finally:
                     await post.__aexit__(None, None, None)
             wait = self._retries.next_delay(fault, attempt, deadline - clock())

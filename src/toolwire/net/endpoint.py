@@ -46,6 +46,7 @@ class EndpointOptions(TypedDict, total=False):
     extra_body: Mapping[str, JSON] | None  # fields to merge into the encoded body
     defaults: Mapping[str, JSON] | None  # parameters for requests that do not set them
     capability_rows: tuple[CapabilityRow, ...]  # descriptions of models, before the built-in ones
+    context_max: int | None  # tokens of prompt and answer, at most; for Ollama, also the largest context to load
 
 
 class Endpoint:
@@ -56,6 +57,7 @@ class Endpoint:
         "_key_header",
         "capabilities",
         "changes_body",
+        "context_max",
         "custom_headers",
         "defaults",
         "extra_body",
@@ -83,8 +85,10 @@ class Endpoint:
         *,
         is_pinned: bool = False,
         capability_rows: tuple[CapabilityRow, ...] = (),
+        context_max: int | None = None,
     ) -> None:
         """Create the endpoint. `is_pinned`: the caller chose the version of the wire."""
+        self.context_max = context_max
         self.vendor = vendor
         self.wire = surface_codec(wire, address.surface)
         self.model = model
@@ -286,7 +290,14 @@ def endpoint_of(
         parse_defaults(options.get("defaults") or {}),
         is_pinned="@" in (options.get("wire") or ""),
         capability_rows=options.get("capability_rows", ()),
+        context_max=_check_context_max(options.get("context_max")),
     )
+
+
+def _check_context_max(context_max: int | None) -> int | None:
+    if context_max is not None and context_max < 1:
+        raise ConfigError(f"context_max must be positive, got {context_max}", hint="use a number of tokens, as 65536")
+    return context_max
 
 
 def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:

@@ -36,6 +36,7 @@ from ..wire.conversation_items import body_to_bytes
 from ..wire.protocol import Capabilities
 from .body_settings import NO_DEFAULTS
 from .endpoint import Endpoint
+from .ollama_context import ContextSize, SizedBody
 
 __all__ = ["AnswerStream", "EndpointRequest", "redact_secrets"]
 
@@ -61,6 +62,7 @@ class EndpointRequest:
         capabilities: ModelCapabilities | None = None,
         runs_search: bool = False,
         store: PrefixStore | None = None,
+        context_size: ContextSize | None = None,
     ) -> None:
         """Prepare the request.
 
@@ -68,12 +70,14 @@ class EndpointRequest:
         request names this model by an alias. `repairer` repairs the calls of the answer. `same_wire_body`: the body as
         the client wrote it for this wire, which is sent without changes; `request` is then its decoded form.
         `capabilities` describe the model; by default, those of the endpoint. `runs_search` and `store` as for `prepare`.
+        `context_size` chooses the context of an Ollama model.
         """
         self.endpoint = endpoint
         self.client = client
         self._repairer = repairer
         self.stream = stream
         self.losses = losses
+        self._sized_body: SizedBody | None = None
         if same_wire_body is not None:
             self.body, self.headers = same_wire_body, endpoint.headers
             self.emulation, self._exchange = None, Exchange(request=request)
@@ -107,7 +111,19 @@ class EndpointRequest:
         losses.extend(prepared.losses)
         for loss in more:
             losses.add(prepared.origin(loss.path), loss.concept, loss.action, loss.detail, loss.severity)
-        self.body = body_to_bytes(endpoint.finish_body(body, wire.version), wire.conversation)
+        body = endpoint.finish_body(body, wire.version)
+        if context_size is None:
+            self.body = body_to_bytes(body, wire.conversation)
+        else:
+            self._sized_body = SizedBody(context_size, body, wire.conversation)
+            self.body = self._sized_body.data
+
+    def resize_context(self, fault: Fault) -> bool:
+        """Change the context of an Ollama model after a fault. Return whether to send the request again."""
+        if self._sized_body is None or not self._sized_body.resize(fault):
+            return False
+        self.body = self._sized_body.data
+        return True
 
     def decode_answer(self, data: bytes) -> Response:
         """Decode a whole response, as the model wrote it; `restore` returns it in the terms of the request."""

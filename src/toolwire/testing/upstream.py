@@ -36,6 +36,7 @@ _HEAD_END = b"\r\n\r\n"
 _MODEL = "any-model"
 _STREAM = {"content-type": "text/event-stream"}
 _JSON = {"content-type": "application/json"}
+_REPORTS = frozenset({"/api/show", "/api/ps"})  # of an Ollama server about its models; they are not part of a script
 
 
 class RawReply(Value, frozen=True):
@@ -182,6 +183,9 @@ class Upstream:
 
     async def _answer(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> bool:
         """Answer a request; return whether the connection can be reused."""
+        if path in _REPORTS:
+            await self._send(_HttpReply(404, _JSON, b'{"error":"not found"}'), None, writer)
+            return True
         received = self._parse_request(path, headers, body)
         async with self._changed_event:
             self.requests.append(received)

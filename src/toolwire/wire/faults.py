@@ -18,6 +18,8 @@ __all__ = [
     "body_message",
     "context_length_code",
     "kind_of_status",
+    "overflow_counts",
+    "overflow_message",
     "parse_retry_text",
     "parse_seconds",
     "read_request_id",
@@ -64,7 +66,9 @@ CONTEXT_LENGTH = "context_length_exceeded"
 
 _CONTEXT_LENGTH = re.compile(
     r"prompt is too long"  # Anthropic
-    r"|exceed(?:s)? (?:the )?(?:model's )?(?:maximum )?context (?:limit|length|window|size)"  # Anthropic, llama.cpp, Ollama
+    # Anthropic, llama.cpp, Ollama
+    r"|exceed(?:s)? (?:the )?(?:model's )?(?:maximum |available )?context (?:limit|length|window|size)"
+    r"|prompt is longer than the context length"  # Ollama since 0.30.9
     r"|input token count .{0,40}exceeds the maximum number of tokens"  # Gemini
     r"|maximum context length is \d",  # OpenAI, vLLM
     re.IGNORECASE,
@@ -74,6 +78,32 @@ _CONTEXT_LENGTH = re.compile(
 def context_length_code(message: str) -> str | None:
     """Return CONTEXT_LENGTH for the message of a provider that has no code for a prompt that is too long."""
     return CONTEXT_LENGTH if _CONTEXT_LENGTH(message[:2000]) else None
+
+
+# Providers write a count as "9000 tokens", "8192 maximum" or "(9000)".
+_TOKEN_COUNT = re.compile(r"(\d{1,12})(?: tokens| maximum|\))").findall
+
+
+def overflow_counts(message: str) -> tuple[int, int] | None:
+    """Return the tokens of a prompt that is too long and the limit, if a provider's message has exactly these counts.
+
+    >>> overflow_counts("request (5110 tokens) exceeds the available context size (4096 tokens), try increasing it")
+    (5110, 4096)
+    """
+    counts = sorted({int(count) for count in _TOKEN_COUNT(message[:2000].replace(",", ""))})
+    return (counts[1], counts[0]) if len(counts) == 2 else None
+
+
+def overflow_message(fault: Fault, own: str, form: str) -> str:
+    """Return the message of a fault; for a prompt that is too long, in a wire's `form` if both counts are known.
+
+    Agents read the counts from the message, to compact the conversation by the difference. A message that contains
+    `own` is the wire's already.
+    """
+    if fault.code != CONTEXT_LENGTH or own in fault.message:
+        return fault.message
+    counts = overflow_counts(fault.message)
+    return fault.message if counts is None else form.format(tokens=counts[0], limit=counts[1])
 
 
 def kind_of_status(status: int) -> FaultKind:

@@ -19,6 +19,7 @@ from .faults import (
     body_message,
     context_length_code,
     kind_of_status,
+    overflow_message,
     parse_retry_text,
     read_request_id,
     read_retry_after,
@@ -137,13 +138,20 @@ def _as_openai_path(param: str | None) -> str | None:
     return "".join(written).removeprefix(".")
 
 
+_TOO_LONG = (
+    "This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens."
+    " Please reduce the length of the messages."
+)
+
+
 def write_fault(fault: Fault, wire: str) -> Object:
     # By this code clients distinguish a billing error from a rate limit; both are 429.
     code = _INSUFFICIENT_QUOTA if fault.kind == "billing" and fault.code is None else fault.code
     if fault.kind == "not_found" and code is None and "model" in fault.message[:100].lower():
         code = "model_not_found"  # other providers have no code for it; clients of this wire check it
     param = _as_openai_path(fault.param)
-    out = {"message": fault.message, "type": _FAULTS.type_of_kind(fault.kind), "param": param, "code": code}
+    message = overflow_message(fault, "maximum context length is", _TOO_LONG)
+    out = {"message": message, "type": _FAULTS.type_of_kind(fault.kind), "param": param, "code": code}
     return {**out, **fault.extra.get(wire, {})}
 
 

@@ -10,6 +10,7 @@ from toolwire.ir.response import Fault
 
 OVERLOADED = Fault("overloaded", "busy", 529)
 INVALID = Fault("invalid_request", "no", 400)
+TOO_LONG = Fault("invalid_request", "prompt is too long", 400, "context_length_exceeded")
 
 
 class Cooldowns:
@@ -25,9 +26,9 @@ class Cooldowns:
         self.steps.append(("end", target.name))
 
 
-def target(name, *, timeout=10.0, idle=5.0, retries=1):
+def target(name, *, timeout=10.0, idle=5.0, retries=1, window=None):
     row = SimpleNamespace(timeout=timeout, idle=idle, retries=retries)
-    return SimpleNamespace(name=name, upstream=SimpleNamespace(row=row))
+    return SimpleNamespace(name=name, upstream=SimpleNamespace(row=row), window=window)
 
 
 def make_plan(*targets, now=0.0):
@@ -87,3 +88,27 @@ def test_answer_ends_a_cooldown_and_a_late_failure_starts_one():
     plan.succeed(only, failed_late=False)
     plan.succeed(only, failed_late=True)
     assert cooldowns.steps == [("end", "a"), ("start", "a", None)]
+
+
+@pytest.mark.finding("CA4")
+def test_long_prompt_is_tried_only_at_targets_with_a_larger_or_unknown_window():
+    small, equal, unknown, large = target("a", window=10), target("b", window=10), target("c"), target("d", window=20)
+    plan, cooldowns, _ = make_plan(small, equal, unknown, large)
+    assert plan.next_target() is small
+    assert plan.wait_after(TOO_LONG, small) == 0.0
+    assert plan.next_target() is unknown
+    assert plan.wait_after(OVERLOADED, unknown) == 0.0
+    assert plan.next_target() is large
+    assert plan.wait_after(TOO_LONG, large) == 0.0
+    assert plan.next_target() is unknown  # its failure was transient
+    assert plan.wait_after(TOO_LONG, unknown) is None
+    assert plan.overflow is TOO_LONG
+    assert cooldowns.steps == [("start", "c", None)]
+
+
+@pytest.mark.finding("CA4")
+def test_long_prompt_for_the_only_target_is_final():
+    only = target("a", window=10)
+    plan, _, _ = make_plan(only)
+    plan.next_target()
+    assert plan.wait_after(TOO_LONG, only) is None

@@ -173,6 +173,10 @@ def test_settings_files_are_loaded_or_rejected_with_a_reason(tmp_path):
     ("document", "words"),
     [
         ({"limits": {"connections": 0}}, "[limits] connections: must be positive and finite, got 0"),
+        (
+            {"upstreams": {"a": {"provider": "ollama", "context_max": 0}}},
+            "[upstreams.a] context_max: must be positive and finite, got 0",
+        ),
         ({"limits": {"ping": 0}}, "[limits] ping: must be positive and finite, got 0"),
         ({"limits": {"slow_client": -1}}, "[limits] slow_client: must be positive and finite, got -1"),
         ({"limits": {"cooldown": float("nan")}}, "[limits] cooldown: must be at least 0 and finite, got nan"),

@@ -17,6 +17,7 @@ from ...asgi.offload import LARGE, ClientOffload
 from ...bridge.emulate_retry import RejectedAnswer
 from ...ir.errors import EncodeError, ProtocolError
 from ...ir.losses import LossError, require_lossless
+from ...ir.prompt_size import least_tokens
 from ...ir.response import Fault, UpstreamError
 from ...net.http import Reply
 from ...net.key_command import KeyCommandError
@@ -24,7 +25,7 @@ from ...net.replies import drain, read_reply_body, transport_losses
 from ...net.upstream_exchange import ERROR_LIMIT, ReplyMeaning, UpstreamExchange
 from ..client_request import CALL_MARKS, ClientRequest
 from ..dependencies import Dependencies
-from ..faults import IDLE_FAULT, key_fault_of, network_fault_of
+from ..faults import IDLE_FAULT, key_fault_of, network_fault_of, overflow_fault
 from ..observe.request_log import RequestLogWriter
 from ..routing import Target
 from ..shared.document_limits import admit_document
@@ -38,6 +39,7 @@ __all__ = ["AnswerContext", "Attempt", "open_context"]
 
 _log = getLogger("toolwire.gateway")
 _WORK_PER_LOSS = 32  # bytes of text that take as long
+_BYTES_OF_TOKEN = 4  # as in ir.prompt_size; a shorter body is not counted, because its prompt is rarely too long
 _SUMMARISED_AT_ONCE = 256 * 1024  # bytes of an answer
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _NO_LOSSES = (b"x-toolwire-losses", b"0")
@@ -112,6 +114,11 @@ class Attempt(Struct, eq=False):
         if context.stream_delivery is not None:
             context.stream_delivery.note_activity()  # the silence of earlier targets does not count for this one
         try:
+            window = target.window
+            if window is not None and len(out.body) > window * _BYTES_OF_TOKEN:
+                overflow = await self._find_overflow(window)
+                if overflow is not None:
+                    return overflow
             return await self._send(target, out)
         except asyncio.CancelledError:
             return await self._handle_interruption(out)
@@ -158,6 +165,17 @@ class Attempt(Struct, eq=False):
             else stats.estimate_streamed(upload.size)
         )
 
+    async def _find_overflow(self, window: int) -> Fault | None:
+        """Return a fault if the prompt is certainly longer than the window. Other prompts are left to the upstream."""
+        client_request = self._context.client_request
+
+        def count_tokens() -> int:
+            request = client_request.request_or_none
+            return 0 if request is None else least_tokens(request)
+
+        tokens = await self._context.offload.run(max(client_request.work_size, LARGE + 1), count_tokens)
+        return overflow_fault(tokens, window) if tokens > window else None
+
     async def _send(self, target: Target, out: OutboundRequest) -> Fault | None:
         """Send a request and deliver its answer. Return a fault that occurred before any output."""
         context, endpoint = self._context, out.endpoint
@@ -177,8 +195,7 @@ class Attempt(Struct, eq=False):
                 if out.upload is not None:
                     meaning = self._open_late_delivery(meaning, reply)
                 if meaning == "whole":
-                    if endpoint.vendor.transport is not None:
-                        self._add_transport_losses(out, reply)
+                    self._add_transport_losses(out, reply)
                     data = await read_reply_body(reply, context.dependencies.limits.answer, context.memory.add)
                     if target.row.emulate is not None:
                         rejected = await self._reject_answer(out, data)
@@ -187,7 +204,10 @@ class Attempt(Struct, eq=False):
                     if fault is not None or (context.stream is not None and context.stream.fault is not None):
                         return fault
                 elif meaning != "resend":
-                    return await self._read_fault(exchange, meaning, reply)
+                    failure = await self._read_fault(exchange, meaning, reply)
+                    if not out.resize_context(failure):
+                        return failure
+                    meaning = "resend"
         if rejected is not None:
             await self._write_pending_end()
             return await self._send_retry(target, out, rejected)
@@ -249,6 +269,8 @@ class Attempt(Struct, eq=False):
 
     def _add_transport_losses(self, out: OutboundRequest, reply: Reply) -> None:
         """Add the losses that a model in this process reports."""
+        if out.endpoint.vendor.transport is None:
+            return
         out.losses.extend(transport_losses(reply))
         if self._context.client_request.strict:
             require_lossless(out.losses)
@@ -399,8 +421,7 @@ class Attempt(Struct, eq=False):
         """Relay a stream except its end. Return a fault that occurred before any output, or a rejected answer."""
         context, delivery = self._context, self._context.stream_delivery
         assert delivery is not None
-        if out.endpoint.vendor.transport is not None:
-            self._add_transport_losses(out, reply)
+        self._add_transport_losses(out, reply)
         work_size = context.client_request.work_size
         stream: Stream = await context.offload.run(0 if out.is_passed_through else work_size, out.open_stream)
         context.stream = stream

@@ -57,6 +57,10 @@ class PassThroughRequest(Struct, eq=False):
         fault = self.endpoint.wire.decode_error(status, _parse_or_raw(data), headers)
         return redact_secrets(self.endpoint.known_secrets, fault)
 
+    def resize_context(self, fault: Fault) -> bool:
+        """Change nothing: a client of Ollama chooses the context itself."""
+        return False
+
     def accept(self, data: bytes) -> bool:
         """Accept a whole answer by its summary. Return False if it must be decoded with `read_answer`."""
         summary = self.endpoint.wire.summarise(data)

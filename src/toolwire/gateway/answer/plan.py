@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from ...ir.response import Fault
 from ...net.retry import RetryPolicy
+from ...wire.faults import CONTEXT_LENGTH
 from ..faults import IDLE_FAULT, is_gateway_fault
 from ..routing import Router, Target
 
@@ -24,6 +25,7 @@ class AttemptPlan(Struct, eq=False):
     _clock: Callable[[], float]
     _attempts: int = 0
     deadline: float = 0.0  # by the clock
+    overflow: Fault | None = None  # of a prompt that was too long for a target, for the client if no other one answers
 
     def __post_init__(self) -> None:
         # each target has its own timeout, so a slow one leaves enough time for the next
@@ -42,6 +44,17 @@ class AttemptPlan(Struct, eq=False):
         self._attempts = attempts + 1
         return self.targets[attempts % len(self.targets)]
 
+    def _keep_larger(self, target: Target) -> float | None:
+        """Keep only the targets that may accept a prompt which is too long for this one: next 0.0, or None if none may.
+
+        The target works, so it starts no cooldown.
+        """
+        window, last = target.window, (self._attempts - 1) % len(self.targets)
+        others = [*self.targets[last + 1 :], *self.targets[:last]]
+        self.targets = [other for other in others if window is None or other.window is None or other.window > window]
+        self._attempts = 0
+        return 0.0 if self.targets else None
+
     def succeed(self, target: Target, *, failed_late: bool) -> None:
         """Note an answer. `failed_late`: the target failed after its first output."""
         if failed_late:
@@ -51,6 +64,9 @@ class AttemptPlan(Struct, eq=False):
 
     def wait_after(self, fault: Fault, target: Target) -> float | None:
         """Return the seconds until the next attempt after a fault, or None: the fault is final, or the time is over."""
+        if fault.code == CONTEXT_LENGTH:
+            self.overflow = fault
+            return self._keep_larger(target)
         if fault.kind not in _FAILOVER_KINDS and not is_gateway_fault(fault):
             return None
         self._router.start_cooldown(target, fault.retry_after)

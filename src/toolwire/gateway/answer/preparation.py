@@ -121,6 +121,9 @@ class RequestPreparation:
         if self._turns is not None and self._turns.has_envelopes:
             work_size = LARGE + 1  # a small envelope may contain much text
         self._tool_count = None
+        sizes = target.upstream.context_sizes
+        if sizes is not None:
+            await sizes.refresh(target.endpoint, target.upstream.transport)
         runner, restored, offer = self._runner_for(target), None, None
         if self._may_select_tools(target, runner):
             restored, offer = await self._select_tools(target, runner, work_size)

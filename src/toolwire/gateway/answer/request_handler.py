@@ -159,7 +159,8 @@ class RequestHandler:
                 break
             if wait:
                 await self._pause(wait)
-        await self._finish_with_fault(as_gateway_fault(fault, target.upstream.name))
+        # a client can compact its conversation, but do nothing about the failure of a fallback
+        await self._finish_with_fault(plan.overflow or as_gateway_fault(fault, target.upstream.name))
 
     async def _pause(self, seconds: float) -> None:
         delivery = self._context.stream_delivery

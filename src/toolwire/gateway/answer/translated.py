@@ -108,6 +108,7 @@ class TranslatedRequest:
             if gateway_tools.offer is not None and previous is None:
                 gateway_tools.offer.report(self.losses)
             self._events = TurnEvents(gateway_tools)  # removes our calls from a stream
+        sizes = target.upstream.context_sizes
         self._endpoint_request = EndpointRequest(
             request,
             endpoint,
@@ -122,6 +123,7 @@ class TranslatedRequest:
             capabilities=target.capabilities,
             runs_search=gateway_tools is not None and gateway_tools.runs_hosted_search,
             store=translations,
+            context_size=None if sizes is None else sizes.of(endpoint),
         )
         if client_request.strict:
             require_lossless(self.losses)
@@ -165,6 +167,11 @@ class TranslatedRequest:
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
         return self._endpoint_request.decode_fault(status, data, headers)
+
+    def resize_context(self, fault: Fault) -> bool:
+        is_changed = self._endpoint_request.resize_context(fault)
+        self.body = self._endpoint_request.body
+        return is_changed
 
     def accept(self, data: bytes) -> bool:
         """Accept nothing: a summary is not enough for a translation."""

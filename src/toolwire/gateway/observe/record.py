@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from logging import getLogger
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -234,6 +235,10 @@ class _RecordingTransport:
         recording.upstreams.append(side)
         recording.secrets += [value.rpartition(" ")[2] for value in secrets.values()]
         return _record_post(self._inner.post(url, headers, secrets, body, seconds), side)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method that is not recorded: `send`, which reads reports about models."""
+        return getattr(self._inner, name)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

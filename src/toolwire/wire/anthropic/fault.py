@@ -19,6 +19,7 @@ from ..faults import (
     body_message,
     context_length_code,
     kind_of_status,
+    overflow_message,
     read_request_id,
     read_retry_after,
     read_should_retry,
@@ -87,12 +88,15 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
     return add_breach(fault, signatures)
 
 
+_TOO_LONG = "prompt is too long"
+
+
 def write_fault(fault: Fault) -> Object:
     """Return the whole error envelope; the fields that only this wire has are written last."""
     error: Object = {"type": _FAULTS.type_of_kind(fault.kind), "message": fault.message}
     if fault.code == CONTEXT_LENGTH:  # Anthropic has no code for it: clients search the message
-        if "prompt is too long" not in fault.message:
-            error["message"] = f"prompt is too long: {fault.message}"
+        message = overflow_message(fault, _TOO_LONG, _TOO_LONG + ": {tokens} tokens > {limit} maximum")
+        error["message"] = message if _TOO_LONG in message else f"{_TOO_LONG}: {message}"
     elif fault.code is not None:
         error["details"] = {"error_code": fault.code}
     out: Object = {"type": "error", "error": {**error, **fault.extra.get(NAME, {})}}

@@ -8,7 +8,6 @@ In a stream it may be a list of one. The retry delay is in the body, not in a he
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from ..faults import (
     body_message,
     context_length_code,
     kind_of_status,
+    overflow_message,
     parse_retry_text,
     parse_seconds,
     read_request_id,
@@ -80,7 +80,6 @@ _FAULTS = FaultTable(
         "malformed_call": (502,),
     },
 )
-_TOKEN_COUNT = re.compile(r"(\d{1,12}) (?:tokens|maximum)").findall
 _RETRY = "type.googleapis.com/google.rpc.RetryInfo"
 
 
@@ -125,25 +124,19 @@ def _retry_delay(details: JSON) -> float | None:
     return None
 
 
+# clients search Gemini's message for a prompt that is too long (google-gemini/gemini-cli#13006)
+_INPUT_COUNT = "input token count"
+_TOO_LONG = "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit})."
+
+
 def write_fault(fault: Fault) -> Object:
-    status, message = _FAULTS.status_of(fault), fault.message
-    if fault.code == CONTEXT_LENGTH and "input token count" not in message:
-        message = _write_overflow(message)
+    status, message = _FAULTS.status_of(fault), overflow_message(fault, _INPUT_COUNT, _TOO_LONG)
+    if fault.code == CONTEXT_LENGTH and _INPUT_COUNT not in message:
+        message = f"The input token count exceeds the maximum number of tokens allowed: {message}"
     error: Object = {"code": status, "message": message, "status": _FAULTS.type_of_kind(fault.kind)}
     if fault.retry_after is not None:
         error["details"] = [{"@type": _RETRY, "retryDelay": f"{fault.retry_after:g}s"}]
     return {"error": {**error, **fault.extra.get(NAME, {})}}
-
-
-def _write_overflow(message: str) -> str:
-    """Return Gemini's message for a prompt that is too long, which clients search (google-gemini/gemini-cli#13006).
-
-    Providers name the limit and the larger count of the prompt; without exactly these two, their message is kept.
-    """
-    counts = sorted({int(count) for count in _TOKEN_COUNT(message[:2000].replace(",", ""))})
-    if len(counts) != 2:
-        return f"The input token count exceeds the maximum number of tokens allowed: {message}"
-    return f"The input token count ({counts[1]}) exceeds the maximum number of tokens allowed ({counts[0]})."
 
 
 def decode_error(

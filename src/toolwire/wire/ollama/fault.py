@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from ..faults import (
     body_message,
     context_length_code,
     kind_of_status,
+    overflow_message,
     read_request_id,
     read_retry_after,
     read_should_retry,
@@ -22,7 +24,17 @@ from ..protocol import EncodedFault
 from ..signatures import Signature, add_breach
 from .content import NAME
 
-__all__ = ["decode_error", "encode_error", "read_fault", "write_fault"]
+__all__ = ["OUT_OF_MEMORY", "decode_error", "encode_error", "read_fault", "write_fault"]
+
+OUT_OF_MEMORY = "out_of_memory"
+"""The code of a model that does not fit into memory with its context. The server has no code for it."""
+# Servers before 0.30 write "model requires more system memory (5.6 GiB) than is available (5.2 GiB)". Newer ones pass
+# on the messages of llama.cpp's backends; llm/status.go lists them.
+_OUT_OF_MEMORY = re.compile(
+    r"requires more system memory|out of (?:device )?memory|(?:cuda|hip)Malloc failed|failed to allocate"
+    r"|allocation failed|(?:not enough|insufficient) memory",
+    re.IGNORECASE,
+).search
 
 _FAULTS = FaultTable(
     # messages of the server, for errors without a status
@@ -49,11 +61,18 @@ def read_fault(body: JSON, status: int | None = None) -> Fault:
     error_text = message if type(message) is str and message else body_message(None, status or 500)
     kind = kind_of_status(status) if status else _FAULTS.kind_of_message(error_text) or "server"
     code = context_length_code(error_text)
+    if code is not None:
+        kind = "invalid_request"  # also in a stream, where there is no status
+    elif kind == "server" and _OUT_OF_MEMORY(error_text[:2000]):
+        code = OUT_OF_MEMORY
     return Fault(kind, error_text, status or status_of_kind(kind), code, extra={NAME: own} if own else {})
 
 
 def write_fault(fault: Fault) -> Object:
-    return {"error": fault.message, **fault.extra.get(NAME, {})}
+    # the message of llama.cpp, which the server passes on
+    form = "request ({tokens} tokens) exceeds the available context size ({limit} tokens), try increasing it"
+    message = overflow_message(fault, "tokens) exceeds the", form)
+    return {"error": message, **fault.extra.get(NAME, {})}
 
 
 def decode_error(
@@ -63,10 +82,11 @@ def decode_error(
     signatures: tuple[Signature, ...] = (),
 ) -> Fault:
     """Decode an error response; `signatures` is empty unless the limits of the codec have some."""
+    fault = read_fault(body, status)
     return replace(
-        add_breach(read_fault(body, status), signatures),
+        add_breach(fault, signatures),
         retry_after=read_retry_after(headers),
-        retryable=read_should_retry(headers),
+        retryable=False if fault.code == OUT_OF_MEMORY else read_should_retry(headers),
         request_id=read_request_id(headers),
     )
 
