@@ -115,6 +115,7 @@ def translate(wire: WireCodec, body: bytes, endpoint: Endpoint, store_of: Transl
         client=wire.capabilities,
         is_alias=True,
         store=store,
+        mark_prefix=wire.name != endpoint.wire.name,  # as in the gateway
     )
     return sent.body
 

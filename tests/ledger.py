@@ -485,7 +485,7 @@ FINDINGS_2 = {
     "GA17": Entry("arguments null and empty arguments are treated alike", _STEP_16),
     # coding agents and open models behind the gateway
     "CA1": Entry("reasoning that a client returns goes back to the model that wrote it, without a store"),
-    "CA2": Entry("requests that are translated to a provider with explicit cache marks get them", _STEP_16),
+    "CA2": Entry("requests that are translated to a provider with explicit cache marks get them"),
     "CA3": Entry("a WebSocket upgrade that is not supported is answered with 426"),
     "CA4": Entry("Ollama's context is large enough for the request, or the request is refused"),
     "CA7": Entry("the common open model families have rows with sources", _STEP_16),

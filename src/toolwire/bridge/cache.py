@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import accumulate
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -38,36 +40,78 @@ def fit_mark(marked: _Marked, element: str, wire: Wire, path: str, losses: Losse
     return fitted
 
 
-def limit_marks(turns: list[DraftMessage], tools: list[Tool], limit: int, count: int, losses: Losses) -> list[Tool]:
-    """Keep the last `limit` marks of a request, each of which covers everything before it. Return the tools.
+def limit_marks(turns: list[DraftMessage], tools: list[Tool], wire: Wire, count: int, losses: Losses) -> list[Tool]:
+    """Keep as many marks as the target accepts, the last ones, and put longer times to live first. Return the tools.
 
     The prompt begins with the tools, then come the messages, which are changed in place; they have `count` marks.
     """
+    limit = wire.limits.cache_marks
+    if limit is None:
+        return tools
     marked_tools = [index for index, tool in enumerate(tools) if tool.cache is not None]
     surplus = len(marked_tools) + count - limit
-    if surplus <= 0:
-        return tools
-    detail = f"the target accepts {limit}; the last ones are kept"
-    dropped = set(marked_tools[:surplus])
-    for index in marked_tools[:surplus]:
-        losses.add(f"/tools/{index}/cache", "cache mark", "dropped", detail, "info")
-    tools = [replace(tool, cache=None) if index in dropped else tool for index, tool in enumerate(tools)]
-    surplus -= len(dropped)
+    if surplus > 0:
+        detail = f"the target accepts {limit}; the last ones are kept"
+        dropped = set(marked_tools[:surplus])
+        for index in marked_tools[:surplus]:
+            losses.add(f"/tools/{index}/cache", "cache mark", "dropped", detail, "info")
+        tools = [replace(tool, cache=None) if index in dropped else tool for index, tool in enumerate(tools)]
+        _drop_first_marks(turns, surplus - len(dropped), detail, losses)
+    return _order_ttls(turns, tools, wire.capabilities.cache_ttls, losses)
+
+
+def _drop_first_marks(turns: list[DraftMessage], surplus: int, detail: str, losses: Losses) -> None:
     for number, turn in enumerate(turns):
-        marked = [index for index, part in enumerate(turn.parts) if getattr(part, "cache", None) is not None]
+        marked = _marked_parts(turn)
         if surplus and marked:
             for index in marked[:surplus]:
                 path = location_pointer(turn.locations[index])
                 losses.add(f"{path}/cache", "cache mark", "dropped", detail, "info")
-            turns[number] = _without_marks(turn, set(marked[:surplus]))
+            turns[number] = _with_marks(turn, dict.fromkeys(marked[:surplus]))
             surplus -= min(surplus, len(marked))
+
+
+def _order_ttls(turns: list[DraftMessage], tools: list[Tool], ttls: tuple[str, ...], losses: Losses) -> list[Tool]:
+    """Raise the time to live of each mark to the longest after it. Return the tools; messages are changed in place.
+
+    Anthropic rejects a longer time after a shorter one (agno-agi/agno#8406). The later mark stores everything before it
+    for as long, and at the same price.
+    """
+    marks: list[tuple[int, int, str | None]] = [
+        (-1, index, tool.cache) for index, tool in enumerate(tools) if tool.cache is not None
+    ]
+    marks += [
+        (number, index, _mark_of(turn.parts[index]))
+        for number, turn in enumerate(turns)
+        for index in _marked_parts(turn)
+    ]
+    ranks = [ttls.index(ttl) if ttl in ttls else 0 for _, _, ttl in marks]  # "default" is the first
+    longest_after = [*accumulate(reversed(ranks), max)][::-1]
+    for (number, index, ttl), rank, longest in zip(marks, ranks, longest_after, strict=True):
+        if rank == longest:
+            continue
+        path = f"/tools/{index}" if number < 0 else location_pointer(turns[number].locations[index])
+        detail = f"{ttl} was changed to {ttls[longest]}, which a later mark has"
+        losses.add(f"{path}/cache", "cache time to live", "rewritten", detail, "info")
+        if number < 0:
+            tools = [*tools[:index], replace(tools[index], cache=ttls[longest]), *tools[index + 1 :]]
+        else:
+            turns[number] = _with_marks(turns[number], {index: ttls[longest]})
     return tools
 
 
-def _without_marks(turn: DraftMessage, indices: set[int]) -> DraftMessage:
-    parts = tuple([_without_mark(part) if index in indices else part for index, part in enumerate(turn.parts)])
+def _mark_of(part: Part) -> str | None:
+    return getattr(part, "cache", None)
+
+
+def _marked_parts(turn: DraftMessage) -> list[int]:
+    return [index for index, part in enumerate(turn.parts) if _mark_of(part) is not None]
+
+
+def _with_marks(turn: DraftMessage, marks: Mapping[int, str | None]) -> DraftMessage:
+    parts = tuple([_with_mark(part, marks[index]) if index in marks else part for index, part in enumerate(turn.parts)])
     return DraftMessage(replace(turn.message, parts=parts), parts, turn.locations)
 
 
-def _without_mark(part: Part) -> Part:
-    return replace(part, cache=None) if isinstance(part, (Text, Media, ToolCall, ToolResult)) else part
+def _with_mark(part: Part, ttl: str | None) -> Part:
+    return replace(part, cache=ttl) if isinstance(part, (Text, Media, ToolCall, ToolResult)) else part

@@ -26,7 +26,15 @@ from .history_outline import HistoryOutline, outline_history, outline_parts
 from .search_plan import SearchPlan
 from .turns import StoredTurn
 
-__all__ = ["FittedPrefix", "PrefixReuse", "PrefixStore", "RestoredPrefix", "begins_with", "make_key"]
+__all__ = [
+    "FittedPrefix",
+    "PrefixReuse",
+    "PrefixStore",
+    "RestoredPrefix",
+    "begins_with",
+    "encode_marked",
+    "make_key",
+]
 
 Scanned = TypeVar("Scanned")
 _MAX_TARGETS = 4  # targets for which one conversation is stored: a request and its fallbacks
@@ -71,14 +79,17 @@ class PrefixStore:
     Values are replaced, never changed, so a reader in another thread sees an old prefix or a new one.
     """
 
-    __slots__ = ("_fitted", "_scanned", "_written", "boundary", "on_growth", "restored")
+    __slots__ = ("_fitted", "_marked", "_scanned", "_written", "boundary", "on_growth", "restored")
 
     def __init__(self, boundary: int, earlier: PrefixStore | None = None) -> None:
         """Create the store of a conversation whose first `boundary` messages will be sent again."""
         self.boundary = boundary
         self.on_growth: Callable[[], None] | None = None
         self._fitted: dict[Hashable, FittedPrefix] = {} if earlier is None else dict(earlier._fitted)
-        self._written: dict[Hashable, dict[Wire, WrittenPrefix]] = {} if earlier is None else dict(earlier._written)
+        self._written: dict[Hashable, dict[tuple[Wire, bool], WrittenPrefix]] = (
+            {} if earlier is None else dict(earlier._written)
+        )
+        self._marked: tuple[Message, Message] | None = None if earlier is None else earlier._marked
 
         self.restored: dict[str, RestoredPrefix] = {} if earlier is None else earlier.restored
         """By origin of the stored turns, and the secrets of envelopes."""
@@ -134,9 +145,18 @@ class PrefixStore:
         found = self._fitted.get(key)
         return found if found is not None and begins_with(messages, found.messages) else None
 
-    def find_written(self, key: Hashable, wire: Wire, messages: tuple[Message, ...]) -> WrittenPrefix | None:
-        found = self._written.get(key, {}).get(wire)
+    def find_written(
+        self, key: Hashable, form: tuple[Wire, bool], messages: tuple[Message, ...]
+    ) -> WrittenPrefix | None:
+        """Return the text of a prefix. `form` is the wire, and whether texts are blocks."""
+        found = self._written.get(key, {}).get(form)
         return found if found is not None and begins_with(messages, found.messages) else None
+
+    def mark_once(self, message: Message, mark: Callable[[Message], Message]) -> Message:
+        """Return `mark(message)`: the same object as for an earlier request, because a prefix is found by its objects."""
+        if self._marked is None or self._marked[0] is not message:
+            self._marked = message, mark(message)
+        return self._marked[1]
 
     def save_restored(self, origin: str, prefix: RestoredPrefix) -> None:
         others = {other: value for other, value in self.restored.items() if other != origin}
@@ -147,9 +167,9 @@ class PrefixStore:
         self._fitted = {**dict(list(others.items())[1 - _MAX_TARGETS :]), key: prefix}
         self._written = {other: value for other, value in self._written.items() if other in self._fitted}
 
-    def save_written(self, key: Hashable, wire: Wire, prefix: WrittenPrefix) -> None:
+    def save_written(self, key: Hashable, form: tuple[Wire, bool], prefix: WrittenPrefix) -> None:
         if key in self._fitted:
-            self._written = {**self._written, key: {**self._written.get(key, {}), wire: prefix}}
+            self._written = {**self._written, key: {**self._written.get(key, {}), form: prefix}}
             if self.on_growth is not None:
                 self.on_growth()
 
@@ -180,16 +200,19 @@ class PrefixReuse:
         if prefix is not None:
             self._store.save_fitted(self._key, prefix)
 
-    def encode(self, request: Request, turns: list[DraftMessage], wire: Wire) -> Encoded:
+    def encode(self, request: Request, turns: list[DraftMessage], wire: Wire, *, text_blocks: bool = False) -> Encoded:
         """Encode a fitted request with the text of its prefix, and store the text up to the boundary."""
         boundary = self._fitted_boundary(turns)
         if not boundary or not isinstance(wire, WireCodec) or wire.encode_onto is None:
-            return wire.encode_request(request)
-        items = ConversationItems(self._store.find_written(self._key, wire, request.messages), boundary)
+            return encode_marked(request, wire) if text_blocks else wire.encode_request(request)
+        form = wire, text_blocks
+        items = ConversationItems(
+            self._store.find_written(self._key, form, request.messages), boundary, text_blocks=text_blocks
+        )
         encoded = wire.encode_onto(request, items)
         written = items.cut_prefix(request.messages)
         if written is not None:
-            self._store.save_written(self._key, wire, written)
+            self._store.save_written(self._key, form, written)
         return encoded
 
     def _fitted_boundary(self, turns: list[DraftMessage]) -> int:
@@ -201,6 +224,13 @@ class PrefixReuse:
             if turns[count + inserted - 1] is self._saved.turns[-1]:
                 return count + inserted
         return 0
+
+
+def encode_marked(request: Request, wire: Wire) -> Encoded:
+    """Encode a request whose marks move on with each turn. See `ConversationItems.text_blocks`."""
+    if not isinstance(wire, WireCodec) or wire.encode_onto is None:
+        return wire.encode_request(request)
+    return wire.encode_onto(request, ConversationItems(text_blocks=True))
 
 
 def make_key(

@@ -30,7 +30,7 @@ from .fit_params import fit_params, limit_output
 from .fit_reasoning import fit_reasoning, fit_reasoning_to_history
 from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
-from .fitted_prefix import PrefixReuse, PrefixStore, make_key
+from .fitted_prefix import PrefixReuse, PrefixStore, encode_marked, make_key
 from .foreign import report_extra
 from .history import DraftMessage
 from .history_outline import outline_history
@@ -39,6 +39,7 @@ from .locations import location_pointer, message_index, message_locations
 from .names import NameMap
 from .required_call import fit_required_call
 from .search_plan import SearchPlan, plan_search
+from .stable_prefix import place_marks
 from .stored import find_stored
 
 __all__ = ["Prepared", "prepare"]
@@ -49,7 +50,7 @@ _message = attrgetter("message")
 class Prepared:
     """A fitted request, the exchange that restores its answer, and the losses."""
 
-    __slots__ = ("_reuse", "_tools", "_turns", "exchange", "losses", "request")
+    __slots__ = ("_is_marked", "_reuse", "_tools", "_turns", "exchange", "losses", "request")
 
     def __init__(
         self,
@@ -59,6 +60,8 @@ class Prepared:
         turns: list[DraftMessage],
         tools: list[tuple[Tool, int]],
         reuse: PrefixReuse | None = None,
+        *,
+        is_marked: bool = False,
     ) -> None:
         self.request = request
         self.exchange = exchange
@@ -66,15 +69,16 @@ class Prepared:
         self._turns = turns  # fitted messages, with the locations of their parts in the request
         self._tools = tools  # fitted tools, with their indices in the request
         self._reuse = reuse
+        self._is_marked = is_marked  # it has marks of `place_marks`
 
     def encode(self, wire: Wire) -> Encoded:
         """Encode the fitted request on a version of its wire.
 
         With a store, the conversation in the body may begin with JSON text (`body_to_bytes` writes both).
         """
-        if self._reuse is None:
-            return wire.encode_request(self.request)
-        return self._reuse.encode(self.request, self._turns, wire)
+        if self._reuse is not None:
+            return self._reuse.encode(self.request, self._turns, wire, text_blocks=self._is_marked)
+        return encode_marked(self.request, wire) if self._is_marked else wire.encode_request(self.request)
 
     def origin(self, path: str) -> str:
         """Return the path in the original request of the value at `path` in the fitted one."""
@@ -122,6 +126,7 @@ def prepare(
     choose: ToolChooser | None = None,
     runs_search: bool = False,
     store: PrefixStore | None = None,
+    mark_prefix: bool = False,
 ) -> Prepared:
     """Fit the request to `wire` and its model; raise EncodeError if that is impossible.
 
@@ -131,6 +136,7 @@ def prepare(
     request has more than the target accepts; without it, only tools that the conversation names are kept.
     `runs_search`: the caller runs calls of `search_tools`, which then replaces the search of a provider on a target
     without one. `store` has what earlier requests of the same conversation led to; the result is the same without it.
+    `mark_prefix` marks the stable prefix for a provider that caches only marked prefixes, unless the request has marks.
     """
     wire = get(wire) if isinstance(wire, str) else wire
     model = match_capabilities(wire, request.model).capabilities if capabilities is None else capabilities
@@ -159,9 +165,9 @@ def prepare(
     reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools))
     reuse = None if store is None else _find_prefix(store, request, wire, history_model, indexed_tools, plan)
     turns, marks = fit_history(request, wire, names, losses, history_model, lifts, plan, indexed_tools, reuse, outline)
-    limit = wire.limits.cache_marks
-    if limit is not None and marks + len(tools) > limit:
-        tools = limit_marks(turns, tools, limit, marks, losses)
+    has_marks = marks > 0 or any(tool.cache is not None for tool in tools)
+    if has_marks:
+        tools = limit_marks(turns, tools, wire, marks, losses)
     if reasoning is not None:
         reasoning = fit_reasoning_to_history(reasoning, turns, wire, model, losses)
     if answer.instructions is not None:
@@ -183,9 +189,11 @@ def prepare(
         request.stream,
         request.extra,
     )
+    remember = None if store is None else store.mark_once
+    marked = place_marks(fitted, wire, remember) if mark_prefix and not has_marks else fitted
     calls = None if outline.plain is None else outline.plain.calls
     exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered, plan, required, calls)
-    return Prepared(fitted, exchange, losses, turns, indexed_tools, reuse)
+    return Prepared(marked, exchange, losses, turns, indexed_tools, reuse, is_marked=marked is not fitted)
 
 
 def _find_prefix(

@@ -1,54 +1,93 @@
 """Mark the stable prefix of a request for the provider's prompt cache.
 
-A provider bills a cached prefix at a fraction of the price. Anthropic caches only prefixes that a request marks, OpenAI
-caches by itself and routes requests with the same key to the same cache, Gemini needs neither.
+A provider bills a cached prefix at a fraction of the price. OpenAI caches by itself and routes requests with the same
+key to the same cache, Gemini needs neither. Anthropic caches only prefixes that a request marks. Its rules, as of
+2026-10-08 (https://platform.claude.com/docs/en/build-with-claude/prompt-caching), and the marks that follow from them:
+
+- A mark writes one cache entry, for the prefix that ends with the marked block. So the last user turn is marked: the
+  next request of the conversation repeats everything up to it.
+- A mark reads the longest entry that ends with its own block or with one of the 19 blocks before it. So the previous
+  user turn is marked, too: it was the last one in the previous request, and the turns between may have more blocks.
+- Other conversations share the tools and the system prompt. So the ends of both are marked.
+- A request has at most four marks, and a prefix below the model's minimum is not cached.
+
+A mark that was not needed costs nothing, but writing an entry costs a quarter more than plain input. A request without
+tools and without an assistant turn is not marked, because nothing indicates that a second one will follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from hashlib import sha256
-from typing import TypeVar
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from ..ir.parts import Media, Part, Text, ToolResult
+from ..ir.parts import Media, Part, Text, ToolCall, ToolResult
 from ..ir.prompt_size import BYTES_PER_TOKEN, message_size, tools_size
 from ..ir.request import Message, Request
 from ..ir.tools import Tool
+from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
+from ..wire.codec import WireCodec
+from ..wire.profiles import fit_codec
 from ..wire.protocol import Wire
 
-__all__ = ["mark_stable_prefix"]
+__all__ = ["mark_stable_prefix", "place_marks"]
 
-_Element = TypeVar("_Element")
 _SYSTEM_ROLES = ("system", "developer")
-# The smallest prefix that any model caches. Larger minimums (2,048 or 4,096 tokens) need no own rule: a mark on a shorter
-# prefix is ignored. Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching (2026)
-_MIN_SIZE = 1024 * BYTES_PER_TOKEN
 _TTL = "default"
-# The end of the conversation, which the next request repeats, and its end in the previous request: a provider searches
-# only 20 blocks before a mark for a cached prefix, and a turn with many calls has more.
-_MARKED_MESSAGES = 2
+_MARKED_TURNS = 2
+_LOOKBACK = 20  # blocks in which a mark finds an entry, with its own
+
+_Position: TypeAlias = tuple[int, int]  # of a message in a request, and of a part in it
+RememberMarked: TypeAlias = Callable[[Message, Callable[[Message], Message]], Message]
 
 
-def mark_stable_prefix(request: Request, wire: Wire) -> Request:
-    """Return the request with cache marks or a cache key, as its wire supports them.
+def mark_stable_prefix(request: Request, wire: Wire, model: ModelCapabilities = UNKNOWN_MODEL) -> Request:
+    """Return the request with cache marks or a cache key, as its wire and its model support them.
 
-    A request that already has marks or a key is returned unchanged: its author chose them.
+    Marks and keys that the request already has are kept: its author chose them.
     """
-    can, max_marks = wire.capabilities, wire.limits.cache_marks
-    if not can.cache or _has_marks(request):
+    if model is not UNKNOWN_MODEL and isinstance(wire, WireCodec):
+        wire = fit_codec(wire, model)
+    if not wire.capabilities.cache or _has_marks(request):
         return request
-    if max_marks is None:  # caches by itself
-        return replace(request, params=replace(request.params, cache_key=_make_key(request)))
-    tools = _mark_tools(request.tools) if "tool" in can.cache and tools_size(request.tools) >= _MIN_SIZE else None
-    remaining = max_marks - (tools is not None)
-    messages = _mark_messages(request, remaining)
-    return replace(request, tools=request.tools if tools is None else tools, messages=messages)
+    if wire.limits.cache_marks is not None:
+        return place_marks(request, wire)
+    if request.params.cache_key is not None:
+        return request
+    return replace(request, params=replace(request.params, cache_key=_make_key(request)))
+
+
+def place_marks(request: Request, wire: Wire, remember: RememberMarked | None = None) -> Request:
+    """Return a request without marks with those of this module; the same object if it gets none.
+
+    The cost depends on the last turns, not on the length of the conversation. `remember` returns the marked system
+    message of an earlier request, so that the text of the messages after it can be reused.
+    """
+    messages, can, max_marks = request.messages, wire.capabilities.cache, wire.limits.cache_marks
+    if not can or max_marks is None or not (request.tools or any(map(_is_assistant, messages))):
+        return request
+    first = _first_cacheable(request, wire.limits.cache_minimum)
+    tools = _mark_tools(request.tools) if first < 0 and "tool" in can else request.tools
+    turns = [position for index in _last_turns(messages) if (position := _last_markable(messages, index, can))]
+    positions = [position for position in turns if position[0] >= first]
+    system = _count_system(messages) - 1
+    if system >= max(first, 0) and (position := _last_markable(messages, system, can)):
+        positions.append(position)
+    positions += _positions_between(messages, positions, can)
+    if tools is request.tools and not positions:
+        return request
+    marked = list(messages)
+    for index, number in positions[: max_marks - (tools is not request.tools)]:
+        mark = partial(_mark_part, number=number)
+        marked[index] = remember(messages[index], mark) if remember and index == system else mark(marked[index])
+    return replace(request, tools=tools, messages=tuple(marked))
 
 
 def _has_marks(request: Request) -> bool:
-    if request.params.cache_key is not None or any(tool.cache is not None for tool in request.tools):
+    if any(tool.cache is not None for tool in request.tools):
         return True
     return any(getattr(part, "cache", None) is not None for message in request.messages for part in message.parts)
 
@@ -61,48 +100,92 @@ def _make_key(request: Request) -> str:
     digest = sha256(request.model.encode())
     if request.tools:
         digest.update(b"\x00tool\x00" + request.tools[0].name.encode(errors="replace"))
-    for message in _leading_system_messages(request.messages):
+    for message in request.messages[: _count_system(request.messages)]:
         for part in message.parts:
             digest.update(b"\x00system\x00" + getattr(part, "text", "").encode(errors="replace"))
     return f"tw-{digest.hexdigest()[:32]}"
 
 
-def _leading_system_messages(messages: Sequence[Message]) -> Sequence[Message]:
-    count = next((index for index, one in enumerate(messages) if one.role not in _SYSTEM_ROLES), len(messages))
-    return messages[:count]
+def _is_assistant(message: Message) -> bool:
+    return message.role == "assistant"
 
 
-def _mark_tools(tools: tuple[Tool, ...]) -> tuple[Tool, ...] | None:
+def _count_system(messages: Sequence[Message]) -> int:
+    """Return the number of leading system messages."""
+    roles = (index for index, message in enumerate(messages) if message.role not in _SYSTEM_ROLES)
+    return next(roles, len(messages))
+
+
+def _first_cacheable(request: Request, minimum: int) -> int:
+    """Return the index of the first message that ends a prefix of `minimum` tokens; -1 if the tools are enough."""
+    missing = minimum * BYTES_PER_TOKEN
+    tools = [tool for tool in request.tools if not tool.deferred]  # a deferred one is not at the prompt's beginning
+    # the descriptions of most agents are enough, and no schema has to be written to find its size
+    if sum([len(tool.description or "") for tool in tools]) >= missing or (missing := missing - tools_size(tools)) <= 0:
+        return -1
+    for index, message in enumerate(request.messages):
+        missing -= message_size(message)
+        if missing <= 0:
+            return index
+    return len(request.messages)
+
+
+def _last_turns(messages: Sequence[Message]) -> Iterator[int]:
+    """Yield the indices of the messages that end the last user turns, the last one first."""
+    count, next_role = 0, ""
+    for index in range(len(messages) - 1, -1, -1):
+        role = messages[index].role
+        if role == "user" and next_role != "user":  # adjacent user messages are one turn
+            yield index
+            count += 1
+            if count == _MARKED_TURNS:
+                return
+        next_role = role
+
+
+def _last_markable(messages: Sequence[Message], index: int, can: frozenset[str]) -> _Position | None:
+    parts = messages[index].parts
+    return next(((index, number) for number in range(len(parts) - 1, -1, -1) if _is_markable(parts[number], can)), None)
+
+
+_KINDS: dict[type, str] = {Text: "part", Media: "part", ToolResult: "result", ToolCall: "call"}
+
+
+def _is_markable(part: Part, can: frozenset[str]) -> bool:
+    """Return whether a part may have a mark. Providers reject a mark on a blank text or on reasoning."""
+    return _KINDS.get(type(part)) in can and not (type(part) is Text and (not part.text or part.text.isspace()))
+
+
+def _positions_between(messages: Sequence[Message], marked: list[_Position], can: frozenset[str]) -> list[_Position]:
+    """Return more positions between the last two user turns if the earlier one is outside the last mark's lookback.
+
+    A client that goes back to the middle of a turn with many calls then finds an entry there.
+    """
+    if len(marked) < _MARKED_TURNS:
+        return []
+    (last, last_number), (start, start_number) = marked[:_MARKED_TURNS]
+    blocks = [
+        (index, number)
+        for index in range(start, last + 1)
+        for number in range(len(messages[index].parts))
+        if (start, start_number) < (index, number) < (last, last_number)
+    ]
+    # the same blocks in each request until the next turn, because they are counted from the earlier mark
+    regular = range(_LOOKBACK - 1, len(blocks), _LOOKBACK)
+    return [blocks[at] for at in regular if _is_markable(messages[blocks[at][0]].parts[blocks[at][1]], can)]
+
+
+def _mark_tools(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
     """Mark the last tool that may have a mark: not a deferred one, which is not part of the prompt's beginning."""
     for index in range(len(tools) - 1, -1, -1):
         tool = tools[index]
         if tool.kind == "function" and not tool.deferred:
-            return _replace_at(tools, index, replace(tool, cache=_TTL))
-    return None
+            return (*tools[:index], replace(tool, cache=_TTL), *tools[index + 1 :])
+    return tools
 
 
-def _mark_messages(request: Request, max_marks: int) -> tuple[Message, ...]:
-    """Mark the end of the system messages and of the last user messages, if the prefix is large enough."""
-    messages = request.messages
-    system_count = len(_leading_system_messages(messages))
-    users = [index for index in range(system_count, len(messages)) if messages[index].role == "user"]
-    chosen = [*([system_count - 1] if system_count else []), *users[-_MARKED_MESSAGES:]][-max_marks:]
-    size, marked = tools_size(request.tools), messages
-    for index, message in enumerate(messages):
-        size += message_size(message)
-        if index in chosen and size >= _MIN_SIZE:
-            marked = _replace_at(marked, index, replace(message, parts=_mark_last_part(message.parts)))
-    return marked
-
-
-def _mark_last_part(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Mark the last part that may have a mark: not a blank text."""
-    for index in range(len(parts) - 1, -1, -1):
-        part = parts[index]
-        if isinstance(part, (Media, ToolResult)) or (isinstance(part, Text) and part.text.strip()):
-            return _replace_at(parts, index, replace(part, cache=_TTL))
-    return parts
-
-
-def _replace_at(elements: tuple[_Element, ...], index: int, element: _Element) -> tuple[_Element, ...]:
-    return (*elements[:index], element, *elements[index + 1 :])
+def _mark_part(message: Message, number: int) -> Message:
+    parts = message.parts
+    part = parts[number]
+    assert isinstance(part, (Text, Media, ToolCall, ToolResult))
+    return replace(message, parts=(*parts[:number], replace(part, cache=_TTL), *parts[number + 1 :]))

@@ -32,6 +32,7 @@ __all__ = ["NoTarget", "Router", "Target", "UnknownModel", "make_target", "selec
 
 _MAX_LISTED = 20  # names in an error: enough to see the right one, and a short message
 _NO_TOOLS = "send no tools, or use another model; the gateway's operator can set `emulate` for this one"
+_NO_CACHE_MARKS = ModelCapabilities(cache_marks=False)
 _MAX_REMEMBERED = 1024  # names; clients may request any number of models
 
 
@@ -83,6 +84,8 @@ def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow) -> Targ
     else:
         endpoint = upstream.endpoint(model, emulation.kept_tokens)
     capabilities = overlay(row.capabilities, endpoint.capabilities)
+    if upstream.row.cache == "off":
+        capabilities = overlay(_NO_CACHE_MARKS, capabilities)
     keeps_requests = (
         row.emulate is None
         and row.repair is None

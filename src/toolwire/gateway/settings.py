@@ -87,6 +87,8 @@ class UpstreamRow(Row, frozen=True):
     client_key: str | None = None  # a PEM file; default: in the same file as the certificate
     context_max: int | None = None  # tokens of prompt and answer, at most; default: the model's own length
     keeps_responses: bool | None = None  # it stores Responses itself; default: whether its provider does
+    cache: Literal["auto", "client", "off"] = "auto"
+    """Prompt-cache marks of translated requests: the gateway's or else the client's, the client's only, or none."""
 
 
 class TargetRow(Row, frozen=True):

@@ -76,6 +76,8 @@ def _check_numbers(row: Row, path: Path) -> Iterator[SettingsProblem]:
     """Check the range of each number of a row."""
     for name in row.__struct_fields__:
         number = getattr(row, name)
+        if isinstance(number, str):
+            continue  # `cache` of an upstream
         if name in _POSITIVE_FIELDS and number is not None and not 0 < number < inf:
             yield SettingsProblem((*path, name), f"must be positive and finite, got {number}", "use a number above 0")
         if name in _NON_NEGATIVE_FIELDS and not 0 <= number < inf:

@@ -310,8 +310,10 @@ class ModelClient:
         check_request(self)
         losses = observed_losses.get() if losses is None else losses
         collected_losses = Losses() if losses is None else losses
+        if self._marks_prefix:
+            request = mark_stable_prefix(request, self._endpoint.wire, self._model_capabilities)
         endpoint_request = EndpointRequest(
-            mark_stable_prefix(request, self._endpoint.wire) if self._marks_prefix else request,
+            request,
             self._endpoint,
             stream=stream,
             text=self._text,

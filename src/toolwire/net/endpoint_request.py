@@ -63,14 +63,15 @@ class EndpointRequest:
         runs_search: bool = False,
         store: PrefixStore | None = None,
         context_size: ContextSize | None = None,
+        mark_prefix: bool = False,
     ) -> None:
         """Prepare the request.
 
         `client`: the capabilities of the wire on which the response will be written, if there is one. `is_alias`: the
         request names this model by an alias. `repairer` repairs the calls of the answer. `same_wire_body`: the body as
         the client wrote it for this wire, which is sent without changes; `request` is then its decoded form.
-        `capabilities` describe the model; by default, those of the endpoint. `runs_search` and `store` as for `prepare`.
-        `context_size` chooses the context of an Ollama model.
+        `capabilities` describe the model; by default, those of the endpoint. `runs_search`, `store` and
+        `mark_prefix` as for `prepare`. `context_size` chooses the context of an Ollama model.
         """
         self.endpoint = endpoint
         self.client = client
@@ -98,6 +99,7 @@ class EndpointRequest:
             choose=choose_by_words,
             runs_search=runs_search,
             store=store if emulation is None else None,
+            mark_prefix=mark_prefix,
         )
         self._exchange = prepared.exchange
         wire = endpoint.wire

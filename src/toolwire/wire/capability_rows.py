@@ -57,6 +57,7 @@ class ModelCapabilities(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     min_output: _NonNegative | None = None  # minimum of max_tokens
     max_output: _Positive | None = None  # maximum of max_tokens
     cache_marks: bool | None = None  # prompt-cache marks
+    cache_minimum: _NonNegative | None = None  # tokens of the smallest prefix that a mark caches
     media: tuple[str, ...] | None = None  # kinds of media in messages
     result_media: tuple[str, ...] | None = None  # kinds of media in tool results
     strict: bool | None = None  # strict tools

@@ -34,14 +34,17 @@ class WrittenPrefix(NamedTuple):
 class ConversationItems:
     """The list of items that an encoder fills. It begins with the text of `prefix`, if there is one.
 
-    `boundary` is the number of messages after which the items can be cut; 0 if they are not cut.
+    `boundary` is the number of messages after which the items can be cut; 0 if they are not cut. `text_blocks`: the
+    text of a user message is a list of one block also where a string would do, because a cache mark requires a list,
+    and the bytes must not change when the mark moves on to the next turn.
     """
 
-    __slots__ = ("_boundary", "_losses", "_prefix", "_split", "written")
+    __slots__ = ("_boundary", "_losses", "_prefix", "_split", "text_blocks", "written")
 
-    def __init__(self, prefix: WrittenPrefix | None = None, boundary: int = 0) -> None:
+    def __init__(self, prefix: WrittenPrefix | None = None, boundary: int = 0, *, text_blocks: bool = False) -> None:
         # JSON text of several items as one element: msgspec copies it into the list without a look at it
         self.written: list[JSON] = [] if prefix is None else [Raw(prefix.text)]
+        self.text_blocks = text_blocks
         self._prefix = prefix
         self._boundary = boundary
         self._split = 0  # the number of elements of `written` before the boundary

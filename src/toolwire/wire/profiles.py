@@ -85,10 +85,13 @@ def fit_codec(wire: WireCodec, model: ModelCapabilities) -> WireCodec:
     return replace(wire, limits=_fit_limits(wire.limits, model), capabilities=_fit_features(wire.capabilities, model))
 
 
+_LIMITS = ("name", "name_length", "id", "id_length", "tools", "min_output", "max_output", "min_budget", "cache_minimum")
+
+
 def _fit_limits(limits: Limits, model: ModelCapabilities) -> Limits:
     changes = {
         field: value
-        for field in ("name", "name_length", "id", "id_length", "tools", "min_output", "max_output", "min_budget")
+        for field in _LIMITS
         if (value := getattr(model, field)) is not None and (field != "min_budget" or limits.min_budget)
     }
     return replace(limits, **changes) if changes else limits

@@ -50,6 +50,7 @@ class Limits(Value, frozen=True):
     tools: int | None = None
     stops: int | None = None  # stop sequences
     cache_marks: int | None = None  # prompt-cache marks in a request
+    cache_minimum: int = 0  # tokens of the smallest prefix that a mark caches
     max_tokens: int | None = None  # default where the wire requires a number and the request has none
     min_output: int = 0  # minimum of max_tokens
     max_output: int | None = None  # maximum of max_tokens

@@ -178,6 +178,14 @@ def check_cache_marks(wire, known):
     assert any(loss.concept == "cache mark" for loss in losses) == (known.cache_marks is False)
 
 
+def check_cache_minimum(wire, known):
+    """Four bytes count as a token, and the tool has some bytes besides its description."""
+    for tokens, is_marked in ((known.cache_minimum - 20, False), (known.cache_minimum, True)):
+        request = Request("m", (USER,), (Tool("look", "x" * 4 * tokens, TOOL.input_schema),))
+        marked = prepare(request, wire, capabilities=known, mark_prefix=True).request
+        assert (marked.tools[0].cache is not None) == is_marked
+
+
 def check_media(wire, known):
     for kind, media_type in (("image", "image/png"), ("audio", "audio/wav"), ("file", "application/pdf")):
         media = Media(kind, media_type, data="aGk=", name="x")
@@ -305,6 +313,7 @@ CHECKS = {
     "min_output": check_min_output,
     "max_output": check_max_output,
     "cache_marks": check_cache_marks,
+    "cache_minimum": check_cache_minimum,
     "media": check_media,
     "result_media": check_result_media,
     "strict": check_strict,

@@ -10,6 +10,7 @@ from toolwire.audit import check_body
 from toolwire.bridge import mark_stable_prefix
 from toolwire.ir import Message, Params, Request, Text, Tool, ToolCall
 from toolwire.wire import get
+from toolwire.wire.capability_rows import ModelCapabilities
 
 LONG = "x " * 3000
 TOOLS = tuple(
@@ -83,9 +84,41 @@ def test_wire_without_marks_gets_an_unchanged_request(wire):
     [
         replace(FIRST, tools=(replace(TOOLS[0], cache="1h"),)),
         replace(FIRST, messages=(Message("user", (Text("a", cache="5m"),)),)),
-        replace(FIRST, params=Params(cache_key="mine")),
     ],
 )
 @pytest.mark.parametrize("wire", ["anthropic", "openai_chat"])
 def test_marks_of_the_author_are_kept(request_with_marks, wire):
     assert mark_stable_prefix(request_with_marks, get(wire)) is request_with_marks
+
+
+def test_key_of_the_author_is_kept_and_is_no_mark():
+    keyed = replace(FIRST, params=Params(cache_key="mine"))
+    assert mark_stable_prefix(keyed, get("openai_chat")) is keyed
+    assert mark_stable_prefix(keyed, get("anthropic")).tools[1].cache == "default"
+
+
+def test_minimum_of_the_model_decides():
+    model = ModelCapabilities(cache_minimum=4096)
+    assert mark_stable_prefix(SECOND, get("anthropic"), model) is SECOND
+    assert mark_stable_prefix(SECOND, get("anthropic"), ModelCapabilities(cache_minimum=2048)) is not SECOND
+
+
+def test_adjacent_user_messages_are_one_turn():
+    apart = replace(SECOND, messages=(*SECOND.messages, Message("user", (Text("Go on."),))))
+    marked = mark_stable_prefix(apart, get("anthropic")).messages
+    assert [[part.cache for part in message.parts] for message in marked] == [
+        ["default"],
+        ["default"],
+        [None],
+        [None],
+        ["default"],
+    ]
+
+
+def test_long_turn_gets_the_marks_that_are_left():
+    """Without tools and a system prompt, two marks are left for a turn of more than 20 blocks."""
+    calls = [ToolCall(f"call_{number}", "look", {}) for number in range(30)]
+    turn = (Message("assistant", tuple(calls)), Message("user", tuple(call.result("22 °C") for call in calls)))
+    request = replace(FIRST, messages=(Message("user", (Text(LONG),)), *turn), tools=())
+    parts = [part for message in mark_stable_prefix(request, get("anthropic")).messages for part in message.parts]
+    assert [number for number, part in enumerate(parts) if part.cache] == [0, 20, 40, 60]

@@ -66,6 +66,7 @@ def test_unknown_setting_without_a_similar_name_lists_known_settings():
         ({"limits": {"body": "much"}}, "[limits] body: expected an integer, got a string"),
         ({"server": []}, "[server]: expected a table, got a list"),
         ({"upstreams": {"a": {"timeout": "long"}}}, "[upstreams.a] timeout: expected a number, got a string"),
+        ({"upstreams": {"a": {"cache": "on"}}}, "use one of 'auto', 'client', 'off'"),
         ({**UPSTREAM, "models": {"m": {}}}, "[models.m]: needs exactly one of `upstream` and `targets`"),
         ({**UPSTREAM, "models": {"m": {"upstream": "a", "targets": [{"upstream": "a"}]}}}, "needs exactly one of"),
         ({**UPSTREAM, "models": {"m": {"upstream": "aa"}}}, "did you mean 'a'?"),

@@ -67,8 +67,8 @@ LIMITS_WITHOUT_SIGNATURE = {
     "openai_responses": "id characters declared_required enum formats long_enum patterns ranges",
 }
 NO_LIMITS = set(
-    "version whole enforced signatures maps anything tuples".split()
-)  # descriptions, and how we get around limits
+    "version whole enforced signatures maps anything tuples cache_minimum".split()
+)  # descriptions, how we get around limits, and a limit below which marks are ignored without an error
 
 
 def limits_of(wire):

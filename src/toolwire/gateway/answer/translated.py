@@ -44,6 +44,9 @@ from .turn_memory import envelopes_for
 __all__ = ["TranslatedRequest", "TranslatedStream"]
 
 _CONTENT_DELTAS = frozenset({TextDelta, CallDelta})  # no step and no loss report needs them
+_MIN_MARKED = (
+    2048  # bytes; no model caches a prefix below 512 tokens, and a small request is translated faster unchecked
+)
 _KEY, _ESCAPED = attrgetter("key"), attrgetter("escaped")
 
 
@@ -124,6 +127,11 @@ class TranslatedRequest:
             runs_search=gateway_tools is not None and gateway_tools.runs_hosted_search,
             store=translations,
             context_size=None if sizes is None else sizes.of(endpoint),
+            mark_prefix=(
+                target.upstream.row.cache == "auto"
+                and not is_same_wire  # where marks are the client's choice
+                and (len(client_request.body) >= _MIN_MARKED or gateway_tools is not None)
+            ),
         )
         if client_request.strict:
             require_lossless(self.losses)

@@ -72,6 +72,7 @@ _OLD = WireCodec(
         max_tokens=DEFAULT_MAX_TOKENS,
         min_budget=1024,
         cache_marks=4,
+        cache_minimum=1024,  # of models without a row; the rows have 512 to 4,096
         # "temperature: range: 0..1"; the bounds and the length of `user_id`: anthropic 2.8.0, MessageCreateParams
         ranges={"temperature": (0, 1), "top_p": (0, 1), "top_k": (0, inf)},
         user_length=256,

@@ -196,7 +196,10 @@ def encode_request(request: Request, version: str, items: ConversationItems | No
     is_2023 = version == "2023-06-01"
     for index, message in items.unwritten(request.messages, losses, start):
         written = write_plain_message(message)
-        if written is None:
+        if written is not None:
+            if items.text_blocks and message.role == "user" and type(written["content"]) is str:
+                written["content"] = [{"type": "text", "text": written["content"]}]
+        else:
             path = f"/messages/{index}"
             written = _write_message(message, path, losses)
             if not is_2023:
