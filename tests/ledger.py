@@ -515,6 +515,8 @@ FINDINGS_2 = {
     "LE2": Entry("media in a list, dictionary or object that a tool returns is media"),
     "LE4": Entry("`do` never executes under --yes with only the local model", _STEP_16),
     "LE7": Entry("a bare Chat message and bare Gemini content are read by `calls` and `detect`", _STEP_16),
-    "LE8": Entry("names are found in any case; a wrong argument of ModelClient.ask is a typed error", _STEP_16),
+    "LE8": Entry(
+        "names are found in any case; ModelClient.ask takes a text, and refuses other values with a typed error"
+    ),
     "LE9": Entry("docs/commands.md lists every command", _STEP_16),
 }

@@ -232,6 +232,7 @@ async def clients() -> None:
         ModelClient("openai/gpt-5.6", base_url=upstream.url, key="a-key") as client,
     ):
         assert_type(await client.ask(request), Response)
+        assert_type(await client.ask("Weather?"), Response)
         async for _ in client.stream(request):
             break
     command = KeyCommand(["gcloud", "auth", "print-access-token"], timeout=5, ttl=600)

@@ -9,7 +9,6 @@ provider (`previous_response_id`) goes only to upstreams of its own wire, and to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from random import Random
 
@@ -19,6 +18,7 @@ from ..ir.errors import ConfigError, ToolwireError
 from ..ir.hints import translate_hint
 from ..net.body_settings import NO_DEFAULTS
 from ..net.endpoint import Endpoint
+from ..run.suggestions import NameIndex
 from ..wire.capability_rows import ModelCapabilities
 from ..wire.profiles import overlay
 from .client_request import ClientRequest
@@ -197,7 +197,7 @@ class Router:
     def describe_models(self, model: str, may_use: Callable[[str], bool]) -> str:
         """Return a hint with models that a client may use instead of an unknown one."""
         names = [name for name in self.names if may_use(name)]
-        close_matches = get_close_matches(model[:200], names, 1, 0.5)
+        close_matches = NameIndex(names).similar(model, 1)
         upstreams = [name for name in self.upstreams if may_use(f"{name}/{model}")]
         hints = [f"did you mean {close_matches[0]!r}?"] if close_matches else []
         if names:

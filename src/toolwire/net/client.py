@@ -49,6 +49,7 @@ from .http_client import HttpTransport
 from .loss_log import LossLog
 from .model_protocol import check_request
 from .ollama_context import ContextSize, ContextSizes
+from .prompts import as_request
 from .refusals import describe_refusal, refuse_web_page
 from .replies import drain, read_reply_body, transport_losses
 from .retry import NetworkError, RetryPolicy, network_fault
@@ -137,12 +138,14 @@ class ModelClient:
             await self._transport.aclose()
 
     async def ask(
-        self, request: Request, *, losses: Losses | None = None, reader: Capabilities | None = None
+        self, request: Request | str, *, losses: Losses | None = None, reader: Capabilities | None = None
     ) -> Response:
         """Return the whole response. If a call in a text format cannot be parsed, ask once more, with the error.
 
+        A text is the request of one user message.
         `reader`: the capabilities of the wire on which the response will be written, if it is passed on.
         """
+        request = as_request(request)
         deadline = self.new_deadline()
         await self._refresh_context()
         endpoint_request = self._make_request(request, stream=False, losses=losses, reader=reader)
@@ -160,13 +163,14 @@ class ModelClient:
         return replace(accepted, usage=add_usage(rejected.usage, accepted.usage))
 
     async def stream(
-        self, request: Request, *, losses: Losses | None = None, reader: Capabilities | None = None
+        self, request: Request | str, *, losses: Losses | None = None, reader: Capabilities | None = None
     ) -> AsyncGenerator[Event, None]:
         """Yield the events of the response as they arrive.
 
         If a call in a text format cannot be parsed, ask once more, with the error; the events continue in the same
-        response. Leaving the loop or cancelling the task closes the connection. `reader` as in `ask`.
+        response. Leaving the loop or cancelling the task closes the connection. `request` and `reader` as in `ask`.
         """
+        request = as_request(request)
         deadline = self.new_deadline()
         await self._refresh_context()
         endpoint_request = self._make_request(request, stream=True, losses=losses, reader=reader)
@@ -280,11 +284,11 @@ class ModelClient:
     def _context_size(self) -> ContextSize | None:
         return None if self._context_sizes is None else self._context_sizes.of(self._endpoint)
 
-    def ask_sync(self, request: Request, *, losses: Losses | None = None) -> Response:
+    def ask_sync(self, request: Request | str, *, losses: Losses | None = None) -> Response:
         """Like `ask`, for synchronous code; also in a notebook."""
         return run_blocking(self.ask(request, losses=losses))
 
-    def stream_sync(self, request: Request, *, losses: Losses | None = None) -> Iterator[Event]:
+    def stream_sync(self, request: Request | str, *, losses: Losses | None = None) -> Iterator[Event]:
         """Like `stream`, for synchronous code; also in a notebook."""
         return iterate_blocking(self.stream(request, losses=losses))
 

@@ -16,15 +16,25 @@ from typing import TypeAlias
 
 from ..ir.errors import ConfigError
 from ..ir.parts import Media, MediaKind, Part, Text
-from ..ir.request import Message
+from ..ir.request import Message, Request
 
-__all__ = ["PromptItem", "UserPrompt", "prompt_message"]
+__all__ = ["PromptItem", "UserPrompt", "as_request", "prompt_message"]
 
 PromptItem: TypeAlias = str | Path | Text | Media
 UserPrompt: TypeAlias = PromptItem | Message | Sequence[PromptItem]
 
 _MAX_FILE_SIZE = 50 * 1024 * 1024  # bytes; providers accept less
 _MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
+
+
+def as_request(request: Request | str) -> Request:
+    """Return a request, or the request of one user message for a text. Raise ConfigError for other values."""
+    if isinstance(request, Request):
+        return request
+    if isinstance(request, str):
+        return Request(messages=(Message("user", (Text(request),)),))
+    hint = "pass a text, or toolwire.Request(messages=…); toolwire.Agent takes lists and files"
+    raise ConfigError(f"a request cannot be a value of type {type(request).__name__}", hint=hint)
 
 
 async def prompt_message(prompt: UserPrompt) -> Message:

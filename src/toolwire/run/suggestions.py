@@ -35,12 +35,18 @@ class NameIndex:
                 posting.append(number)
 
     def similar(self, name: str, count: int = 3) -> list[str]:
-        """Return up to `count` similar names, the best first."""
+        """Return up to `count` similar names in any case, the best first."""
         from difflib import get_close_matches  # imported late: most programs need no suggestion
 
         given = name[:_MAX_LENGTH]
-        candidates = {known[:_MAX_LENGTH]: known for known in self._candidates(given)}
-        return [candidates[found] for found in get_close_matches(given, candidates, count, _MIN_RATIO)]
+        candidates: dict[str, list[str]] = {}
+        for known in self._candidates(given):
+            candidates.setdefault(known[:_MAX_LENGTH].lower(), []).append(known)
+        close_matches = get_close_matches(given.lower(), candidates, count, _MIN_RATIO)
+        found = [
+            known for match in close_matches for known in sorted(candidates[match], key=lambda known: known != name)
+        ]
+        return found[:count]
 
     def _candidates(self, given: str) -> Sequence[str]:
         """Return the names that share the rarest trigrams with the given one, or all names if they are few."""

@@ -279,21 +279,40 @@ def test_sync_methods_work_inside_a_running_loop():
     assert asyncio.run(notebook_cell()) == ["Sun.", "Hi.", "sun in Rome"]
 
 
-def test_client_has_sync_methods():
-    request = Request(messages=(Message("user", (Text("Hi."),)),))
+@pytest.mark.finding("LE8")
+@pytest.mark.parametrize(
+    "question", [Request(messages=(Message("user", (Text("Hi."),)),)), "Hi."], ids=["request", "text"]
+)
+def test_client_has_sync_methods(question):
 
     async def run() -> list[object]:
         async with Upstream(answer_with("One."), answer_with("Two.")) as upstream:
 
             def ask() -> list[object]:
                 with ModelClient("openai/gpt-5.6", base_url=upstream.url, key="a-key") as client:
-                    whole = client.ask_sync(request).parts[0].text
-                    deltas = [event.text for event in client.stream_sync(request) if isinstance(event, TextDelta)]
+                    whole = client.ask_sync(question).parts[0].text
+                    deltas = [event.text for event in client.stream_sync(question) if isinstance(event, TextDelta)]
                     return [whole, "".join(deltas)]
 
-            return await asyncio.to_thread(ask)
+            answers = await asyncio.to_thread(ask)
+            assert [asked.request.messages[0].parts[0].text for asked in upstream.requests] == ["Hi.", "Hi."]
+            return answers
 
     assert asyncio.run(run()) == ["One.", "Two."]
+
+
+@pytest.mark.finding("LE8")
+@pytest.mark.parametrize("question", [["Hi."], {"messages": []}, None, b"Hi.", Message("user", ())])
+def test_client_refuses_other_values_as_a_request(question):
+    async def run() -> None:
+        async with ModelClient("openai/gpt-5.6", base_url="http://127.0.0.1:9", key="a-key") as client:
+            with pytest.raises(ConfigError, match=r"cannot be a value of type .*pass a text, or toolwire\.Request"):
+                await client.ask(question)
+            with pytest.raises(ConfigError, match="cannot be a value of type"):
+                async for _ in client.stream(question):
+                    pass
+
+    asyncio.run(run())
 
 
 def test_blocking_call_on_the_loop_of_a_blocking_call_is_refused():

@@ -35,7 +35,16 @@ def test_a_name_with_an_error_is_found_among_many(given, wanted):
     wanted_number = int(wanted.rpartition("_")[2])
     names = make_names(5000)
     names[wanted_number] = wanted
-    assert wanted in NameIndex(names).similar(given.lower() if given.isupper() else given)
+    assert wanted in NameIndex(names).similar(given)
+
+
+@pytest.mark.finding("LE8")
+def test_names_are_found_in_any_case_and_the_exact_case_comes_first():
+    for others in ([], make_names(5000)):
+        assert NameIndex(["send", *others]).similar("SEND")[0] == "send"
+        assert NameIndex(["GetWeather", *others]).similar("getweather")[0] == "GetWeather"
+        assert NameIndex(["send", "Send", "SEND", *others]).similar("SEND", 2) == ["SEND", "send"]
+        assert NameIndex(["send", "Send", *others]).similar("Sned", 2) == ["send", "Send"]
 
 
 @pytest.mark.finding("X8")
