@@ -66,6 +66,24 @@ def test_commands_of_the_page_are_accepted(page):
     assert [line for line in commands_of_page(page.read_text(encoding="utf-8")) if not accepted(line)] == []
 
 
+def commands_of_parser(parser, prefix=""):
+    """Yield the commands that can be run: those without subcommands, and those that work without one."""
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if prefix and (not groups or parser.get_default("run") is not None):
+        yield prefix
+    for group in groups:
+        for name, command in group.choices.items():
+            yield from commands_of_parser(command, f"{prefix} {name}".strip())
+
+
+@pytest.mark.finding("LE9")
+def test_page_of_commands_lists_every_command():
+    page = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
+    table = page.partition("|---|---|\n")[2].partition("\n\n")[0]
+    listed = [name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    assert sorted(listed) == sorted(commands_of_parser(_make_parser([])))
+
+
 def test_examples_of_the_help_texts_are_accepted():
     lines = commands_of_help(_make_parser([]))
     assert len(lines) > 50
