@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Literal
 
-from ..ir.errors import ProtocolError
+from ..ir.errors import ProtocolError, ToolwireError
+from ..ir.parts import Opaque, Part, ToolCall
 from ..ir.pointer import JSON
+from ..ir.response import Response
 from ..ir.value import Value
 from ..stream.array import ArrayDecoder
 from ..stream.ndjson import NDJSONDecoder
 from ..stream.sse import SSEDecoder
 from ..stream.strict import as_bytes, parse
 from ..wire import get, mcp, names
-from ..wire.protocol import Kind
+from ..wire.protocol import Kind, Wire
 
-__all__ = ["NAME_THE_WIRE", "Detected", "detect", "is_stream"]
+__all__ = ["NAME_THE_WIRE", "Detected", "detect", "is_stream", "read_message"]
 
 NAME_THE_WIRE = "name its wire and kind"  # a hint; a caller with a parameter for it replaces it
 
 
 class Detected(Value, frozen=True):
-    """`wire` is a name for `toolwire.wire.get`, or "mcp" for declarations in MCP's bare shape."""
+    """`wire` is a name for `toolwire.wire.get`, or "mcp" for declarations in MCP's bare shape.
+
+    The kind "message" is an assistant's message without the response around it, or its content or items.
+    """
 
     wire: str
-    kind: Kind
+    kind: Kind | Literal["message"]
 
 
 def detect(body: JSON | bytes | str) -> Detected:
@@ -43,6 +50,8 @@ def detect(body: JSON | bytes | str) -> Detected:
     if found is None and kinds == ("stream",) and (error := _best_match(body, ("error",))):
         found = Detected(error.wire, "stream")  # the stream failed before its first event
     if found is None:
+        found = _detect_message(body)
+    if found is None:
         raise ProtocolError("the document matches no known wire", hint=NAME_THE_WIRE)
     return found
 
@@ -58,6 +67,53 @@ def _best_match(body: JSON, kinds: tuple[Kind, ...]) -> Detected | None:
             if score > best_score:
                 best, best_score = Detected(name, kind), score
     return best
+
+
+def _detect_message(body: JSON) -> Detected | None:
+    """Return the wire that reads the most calls in a bare message; equal wires are compared by the score of a request."""
+    best, best_score = None, (0, 0, 0)
+    for name in names():
+        wire = get(name)
+        for messages in _as_messages(body):
+            parts = _read_parts(messages, wire)
+            if parts:
+                calls = sum(isinstance(part, ToolCall) for part in parts)
+                unread = sum(isinstance(part, Opaque) for part in parts)
+                score = (calls, -unread, wire.detection["request"]({wire.conversation: messages}))
+                if best is None or score > best_score:
+                    best, best_score = Detected(name, "message"), score
+    return best
+
+
+def read_message(body: JSON, wire: Wire) -> Response | None:
+    """Return a bare message as a response without a stop, or None if it is no assistant's message on this wire."""
+    read = (_read_parts(messages, wire) for messages in _as_messages(body))
+    parts = next(filter(None, read), None)
+    return None if parts is None else Response(parts=parts)
+
+
+def _as_messages(body: JSON) -> Iterator[list[JSON]]:
+    """Yield the conversations that contain only this message: as it is, or around its content, parts or items."""
+    if type(body) is dict and body.get("role") in ("assistant", "model"):
+        yield [body]
+        return
+    rows = [body] if type(body) is dict and "role" not in body else body
+    if type(rows) is list and rows and all(type(row) is dict for row in rows):
+        yield rows
+        yield [{"role": "assistant", "content": rows}]
+        yield [{"role": "model", "parts": rows}]
+
+
+def _read_parts(messages: list[JSON], wire: Wire) -> tuple[Part, ...]:
+    """Decode messages as the history of a request. Return no parts if one is not an assistant's, or none is readable."""
+    try:
+        decoded = wire.decode_request({wire.conversation: messages}).messages
+    except ToolwireError:
+        return ()
+    parts = tuple(part for message in decoded for part in message.parts)
+    if any(message.role != "assistant" for message in decoded) or all(isinstance(part, Opaque) for part in parts):
+        return ()
+    return parts
 
 
 def is_stream(data: bytes) -> bool:

@@ -10,11 +10,12 @@ from ..ir.losses import Losses
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import JSON, Object, join
 from ..ir.request import Request
-from ..ir.response import UpstreamError
+from ..ir.response import Response, UpstreamError
 from ..ir.tools import Tool
 from ..stream.strict import as_bytes, parse
 from ..wire import get, mcp
-from .detection import NAME_THE_WIRE, detect, is_stream
+from ..wire.protocol import Wire
+from .detection import NAME_THE_WIRE, detect, is_stream, read_message
 from .exchange import Exchange
 from .fit_history import fit_results
 from .readable import decode_readable_tools
@@ -23,7 +24,7 @@ __all__ = ["calls", "list_tools", "results"]
 
 
 def calls(body: JSON | bytes | str, wire: str | None = None) -> tuple[ToolCall, ...]:
-    """Return the calls of an answer on any wire: a response, or the bytes of a complete stream.
+    """Return the calls of an answer on any wire: a response, its message, or the bytes of a complete stream.
 
     Each call has an id, even if the wire gave none. Run only calls whose `state` is "complete".
     """
@@ -38,8 +39,8 @@ def calls(body: JSON | bytes | str, wire: str | None = None) -> tuple[ToolCall, 
     if kind == "stream":
         decoder = get(wire).stream_decoder()
         response = fold([*decoder.feed(data), *decoder.close()])
-    elif kind in ("response", "error"):
-        response = get(wire).decode_response(parse(data) if isinstance(data, bytes) else data)
+    elif kind in ("response", "error", "message"):
+        response = _decode_answer(parse(data) if isinstance(data, bytes) else data, get(wire))
     else:
         raise ProtocolError(
             f"expected an answer, got a {kind} of {wire}", hint="pass the response, or the complete stream"
@@ -47,6 +48,17 @@ def calls(body: JSON | bytes | str, wire: str | None = None) -> tuple[ToolCall, 
     if response.fault is not None:
         raise UpstreamError(response.fault)
     return Exchange().restore(response).calls
+
+
+def _decode_answer(document: JSON, wire: Wire) -> Response:
+    """Decode a response, or the assistant's message of one."""
+    try:
+        return wire.decode_response(document)
+    except ProtocolError:
+        response = read_message(document, wire)
+        if response is None:
+            raise
+        return response
 
 
 def results(answers: Iterable[ToolResult], wire: str) -> list[Object]:

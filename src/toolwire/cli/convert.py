@@ -108,6 +108,9 @@ def _detect_wire(data: bytes, arguments: argparse.Namespace) -> tuple[str, str]:
     from ..bridge.detection import detect
 
     found = detect(data)
+    if found.kind == "message":
+        message = f"the document is a message of {found.wire} without its response"
+        raise ConfigError(message, hint="convert the whole response, or a request that contains the message")
     return arguments.source or found.wire, arguments.kind or found.kind
 
 

@@ -27,7 +27,7 @@ _MAX_FILE_SIZE = 50 * 1024 * 1024  # bytes; providers accept less
 _MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
 
 
-def as_request(request: Request | str) -> Request:
+def as_request(request: object) -> Request:
     """Return a request, or the request of one user message for a text. Raise ConfigError for other values."""
     if isinstance(request, Request):
         return request
