@@ -513,7 +513,7 @@ FINDINGS_2 = {
     # seeds, retrieval, learning
     "LE1": Entry("too many tools are reduced on the same wire, too", _STEP_16),
     "LE2": Entry("media in a list, dictionary or object that a tool returns is media"),
-    "LE4": Entry("`do` never executes under --yes with only the local model", _STEP_16),
+    "LE4": Entry("with the local model, `do --yes` shows the command and never executes it"),
     "LE7": Entry("an assistant's message without its response is read by `calls` and `detect`, on every wire"),
     "LE8": Entry(
         "names are found in any case; ModelClient.ask takes a text, and refuses other values with a typed error"

