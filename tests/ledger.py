@@ -488,7 +488,7 @@ FINDINGS_2 = {
     "CA2": Entry("requests that are translated to a provider with explicit cache marks get them"),
     "CA3": Entry("a WebSocket upgrade that is not supported is answered with 426"),
     "CA4": Entry("Ollama's context is large enough for the request, or the request is refused"),
-    "CA7": Entry("the common open model families have rows with sources", _STEP_16),
+    "CA7": Entry("the common open model families have rows with sources; no forced choice is refused by DeepSeek"),
     "CA8": Entry("/v1/models has Codex's catalogue; Claude Code is told the context and output limits"),
     "CA9": Entry("tool calls are counted by upstream and model", _STEP_16),
     # new users

@@ -154,7 +154,7 @@ def check_arguments(request: Request) -> Iterator[Hit]:
 
 def check_forced_thinking(request: Request) -> Iterator[Hit]:
     """Report a forced call with a thinking budget (TW051)."""
-    forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
+    forced = request.choice is not None and request.choice.forces_call
     if forced and request.reasoning is not None and request.reasoning.mode == "budget":
         yield Hit("/choice", "a forced call and a thinking budget exclude each other")
 

@@ -229,7 +229,7 @@ class Emulation:
 
     def _requires_call(self) -> bool:
         choice = self._original.choice
-        return choice is not None and (choice.mode in ("required", "tool") or choice.required)
+        return choice is not None and choice.forces_call
 
     def _callable_functions(self) -> str:
         names = [tool.name for tool in self._tools]

@@ -81,9 +81,8 @@ def _restrict_to_declared(
 
 def _refuse_forced_thinking(request: Request, choice: ToolChoice, can: Capabilities) -> None:
     """Raise EncodeError for a forced call with a thinking budget, on a target that refuses the two together."""
-    is_forced = choice.mode in ("required", "tool") or (choice.mode == "allowed" and choice.required)
     if (
-        is_forced
+        choice.forces_call
         and not can.forced_with_budget
         and request.reasoning is not None
         and request.reasoning.mode == "budget"

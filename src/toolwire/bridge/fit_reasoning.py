@@ -8,6 +8,7 @@ from ..ir.losses import Losses, Severity
 from ..ir.parts import Reasoning, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import ReasoningConfig, Request
+from ..ir.tools import ToolChoice
 from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Wire
 from .history import DraftMessage
@@ -31,6 +32,8 @@ def fit_reasoning(
     reasoning = request.reasoning
     if has_tools and model.effort_with_tools is False:
         reasoning = _turn_off_for_tools(reasoning, model, losses)
+    if has_tools and model.forced_choice_when_thinking is False:
+        reasoning = _turn_off_for_forced_call(request.choice, reasoning, model, losses)
     if reasoning is None:
         return None
     if model.thinking is False:
@@ -128,6 +131,25 @@ def _turn_off_for_tools(
     return ReasoningConfig("off") if reasoning is None else replace(reasoning, mode="off", effort=None, budget=None)
 
 
+def _turn_off_for_forced_call(
+    choice: ToolChoice | None, reasoning: ReasoningConfig | None, model: ModelCapabilities, losses: Losses
+) -> ReasoningConfig | None:
+    """Turn reasoning off before a forced call, for a model that refuses the two together.
+
+    A client that forces a call cannot use an answer without one, so the call is worth more than the reasoning before
+    it (deepseek-ai/DeepSeek-V3#1376 measures `auto` as a substitute). Where reasoning cannot be turned off, the choice
+    has become `auto` before.
+    """
+    if choice is None or not choice.forces_call or model.thinking_off is False:
+        return reasoning
+    if reasoning is not None and reasoning.mode == "off":
+        return reasoning
+    is_asked = reasoning is not None and (reasoning.mode is not None or reasoning.effort is not None)
+    detail = "this model does not reason before a forced call"
+    losses.add(_REASONING, "thinking", "dropped", detail, "warning" if is_asked else "info")
+    return ReasoningConfig("off")
+
+
 def _fit_off(
     reasoning: ReasoningConfig, wire: Wire, model: ModelCapabilities, losses: Losses
 ) -> ReasoningConfig | None:
@@ -145,8 +167,14 @@ def _fit_off(
         elif reasoning.effort is not None and reasoning.effort not in can.efforts:
             reasoning = _nearest_effort(reasoning, can.efforts, losses)
     if model.thinking_off is not False:
-        return reasoning
+        return reasoning if model.thinking_off_type is None else _with_type(reasoning, wire, model.thinking_off_type)
     return _turn_down(reasoning, wire, model, losses)
+
+
+def _with_type(reasoning: ReasoningConfig, wire: Wire, kind: str) -> ReasoningConfig:
+    """Name the thinking type of the request's own wire."""
+    extra = {**reasoning.extra, wire.name: {**reasoning.extra.get(wire.name, {}), "type": kind}}
+    return replace(reasoning, extra=extra)
 
 
 def _turn_down(
@@ -155,8 +183,8 @@ def _turn_down(
     """Return the lowest amount of thinking, for a model that cannot turn it off."""
     efforts = wire.capabilities.efforts
     if model.thinking_off_type is not None:
-        extra = {**reasoning.extra, wire.name: {**reasoning.extra.get(wire.name, {}), "type": model.thinking_off_type}}
-        fitted, sent = replace(reasoning, mode="auto", visible=None, extra=extra), repr(model.thinking_off_type)
+        fitted = _with_type(replace(reasoning, mode="auto", visible=None), wire, model.thinking_off_type)
+        sent = repr(model.thinking_off_type)
     elif efforts:
         fitted = replace(reasoning, mode=None, effort=efforts[0], budget=None)
         sent = f"the effort {efforts[0]!r}"
@@ -201,8 +229,7 @@ def _fix_amount(reasoning: ReasoningConfig, request: Request, wire: Wire, losses
 
 def _drops_forced(request: Request, wire: Wire, losses: Losses) -> bool:
     """Return whether a forced call excludes thinking with a budget, and report that it is dropped."""
-    is_forced = request.choice is not None and (request.choice.mode in ("required", "tool") or request.choice.required)
-    if not is_forced or wire.capabilities.forced_with_budget:
+    if request.choice is None or not request.choice.forces_call or wire.capabilities.forced_with_budget:
         return False
     losses.add(_REASONING, "thinking", "dropped", "this model does not support thinking before a forced call")
     return True

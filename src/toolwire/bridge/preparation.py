@@ -21,7 +21,7 @@ from ..wire import get
 from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
 from ..wire.codec import WireCodec
 from ..wire.profiles import fit_codec, match_capabilities
-from ..wire.protocol import Encoded, Wire
+from ..wire.protocol import Capabilities, Encoded, Wire
 from .cache import limit_marks
 from .exchange import Exchange
 from .fit_history import fit_history
@@ -175,14 +175,13 @@ def prepare(
     if required is not None and required.instructions is not None:
         turns = add_instructions(turns, required.instructions, can)
     _report_extras(request, wire.name, losses)
-    if request.parallel is False and not tools:
-        losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")
+    parallel = _fit_parallel(request, can, model, losses, has_tools=bool(tools))
     fitted = Request(
         request.model,
         tuple(map(_message, turns)),
         tuple(tools),
         choice,
-        request.parallel if tools and required is None else None,
+        parallel if required is None else None,
         fit_params(request.params, reasoning, wire, model, losses),
         reasoning,
         answer.output if required is None else required.output,
@@ -209,6 +208,23 @@ def _find_prefix(
         return None
     key = make_key(request, wire, history_model, tools, plan)
     return None if key is None else PrefixReuse(store, key, request.messages)
+
+
+def _fit_parallel(
+    request: Request, can: Capabilities, model: ModelCapabilities, losses: Losses, *, has_tools: bool
+) -> bool | None:
+    """Return the switch for parallel calls, which is off for a model that makes one call at a time."""
+    if not has_tools:
+        if request.parallel is False:
+            losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")
+        return None
+    if model.parallel_calls is not False:
+        return request.parallel
+    if request.parallel:
+        losses.add(join("parallel"), "parallel calls", "dropped", "this model makes one call at a time")
+    # Servers reject the history of an answer with two calls, and some default to parallel calls:
+    # "This model only supports single tool-calls at once!" (the chat template of Llama 3.1).
+    return False if can.parallel else None
 
 
 def _without_strict(request: Request, losses: Losses) -> Request:

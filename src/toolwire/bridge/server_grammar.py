@@ -199,13 +199,9 @@ def _select_tools(tools: Iterable[Tool], choice: ToolChoice) -> list[Tool]:
     ]
 
 
-def _forces_call(choice: ToolChoice) -> bool:
-    return choice.mode in ("required", "tool") or choice.required
-
-
 def _guide_json(row: _GrammarServerRow, tools: list[Tool], choice: ToolChoice, parallel: bool | None) -> GuidedRequest:
     """Constrain the whole answer to a call in plain JSON."""
-    if not _forces_call(choice):
+    if not choice.forces_call:
         raise ConfigError(
             f"a JSON schema forces a call, but the choice is {choice.mode!r}",
             hint="choose 'required' or a tool, or give the text format of the model",
@@ -276,7 +272,7 @@ def _structural_tags(tools: list[Tool], tags: list[Object], choice: ToolChoice, 
                 dict.fromkeys(_trigger(tag["begin"], tool) for tag, tool in zip(tags, tools, strict=True))
             ),
             "tags": tags,
-            "at_least_one": _forces_call(choice),
+            "at_least_one": choice.forces_call,
             "stop_after_first": is_single,
         },
     }

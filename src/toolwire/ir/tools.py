@@ -58,3 +58,7 @@ class ToolChoice(Value, frozen=True):
     names: tuple[str, ...] = ()
     required: bool = False
     extra: Extra = {}
+
+    @property
+    def forces_call(self) -> bool:
+        return self.mode in ("required", "tool") or (self.mode == "allowed" and self.required)

@@ -89,8 +89,7 @@ def forbids_calls(request: Request) -> bool:
 
 
 def requires_call(request: Request) -> bool:
-    choice = request.choice
-    return choice is not None and (choice.mode in ("required", "tool") or choice.required)
+    return request.choice is not None and request.choice.forces_call
 
 
 def ends_with_result(request: Request) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypedDict, Unpack
 from urllib.parse import urlsplit
 
@@ -94,7 +95,10 @@ class Endpoint:
         self.model = model
         self.is_pinned = is_pinned
         self.capabilities: ModelCapabilities = match_capabilities(
-            wire, model, vendor=vendor.name, rows=capability_rows
+            wire,
+            model,
+            vendor=_vendor_at(address.origin) if vendor is COMPATIBLE else vendor.name,
+            rows=capability_rows,
         ).capabilities
         self.key_command = credentials.command
         self.key_variable = credentials.variable
@@ -255,6 +259,16 @@ def _find_renamed_fields(
     if capabilities.default_effort is None:
         return fields
     return {name: other for name, other in fields.items() if other != "max_tokens"}
+
+
+@lru_cache(64)
+def _vendor_at(origin: str) -> str:
+    """Return the name of the vendor at an address, so that its rows apply if the settings name only a base URL."""
+    for name in names():
+        base_url = find(name).base_url
+        if base_url and "{" not in base_url and origin_of(urlsplit(base_url)) == origin:
+            return name
+    return COMPATIBLE.name
 
 
 def resolve(model: str, environment: Mapping[str, str], **options: Unpack[EndpointOptions]) -> Endpoint:

@@ -37,7 +37,8 @@ class ModelCapabilities(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     the chat template of the model also drops tools, so they are part of the instructions."""
     thinking: bool | None = None  # False: the model never reasons and refuses reasoning settings
     thinking_off: bool | None = None  # reasoning can be turned off
-    thinking_off_type: str | None = None  # the wire's thinking type that is nearest to off
+    thinking_off_type: str | None = None
+    """The wire's thinking type that is nearest to off; on Chat also `enable_thinking`, a switch."""
     thinking_off_effort: str | None = None  # the highest effort that is accepted while thinking is off
     adaptive: bool | None = None  # thinking without a fixed amount
     budgets: bool | None = None  # a thinking budget in tokens

@@ -10,6 +10,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from .capability_rows import CapabilityRow, ModelCapabilities
+from .open_model_rows import OPEN_ROWS
 
 __all__ = ["ROWS"]
 
@@ -206,6 +207,17 @@ _CLAUDE = (
             (("claude-3-[osh]*",), 4096),
         )
     ),
+    # Sonnet 4 and 4.5 have 1M tokens with the beta header `context-1m-2025-08-07`.
+    *(
+        _claude(models, "about-claude/models/overview; https://pypi.org/project/litellm/1.109.1", "2026-11-16", window)
+        for models, window in (
+            (
+                ("claude-*-4-[6-9]*", "claude-sonnet-4*", "claude-4-sonnet*", *_SINCE_5),
+                ModelCapabilities(window=1_000_000),
+            ),
+            (("claude-*-4", "claude-*-4-*", "claude-4-*", "claude-3*"), ModelCapabilities(window=200_000)),
+        )
+    ),
     _claude(("claude-[12]*", "claude-instant*"), "build-with-claude/vision", "2026-11-09", ModelCapabilities(media=())),
 )
 
@@ -213,6 +225,7 @@ _GPT_DOCS = "https://developers.openai.com/api/docs/"
 _GPT_SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs", "top_logprobs")
 _CHAT, _RESPONSES = "openai_chat", "openai_responses"
 _PYDANTIC = "https://github.com/pydantic/pydantic-ai@4fda3898 profiles/openai.py (probed 2026-07)"
+_MODELS_DEV = "https://github.com/anomalyco/models.dev@f3fc6922 models/openai"
 _PROBED = "https://github.com/mnfst/modelparams.dev@3e79c46e models/openai (probed)"
 
 
@@ -336,6 +349,20 @@ _GPT = (
             (("gpt-4-turbo*", "gpt-3.5*"), 4096),
         )
     ),
+    # The largest prompt is smaller: 922,000 of 1,050,000 and 272,000 of 400,000 tokens.
+    *(
+        _gpt(models, _GPT_DOCS + "models; " + _MODELS_DEV, "2026-11-16", ModelCapabilities(window=window))
+        for models, window in (
+            (("gpt-5.[123]-chat*", "gpt-4o*", "chatgpt-4o*", "gpt-4-turbo*", "o1-mini*", "o1-preview*"), 128_000),
+            (("gpt-5.[45]-mini*", "gpt-5.[45]-nano*", "gpt-5.6-cyber*"), 400_000),
+            (("gpt-5.[456]*", "gpt-6*"), 1_050_000),
+            (("gpt-5", "gpt-5-*", "gpt-5.[123]*"), 400_000),
+            (("gpt-4.1*",), 1_047_576),
+            (("o1", "o1-20*", "o1-pro*", "o3*", "o4-mini*"), 200_000),
+            (("gpt-4", "gpt-4-0613"), 8192),
+            (("gpt-3.5-turbo*",), 16_385),
+        )
+    ),
     # "Options for prompt caching. Supported for `gpt-5.6` and later models."
     _gpt(
         ("gpt-3.5*", "gpt-4*", "chatgpt-4o*", "gpt-5", "gpt-5-*", "gpt-5.[1-5]*", "o1*", "o3*", "o4*"),
@@ -375,15 +402,6 @@ _GPT = (
         _GPT_DOCS + "guides/structured-outputs#supported-models",
         "2026-08-22",
         ModelCapabilities(output_schemas=False),
-    ),
-    # gpt-oss on the servers whose documentation lists its levels
-    CapabilityRow(
-        ("gpt-oss-*",),
-        ModelCapabilities(efforts=("low", "medium", "high")),
-        "https://console.groq.com/docs/reasoning; recorded: groq.jsonl, openai/gpt-oss-120b, status 200",
-        "2026-08-22",
-        (_CHAT,),
-        ("groq", "cerebras"),
     ),
 )
 
@@ -439,6 +457,13 @@ _GEMINI = (
         "2026-11-09",
         ModelCapabilities(thinking=False, efforts=()),
     ),
+    # 1,048,576 tokens of prompt, and 65,536 of answer besides
+    _gemini(
+        ("gemini-2.5-pro*", "gemini-2.5-flash", "gemini-2.5-flash-lite*", "gemini-2.5-flash-preview*", "gemini-3*"),
+        _GEMINI_DOCS + "models; https://github.com/anomalyco/models.dev@f3fc6922 models/google",
+        "2026-11-16",
+        ModelCapabilities(window=1_114_112),
+    ),
     _gemini(
         ("gemini-3*",), "https://github.com/crewAIInc/crewAI/pull/6973", "2026-08-20", ModelCapabilities(prefill=False)
     ),
@@ -459,16 +484,4 @@ _GEMINI = (
     ),
 )
 
-_DEEPSEEK = (
-    # "This response_format type is unavailable now" (UKGovernmentBEIS/inspect_ai#4916, llm-exe/llm-exe#662)
-    CapabilityRow(
-        ("deepseek*",),
-        ModelCapabilities(output_schemas=False),
-        "https://api-docs.deepseek.com/guides/json_mode",
-        "2026-08-17",
-        (_CHAT,),
-        ("deepseek",),
-    ),
-)
-
-ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *_GEMINI, *_DEEPSEEK)
+ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *_GEMINI, *OPEN_ROWS)

@@ -31,8 +31,12 @@ class CapabilityMatch(NamedTuple):
 
 
 _PATH = re.compile(r"(?:ft:|.*/)")  # `models/`, `anthropic/`, a resource path; a fine-tuned model
-_CLOUD_PREFIX = re.compile(r"(?:[a-z]{2,6}\.)?(?:anthropic|openai|google|meta|mistral|amazon)\.")
-_SUFFIX = re.compile(r"[@:].*|-v\d{1,2}(?::.*)?\Z")
+_CLOUD_PREFIX = re.compile(
+    r"(?:[a-z]{2,6}\.)?(?:anthropic|openai|google|meta|mistral|amazon|moonshot(?:ai)?|minimax|qwen|zai|cohere|xai)\."
+    r"|meta-(?=llama)|zai-(?=glm)"  # `Meta-Llama-3.1-8B-Instruct`, the `zai-glm-4.7` of Cerebras
+)
+_SUFFIX = re.compile(r"[@:].*|(?<!\Adeepseek)-v\d{1,2}(?::.*)?\Z")
+_FIREWORKS_VERSION = re.compile(r"(?<=\d)p(?=\d)")  # `glm-4p6`
 _CLAUDE_VERSION = re.compile(r"(?<=\d)\.(?=\d)")
 
 
@@ -43,6 +47,8 @@ def normalise_model(model: str) -> str:
     """
     name = _PATH.sub("", model.strip().lower(), count=1) if "/" in model or model.startswith("ft:") else model.lower()
     name = _SUFFIX.sub("", _CLOUD_PREFIX.sub("", name, count=1), count=1)
+    if "fireworks/" in model:
+        name = _FIREWORKS_VERSION.sub(".", name)
     return _CLAUDE_VERSION.sub("-", name) if name.startswith("claude") else name
 
 
@@ -79,7 +85,6 @@ def overlay(capabilities: ModelCapabilities, base: ModelCapabilities) -> ModelCa
 
 
 @lru_cache(512)
-@lru_cache(512)
 def fit_codec(wire: WireCodec, model: ModelCapabilities) -> WireCodec:
     """Return the codec with the limits and capabilities of one model; the same object each time."""
     return replace(wire, limits=_fit_limits(wire.limits, model), capabilities=_fit_features(wire.capabilities, model))
@@ -102,8 +107,10 @@ def _fit_features(can: Capabilities, model: ModelCapabilities) -> Capabilities:
     if model.choice_by_schema is not None:
         can = forced_by_schema(can, model.choice_by_schema)
     changes: dict[str, object] = {}
-    if model.forced_choice is False:
-        changes["choices"] = can.choices - {"required", "tool"}
+    always_thinks = model.thinking_off is False and model.thinking_off_type is None
+    if model.forced_choice is False or (model.forced_choice_when_thinking is False and always_thinks):
+        # No such server has OpenAI's `allowed_tools`: only the allowed tools are declared instead.
+        changes["choices"] = can.choices - {"required", "tool", "allowed"}
     if model.system is not None:
         changes["system_anywhere"] = model.system == "anywhere"
         changes["system_after_user"] = model.system == "after_user"

@@ -72,6 +72,31 @@ def test_version_that_the_settings_name_is_kept() -> None:
 FORCED = {"tools": TOOLS, "tool_choice": "required"}
 
 
+@pytest.mark.finding("CA7")
+@pytest.mark.parametrize("choice", ["any", "tool"])
+@pytest.mark.parametrize("thinking", [{}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}])
+def test_deepseek_gets_a_forced_choice_only_without_thinking(choice: str, thinking: dict[str, Any]) -> None:
+    async def check() -> None:
+        async with Upstream(HELLO, HELLO) as upstream:
+            rows = {"d": {"provider": "deepseek", "base_url": upstream.url + "/v1", "insecure": True}}
+            document = {"upstreams": rows, "models": {"m": {"upstream": "d", "model": "deepseek-v4-flash"}}}
+            async with serving(document) as gateway:
+                tools = [{"name": "look", "input_schema": {"type": "object", "properties": {}}}]
+                forced = {"type": "any"} if choice == "any" else {"type": "tool", "name": "look"}
+                body = {"model": "m", "max_tokens": 99, "messages": MESSAGES, "tools": tools, **thinking}
+                for one in (body | {"tool_choice": forced}, body):
+                    status, _, answer = await post(gateway.url, "/v1/messages", body=one)
+                    assert status == 200, answer
+            forced_body, free_body = (json.loads(request.body) for request in upstream.requests)
+            named = {"type": "function", "function": {"name": "look"}}
+            assert forced_body["tool_choice"] == ("required" if choice == "any" else named)
+            assert forced_body["thinking"] == {"type": "disabled"}
+            assert "reasoning_effort" not in forced_body
+            assert "thinking" not in free_body
+
+    asyncio.run(check())
+
+
 @pytest.mark.finding("G8")
 def test_settings_describe_an_unknown_model() -> None:
     _, body = asyncio.run(sent_by_gateway("anthropic", {"model": "house"}, FORCED))

@@ -67,7 +67,7 @@ def test_missing_key_error_names_the_variable():
         ("gpt-5", "has no provider"),
         ("", "has no provider"),
         ("openai/", "no model"),
-        ("zzz/m", "use one of anthropic"),
+        ("zzz/m", "use one of alibaba, anthropic"),
     ],
 )
 def test_unknown_model_names_are_rejected(model, words):

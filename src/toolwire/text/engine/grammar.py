@@ -114,7 +114,7 @@ def build_grammar(
     for tool in selected:
         _check_names(form, tool, survives)
     template = form.calls.template()
-    required = _is_required(options.choice)
+    required = options.choice.forces_call
     builder = _TurnRules(form, template, selected, options)
     body = builder.calls() if selected else ""
     calls = builder.rules.text(body)
@@ -128,10 +128,6 @@ def build_grammar(
         template,
         tuple(builder.reasoning_closers()),
     )
-
-
-def _is_required(choice: ToolChoice) -> bool:
-    return choice.mode in ("required", "tool") or (choice.mode == "allowed" and choice.required)
 
 
 def _select(tools: list[Tool], choice: ToolChoice) -> list[Tool]:

@@ -223,8 +223,17 @@ def _write_params(request: Request, out: Object, losses: Losses) -> None:
 
 
 def _write_effort(reasoning: ReasoningConfig, out: Object, losses: Losses) -> None:
-    """Write `reasoning_effort`; a token budget and visible reasoning are losses."""
-    if reasoning.mode == "off":
+    """Write `reasoning_effort`; a token budget and visible reasoning are losses.
+
+    DeepSeek, Moonshot and Z.ai turn reasoning off by `thinking: {"type": "disabled"}`, Alibaba by
+    `enable_thinking: false`; the effort `none` is refused or ignored there.
+    """
+    kind = reasoning.extra.get(NAME, {}).get("type")
+    if reasoning.mode == "off" and kind == "enable_thinking":
+        out["enable_thinking"] = False
+    elif reasoning.mode == "off" and kind is not None:
+        out["thinking"] = {"type": kind}
+    elif reasoning.mode == "off":
         out["reasoning_effort"] = "none"
     elif reasoning.effort is not None:
         out["reasoning_effort"] = reasoning.effort

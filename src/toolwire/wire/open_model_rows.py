@@ -1,0 +1,571 @@
+"""Rows about the models of Moonshot, Z.ai, MiniMax, Alibaba, Mistral, xAI, Meta, DeepSeek, Amazon and Cohere.
+
+Many vendors serve these models. A fact of the model itself, such as its window, holds on every wire and vendor. A
+refusal is a fact of one vendor's API, and is stated only for that vendor. Where sources disagree about a window, the row
+has the largest, because a request that exceeds a known window is refused: one that a server would accept must not be.
+For the same reason the window of a model whose card describes an extension (YaRN) is the extended one.
+"""
+
+from __future__ import annotations
+
+from .capability_rows import CapabilityRow, ModelCapabilities
+
+__all__ = ["OPEN_ROWS"]
+
+_CHAT = "openai_chat"
+_WIRES = (_CHAT, "openai_responses", "anthropic", "ollama")
+_ANYWHERE = ("*",)
+_LITELLM = "https://pypi.org/project/litellm/1.109.1 model_prices_and_context_window"
+_MODELS_DEV = "https://github.com/anomalyco/models.dev@f3fc6922 models/"
+_PYDANTIC = "https://github.com/pydantic/pydantic-ai (2.66.0) "
+_PENALTIES = ("presence_penalty", "frequency_penalty")
+
+
+def _row(
+    models: str,
+    source: str,
+    date: str,
+    capabilities: ModelCapabilities,
+    vendors: tuple[str, ...] = _ANYWHERE,
+    wires: tuple[str, ...] = _WIRES,
+) -> CapabilityRow:
+    """Make a row; `models` are patterns, separated by spaces."""
+    return CapabilityRow(tuple(models.split()), capabilities, source, date, wires, vendors)
+
+
+def _media(models: str, kinds: tuple[str, ...], source: str, date: str) -> tuple[CapabilityRow, CapabilityRow]:
+    """Make the rows about the media that models accept. OpenRouter and Mistral read PDF files for every model."""
+    pdf = f"https://openrouter.ai/docs/features/multimodal/pdfs; recorded: mistral.jsonl, document_url, 200; {source}"
+    with_files = ModelCapabilities(media=tuple(dict.fromkeys((*kinds, "file"))))
+    return (
+        _row(models, pdf, date, with_files, ("openrouter", "mistral")),
+        _row(models, source, date, ModelCapabilities(media=kinds)),
+    )
+
+
+def _windows(source: str, date: str, windows: dict[str, int]) -> tuple[CapabilityRow, ...]:
+    return tuple([_row(models, source, date, ModelCapabilities(window=size)) for models, size in windows.items()])
+
+
+_ALWAYS_THINKS = ModelCapabilities(thinking_off=False, forced_choice_when_thinking=False)
+_THINKS_UNLESS_DISABLED = ModelCapabilities(
+    thinking_off=True, thinking_off_type="disabled", forced_choice_when_thinking=False
+)
+
+_KIMI = (
+    # "tool_choice 'specified' is incompatible with thinking enabled"; `thinking: {"type": "disabled"}` is the switch of
+    # K2.5 and K2.6, and the effort `none` is refused.
+    _row(
+        "kimi-k2.5* kimi-k2.6*",
+        "https://github.com/can1357/oh-my-pi/issues/1077; https://github.com/pydantic/pydantic-ai/pull/6208",
+        "2026-05-14",
+        _THINKS_UNLESS_DISABLED,
+        ("moonshot",),
+        (_CHAT,),
+    ),
+    _row(
+        "kimi-k3*",
+        "https://platform.kimi.ai/docs/guide/use-reasoning-effort; https://github.com/enricoros/big-AGI/issues/1161",
+        "2026-07-17",
+        ModelCapabilities(
+            thinking_off=False,
+            efforts=("low", "high", "max"),
+            default_effort="max",
+            forced_choice_when_thinking=False,
+        ),
+        ("moonshot",),
+        (_CHAT,),
+    ),
+    _row(
+        "kimi-k2.7-code* kimi-k2-thinking*",
+        _PYDANTIC + "providers/moonshotai.py; https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model",
+        "2026-11-16",
+        _ALWAYS_THINKS,
+        ("moonshot",),
+        (_CHAT,),
+    ),
+    # Other values than the default are answered with 400.
+    _row(
+        "kimi-k2.[567]* kimi-k3*",
+        "https://github.com/enricoros/big-AGI/issues/1161; https://platform.kimi.ai/docs/api/models-overview",
+        "2026-07-17",
+        ModelCapabilities(refused_params=("temperature", "top_p", "n", *_PENALTIES)),
+        ("moonshot",),
+        (_CHAT,),
+    ),
+    # "thinking is enabled but reasoning_content is missing in assistant tool call message at index 7"
+    _row(
+        "kimi-k2.[567]* kimi-k2-thinking* kimi-k3*",
+        "https://github.com/QuantumNous/new-api/issues/3121; https://github.com/openai/openai-agents-python/issues/2669",
+        "2026-03-05",
+        ModelCapabilities(reasoning_replay="required"),
+    ),
+    _row(
+        "kimi-k2-instruct* kimi-k2-0711* kimi-k2-0905* kimi-k2-turbo* kimi-k2:1t* moonshot-v1*",
+        _MODELS_DEV + "moonshotai; providers/moonshotai",
+        "2026-07-02",
+        ModelCapabilities(thinking=False),
+    ),
+    *_media("kimi-k2.[567]* kimi-k3*", ("image", "video"), _MODELS_DEV + "moonshotai; " + _LITELLM, "2026-11-16"),
+    *_media(
+        "kimi-k2 kimi-k2-* kimi-k2:1t* moonshot-v1-8k moonshot-v1-32k moonshot-v1-128k",
+        (),
+        _MODELS_DEV + "moonshotai; providers/moonshotai",
+        "2026-07-02",
+    ),
+    *_windows(
+        _LITELLM + "; " + _MODELS_DEV + "moonshotai",
+        "2026-11-16",
+        {
+            "kimi-k3*": 1_048_576,
+            "kimi-k2-instruct kimi-k2-0711*": 131_072,
+            "kimi-k2 kimi-k2-* kimi-k2.[567]*": 262_144,
+            "moonshot-v1-8k*": 8192,
+            "moonshot-v1-32k*": 32_768,
+            "moonshot-v1-128k* moonshot-v1-auto": 131_072,
+        },
+    ),
+)
+
+_GLM_VISION = "glm-4.[56]v* glm-5v* glm-5.3-flash*"
+_GLM_TEXT = "glm-4.5 glm-4.5-* glm-4.6 glm-4.6-* glm-4.7* glm-5 glm-5-* glm-5.[12]* glm-5.3 glm-5.3-*"
+_GLM = (
+    # `{"message": "Tool choice must be auto", "code": 400, "metadata": {"provider_name": "Z.AI"}}`
+    _row(
+        "glm-*",
+        "https://github.com/vectorize-io/hindsight/issues/4246",
+        "2026-09-09",
+        ModelCapabilities(forced_choice=False),
+        ("zai",),
+        (_CHAT,),
+    ),
+    _row(
+        "glm-5.3*",
+        _PYDANTIC + "profiles/zai.py",
+        "2026-11-16",
+        ModelCapabilities(thinking_off=False, efforts=("low", "high", "max")),
+        ("zai",),
+        (_CHAT,),
+    ),
+    _row(
+        "glm-4.[567]* glm-5 glm-5-* glm-5.[12]* glm-5v*",
+        "https://docs.z.ai/guides/capabilities/thinking-mode",
+        "2026-11-16",
+        ModelCapabilities(thinking_off=True, thinking_off_type="disabled"),
+        ("zai",),
+        (_CHAT,),
+    ),
+    # "thinking blocks should be explicitly preserved and returned together with the tool results"; their absence is no
+    # error (openai/openai-agents-python#2669).
+    _row(
+        "glm-4.[567]* glm-5*",
+        "https://docs.z.ai/guides/capabilities/thinking-mode",
+        "2026-11-16",
+        ModelCapabilities(reasoning_replay="accepted"),
+    ),
+    _row(
+        "glm-4.5 glm-4.5-*",
+        "https://docs.bigmodel.cn/cn/guide/models/text/glm-4.5; " + _MODELS_DEV + "zhipuai",
+        "2026-07-02",
+        ModelCapabilities(max_output=98_304),
+        ("zai",),
+        (_CHAT,),
+    ),
+    _row(
+        "glm-4.6 glm-4.6-* glm-4.7* glm-5*",
+        _MODELS_DEV + "zhipuai; " + _LITELLM,
+        "2026-11-16",
+        ModelCapabilities(max_output=131_072),
+        ("zai",),
+        (_CHAT,),
+    ),
+    *_media(_GLM_VISION, ("image", "video"), _MODELS_DEV + "zhipuai; " + _LITELLM, "2026-11-16"),
+    *_media(_GLM_TEXT, (), _MODELS_DEV + "zhipuai; " + _LITELLM, "2026-11-16"),
+    *_windows(
+        _MODELS_DEV + "zhipuai; " + _LITELLM,
+        "2026-11-16",
+        {
+            "glm-4.5* glm-4.6v*": 131_072,
+            "glm-4.[67]* glm-5 glm-5-* glm-5.1* glm-5v*": 204_800,
+            "glm-5.[23]*": 1_048_576,
+        },
+    ),
+)
+
+_MINIMAX = (
+    # The API has no off: "M2.x models keep thinking enabled even when disabled is requested".
+    _row(
+        "minimax-m2*",
+        "https://java.agentscope.io/v2/en/integration/model/minimax",
+        "2026-11-16",
+        ModelCapabilities(thinking_off=False),
+        ("minimax",),
+        (_CHAT,),
+    ),
+    _row(
+        "minimax-m3*",
+        "https://java.agentscope.io/v2/en/integration/model/minimax",
+        "2026-11-16",
+        ModelCapabilities(thinking_off=True, thinking_off_type="disabled"),
+        ("minimax",),
+        (_CHAT,),
+    ),
+    *_media("minimax-m2*", (), _MODELS_DEV + "minimax; " + _LITELLM, "2026-11-16"),
+    *_media("minimax-m3*", ("image", "video"), _MODELS_DEV + "minimax; " + _LITELLM, "2026-11-16"),
+    *_windows(
+        _MODELS_DEV + "minimax; " + _LITELLM + " (novita, fireworks)",
+        "2026-11-16",
+        {"minimax-m2*": 204_800, "minimax-m3*": 1_048_576, "minimax-m1*": 1_000_000},
+    ),
+)
+
+_QWEN_CODER_CARD = "https://huggingface.co/Qwen/Qwen3-Coder-480B-A35B-Instruct"
+_QWEN_TEXT = "qwen3 qwen3-[0-9]*b* qwen3-coder* qwen3-next* qwen3-max* qwen2.5 qwen2.5-[0-9]*b* qwen2.5-coder* qwq*"
+_QWEN = (
+    # "The tool_choice parameter does not support being set to required or object in thinking mode"
+    _row(
+        "qwen-plus* qwen-flash* qwen-turbo* qwen3-max* qwen3-[0-9]* qwen3.[5-9]*",
+        "https://github.com/cloudwego/eino/issues/994; https://github.com/agentscope-ai/agentscope/issues/1608",
+        "2026-09-07",
+        ModelCapabilities(thinking_off_type="enable_thinking", forced_choice_when_thinking=False),
+        ("alibaba",),
+        (_CHAT,),
+    ),
+    # "supports only non-thinking mode"
+    _row(
+        "qwen3-coder* qwen3-*-instruct* qwen2.5*",
+        _QWEN_CODER_CARD,
+        "2026-11-16",
+        ModelCapabilities(thinking=False),
+    ),
+    # Groq accepts only `none` and `default`.
+    _row(
+        "qwen3-32b*",
+        _PYDANTIC + "profiles/groq.py; https://console.groq.com/docs/reasoning#reasoning-effort",
+        "2026-11-16",
+        ModelCapabilities(thinking_off=True, efforts=("none",)),
+        ("groq",),
+        (_CHAT,),
+    ),
+    *_media("qwen3.[56]-[0-9]*b*", ("image", "video", "audio"), _MODELS_DEV + "alibaba", "2026-07-02"),
+    *_media(
+        "qwen3-vl* qwen2.5-vl* qwen-vl* qwen3.[5-9]-plus*", ("image", "video"), _MODELS_DEV + "alibaba", "2026-07-02"
+    ),
+    *_media(_QWEN_TEXT, (), _MODELS_DEV + "alibaba; " + _QWEN_CODER_CARD, "2026-07-02"),
+    *_windows(_QWEN_CODER_CARD, "2026-11-16", {"qwen3*-1m* qwen2.5*-1m*": 1_048_576}),
+    # Ollama does not apply the extension.
+    _row(
+        "qwen3*",
+        _MODELS_DEV + "../providers/ollama-cloud",
+        "2026-07-02",
+        ModelCapabilities(window=262_144),
+        _ANYWHERE,
+        ("ollama",),
+    ),
+    *_windows(
+        _MODELS_DEV + "alibaba; " + _LITELLM + "; " + _QWEN_CODER_CARD + " (extended)",
+        "2026-11-16",
+        {
+            "qwen3-coder* qwen-plus* qwen-flash* qwen-turbo*": 1_048_576,
+            "qwen3-next* qwen3-*-2507* qwen3-vl* qwen3.[5-9]*": 1_010_000,
+            "qwen3 qwen3-max* qwen-max*": 262_144,
+            "qwen3-[0-9]*b* qwen2.5* qwq* qwen-vl*": 131_072,
+        },
+    ),
+)
+
+_MISTRAL = (
+    # They reason only with the effort `high`, not without one, and refuse `low` (checked live 2026-10-22).
+    _row(
+        "mistral-large-4* mistral-small-latest mistral-small-2603* mistral-medium-latest mistral-medium "
+        "mistral-medium-3 mistral-medium-3[.-]5* mistral-medium-2604* magistral-medium-latest magistral-small-latest",
+        _PYDANTIC + "providers/mistral.py; https://docs.mistral.ai/capabilities/reasoning/",
+        "2026-10-22",
+        ModelCapabilities(thinking_off=True, efforts=("none", "high"), default_effort="none"),
+        ("mistral",),
+        (_CHAT,),
+    ),
+    _row(
+        "codestral* devstral* ministral* mistral-large-2* mistral-large-3* mistral-nemo* open-mistral* open-mixtral* "
+        "mixtral* pixtral* mistral-small-24* mistral-small-25* mistral-medium-25*",
+        _MODELS_DEV + "mistral; providers/mistral",
+        "2026-07-02",
+        ModelCapabilities(thinking=False),
+    ),
+    *_media(
+        "mistral-large-2512* mistral-large-latest mistral-large-3* mistral-large-4* mistral-medium* mistral-small-2506* "
+        "mistral-small-26* mistral-small-latest mistral-small3.[12]* ministral-*-2512* ministral-3* pixtral*",
+        ("image",),
+        _MODELS_DEV + "mistral; " + _LITELLM,
+        "2026-11-16",
+    ),
+    *_media(
+        "codestral* devstral devstral-2512* devstral-medium* devstral-small-25* devstral-2 mistral-large-24* "
+        "mistral-nemo* open-mistral* open-mixtral* mixtral*",
+        (),
+        _MODELS_DEV + "mistral; providers/mistral",
+        "2026-07-02",
+    ),
+    *_windows(
+        _MODELS_DEV + "mistral; " + _LITELLM,
+        "2026-11-16",
+        {
+            "mistral-large-24* pixtral*": 131_072,
+            "mistral-large-4*": 1_048_576,
+            "codestral-2* codestral-latest codestral mistral-large-2512* mistral-large-3* mistral-large-latest "
+            "mistral-medium* mistral-small-2* mistral-small-latest devstral* ministral* magistral*": 262_144,
+            "open-mixtral-8x22b* mixtral-8x22b*": 65_536,
+            "open-mixtral-8x7b* mixtral-8x7b* open-mistral-7b*": 32_768,
+        },
+    ),
+)
+
+_GROK_REASONING = "grok-4.[3567]* grok-4-* grok-4.20* grok-4 grok-3-mini* grok-code-fast* grok-build*"
+_GROK_AS_4_3 = "grok-4.3* grok-latest grok-4-0709 grok-4-fast* grok-4-1-fast* grok-3"
+_GROK = (
+    # "presencePenalty, frequencyPenalty, and stop cannot be used with reasoning models"; the penalties are refused by
+    # every model since Grok 4 (miaoxworld/NativeTavern#83).
+    _row(
+        "grok-4*non-reasoning*",
+        "https://github.com/miaoxworld/NativeTavern/issues/83",
+        "2026-09-15",
+        ModelCapabilities(refused_params=_PENALTIES),
+        ("xai",),
+        (_CHAT,),
+    ),
+    _row(
+        _GROK_REASONING,
+        "https://docs.x.ai/docs/guides/reasoning; https://github.com/langchain-ai/langchain/pull/38335",
+        "2026-09-23",
+        ModelCapabilities(refused_params=(*_PENALTIES, "stop")),
+        ("xai",),
+        (_CHAT,),
+    ),
+    # xAI answers retired names with Grok 4.3: https://docs.x.ai/developers/migration/may-15-retirement
+    _row(
+        _GROK_AS_4_3,
+        _PYDANTIC + "profiles/grok.py; https://docs.x.ai/developers/model-capabilities/text/reasoning",
+        "2026-11-16",
+        ModelCapabilities(thinking_off=True, efforts=("none", "low", "medium", "high")),
+        ("xai",),
+        (_CHAT, "openai_responses"),
+    ),
+    _row(
+        "grok-4.[56]* grok-build-latest",
+        _PYDANTIC + "profiles/grok.py",
+        "2026-11-16",
+        ModelCapabilities(thinking_off=False, efforts=("low", "medium", "high")),
+        ("xai",),
+        (_CHAT, "openai_responses"),
+    ),
+    _row(
+        "grok-4.7*",
+        _PYDANTIC + "profiles/grok.py",
+        "2026-11-16",
+        ModelCapabilities(thinking_off=False, efforts=("low", "medium", "high", "xhigh")),
+        ("xai",),
+        (_CHAT, "openai_responses"),
+    ),
+    *_media("grok-4*", ("image", "file"), _MODELS_DEV + "xai; " + _LITELLM, "2026-11-16"),
+    *_windows(
+        _LITELLM + "; https://openrouter.ai/x-ai/grok-4-fast",
+        "2026-11-16",
+        {
+            "grok-4-fast* grok-4[.-]1-fast* grok-4.20*": 2_000_000,
+            "grok-4 grok-4-0709 grok-4-latest grok-4.3* grok-3 grok-latest": 1_000_000,
+            "grok-4.[567]* grok-build-latest": 500_000,
+            "grok-code-fast* grok-build-0.1": 256_000,
+            "grok-3-mini*": 131_072,
+        },
+    ),
+)
+
+_LLAMA_3 = "llama-3.[123]* llama3.[123]* llama3-[123]-* llama-v3.[123]*"
+_LLAMA_4 = "llama-4* llama4*"
+_LLAMA = (
+    # "Parallel tool calls are not supported" for Llama 3; its chat template rejects a turn with two calls: "This model
+    # only supports single tool-calls at once!"
+    _row(
+        _LLAMA_3,
+        "https://docs.vllm.ai/en/v0.9.0/features/tool_calling.html; "
+        "https://github.com/oracle/langchain-oracle/commit/6583478e",
+        "2026-11-16",
+        ModelCapabilities(parallel_calls=False),
+        ("vllm",),
+        (_CHAT,),
+    ),
+    _row(_LLAMA_3 + " " + _LLAMA_4, _MODELS_DEV + "meta", "2026-07-02", ModelCapabilities(thinking=False)),
+    *_media(
+        "llama-3.2-*vision* llama3.2-vision* llama3-2-11b* llama3-2-90b* llama-v3.2-*vision* " + _LLAMA_4,
+        ("image",),
+        _MODELS_DEV + "meta; providers/amazon-bedrock",
+        "2026-07-02",
+    ),
+    *_media(
+        "llama-3.[13]* llama3.[13]* llama3-[13]-* llama-v3.[13]* llama3.2 llama-3.2-[13]b* llama3-2-[13]b* "
+        "llama-v3.2-[13]b* llama3 llama3-8b* llama3-70b* llama-3-8b* llama-3-70b*",
+        (),
+        _MODELS_DEV + "meta; providers/amazon-bedrock",
+        "2026-07-02",
+    ),
+    *_windows(
+        _LITELLM + "; " + _MODELS_DEV + "meta",
+        "2026-11-16",
+        {
+            # not `Llama-3.1-8B-UltraLong-4M-Instruct`
+            "llama-3.[123]-*b llama-3.[123]-*b-inst* llama-3.[123]-*b-versatile* llama-3.2-*vision* llama3.[123] "
+            "llama3.2-vision* llama3.[123]-*b llama3-[123]-*b-inst* llama-v3.[123]-*b-inst*": 131_072,
+            "llama-4-scout* llama4-scout* llama4": 10_000_000,
+            "llama-4-maverick* llama4-maverick*": 1_048_576,
+            "llama-3-8b-instruct llama-3-70b-instruct llama-3-8b-chat-hf llama-3-70b-chat-hf llama3": 8192,
+        },
+    ),
+)
+
+_GPT_OSS_DOCS = "https://developers.openai.com/api/docs/models/gpt-oss-120b"
+_GPT_OSS = (
+    # The model has three levels and no off (openai/harmony); Cerebras and Groq answer `none` with 400.
+    _row(
+        "gpt-oss*",
+        _GPT_OSS_DOCS + "; recorded: groq.jsonl, openai/gpt-oss-120b, status 200; " + _PYDANTIC + "profiles/groq.py",
+        "2026-11-16",
+        ModelCapabilities(thinking_off=False, efforts=("low", "medium", "high")),
+        _ANYWHERE,
+        (_CHAT, "openai_responses", "ollama"),
+    ),
+    # The chain of thought "is crucial for the performance of tool calling".
+    _row(
+        "gpt-oss*",
+        "https://github.com/openai/openai-cookbook/pull/1982 articles/gpt-oss/handle-raw-cot.md",
+        "2026-11-16",
+        ModelCapabilities(reasoning_replay="accepted"),
+    ),
+    *_media("gpt-oss*", (), _GPT_OSS_DOCS, "2026-11-16"),
+    *_windows(_GPT_OSS_DOCS, "2026-11-16", {"gpt-oss*": 131_072}),
+)
+
+_DEEPSEEK_DOCS = "https://api-docs.deepseek.com/"
+_DEEPSEEK_THINKING = "deepseek-v4* deepseek-flash*"
+_DEEPSEEK = (
+    # "This response_format type is unavailable now" (UKGovernmentBEIS/inspect_ai#4916, llm-exe/llm-exe#662)
+    _row(
+        "deepseek*",
+        _DEEPSEEK_DOCS + "guides/json_mode",
+        "2026-08-17",
+        ModelCapabilities(output_schemas=False),
+        ("deepseek",),
+        (_CHAT,),
+    ),
+    # "Thinking mode does not support this tool_choice" for `required` and a named tool; thinking is on by default.
+    _row(
+        _DEEPSEEK_THINKING,
+        "https://github.com/deepseek-ai/DeepSeek-V3/issues/1376; " + _DEEPSEEK_DOCS + "guides/thinking_mode",
+        "2026-09-22",
+        _THINKS_UNLESS_DISABLED,
+        ("deepseek",),
+        (_CHAT,),
+    ),
+    _row(
+        _DEEPSEEK_THINKING,
+        "https://github.com/deepseek-ai/DeepSeek-V3/issues/1376; " + _DEEPSEEK_DOCS + "guides/thinking_mode",
+        "2026-09-22",
+        ModelCapabilities(thinking_off=True, forced_choice_when_thinking=False),
+        ("deepseek",),
+        ("openai_responses", "anthropic"),
+    ),
+    _row(
+        "deepseek-reasoner",
+        _PYDANTIC + "providers/deepseek.py",
+        "2026-11-16",
+        _ALWAYS_THINKS,
+        ("deepseek",),
+        (_CHAT, "openai_responses", "anthropic"),
+    ),
+    _row(
+        _DEEPSEEK_THINKING + " deepseek-reasoner",
+        _DEEPSEEK_DOCS + "guides/thinking_mode",
+        "2026-09-22",
+        ModelCapabilities(default_effort="high", reasoning_replay="required"),
+        ("deepseek",),
+        (_CHAT,),
+    ),
+    _row(
+        "deepseek-chat deepseek-reasoner " + _DEEPSEEK_THINKING,
+        _DEEPSEEK_DOCS + "quick_start/pricing",
+        "2026-11-16",
+        ModelCapabilities(max_output=393_216),
+        ("deepseek",),
+        (_CHAT, "openai_responses", "anthropic"),
+    ),
+    # DeepSeek answers `deepseek-v4-flash` with V4.1 Flash, which reads images; the open weights of that name do not.
+    *_media("deepseek-v4-pro* deepseek-v3* deepseek-r1*", (), _DEEPSEEK_DOCS + "quick_start/pricing", "2026-11-16"),
+    *_windows(
+        _DEEPSEEK_DOCS + "quick_start/pricing; " + _LITELLM,
+        "2026-11-16",
+        {
+            "deepseek-v4* deepseek-flash* deepseek-chat deepseek-reasoner": 1_048_576,
+            "deepseek-v3* deepseek-r1* deepseek.v3* deepseek.r1*": 163_840,
+        },
+    ),
+)
+
+_NOVA = (
+    # "The maximum tokens you requested exceeds the model limit of 10000"
+    _row(
+        "nova-micro* nova-lite* nova-pro* nova-premier*",
+        "https://github.com/aws-solutions-library-samples/accelerated-intelligent-document-processing-on-aws/issues/175",
+        "2026-01-27",
+        ModelCapabilities(max_output=10_000, thinking=False),
+    ),
+    _row("nova-2-*", "https://docs.rs/mixtape-core; " + _LITELLM, "2026-11-16", ModelCapabilities(max_output=65_535)),
+    *_media("nova-micro*", (), "https://docs.aws.amazon.com/nova/latest/userguide/modalities.html", "2026-11-16"),
+    *_media(
+        "nova-lite* nova-pro* nova-premier* nova-2-lite* nova-2-pro*",
+        ("image", "video", "file"),
+        "https://docs.aws.amazon.com/nova/latest/userguide/modalities.html; https://vercel.com/ai-gateway/models/nova-2-lite",
+        "2026-11-16",
+    ),
+    *_windows(
+        _LITELLM,
+        "2026-11-16",
+        {"nova-micro*": 128_000, "nova-lite* nova-pro*": 300_000, "nova-premier* nova-2-*": 1_000_000},
+    ),
+)
+
+_COMMAND_A = "command-a command-a-03-2025"
+_COMMAND_R = "command-r command-r-* command-r7b* c4ai-command-r*"
+_COMMAND = (
+    _row(
+        f"{_COMMAND_R} {_COMMAND_A}",
+        _MODELS_DEV + "cohere; providers/cohere",
+        "2026-07-02",
+        ModelCapabilities(thinking=False),
+    ),
+    *(
+        _row(models, _LITELLM, "2026-11-16", ModelCapabilities(max_output=limit), ("cohere",), (_CHAT,))
+        for models, limit in ((_COMMAND_R, 4096), (_COMMAND_A, 8192), ("command-a-reasoning*", 32_768))
+    ),
+    *_media("command-a-vision*", ("image",), _MODELS_DEV + "../providers/cohere", "2026-07-02"),
+    *_media(
+        f"{_COMMAND_R} {_COMMAND_A} command-a-reasoning*", (), _MODELS_DEV + "cohere; providers/cohere", "2026-07-02"
+    ),
+    *_windows(
+        "https://docs.cohere.com/docs/command-a-reasoning; " + _LITELLM,
+        "2026-11-16",
+        {f"{_COMMAND_A} command-a-reasoning*": 262_144, f"{_COMMAND_R} command-a-vision*": 131_072},
+    ),
+)
+
+OPEN_ROWS: tuple[CapabilityRow, ...] = (
+    *_KIMI,
+    *_GLM,
+    *_MINIMAX,
+    *_QWEN,
+    *_MISTRAL,
+    *_GROK,
+    *_LLAMA,
+    *_GPT_OSS,
+    *_DEEPSEEK,
+    *_NOVA,
+    *_COMMAND,
+)
