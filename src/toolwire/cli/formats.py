@@ -20,7 +20,7 @@ examples:
   toolwire formats anthropic
   toolwire formats hermes                           a text format: its models, reasoning markers, a call and a result
   toolwire formats Qwen/Qwen3-8B                    the text format of an open model
-  toolwire formats anthropic/claude-opus-5-5        the capabilities of a model, with sources and dates
+  toolwire formats anthropic/claude-opus-5-5        as `toolwire models show`
   toolwire formats --template chat_template.jinja   the text format that a chat template writes
   toolwire formats --json | jq '.wires[].limits'
 """
@@ -87,27 +87,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_model(name: str, arguments: argparse.Namespace) -> int:
-    """Print the known capabilities of a model, with the row of each."""
+    """Print the text format of a model and the known facts about it."""
     from ..net.capability_file import load_capability_rows
-    from .formats_model import model_as_json, model_lines, refuse_similar_name, report_model
+    from .models_show import find_facts, group_as_json, model_lines, refuse_similar_name
 
     rows = () if arguments.capabilities is None else load_capability_rows(arguments.capabilities)
-    reports = report_model(name, arguments.wire, rows)
-    known = any(report.match.rows for report in reports)
-    formats = [] if known or arguments.wire else _family_formats(name)
-    models = [] if known or arguments.wire else _family_models(name)
-    if not known and not formats and not models:
+    groups = find_facts(name, arguments.wire, rows)
+    formats = [] if groups or arguments.wire else _family_formats(name)
+    models = [] if groups or arguments.wire else _family_models(name)
+    if not groups and not formats and not models:
         refuse_similar_name(name)
     if arguments.json:
         document = {
-            "models": [model_as_json(report) for report in reports],
+            "models": [group_as_json(group) for group in groups],
             "text": [_format_as_json(form) for form in formats],
         }
         print(json_text(document, sort_keys=True))
     elif formats or models:
         print("\n".join(_family_lines(name, formats, models)))
     else:
-        print("\n".join([*_text_format_lines(name), *model_lines(name, reports)]))
+        print("\n".join([*_text_format_lines(name), *model_lines(name, groups)]))
     return 0
 
 

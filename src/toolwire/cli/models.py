@@ -1,4 +1,4 @@
-"""`toolwire models`: list the providers and their keys, or ask one provider for its models."""
+"""`toolwire models`: list the providers and their keys, ask one for its models, or show the facts about a model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from .mcp_target import positive_seconds
 from .show import count_of, json_text, paint, table
@@ -24,10 +25,14 @@ examples:
   toolwire models ollama               the models of a server on this machine
   toolwire models vllm --base-url http://gpu:8000/v1
   toolwire models openai --json | jq -r '.models[]'
-  toolwire formats MODEL               the known capabilities of one model
+  toolwire models show kimi-k2.5       window, media, reasoning, tool choice, with sources and dates
+  toolwire models show deepseek/deepseek-v4-pro        at one provider
+  toolwire models show glm-4.6 --json | jq '.facts[].capabilities.window.value'
+  toolwire models show house-7b --capabilities models.json
 
 Keys are read from the environment and never shown.
-exit codes: 0 done   2 unknown provider, no key, or the server is unreachable
+exit codes: 0 done   1 nothing is known about the model   2 unknown provider, no key, or
+the server is unreachable
 """
 
 
@@ -35,21 +40,35 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "models",
         help="list the providers and their models",
-        description="List the providers with the state of their keys, or ask one provider for its models.",
+        description="List the providers with the state of their keys, ask one provider for its models, or show a model.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("provider", nargs="?", metavar="PROVIDER", help="ask this provider for its models")
+    parser.add_argument(
+        "provider", nargs="?", metavar="PROVIDER", help="ask this provider for its models; `show`: show a model"
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="with show: MODEL or PROVIDER/MODEL")
     parser.add_argument("--base-url", metavar="URL", help="base URL, if it is not the provider's")
     parser.add_argument(
         "--timeout", type=positive_seconds, default=10.0, metavar="SECONDS", help="timeout of the request (10)"
     )
+    parser.add_argument("--wire", metavar="WIRE", help="with show: only the facts on this wire")
+    parser.add_argument("--capabilities", metavar="FILE", help="with show: a JSON file of capability rows")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List the providers, or the models of one."""
+    """List the providers or the models of one, or show a model."""
+    if arguments.provider == "show":
+        from .models_show import show_model
+
+        if arguments.name is None:
+            raise ConfigError("show needs the name of a model", hint="such as: toolwire models show kimi-k2.5")
+        return show_model(arguments.name, arguments.wire, arguments.capabilities, as_json=arguments.json)
+    if arguments.name is not None or arguments.wire is not None or arguments.capabilities is not None:
+        hint = f"write: toolwire models show {arguments.name or 'MODEL'}"
+        raise ConfigError("a model, --wire and --capabilities need `show`", hint=hint)
     return _list_providers(as_json=arguments.json) if arguments.provider is None else _list_models(arguments)
 
 

@@ -99,8 +99,12 @@ class CapabilityRow(Value, frozen=True, forbid_unknown_fields=True):
             (not self.wires or wire in self.wires)
             and (not self.versions or version in self.versions)
             and (not self.vendors or any(fnmatchcase(vendor, pattern) for pattern in self.vendors))
-            and any(fnmatchcase(name, pattern) for pattern in self.models for name in names)
+            and self.matches(names)
         )
+
+    def matches(self, names: tuple[str, str]) -> bool:
+        """Return whether a pattern matches one of a model's names, on any wire and at any vendor."""
+        return any(fnmatchcase(name, pattern) for pattern in self.models for name in names)
 
 
 def parse_capability_rows(document: JSON) -> tuple[CapabilityRow, ...]:

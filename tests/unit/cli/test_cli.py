@@ -121,18 +121,84 @@ def test_formats_lists_wires_and_limits(capsys):
 def test_formats_explains_the_capabilities_of_a_model(capsys, tmp_path):
     assert main(["formats", "claude-opus-5-5"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"forced_choice +no +2026-09-22 +https://platform.claude.com", shown)
+    assert "forced_choice" in shown
     assert main(["formats", "openai-chat/gpt-4o", "--json"]) == 0
     [model] = json.loads(capsys.readouterr().out)["models"]
-    assert (model["wire"], model["vendor"]) == ("openai_chat", "openai-chat")
+    assert (model["wires"], model["vendors"]) == (["openai_chat"], ["openai-chat"])
     assert model["capabilities"]["thinking"]["value"] is False
     assert main(["formats", "ollama/my-claude-clone"]) == 0
-    assert "unknown. Only the limits of its wire" in capsys.readouterr().out
+    assert "capabilities unknown.\nOnly the limits of its wire" in capsys.readouterr().out
     file = tmp_path / "models.json"
     row = {"models": ["house"], "capabilities": {"media": []}, "source": "our server", "date": "2026-11-16"}
     file.write_text(json.dumps([row]))
     assert main(["formats", "house", "--wire", "openai_chat", "--capabilities", str(file)]) == 0
-    assert re.search(r"media +none +2026-11-16 +our server", capsys.readouterr().out)
+    assert re.search(r"media +\[1] +none\n\n\[1] 2026-11-16  our server", capsys.readouterr().out)
+
+
+@pytest.mark.finding("CA7")
+def test_models_show_prints_each_fact_with_its_source_and_date(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["models", "show", "moonshotai/Kimi-K2.5"]) == 0
+    shown = capsys.readouterr().out
+    everywhere, moonshot = re.split(r"at\s+every\s+vendor", shown)[1], shown.split("on openai_chat at moonshot")[1]
+    window = re.search(r"window +\[(\d+)] +262,144", everywhere)
+    assert window
+    assert re.search(rf"^\[{window[1]}] 2026-11-16  https://", shown, re.MULTILINE)
+    assert re.search(r"forced_choice_when_thinking +\[\d+] +no", moonshot)
+    tables, _, sources = shown.partition("\n[1] ")
+    assert max(map(len, tables.splitlines())) <= 80
+    assert sources
+
+
+@pytest.mark.finding("CA7")
+def test_models_show_prints_the_facts_at_one_provider(capsys):
+    assert main(["models", "show", "deepseek/deepseek-v4-pro", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    [group] = shown["facts"]
+    assert (shown["model"], group["wires"], group["vendors"]) == (
+        "deepseek/deepseek-v4-pro",
+        ["openai_chat"],
+        ["deepseek"],
+    )
+    facts = group["capabilities"]
+    assert facts["forced_choice_when_thinking"]["value"] is False
+    assert facts["window"]["value"] == 1_048_576
+    assert all(fact["source"] and fact["date"] for fact in facts.values())
+    assert main(["models", "show", "deepseek-v4-pro", "--wire", "ollama", "--json"]) == 0
+    [group] = json.loads(capsys.readouterr().out)["facts"]
+    assert set(group["capabilities"]) == {"media", "window"}
+
+
+@pytest.mark.finding("CA7")
+def test_models_show_reports_an_unknown_model(capsys, tmp_path):
+    assert main(["models", "show", "kimi-k25"]) == 1
+    shown = capsys.readouterr().out
+    assert "capabilities unknown" in shown
+    assert "nothing else is dropped or changed" in shown
+    assert "kimi-k2.5" in shown
+    assert main(["models", "show", "house", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"model": "house", "facts": []}
+    file = tmp_path / "models.json"
+    row = {"models": ["house"], "capabilities": {"window": 8192}, "source": "our server", "date": "2026-11-16"}
+    file.write_text(json.dumps([row]))
+    assert main(["models", "show", "house", "--capabilities", str(file)]) == 0
+    assert "8,192" in capsys.readouterr().out
+    assert main(["models", "show", "\x1b[31mred"]) == 1
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.finding("CA7")
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["show"], "show needs the name of a model"),
+        (["openai", "gpt-5"], "toolwire models show gpt-5"),
+        (["--wire", "gemini"], "toolwire models show MODEL"),
+    ],
+)
+def test_models_explains_a_missing_or_superfluous_name(given, expected, capsys):
+    assert main(["models", *given]) == 2
+    assert expected in capsys.readouterr().err
 
 
 def test_formats_lists_the_text_formats(capsys):
