@@ -39,7 +39,8 @@ from ..run.repaired_calls import mark_repaired, mark_repaired_event
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
 from ..wire.capability_rows import ModelCapabilities
-from ..wire.profiles import overlay
+from ..wire.codec import WireCodec
+from ..wire.profiles import fit_codec, overlay
 from ..wire.protocol import Capabilities
 from .blocking import iterate_blocking, run_blocking
 from .endpoint import Endpoint, EndpointOptions, resolve
@@ -219,11 +220,10 @@ class ModelClient:
         """True if a request can force the model to call a tool."""
         if self._text is not None:
             return True
-        capabilities = self._model_capabilities
-        can = self._endpoint.wire.capabilities
-        if capabilities.choice_by_schema or can.choice_by_schema:
-            return True
-        return capabilities.forced_choice is not False and "required" in can.choices
+        wire = self._endpoint.wire
+        if isinstance(wire, WireCodec):
+            wire = fit_codec(wire, self._model_capabilities)
+        return bool(wire.capabilities.choice_by_schema) or "required" in wire.capabilities.choices
 
     @property
     def _model_capabilities(self) -> ModelCapabilities:

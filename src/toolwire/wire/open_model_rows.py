@@ -312,7 +312,7 @@ _MISTRAL = (
         {
             "mistral-large-24* pixtral*": 131_072,
             "mistral-large-4*": 1_048_576,
-            "codestral-2* codestral-latest codestral mistral-large-2512* mistral-large-3* mistral-large-latest "
+            "codestral-25* codestral-latest codestral mistral-large-2512* mistral-large-3* mistral-large-latest "
             "mistral-medium* mistral-small-2* mistral-small-latest devstral* ministral* magistral*": 262_144,
             "open-mixtral-8x22b* mixtral-8x22b*": 65_536,
             "open-mixtral-8x7b* mixtral-8x7b* open-mistral-7b*": 32_768,
@@ -556,6 +556,15 @@ _COMMAND = (
     ),
 )
 
+_PARALLEL = (
+    _row(
+        "kimi-k2* kimi-k3* glm-4.[567]* glm-5* minimax-m[23]* qwen3* deepseek-v3* deepseek-v4* deepseek-flash deepseek-chat",
+        _LITELLM + " (together, novita, deepseek)",
+        "2026-11-16",
+        ModelCapabilities(parallel_calls=True),
+    ),
+)
+
 OPEN_ROWS: tuple[CapabilityRow, ...] = (
     *_KIMI,
     *_GLM,
@@ -568,4 +577,5 @@ OPEN_ROWS: tuple[CapabilityRow, ...] = (
     *_DEEPSEEK,
     *_NOVA,
     *_COMMAND,
+    *_PARALLEL,
 )

@@ -16,6 +16,7 @@ from toolwire.ir.folding import fold
 from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
 from toolwire.ir.response import Stop, Usage
+from toolwire.net.endpoint import resolve
 from toolwire.testing import Upstream
 from toolwire.wire import ModelCapabilities
 
@@ -95,6 +96,16 @@ def test_deepseek_gets_a_forced_choice_only_without_thinking(choice: str, thinki
             assert "thinking" not in free_body
 
     asyncio.run(check())
+
+
+@pytest.mark.finding("CA7")
+@pytest.mark.parametrize(
+    ("base_url", "expected"),
+    [("https://api.deepseek.com/v1", False), ("https://api.deepseek.com", False), ("https://llm.example/v1", None)],
+)
+def test_rows_of_a_vendor_apply_at_its_address(base_url: str, expected: bool | None) -> None:
+    endpoint = resolve("deepseek-v4-pro", {}, base_url=base_url, api_key="k")
+    assert endpoint.capabilities.forced_choice_when_thinking is expected
 
 
 @pytest.mark.finding("G8")

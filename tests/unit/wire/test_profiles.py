@@ -119,11 +119,12 @@ K, M = 1024, 1024 * 1024
         ("openai_chat", "vllm", "Qwen/Qwen2.5-7B-Instruct-1M", M, (), False),
         ("ollama", None, "qwen3:8b", 256 * K, (), None),
         # Mistral
-        ("openai_chat", "mistral", "mistral-large-latest", 256 * K, ("image",), None),
-        ("openai_chat", "mistral", "mistral-large-2411", 128 * K, (), False),
-        ("openai_chat", "mistral", "codestral-latest", 256 * K, (), False),
+        ("openai_chat", "mistral", "mistral-large-latest", 256 * K, ("image", "file"), None),
+        ("openai_chat", "mistral", "mistral-large-2411", 128 * K, ("file",), False),
+        ("openai_chat", "vllm", "mistralai/Codestral-22B-v0.1", None, (), False),
         ("ollama", None, "devstral:24b", 256 * K, (), False),
         ("openai_chat", "vllm", "mistralai/Devstral-Small-2507", 256 * K, (), False),
+        ("openai_chat", "mistral", "codestral-latest", 256 * K, ("file",), False),
         # xAI
         ("openai_chat", "xai", "grok-4-fast", 2_000_000, ("image", "file"), None),
         ("openai_chat", "openrouter", "x-ai/grok-code-fast-1", 256_000, None, None),
