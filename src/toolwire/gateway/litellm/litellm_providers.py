@@ -39,7 +39,7 @@ PROVIDERS = {
     "moonshot": ProviderPrefix("moonshot"),
     "zai": ProviderPrefix("zai"),
     "minimax": ProviderPrefix("minimax"),
-    "dashscope": ProviderPrefix("alibaba"),
+    "qwencloud": ProviderPrefix("alibaba", ("QWENCLOUD_API_KEY",)),
     "deepinfra": ProviderPrefix("deepinfra"),
     "nvidia_nim": ProviderPrefix("nvidia", ("NVIDIA_NIM_API_KEY",)),
     "huggingface": ProviderPrefix("huggingface", ("HUGGINGFACE_API_KEY",)),
