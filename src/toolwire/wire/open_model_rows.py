@@ -558,7 +558,7 @@ _COMMAND = (
 
 _PARALLEL = (
     _row(
-        "kimi-k2* kimi-k3* glm-4.[567]* glm-5* minimax-m[23]* qwen3* deepseek-v3* deepseek-v4* deepseek-flash deepseek-chat",
+        "kimi-k2 kimi-k2[.-]* kimi-k3* glm-4.[567]* glm-5* minimax-m[23]* qwen3 qwen3[.-]* deepseek-v3* deepseek-v4* deepseek-flash deepseek-chat",
         _LITELLM + " (together, novita, deepseek)",
         "2026-11-16",
         ModelCapabilities(parallel_calls=True),

@@ -166,7 +166,7 @@ def test_models_show_prints_the_facts_at_one_provider(capsys):
     assert all(fact["source"] and fact["date"] for fact in facts.values())
     assert main(["models", "show", "deepseek-v4-pro", "--wire", "ollama", "--json"]) == 0
     [group] = json.loads(capsys.readouterr().out)["facts"]
-    assert set(group["capabilities"]) == {"media", "window"}
+    assert set(group["capabilities"]) == {"media", "parallel_calls", "window"}
 
 
 @pytest.mark.finding("CA7")
