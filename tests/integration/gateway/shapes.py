@@ -27,11 +27,11 @@ class ModelAnswer(NamedTuple):
 
 
 def provider_answer(upstream: str, said: ModelAnswer, *, stream: bool) -> RawReply:
-    """`upstream` is a wire, or a text format that a chat server without calls writes."""
+    """`upstream` is a wire, "deepseek", or a text format that a chat server without calls writes."""
     if upstream in _TEXTS:
         said = ModelAnswer(said.text + _TEXTS[upstream](said.calls))
         upstream = "openai_chat"
-    whole, chunks = _SHAPES[upstream]
+    whole, chunks = (_deepseek_whole, _deepseek_chunks) if upstream == "deepseek" else _SHAPES[upstream]
     if not stream:
         return RawReply(json.dumps(whole(said)).encode())
     if upstream == "ollama":
@@ -39,7 +39,7 @@ def provider_answer(upstream: str, said: ModelAnswer, *, stream: bool) -> RawRep
         return RawReply(lines.encode(), headers={"content-type": "application/x-ndjson"}, streamed=True)
     named = upstream in ("anthropic", "openai_responses")
     events = [f"event: {one.get('type')}\n" * named + f"data: {json.dumps(one)}\n\n" for one in chunks(said)]
-    events += ["data: [DONE]\n\n"] if upstream == "openai_chat" else []
+    events += ["data: [DONE]\n\n"] if upstream in ("openai_chat", "deepseek") else []
     return RawReply("".join(events).encode(), streamed=True)
 
 
@@ -80,6 +80,20 @@ def _chat_chunks(said: ModelAnswer) -> list[dict]:
         *({**head, "choices": one, "usage": None} for one in choices),
         {**head, "choices": [], "usage": _CHAT_USAGE},
     ]
+
+
+def _deepseek_whole(said: ModelAnswer) -> dict:
+    """Chat, with reasoning that the server shows without a signature."""
+    document = _chat_whole(said)
+    document["choices"][0]["message"]["reasoning_content"] = said.thought
+    return document
+
+
+def _deepseek_chunks(said: ModelAnswer) -> list[dict]:
+    first, *others = _chat_chunks(said)
+    deltas = [{"reasoning_content": half, "content": None} for half in _halves(said.thought) if half]
+    thought = [{**first, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    return [first, *thought, *others]
 
 
 # --- OpenAI Responses

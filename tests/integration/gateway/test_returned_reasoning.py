@@ -2,16 +2,20 @@
 
 import asyncio
 import json
+import stat
 
 import anthropic
 import openai
 import pytest
+from gateway.state.worker_gateway import worker_gateway
 from gateway_client import post
 from msgspec.structs import replace
 from serving import serving, upstream_rows
 
 from toolwire import Reasoning, Response, Text, ToolCall
 from toolwire.bridge.reasoning_envelope import PREFIX
+from toolwire.bridge.turns import InMemoryTurns
+from toolwire.gateway.settings_parse import parse_settings
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.testing.upstream import Upstream
 
@@ -55,7 +59,7 @@ OLLAMA = {"ollama~": {":field": "thinking"}}
 MODELS = [("openai_chat", CHAT), ("openai_chat", VLLM), ("ollama", OLLAMA)]
 
 
-def document(url, wire="openai_chat", secret=SECRET, **server):
+def document(url, secret=SECRET, wire="openai_chat", **server):
     return {
         "server": {"secret": secret, **server},
         "upstreams": upstream_rows(url),
@@ -188,7 +192,7 @@ def test_reasoning_of_tool_turns_comes_back(wire, form, kind, stream, stripped, 
 
     async def main():
         async with Upstream(*[model] * (TURNS + 1)) as upstream:
-            await converse(session, document(upstream.url, wire), restarts)
+            await converse(session, document(upstream.url, wire=wire), restarts)
             assert model.refused == 0
             assert {received.wire for received in upstream.requests} == {wire}
             assert not any(PREFIX.encode() in received.body for received in upstream.requests)
@@ -295,6 +299,51 @@ def test_two_secrets_verify_during_a_rotation(kind):
     asyncio.run(main())
 
 
+def test_reload_replaces_the_secrets():
+    session, model = AnthropicSession(), StrictModel(CHAT)
+
+    async def main():
+        async with (
+            Upstream(*[model] * 9) as upstream,
+            serving(document(upstream.url), turn_store=InMemoryTurns(1, 1, 1.0, lambda: 0.0)) as gateway,
+        ):
+            await session.turn(gateway.url)
+            gateway.gateway.apply(parse_settings(document(upstream.url, OTHER_SECRET, previous_secret=SECRET)))
+            await session.turn(gateway.url)
+            gateway.gateway.apply(parse_settings(document(upstream.url, OTHER_SECRET)))
+            with pytest.raises(anthropic.BadRequestError):
+                await session.turn(gateway.url)
+
+    asyncio.run(main())
+
+
+def test_either_of_two_workers_restores_the_reasoning(tmp_path):
+    """Their secret is in a file beside the settings, and the turns that they share expire at once."""
+    session, model = AnthropicSession(stream=True), StrictModel(CHAT)
+
+    async def main():
+        async with Upstream(*[model] * 99) as upstream:
+            rows = f'[upstreams.a]\nbase_url = "{upstream.url}"\nwire = "openai_chat"\n[models."*"]\nupstream = "a"\n'
+            state = '[state]\nurl = "state.db"\nturn_seconds = 0.001\n'
+            async with worker_gateway(tmp_path, rows + state, 2) as gateway:
+                url = f"http://127.0.0.1:{gateway.port}"
+                calls = await session.turn(url)
+                while calls or len(processes(tmp_path)) < 2:  # the kernel chooses the worker of each connection
+                    await asyncio.sleep(0.01)
+                    if not calls:
+                        session.history = session.history[:3]
+                    calls = await session.turn(url)
+
+    asyncio.run(main())
+    assert model.refused == 0
+    assert stat.S_IMODE((tmp_path / "toolwire.toml.secret").stat().st_mode) == 0o600
+
+
+def processes(folder):
+    lines = [json.loads(line) for line in (folder / "log").read_text().splitlines() if line.startswith("{")]
+    return {line["request_id"][:16] for line in lines if "request_id" in line}
+
+
 @pytest.mark.parametrize("escaped", [False, True], ids=["plain", "escaped"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("kind", SESSIONS)
@@ -362,7 +411,7 @@ def test_chat_client_gets_known_reasoning_back(stream):
         history = [{"role": "user", "content": "begin"}]
         async with (
             Upstream(*[model] * 9) as upstream,
-            serving(document(upstream.url, "ollama")) as gateway,
+            serving(document(upstream.url, wire="ollama")) as gateway,
             openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="k", max_retries=0) as client,
         ):
             for _ in range(TURNS + 1):
