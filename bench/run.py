@@ -80,6 +80,7 @@ NAMES = (
     "mcp_server",
     "gateway",
     "prompt_cache",
+    "cache_marks",
     "retrieval_quality",
     "retrieval_growth",
     "gorilla",
