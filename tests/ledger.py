@@ -501,10 +501,10 @@ FINDINGS_2 = {
     # text, repair, schemas, audit
     "TX1": Entry("safe repair prefers a declared property name to an undeclared one"),
     "TX2": Entry("list items with quoted code are not split"),
-    "TX3": Entry("the tag alone selects the branch of a tagged union when arguments are lifted", _STEP_16),
+    "TX3": Entry("the tag alone selects the branch of a tagged union when arguments are lifted"),
     "TX4": Entry("Phi-4-mini's own tags are read", _STEP_16),
-    "TX5": Entry("enums of two types conform to openai_strict", _STEP_16),
-    "TX6": Entry("narrowing a schema is reported", _STEP_16),
+    "TX5": Entry("enums of two types conform to openai_strict"),
+    "TX6": Entry("narrowing a schema is reported"),
     "TX7": Entry("TW024, TQ06, TW085, TW071 and TW070 are right on the reported code", _STEP_16),
     "TX8": Entry("slips with one clear reading are repaired"),
     "TX9": Entry("directly_answer is an answer; empty wrappers and attributes of markers are not text", _STEP_16),

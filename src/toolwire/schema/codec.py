@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from functools import cache
 from typing import NamedTuple, TypeAlias
 
 from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from ..stream.strict import parse
-from .fits import RefResolver, fits
+from .fits import RefResolver, branch_tags, fits, is_selected
 from .nodes import Node, hashable_key
 from .step_budget import StepBudget, json_size
 
@@ -291,7 +292,12 @@ def apply_codec(convert: Callable[[JSON], JSON], value: JSON) -> JSON:
 
 
 def union_codec(branches: Sequence[tuple[Node, OptionalCodec]], target: RefResolver) -> Codec:  # noqa: C901
-    """Convert a value with the codec of the first branch that it fits."""
+    """Convert a value with the codec of the first branch that it fits, or of the only one that its tags select.
+
+    A bound that the provider does not enforce may be exceeded. The arguments still get their original shape, and the
+    validator reports the bound.
+    """
+    tags = cache(lambda: branch_tags([node for node, _ in branches], target))
 
     def lift(value: JSON) -> JSON:
         """Lift a container once per conversion, because nested unions lift the same part again for every branch."""
@@ -307,26 +313,30 @@ def union_codec(branches: Sequence[tuple[Node, OptionalCodec]], target: RefResol
         return state.lifted[key][1]
 
     def lift_uncached(value: JSON, budget: StepBudget) -> JSON:
-        """Return the first lifted form that fits its branch; the value itself if none fits."""
+        """Return the first lifted form that fits its branch, or the only one that its tag selects, or the value."""
+        candidates: list[tuple[Node, JSON]] = []
         for node, codec in branches:
             if budget.exhausted:
-                break
+                return value
             lifted = _lift(codec, value)
             if codec is not None and codec.reshapes and lifted is value:
                 continue  # not of the lowered shape of this branch
             if fits(node, lifted, target, budget):
                 return lifted
-        return value
+            candidates.append((node, lifted))
+        selected = [lifted for node, lifted in candidates if is_selected(node, lifted, target, tags())]
+        return selected[0] if len(selected) == 1 else value
 
     def encode(value: JSON) -> JSON:
-        """Encode the value with the first branch that it fits; an exhausted budget leaves it unchanged."""
+        """Encode the value like `lift_uncached` lifts it; an exhausted budget leaves it unchanged."""
         budget = (_codec_state.get() or _CodecState(value)).budget
         for node, codec in branches:
             if budget.exhausted:
-                break
+                return value
             if fits(node, value, target, budget):
                 return _encode(codec, value)
-        return value
+        selected = [codec for node, codec in branches if is_selected(node, value, target, tags())]
+        return _encode(selected[0], value) if len(selected) == 1 else value
 
     return Codec(lift, encode, reshapes=any(codec is not None and codec.reshapes for _, codec in branches))
 

@@ -58,6 +58,8 @@ class Dialect(Value, frozen=True):
     tuples: Literal["keep", "object"] = "keep"
     null: Literal["type", "nullable", "word"] = "type"
     """Null as a type, as a flag, or as the string "null"."""
+    type_lists: bool = True
+    """`type` may list several types. If not, only a type and null."""
     enum: Literal["any", "primitive", "string"] = "any"
     refs: Literal["keep", "inline"] = "keep"
     ref_siblings: bool = True
@@ -116,6 +118,7 @@ _OPENAI_STRICT = Dialect(
     maps="entries",
     anything="string",
     tuples="object",
+    type_lists=False,
     enum="primitive",
     ref_siblings=False,
     declared_required=True,
@@ -279,6 +282,7 @@ def _intersect_dialects(name: str, version: str, rows: Sequence[Dialect]) -> Dia
         maps=strictest("maps", "keep", "entries"),
         anything=strictest("anything", "keep", "string"),
         tuples=strictest("tuples", "keep", "object"),
+        type_lists=all(row.type_lists for row in rows),
         null="word" if len({row.null for row in rows}) > 1 else rows[0].null,
         enum=strictest("enum", "any", "primitive", "string"),
         refs=strictest("refs", "keep", "inline"),

@@ -156,7 +156,7 @@ class Emitter(AnnotationEmitter):
         if isinstance(node, NumberNode):
             return emit_scalars.emit_number(self, node)
         if isinstance(node, EnumNode):
-            return emit_scalars.emit_enum(self, node)
+            return emit_scalars.emit_enum(self, node, depth)
         if isinstance(node, ArrayNode):
             return self._emit_array(node, depth)
         if isinstance(node, UnionNode):

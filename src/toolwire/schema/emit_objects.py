@@ -184,6 +184,8 @@ def _complete_object(
         node = _emit_patterns(emitter, node, depth, out)
         more_codec = _emit_undeclared(emitter, node, depth, out, remarks)
     out = emitter.close_object(out)
+    if dialect.closed and others is None and not node.closed:
+        emitter.report_rewrite(node, "open object", "closed: undeclared properties cannot be written")
     changes = (
         more is not None
         or more_codec is not None

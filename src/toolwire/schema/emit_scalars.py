@@ -13,7 +13,7 @@ from .codec import Codec
 from .conform import enum_length_problem, is_enum_value
 from .emit_context import EmitContext, Emitted
 from .formats import ASSERTED, INCOMPLETE, format_pattern
-from .nodes import EnumNode, Node, NumberNode, StringNode
+from .nodes import EnumNode, Node, NullNode, NumberNode, StringNode, annotate, any_of
 from .patterns import is_supported, length_pattern
 from .ranges import range_pattern
 
@@ -147,7 +147,7 @@ _LEAST_EXACT_LIMIT = 2**53 - 1
 """The largest integer that JSON parsers with doubles keep exactly (RFC 8259, section 6)."""
 
 
-def emit_enum(writer: EmitContext, node: EnumNode) -> Emitted:
+def emit_enum(writer: EmitContext, node: EnumNode, depth: int = 0) -> Emitted:
     """Emit an enum; one with more values than the dialect allows is stated in the description instead."""
     values = list(node.values)
     maximum = writer.dialect.enum_values
@@ -161,6 +161,9 @@ def emit_enum(writer: EmitContext, node: EnumNode) -> Emitted:
         kinds = {_type_name(value) for value in values}
         kind = kinds.pop() if len(kinds) == 1 else "string"
         return Emitted(writer.add_description({"type": kind}, node, [f"one of {shorten(values)}"]))
+    are_sent = all(is_enum_value(value, writer.dialect) for value in values)
+    if are_sent and not writer.dialect.type_lists and (union := _split_by_type(node)) is not None:
+        return writer.emit(union, depth)
     null = None in values and len(values) > 1 and writer.dialect.null == "nullable"
     if null:
         values = [value for value in values if value is not None]
@@ -168,6 +171,20 @@ def emit_enum(writer: EmitContext, node: EnumNode) -> Emitted:
     if null:
         out["nullable"] = True
     return Emitted(writer.add_description(out, node, [], codec), codec)
+
+
+def _split_by_type(node: EnumNode) -> Node | None:
+    """Return an enum with values of several types as a union of enums with one type each; None if there is one type."""
+    by_type: dict[str, list[JSON]] = {}
+    for value in node.values:
+        by_type.setdefault("number" if type(value) in (int, float) else _type_name(value), []).append(value)
+    if len(by_type.keys() - {"null"}) < 2:
+        return None
+    branches: list[Node] = [
+        NullNode(at=node.at) if kind == "null" else EnumNode(tuple(values), at=node.at, origins=node.origins)
+        for kind, values in by_type.items()
+    ]
+    return annotate(any_of(branches, False, node.at), node)
 
 
 def _enum_values(writer: EmitContext, node: Node, values: list[JSON]) -> tuple[Object, Codec | None]:

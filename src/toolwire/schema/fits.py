@@ -8,7 +8,7 @@ large values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeAlias
 
 from ..ir.pointer import JSON
@@ -30,7 +30,7 @@ from .nodes import (
 from .patterns import MATCH_LIMIT, SCHEMA_SIZE, engine_size, match_cost, matches
 from .step_budget import StepBudget, json_size
 
-__all__ = ["RefResolver", "fits", "is_integer", "json_equal", "text_matches"]
+__all__ = ["RefResolver", "branch_tags", "fits", "is_integer", "is_selected", "json_equal", "text_matches"]
 
 RefResolver: TypeAlias = Callable[[str], Node | None]
 """Resolves a reference; None if that is not possible."""
@@ -46,6 +46,49 @@ def fits(node: Node, value: JSON, target: RefResolver, budget: StepBudget | None
     if budget is None:
         budget = StepBudget(_STEPS + json_size(value) * _STEPS_PER_VALUE)
     return _Matcher(target, budget).fits(node, value, 0)
+
+
+def branch_tags(nodes: Sequence[Node], target: RefResolver) -> frozenset[str]:
+    """Return the names of properties whose constants differ between the branches of a union."""
+    constants: dict[str, list[EnumNode]] = {}
+    for node in [_resolve(node, target) for node in nodes]:
+        if isinstance(node, ObjectNode):
+            for name, inner in node.properties.items():
+                if isinstance(inner, EnumNode):
+                    constants.setdefault(name, []).append(inner)
+    return frozenset(
+        name
+        for name, enums in constants.items()
+        if len(enums) > 1 and len(set[Hashable]().union(*(enum.keys for enum in enums))) == sum(map(_size, enums))
+    )
+
+
+def is_selected(node: Node, value: JSON, target: RefResolver, tags: frozenset[str]) -> bool:
+    """Return True if a value has the type and the tags of a branch; its other constraints are ignored."""
+    node = _resolve(node, target)
+    if isinstance(node, (ArrayNode, TupleNode)):
+        return type(value) is list
+    return isinstance(node, ObjectNode) and type(value) is dict and _has_tags(node, value, tags)
+
+
+def _resolve(node: Node, target: RefResolver) -> Node:
+    for _ in range(_MAX_HOPS):
+        if not isinstance(node, RefNode):
+            break
+        node = target(node.target) or AnyNode()
+    return node
+
+
+def _size(enum: EnumNode) -> int:
+    return len(enum.keys)
+
+
+def _has_tags(node: ObjectNode, value: dict[str, JSON], tags: frozenset[str]) -> bool:
+    return all(
+        hashable_key(value.get(name)) in tag.keys
+        for name in tags
+        if isinstance(tag := node.properties.get(name), EnumNode)
+    )
 
 
 class _Matcher:

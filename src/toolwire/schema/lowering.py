@@ -123,6 +123,8 @@ def rewrite(source: ParsedSchema, row: Dialect) -> Lowered:
     emitted = _emit(source, row, losses)
     for finding in source.defects:
         losses.add(finding.at, "schema", "weakened", finding.message, "warning")
+    for pointer, kind in source.implied_types:
+        losses.add(pointer, "unstated type", "rewritten", f"read as {kind}; other values cannot be written", "info")
     for pointer in source.ignored_keywords:
         losses.add(pointer, split(pointer)[-1], "dropped", "it has no meaning for a model", "info")
     problems = violations(emitted.schema, row)

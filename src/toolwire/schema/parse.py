@@ -69,6 +69,7 @@ _STEPS, _STEPS_PER_VALUE = 100, 4
 _MAX_NESTING = 16
 """Nodes being read at once beyond which a reference is read later, from an empty stack."""
 _MAX_HOPS = 3
+_REFERENCES = ("$ref", "$recursiveRef", "$dynamicRef")
 
 
 class SchemaDefect(NamedTuple):
@@ -94,6 +95,8 @@ class ParsedSchema(NamedTuple):
     unchecked: tuple[UncheckedPattern, ...] = ()
     document: JSON = None
     """The schema itself, to which pointers refer."""
+    implied_types: tuple[tuple[str, str], ...] = ()
+    """Locations of schemas without a type that accept values of any other type, too; and the type that is read."""
 
 
 def parse_schema(schema: JSON, *, output: bool = False) -> ParsedSchema:
@@ -102,7 +105,8 @@ def parse_schema(schema: JSON, *, output: bool = False) -> ParsedSchema:
     reader.read_postponed()
     findings, unread = tuple(dict.fromkeys(reader.defects)), tuple(reader.ignored_keywords)
     unchecked = tuple(unchecked_patterns(schema))
-    return ParsedSchema(root, reader.defs, findings, unread, reader.size, unchecked, schema)
+    implied = tuple(dict.fromkeys(reader.implied_types))
+    return ParsedSchema(root, reader.defs, findings, unread, reader.size, unchecked, schema, implied)
 
 
 class _SchemaParser:
@@ -115,6 +119,8 @@ class _SchemaParser:
         self.defs: dict[str, Node] = {}
         self.defects: list[SchemaDefect] = []
         self.ignored_keywords: list[str] = []
+        self.implied_types: list[tuple[str, str]] = []
+        self._is_typed = False  # the next schema is a part of a schema with a type
         self._reading: set[str] = set()  # definitions being read or postponed
         self._nesting = 0
         self._postponed: list[str] = []  # definitions to read from an empty stack
@@ -126,12 +132,13 @@ class _SchemaParser:
 
     def parse_node(self, schema: JSON, at: str, depth: int) -> Node:
         self._nesting += 1
+        is_typed, self._is_typed = self._is_typed, False
         try:
-            return self._parse_node(schema, at, depth)
+            return self._parse_node(schema, at, depth, is_typed)
         finally:
             self._nesting -= 1
 
-    def _parse_node(self, schema: JSON, at: str, depth: int) -> Node:
+    def _parse_node(self, schema: JSON, at: str, depth: int, is_typed: bool) -> Node:
         """Read one schema: its own keywords, combinators and conditions, then annotations and unmodelled keywords."""
         if schema is True:
             return AnyNode(at=at)
@@ -150,8 +157,9 @@ class _SchemaParser:
         if self._ref_excludes_siblings and "$ref" in schema:
             schema = self._drop_siblings(schema, at)
         node = self._own_node(schema, at, depth)
+        is_typed = is_typed or self._states_type(schema, at, node)
         if not COMBINED.isdisjoint(schema):
-            node = self._with_combined(node, schema, at, depth)
+            node = self._with_combined(node, schema, at, depth, is_typed)
         if isinstance(node, (ObjectNode, UnionNode)) and has_conditions(schema):
             node = self._with_conditional(node, schema, at, depth)
         if schema.get("nullable") is True and not isinstance(node, (AnyNode, NullNode)):
@@ -164,9 +172,20 @@ class _SchemaParser:
             unmodelled["if"] = {key: schema[key] for key in ("if", "then", "else") if key in schema}
         return annotate(node, AnyNode(annotations=annotations, unmodelled=unmodelled, at=at), override=True)
 
-    def _with_combined(self, node: Node, schema: Object, at: str, depth: int) -> Node:
+    def _states_type(self, schema: Object, at: str, node: Node) -> bool:
+        """Return True if a schema, or a combinator in it, states a type; otherwise record the type of its node.
+
+        The arguments of a tool are always an object.
+        """
+        if not TYPED.isdisjoint(schema) or _has_typed_part(schema) or not (at or self._is_output):
+            return True
+        if type(node) in NODE_KINDS:
+            self.implied_types.append((at, NODE_KINDS[type(node)]))
+        return False
+
+    def _with_combined(self, node: Node, schema: Object, at: str, depth: int, is_typed: bool) -> Node:
         implied = TYPED.isdisjoint(schema)
-        for part in self._combined_nodes(schema, at, depth):
+        for part in self._combined_nodes(schema, at, depth, is_typed):
             node = self._combine_untyped(node, part, at) if implied else self._intersect(node, part, at)
             implied = implied and isinstance(part, AnyNode)
         return node
@@ -180,20 +199,24 @@ class _SchemaParser:
             )
         return node if extended is None else extended
 
-    def _combined_nodes(self, schema: Object, at: str, depth: int) -> Iterable[Node]:
+    def _combined_nodes(self, schema: Object, at: str, depth: int, is_typed: bool) -> Iterable[Node]:
         """Yield the nodes of references and combinators."""
-        for keyword in ("$ref", "$recursiveRef", "$dynamicRef"):
+        for keyword in _REFERENCES:
             if type(schema.get(keyword)) is str:
                 yield self._parse_ref(schema[keyword], at, keyword)
         for index, part in enumerate(_schema_list(schema.get("allOf"))):
-            yield self.parse_node(part, f"{at}/allOf/{index}", depth + 1)
+            yield self._parse_part(part, f"{at}/allOf/{index}", depth + 1, is_typed)
         for keyword in ("anyOf", "oneOf"):
             branches = [
-                self.parse_node(part, f"{at}/{keyword}/{index}", depth + 1)
+                self._parse_part(part, f"{at}/{keyword}/{index}", depth + 1, is_typed)
                 for index, part in enumerate(_schema_list(schema.get(keyword)))
             ]
             if branches:
                 yield any_of(branches, keyword == "oneOf", at)
+
+    def _parse_part(self, schema: JSON, at: str, depth: int, is_typed: bool) -> Node:
+        self._is_typed = is_typed
+        return self.parse_node(schema, at, depth)
 
     def _own_node(self, schema: Object, at: str, depth: int) -> Node:
         """Read `type`, `enum` and the keywords of the type."""
@@ -437,6 +460,19 @@ class _SchemaParser:
     def _find_target(self, target: str) -> Node | None:
         """Return a definition; None while it is being read: it contains itself by `allOf`."""
         return None if target in self._reading else self.defs.get(target)
+
+
+def _has_typed_part(schema: Object) -> bool:
+    """Return True if a combinator beside the keywords of a schema states its type."""
+    if any(keyword in schema for keyword in _REFERENCES):
+        return True
+    if any(type(part) is dict and not TYPED.isdisjoint(part) for part in _schema_list(schema.get("allOf"))):
+        return True
+    return any(
+        all(type(part) is dict and not TYPED.isdisjoint(part) for part in parts)
+        for keyword in ("anyOf", "oneOf")
+        if (parts := _schema_list(schema.get(keyword)))
+    )
 
 
 def _schema_list(value: JSON) -> list[JSON]:

