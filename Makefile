@@ -82,6 +82,7 @@ test-mcp: $(VENV)/test ## run the official MCP conformance suite for server and 
 	.clients/aider/bin/python -m pip --quiet --disable-pip-version-check install --requirement tests/clients/requirements.txt || echo 'cannot install aider; check pip and its registry'
 
 test-clients: $(VENV)/test .clients/installed ## run coding agents through the gateway; writes docs/clients-matrix.md
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python tests/clients/quickstart.py
 	$(BIN)/python tests/clients/reasoning.py
 	$(BIN)/python tests/clients/run.py --write
 

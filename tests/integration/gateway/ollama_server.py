@@ -4,9 +4,10 @@ A request with another context than the loaded one loads the model again. A prom
 the system messages and the last message stay. With `truncate: false`, such a prompt is refused.
 """
 
+import asyncio
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from gateway.shapes import ModelAnswer, provider_answer
 
@@ -50,6 +51,7 @@ class OllamaServer(Upstream):
         memory: int | None = None,
         knows_truncate: bool = True,
         reports: bool = True,
+        port: int = 0,
     ) -> None:
         super().__init__()
         self.loads: list[int] = []  # the contexts with which the model was loaded
@@ -65,6 +67,11 @@ class OllamaServer(Upstream):
         self._memory = memory
         self._knows_truncate = knows_truncate
         self._reports = reports
+        self._port = port
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
+        return self
 
     async def _answer(self, path: str, headers: dict[str, str], body: bytes, writer: Any) -> bool:
         self.paths.append(path)
