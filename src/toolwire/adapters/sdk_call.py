@@ -87,7 +87,13 @@ class SdkCall:
             not self.client.emulates_calls
             and not endpoint.changes_body
             and endpoint.defaults is NO_DEFAULTS
-            and accepts_request(endpoint, self.wire.name, document.__contains__, lambda: document.get("tool_choice"))
+            and accepts_request(
+                endpoint,
+                self.wire.name,
+                document.__contains__,
+                lambda: document.get("tool_choice"),
+                lambda limit: len(self.request.tools) > limit,
+            )
             and (endpoint.vendor.id is None or has_valid_ids(self.request, endpoint.wire.limits))
         )
 

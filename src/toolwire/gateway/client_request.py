@@ -189,6 +189,15 @@ class ClientRequest:
         """Check whether the body has a field; a search in the bytes is cheaper than parsing them."""
         return self.may_have_field(name) and name in self.document
 
+    def may_have_more_tools(self, limit: int) -> bool:
+        """Compare the number of tools with a limit by a search in the bytes: each declaration contains a name."""
+        return self.has_tools and (self.body if self._schemas is None else self._schemas).count(b'"name"') > limit
+
+    def has_more_tools(self, limit: int) -> bool:
+        """Compare the number of tools with a limit; False if the request cannot be decoded."""
+        request = self.request_or_none if self.may_have_more_tools(limit) else None
+        return request is not None and len(request.tools) > limit
+
     def encode_schemas(self) -> bytes:
         """Return the fields that contain schemas, encoded; empty if there are none."""
         return _encode_schemas(self.document) if self._schemas is None else self._schemas

@@ -64,6 +64,7 @@ class Target(Struct, frozen=True):
     capabilities: ModelCapabilities  # of the settings, of their capabilities file, and of the built-in rows
     keeps_requests: bool  # a request on its wire needs no change, apart from the model and renamed fields
     renamed_fields: tuple[str, ...]
+    max_tools: int | None
     log_names: tuple[str, str, str, str]  # of the upstream, the model, the provider and the wire
 
     @property
@@ -98,7 +99,10 @@ def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow) -> Targ
     )
     label, renamed_fields = f"{upstream.name}/{model}", tuple(endpoint.renamed_fields)
     log_names = (upstream.name, model, upstream.row.provider or endpoint.wire.provider, endpoint.wire.name)
-    return Target(upstream, model, row, label, endpoint, capabilities, keeps_requests, renamed_fields, log_names)
+    max_tools = endpoint.wire.limits.tools
+    return Target(
+        upstream, model, row, label, endpoint, capabilities, keeps_requests, renamed_fields, max_tools, log_names
+    )
 
 
 class Router:

@@ -26,19 +26,22 @@ def accepts_request(
     wire: str,
     has_field: Callable[[str], bool],
     find_choice: Callable[[], JSON],
+    has_more_tools: Callable[[int], bool],
     capabilities: ModelCapabilities | None = None,
 ) -> bool:
     """Check that a request on `wire` needs no change for the endpoint, apart from the model and call ids.
 
-    `has_field` checks for a field of the request, `find_choice` returns its `tool_choice`. `capabilities` describe the
-    model; by default, those of the endpoint.
+    `has_field` checks for a field of the request, `find_choice` returns its `tool_choice`, and `has_more_tools` compares
+    its number of tools with the wire's limit. `capabilities` describe the model; by default, those of the endpoint.
     """
+    max_tools = endpoint.wire.limits.tools
     known = endpoint.capabilities if capabilities is None else capabilities
     return (
         endpoint.wire.name == wire
         and endpoint.vendor.dialect is None
         and not any(map(has_field, endpoint.renamed_fields))
         and (known.choice_by_schema is None or find_choice() in (None, "auto", "none"))
+        and (max_tools is None or not has_more_tools(max_tools))
     )
 
 

@@ -60,6 +60,7 @@ class Vendor(Value, frozen=True):
     id: str | None = None  # a regular expression for call ids, if it is not the wire's own
     id_length: int = 40
     choice_by_schema: Literal["declared", "stated"] | None = None  # it ignores a forced choice; see `Capabilities`
+    limits_tools: bool = True  # enforces the wire's maximum number of tools
     cache_marks: bool = True  # supports prompt-cache marks; strict servers reject unknown fields
     fields: dict[str, str] = {}  # fields of a request that it names differently
     rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that it rejects: (extra, field)
@@ -223,6 +224,8 @@ def _local_vendor(name: str, base_url: str, variable: str, dialect: str | None =
         _bearer_key(variable),
         keyless=True,
         dialect=dialect,
+        # OpenAI's maximum is not theirs: they put any number of tools into the model's chat template.
+        limits_tools=False,
         cache_marks=False,
         fields=_MAX_TOKENS_FIELD,
         # `tool_choice` is no field of Ollama's /v1/chat/completions (openai/openai.go)
@@ -348,6 +351,8 @@ def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:
         changes["dialect"] = vendor.dialect
     if vendor.id is not None:
         changes["limits"] = replace(codec.limits, id=vendor.id, id_length=vendor.id_length)
+    if not vendor.limits_tools:
+        changes["limits"] = replace(codec.limits, tools=None)
     can = codec.capabilities
     if vendor.choice_by_schema is not None:
         can = forced_by_schema(can, vendor.choice_by_schema)

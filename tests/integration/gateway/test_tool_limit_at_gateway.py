@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import anthropic
@@ -23,7 +24,7 @@ def make_tools(count: int) -> list[dict[str, Any]]:
         {"name": f"operation_{number}", "description": f"Operation {number}.", "input_schema": SCHEMA}
         for number in range(count)
     ]
-    tools[190] = {"name": "book_flight", "description": "Book a flight to a city.", "input_schema": SCHEMA}
+    tools[-10] = {"name": "book_flight", "description": "Book a flight to a city.", "input_schema": SCHEMA}
     return tools
 
 
@@ -56,6 +57,108 @@ def test_needed_tool_after_the_limit_is_offered(retrieve: bool) -> None:
             left_out = [loss for loss in losses if loss.concept == "tool" and loss.action == "dropped"]
             assert len(left_out) == 72
             assert int(answer.headers["x-toolwire-losses"]) >= 72
+
+    asyncio.run(check())
+
+
+PROMPT = "Please book a flight to Rome."
+SAME_WIRE = {
+    "openai_chat": (
+        "/v1/chat/completions",
+        128,
+        lambda tools: {
+            "model": "m",
+            "messages": [{"role": "user", "content": PROMPT}],
+            "tools": [
+                {"type": "function", "function": {"name": tool["name"], "description": tool["description"]}}
+                for tool in tools
+            ],
+            "vendor_field": {"kept": True},
+        },
+    ),
+    "gemini": (
+        "/v1beta/models/m:generateContent",
+        512,
+        lambda tools: {
+            "contents": [{"role": "user", "parts": [{"text": PROMPT}]}],
+            "tools": [
+                {
+                    "functionDeclarations": [
+                        {key: tool[key] for key in ("name", "description")} for tool in tools[n : n + 200]
+                    ]
+                }
+                for n in range(0, len(tools), 200)
+            ],
+        },
+    ),
+}
+
+
+@pytest.mark.finding("LE1")
+@pytest.mark.parametrize("padding", [0, 50_000], ids=["small", "large"])
+@pytest.mark.parametrize("excess", [0, 1, 72])
+@pytest.mark.parametrize("wire", SAME_WIRE)
+def test_too_many_tools_are_reduced_on_the_same_wire(wire: str, excess: int, padding: int) -> None:
+    path, limit, make_body = SAME_WIRE[wire]
+    body = make_body(make_tools(limit + excess))
+    first = body["messages" if wire == "openai_chat" else "contents"][0]
+    if wire == "openai_chat":
+        first["content"] += " x" * padding
+    elif padding:
+        first["parts"].append({"text": " x" * padding})
+
+    async def check() -> None:
+        async with Upstream(DONE) as upstream:
+            document = {"upstreams": upstream_rows(upstream.url), "models": {"m": {"upstream": wire}}}
+            async with serving(document, encoder=None) as gateway, httpx.AsyncClient() as client:
+                answer = await client.post(f"{gateway.url}{path}", json=body)
+        assert answer.status_code == 200
+        (sent,) = upstream.requests
+        assert sent.request is not None
+        names = [tool.name for tool in sent.request.tools]
+        assert len(names) == limit and "book_flight" in names
+        left_out = [loss for loss in gateway.turns[0].losses if loss.concept == "tool" and loss.action == "dropped"]
+        assert len(left_out) == excess <= int(answer.headers.get("x-toolwire-losses", "0"))
+        if excess == 0:
+            assert json.loads(sent.body)["tools"] == body["tools"]
+        if wire == "openai_chat":
+            assert json.loads(sent.body)["vendor_field"] == {"kept": True}
+
+    asyncio.run(check())
+
+
+@pytest.mark.finding("LE1")
+@pytest.mark.parametrize("provider", ["vllm", "llamacpp"])
+def test_server_without_a_limit_gets_all_tools(provider: str) -> None:
+    path, _, make_body = SAME_WIRE["openai_chat"]
+    body = make_body(make_tools(200))
+
+    async def check() -> None:
+        async with Upstream(DONE, DONE) as upstream:
+            upstreams = {"u": {"provider": provider, "base_url": upstream.url}}
+            document = {"upstreams": upstreams, "models": {"m": {"upstream": "u"}}}
+            async with serving(document, encoder=None) as gateway, httpx.AsyncClient() as client:
+                same = await client.post(f"{gateway.url}{path}", json=body)
+                anthropic_body = {**body, "max_tokens": 9, "tools": make_tools(200)}
+                other = await client.post(f"{gateway.url}/v1/messages", json=anthropic_body)
+        assert (same.status_code, other.status_code) == (200, 200)
+        assert [len(json.loads(sent.body)["tools"]) for sent in upstream.requests] == [200, 200]
+
+    asyncio.run(check())
+
+
+@pytest.mark.finding("LE1")
+def test_strict_request_with_too_many_tools_is_refused_on_the_same_wire() -> None:
+    path, _, make_body = SAME_WIRE["openai_chat"]
+
+    async def check() -> None:
+        async with Upstream(DONE) as upstream:
+            document = {"upstreams": upstream_rows(upstream.url), "models": {"m": {"upstream": "openai_chat"}}}
+            async with serving(document, encoder=None) as gateway, httpx.AsyncClient() as client:
+                headers = {"x-toolwire-strict": "1"}
+                answer = await client.post(f"{gateway.url}{path}", json=make_body(make_tools(200)), headers=headers)
+        assert answer.status_code == 400 and "is left out" in answer.text
+        assert upstream.requests == []
 
     asyncio.run(check())
 

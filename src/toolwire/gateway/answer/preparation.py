@@ -157,6 +157,7 @@ class RequestPreparation:
             and client_request.pending_response is None
             and (not self._dependencies.runners or self._runner_for(target) is None)
             and not (target.renamed_fields and any(map(client_request.may_have_field, target.renamed_fields)))
+            and (target.max_tools is None or not client_request.may_have_more_tools(target.max_tools))
         ):
             self._unchanged_ids |= {id(target)}
             return True
@@ -316,6 +317,7 @@ def _keeps_body(client_request: ClientRequest, target: Target) -> bool:
             client_request.wire.name,
             client_request.has_field,
             lambda: client_request.document.get("tool_choice"),
+            client_request.has_more_tools,
             target.capabilities,
         )
         and (endpoint.vendor.id is None or _has_valid_ids(client_request, endpoint.wire.limits))
