@@ -511,7 +511,7 @@ FINDINGS_2 = {
     "TX10": Entry("nine more model names are detected", _STEP_16),
     "TX11": Entry("the notes of tool search and the offload threshold are tested", _STEP_16),
     # seeds, retrieval, learning
-    "LE1": Entry("too many tools are reduced on the same wire, too", _STEP_16),
+    "LE1": Entry("too many tools are reduced on the same wire, too, or refused in a body that is sent on"),
     "LE2": Entry("media in a list, dictionary or object that a tool returns is media"),
     "LE4": Entry("with the local model, `do --yes` shows the command and never executes it"),
     "LE7": Entry("an assistant's message without its response is read by `calls` and `detect`, on every wire"),

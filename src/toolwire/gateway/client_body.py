@@ -20,7 +20,7 @@ from ..ir.pointer import join
 from ..ir.text import to_bytes
 from ..net.http import StreamedBody
 from ..net.same_wire import find_leading_model
-from .field_scan import FieldFound, FieldScan, InvalidPiece
+from .field_scan import CountedObjects, FieldFound, FieldScan, InvalidPiece
 from .forbidden_fields import FORBIDDEN_FIELDS, forbidden_field_error
 from .observe.answer_stats import RequestSize
 from .settings import LimitsRow
@@ -60,6 +60,7 @@ class ClientBody:
         self._model_span: tuple[int, int] | None = None  # in the start
         self._scan = FieldScan(_REFUSED_FIELDS)
         self._renamed: Mapping[str, str] = {}
+        self._max_tools = 0
         self._may_have_envelopes = False
         self._tail = b""  # the end of the last piece, in which an envelope may begin
 
@@ -76,16 +77,21 @@ class ClientBody:
         if self._model_span is not None:
             self.model = _decode_name(self._start[slice(*self._model_span)])
 
-    def may_stream(self, renamed: Mapping[str, str], *, may_have_envelopes: bool) -> bool:
-        """Check that more will follow, and that the fields so far can be sent on, some of them under another name."""
+    def may_stream(
+        self, renamed: Mapping[str, str], *, may_have_envelopes: bool, counted: CountedObjects | None
+    ) -> bool:
+        """Check that more will follow, and that the fields so far can be sent on, some of them under another name.
+
+        `counted` are the tools, if the target accepts a limited number.
+        """
         start, span = self._start, self._model_span
         if not self._has_more or (span is not None and self.model is None):
             return False
         self._may_have_envelopes = may_have_envelopes
         if self._has_envelope(start):
             return False
-        if renamed:
-            self._scan, self._renamed = FieldScan(_REFUSED_FIELDS, renamed), renamed
+        self._scan, self._renamed = FieldScan(_REFUSED_FIELDS, renamed, counted), renamed
+        self._max_tools = 0 if counted is None else counted.limit
         try:
             if span is None:
                 self._checked_start = self._scan.feed(start)
@@ -175,6 +181,12 @@ class ClientBody:
         if name in self._renamed or name in self._renamed.values():
             names = " or ".join(sorted({*self._renamed, *self._renamed.values()}))
             return BodyRefused(f"{name} is set twice, as {names}", pointer=join(name), hint="send it once")
+        if name == "tools":
+            message = (
+                f"the request has more than {self._max_tools} tools, and its body is too large to select among them"
+            )
+            hint = "send fewer tools, or the tools before the messages; the gateway's operator can raise limits.stream_body"
+            return BodyRefused(message, pointer="/tools", hint=hint)
         return forbidden_field_error(name)
 
 

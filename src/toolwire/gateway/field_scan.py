@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-__all__ = ["FieldFound", "FieldScan", "InvalidPiece"]
+__all__ = ["CountedObjects", "FieldFound", "FieldScan", "InvalidPiece"]
 
 _STRING = rb'"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+"'
 # everything before the last string, whose end, or the colon after it, may be in the next piece
@@ -19,6 +20,7 @@ _NAMES_AND_STRINGS = re.compile(rb"(" + _STRING + rb"\s*+:)|" + _STRING)
 _STRINGS = re.compile(_STRING)
 _COLON = re.compile(rb"\s*+:")
 _NOT_JSON = re.compile(rb"[^\s\d{}\[\],:+\-.eEtrufalsn]")
+_BRACKETS = re.compile(rb"[\[\]{},]")
 _LONGEST_NAME = 256  # bytes, with every letter escaped
 _LONG_STRING = b'"~'  # instead of the contents of a string that is too long for a name
 
@@ -35,18 +37,38 @@ class FieldFound(ValueError):
         self.name = name
 
 
+class CountedObjects(NamedTuple):
+    """A field at the top level, and the maximum number of objects at a depth inside it; the document has depth 1."""
+
+    field: str
+    depth: int
+    limit: int
+
+
 class FieldScan:
     """Searches the top level of one object for the fields `names`, in any spelling, and renames the fields in `renamed`.
+
+    FieldFound also reports the field of `counted` if it has too many objects.
 
     A new name must not be longer: spaces after it keep the length of the document. A name that may be incomplete is
     held until the next piece if fields are renamed.
     """
 
-    def __init__(self, names: Iterable[str], renamed: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        names: Iterable[str],
+        renamed: Mapping[str, str] | None = None,
+        counted: CountedObjects | None = None,
+    ) -> None:
         self._renamed = {old.encode(): new.encode() for old, new in (renamed or {}).items()}
         self._new_names = frozenset(self._renamed.values())
         self._used_names: set[bytes] = set()  # of the new ones
-        plain = b"|".join(map(re.escape, [*(name.encode() for name in names), *self._renamed, *self._new_names]))
+        self._counted = counted
+        self._counted_name = b"" if counted is None else counted.field.encode()
+        self._is_counting = False  # inside the counted field
+        self._objects = 0
+        searched = [*(name.encode() for name in names), *self._renamed, *self._new_names, self._counted_name]
+        plain = b"|".join(map(re.escape, filter(None, searched)))
         escaped_letter = rb'(?:[^"\\]|\\(?!u00[4-7]).)*+(\\u00[4-7])'
         any_name = rb"(?:" + escaped_letter + rb')?+(?:[^"\\]|\\.)*+"'  # each name is matched whole: linear cost
         self._find_names = re.compile(rb'"(?:(' + plain + rb')"|' + any_name + rb")", re.DOTALL).finditer
@@ -98,6 +120,9 @@ class FieldScan:
 
     def _use_name(self, name: bytes) -> bool:
         """Return whether the name is an old one; FieldFound if it is refused."""
+        if name and name == self._counted_name:
+            self._is_counting = True
+            return False
         new_name = self._renamed.get(name, name)
         if new_name not in self._new_names or new_name in self._used_names:
             raise FieldFound(name.decode())
@@ -121,7 +146,25 @@ class FieldScan:
         structure = _STRINGS.sub(b"", names)
         if _NOT_JSON.search(structure) is not None:
             raise InvalidPiece
+        if self._is_counting:
+            self._count_objects(structure)
         self._depth += _count_depth(structure)
+
+    def _count_objects(self, structure: bytes) -> None:
+        """Count the objects of the counted field; it ends at a comma of the document."""
+        assert self._counted is not None
+        depth = self._depth
+        for bracket in _BRACKETS.findall(structure):
+            if bracket in (b"{", b"["):
+                depth += 1
+                self._objects += bracket == b"{" and depth == self._counted.depth
+            elif bracket != b",":
+                depth -= 1
+            elif depth <= 1:
+                self._is_counting = False
+                break
+        if self._objects > self._counted.limit:
+            raise FieldFound(self._counted.field)
 
 
 def _count_depth(structure: bytes) -> int:

@@ -55,6 +55,7 @@ class Ingress(Struct, frozen=True):
     models: str = "/v1/models"  # the path that lists the models
     stores_responses: bool = False  # clients may refer to stored answers, and an answer repeats its request
     count_field: str = "input_tokens"  # of the answer to a token count
+    tool_depth: int = 3  # of a declaration in a request, which has depth 1
     has_versions: bool = False  # a header names the version of the protocol
 
     @property
@@ -82,7 +83,11 @@ INGRESSES = {
         "anthropic", "/v1/messages", ping=b'event: ping\ndata: {"type":"ping"}\n\n', has_versions=True
     ),
     "gemini": Ingress(
-        "gemini", "/v1beta/models/{model}:generateContent", models="/v1beta/models", count_field="totalTokens"
+        "gemini",
+        "/v1beta/models/{model}:generateContent",
+        models="/v1beta/models",
+        count_field="totalTokens",
+        tool_depth=5,
     ),
     # its clients parse every line as an object, so no keep-alive would be skipped
     "ollama": Ingress("ollama", "/api/chat", b"", streams_by_default=True, models="/api/tags"),

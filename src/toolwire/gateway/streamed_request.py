@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..bridge.reasoning_envelope import ENVELOPE_WIRES
 from ..ir.errors import ProtocolError, ToolwireError
@@ -10,6 +10,7 @@ from ..ir.request import Request
 from .client_body import ClientBody
 from .client_request import ClientRequest, check_model
 from .dependencies import Dependencies
+from .field_scan import CountedObjects
 from .routes import Route
 from .routing import Target
 
@@ -70,12 +71,22 @@ def open_streamed_request(
         if (
             any(len(new) > len(old) for old, new in renamed.items())  # names of a streamed body cannot grow
             or not all(_takes_bytes(target, route.ingress.wire, renamed) for target in targets)
-            or not client_body.may_stream(renamed, may_have_envelopes=route.ingress.wire in ENVELOPE_WIRES)
+            or not client_body.may_stream(
+                renamed,
+                may_have_envelopes=route.ingress.wire in ENVELOPE_WIRES,
+                counted=_count_tools(targets, route),
+            )
         ):
             return None
         return StreamedRequest(route, client_body, headers, query)
     except ToolwireError:
         return None  # which is reported after the body was read
+
+
+def _count_tools(targets: Sequence[Target], route: Route) -> CountedObjects | None:
+    """Return the tools to count in the body: no target may get more than it accepts."""
+    limits = [target.max_tools for target in targets if target.max_tools is not None]
+    return CountedObjects("tools", route.ingress.tool_depth, min(limits)) if limits else None
 
 
 def _takes_bytes(target: Target, wire: str, renamed: Mapping[str, str]) -> bool:

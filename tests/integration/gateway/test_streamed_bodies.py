@@ -252,6 +252,33 @@ async def test_late_field_is_refused_before_the_body_is_complete(field, name):
             writer.close()
 
 
+@pytest.mark.finding("LE1")
+@run
+async def test_too_many_tools_are_refused_before_the_body_is_complete():
+    tools = b",".join(b'{"type":"function","function":{"name":"t%d"}}' % number for number in range(129))
+    start, end = CHAT_START + TEXT + b'"}],"tools":[', b"]}"
+    async with streaming_gateway() as (gateway, upstream):
+        fault = expect_error(await post(gateway, CHAT_PATH, start + tools + end), "openai_chat", 400)
+        assert "more than 128 tools" in fault.message and "the tools before the messages" in fault.message
+        await until(lambda: upstream.is_cut)
+        assert not upstream.is_complete
+        upstream.__init__()
+        upstream.reply = whole_reply("openai_chat")
+        answer = await post(gateway, CHAT_PATH, start + tools.rpartition(b',{"type"')[0] + end)
+        assert answer.status == 200 and upstream.is_complete
+
+
+@pytest.mark.finding("LE1")
+@run
+async def test_too_many_tools_before_the_messages_are_reduced():
+    tools = b",".join(b'{"type":"function","function":{"name":"t%d"}}' % number for number in range(200))
+    start = b'{"model":"openai_chat/m","tools":[' + tools + CHAT_START.replace(b'{"model":"openai_chat/m"', b"]")
+    async with streaming_gateway() as (gateway, upstream):
+        answer = await post(gateway, CHAT_PATH, start + TEXT + b'"}]}')
+        assert answer.status == 200 and int(answer.headers["x-toolwire-losses"]) >= 72
+        assert len(json.loads(upstream.body)["tools"]) == 128
+
+
 @pytest.mark.finding("CA1")
 @run
 async def test_reasoning_of_another_model_is_refused_before_the_body_is_complete():

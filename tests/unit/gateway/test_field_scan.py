@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from toolwire.gateway.field_scan import FieldFound, FieldScan, InvalidPiece
+from toolwire.gateway.field_scan import CountedObjects, FieldFound, FieldScan, InvalidPiece
 from waiting import cpu_guard
 
 NAMES = ("model", "api_key")
@@ -45,6 +45,35 @@ def test_only_fields_of_the_top_level_are_found_at_any_cut(last, expected):
     for cut in range(len(body)):
         assert scan(body, (cut,)) == expected
     assert scan(body, range(1, len(body))) == expected
+
+
+COUNTED_BODIES = [
+    (b'{"tools":%b,"m":[{},{},{},{}]}', b'[{"a":{"b":[{},{}]}},{"c":"{{{"}%b]'),
+    (b'{"m":[{"tools":[{},{},{},{}]},{},{}], "tools" : %b}', b' [ {} , {"x":[[{}]]} %b ]'),
+]
+
+
+@pytest.mark.finding("LE1")
+@pytest.mark.parametrize(("template", "tools"), COUNTED_BODIES)
+def test_objects_of_a_field_are_counted_at_any_cut(template, tools):
+    for more, expected in ((b"", None), (b",{}", None), (b",{},{}", "tools")):
+        body = template % (tools % more)
+        for cuts in [(), *((cut,) for cut in range(len(body))), range(1, len(body))]:
+            field_scan = FieldScan(NAMES, None, CountedObjects("tools", 3, 3))
+            found = None
+            try:
+                for start, end in pairwise([0, *cuts, len(body)]):
+                    field_scan.feed(body[start:end])
+            except FieldFound as error:
+                found = error.name
+            assert found == expected
+
+
+@pytest.mark.finding("LE1")
+@pytest.mark.parametrize("value", [b"null", b'"x"', b"[]", b"{}", b"1"])
+def test_objects_after_an_empty_field_are_not_counted(value):
+    field_scan = FieldScan(NAMES, None, CountedObjects("tools", 3, 1))
+    field_scan.feed(b'{"tools":%b,"messages":[{},{},{}],"x":{"y":[{},{}]}}' % value)
 
 
 def random_value(random, depth=0):
