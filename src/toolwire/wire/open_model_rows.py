@@ -1,9 +1,11 @@
 """Rows about the models of Moonshot, Z.ai, MiniMax, Alibaba, Mistral, xAI, Meta, DeepSeek, Amazon and Cohere.
 
 Many vendors serve these models. A fact of the model itself, such as its window, holds on every wire and vendor. A
-refusal is a fact of one vendor's API, and is stated only for that vendor. Where sources disagree about a window, the row
-has the largest, because a request that exceeds a known window is refused: one that a server would accept must not be.
-For the same reason the window of a model whose card describes an extension (YaRN) is the extended one.
+refusal is a fact of one vendor's API, and is stated only for that vendor.
+
+The gateway refuses a request that exceeds a known window, so a window that is too small would refuse requests that the
+server accepts. Where sources disagree, the row therefore has the largest window, and where a model card describes an
+extension (YaRN), the extended window.
 """
 
 from __future__ import annotations
@@ -33,6 +35,13 @@ def _row(
     return CapabilityRow(tuple(models.split()), capabilities, source, date, wires, vendors)
 
 
+def _at(
+    vendor: str, models: str, source: str, date: str, capabilities: ModelCapabilities, wires: tuple[str, ...] = (_CHAT,)
+) -> CapabilityRow:
+    """Make a row about the API of one vendor."""
+    return _row(models, source, date, capabilities, (vendor,), wires)
+
+
 def _media(models: str, kinds: tuple[str, ...], source: str, date: str) -> tuple[CapabilityRow, CapabilityRow]:
     """Make the rows about the media that models accept. OpenRouter and Mistral read PDF files for every model."""
     pdf = f"https://openrouter.ai/docs/features/multimodal/pdfs; recorded: mistral.jsonl, document_url, 200; {source}"
@@ -55,48 +64,43 @@ _THINKS_UNLESS_DISABLED = ModelCapabilities(
 _KIMI = (
     # "tool_choice 'specified' is incompatible with thinking enabled"; `thinking: {"type": "disabled"}` is the switch of
     # K2.5 and K2.6, and the effort `none` is refused.
-    _row(
+    _at(
+        "moonshot",
         "kimi-k2.5* kimi-k2.6*",
         "https://github.com/can1357/oh-my-pi/issues/1077; https://github.com/pydantic/pydantic-ai/pull/6208",
         "2026-05-14",
         _THINKS_UNLESS_DISABLED,
-        ("moonshot",),
-        (_CHAT,),
     ),
-    _row(
+    _at(
+        "moonshot",
         "kimi-k3*",
         "https://platform.kimi.ai/docs/guide/use-reasoning-effort; https://github.com/enricoros/big-AGI/issues/1161",
         "2026-07-17",
         ModelCapabilities(
-            thinking_off=False,
-            efforts=("low", "high", "max"),
-            default_effort="max",
-            forced_choice_when_thinking=False,
+            thinking_off=False, efforts=("low", "high", "max"), default_effort="max", forced_choice_when_thinking=False
         ),
-        ("moonshot",),
-        (_CHAT,),
     ),
-    _row(
+    _at(
+        "moonshot",
         "kimi-k2.7-code* kimi-k2-thinking*",
         _PYDANTIC + "providers/moonshotai.py; https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model",
         "2026-11-16",
         _ALWAYS_THINKS,
-        ("moonshot",),
-        (_CHAT,),
     ),
     # Other values than the default are answered with 400.
-    _row(
+    _at(
+        "moonshot",
         "kimi-k2.[567]* kimi-k3*",
         "https://github.com/enricoros/big-AGI/issues/1161; https://platform.kimi.ai/docs/api/models-overview",
         "2026-07-17",
         ModelCapabilities(refused_params=("temperature", "top_p", "n", *_PENALTIES)),
-        ("moonshot",),
-        (_CHAT,),
     ),
     # "thinking is enabled but reasoning_content is missing in assistant tool call message at index 7"
-    _row(
+    _at(
+        "moonshot",
         "kimi-k2.[567]* kimi-k2-thinking* kimi-k3*",
-        "https://github.com/QuantumNous/new-api/issues/3121; https://github.com/openai/openai-agents-python/issues/2669",
+        "https://github.com/QuantumNous/new-api/issues/3121; "
+        "https://github.com/openai/openai-agents-python/issues/2669",
         "2026-03-05",
         ModelCapabilities(reasoning_replay="required"),
     ),
@@ -118,7 +122,7 @@ _KIMI = (
         "2026-11-16",
         {
             "kimi-k3*": 1_048_576,
-            "kimi-k2-instruct kimi-k2-0711*": 131_072,
+            "kimi-k2-0711*": 131_072,
             "kimi-k2 kimi-k2-* kimi-k2.[567]*": 262_144,
             "moonshot-v1-8k*": 8192,
             "moonshot-v1-32k*": 32_768,
@@ -131,29 +135,26 @@ _GLM_VISION = "glm-4.[56]v* glm-5v* glm-5.3-flash*"
 _GLM_TEXT = "glm-4.5 glm-4.5-* glm-4.6 glm-4.6-* glm-4.7* glm-5 glm-5-* glm-5.[12]* glm-5.3 glm-5.3-*"
 _GLM = (
     # `{"message": "Tool choice must be auto", "code": 400, "metadata": {"provider_name": "Z.AI"}}`
-    _row(
+    _at(
+        "zai",
         "glm-*",
         "https://github.com/vectorize-io/hindsight/issues/4246",
         "2026-09-09",
         ModelCapabilities(forced_choice=False),
-        ("zai",),
-        (_CHAT,),
     ),
-    _row(
+    _at(
+        "zai",
         "glm-5.3*",
         _PYDANTIC + "profiles/zai.py",
         "2026-11-16",
         ModelCapabilities(thinking_off=False, efforts=("low", "high", "max")),
-        ("zai",),
-        (_CHAT,),
     ),
-    _row(
+    _at(
+        "zai",
         "glm-4.[567]* glm-5 glm-5-* glm-5.[12]* glm-5v*",
         "https://docs.z.ai/guides/capabilities/thinking-mode",
         "2026-11-16",
         ModelCapabilities(thinking_off=True, thinking_off_type="disabled"),
-        ("zai",),
-        (_CHAT,),
     ),
     # "thinking blocks should be explicitly preserved and returned together with the tool results"; their absence is no
     # error (openai/openai-agents-python#2669).
@@ -163,21 +164,19 @@ _GLM = (
         "2026-11-16",
         ModelCapabilities(reasoning_replay="accepted"),
     ),
-    _row(
+    _at(
+        "zai",
         "glm-4.5 glm-4.5-*",
         "https://docs.bigmodel.cn/cn/guide/models/text/glm-4.5; " + _MODELS_DEV + "zhipuai",
         "2026-07-02",
         ModelCapabilities(max_output=98_304),
-        ("zai",),
-        (_CHAT,),
     ),
-    _row(
+    _at(
+        "zai",
         "glm-4.6 glm-4.6-* glm-4.7* glm-5*",
         _MODELS_DEV + "zhipuai; " + _LITELLM,
         "2026-11-16",
         ModelCapabilities(max_output=131_072),
-        ("zai",),
-        (_CHAT,),
     ),
     *_media(_GLM_VISION, ("image", "video"), _MODELS_DEV + "zhipuai; " + _LITELLM, "2026-11-16"),
     *_media(_GLM_TEXT, (), _MODELS_DEV + "zhipuai; " + _LITELLM, "2026-11-16"),
@@ -194,21 +193,19 @@ _GLM = (
 
 _MINIMAX = (
     # The API has no off: "M2.x models keep thinking enabled even when disabled is requested".
-    _row(
+    _at(
+        "minimax",
         "minimax-m2*",
         "https://java.agentscope.io/v2/en/integration/model/minimax",
         "2026-11-16",
         ModelCapabilities(thinking_off=False),
-        ("minimax",),
-        (_CHAT,),
     ),
-    _row(
+    _at(
+        "minimax",
         "minimax-m3*",
         "https://java.agentscope.io/v2/en/integration/model/minimax",
         "2026-11-16",
         ModelCapabilities(thinking_off=True, thinking_off_type="disabled"),
-        ("minimax",),
-        (_CHAT,),
     ),
     *_media("minimax-m2*", (), _MODELS_DEV + "minimax; " + _LITELLM, "2026-11-16"),
     *_media("minimax-m3*", ("image", "video"), _MODELS_DEV + "minimax; " + _LITELLM, "2026-11-16"),
@@ -223,29 +220,22 @@ _QWEN_CODER_CARD = "https://huggingface.co/Qwen/Qwen3-Coder-480B-A35B-Instruct"
 _QWEN_TEXT = "qwen3 qwen3-[0-9]*b* qwen3-coder* qwen3-next* qwen3-max* qwen2.5 qwen2.5-[0-9]*b* qwen2.5-coder* qwq*"
 _QWEN = (
     # "The tool_choice parameter does not support being set to required or object in thinking mode"
-    _row(
+    _at(
+        "alibaba",
         "qwen-plus* qwen-flash* qwen-turbo* qwen3-max* qwen3-[0-9]* qwen3.[5-9]*",
         "https://github.com/cloudwego/eino/issues/994; https://github.com/agentscope-ai/agentscope/issues/1608",
         "2026-09-07",
         ModelCapabilities(thinking_off_type="enable_thinking", forced_choice_when_thinking=False),
-        ("alibaba",),
-        (_CHAT,),
     ),
     # "supports only non-thinking mode"
-    _row(
-        "qwen3-coder* qwen3-*-instruct* qwen2.5*",
-        _QWEN_CODER_CARD,
-        "2026-11-16",
-        ModelCapabilities(thinking=False),
-    ),
+    _row("qwen3-coder* qwen3-*-instruct* qwen2.5*", _QWEN_CODER_CARD, "2026-11-16", ModelCapabilities(thinking=False)),
     # Groq accepts only `none` and `default`.
-    _row(
+    _at(
+        "groq",
         "qwen3-32b*",
         _PYDANTIC + "profiles/groq.py; https://console.groq.com/docs/reasoning#reasoning-effort",
         "2026-11-16",
         ModelCapabilities(thinking_off=True, efforts=("none",)),
-        ("groq",),
-        (_CHAT,),
     ),
     *_media("qwen3.[56]-[0-9]*b*", ("image", "video", "audio"), _MODELS_DEV + "alibaba", "2026-07-02"),
     *_media(
@@ -276,14 +266,13 @@ _QWEN = (
 
 _MISTRAL = (
     # They reason only with the effort `high`, not without one, and refuse `low` (checked live 2026-10-22).
-    _row(
+    _at(
+        "mistral",
         "mistral-large-4* mistral-small-latest mistral-small-2603* mistral-medium-latest mistral-medium "
         "mistral-medium-3 mistral-medium-3[.-]5* mistral-medium-2604* magistral-medium-latest magistral-small-latest",
         _PYDANTIC + "providers/mistral.py; https://docs.mistral.ai/capabilities/reasoning/",
         "2026-10-22",
         ModelCapabilities(thinking_off=True, efforts=("none", "high"), default_effort="none"),
-        ("mistral",),
-        (_CHAT,),
     ),
     _row(
         "codestral* devstral* ministral* mistral-large-2* mistral-large-3* mistral-nemo* open-mistral* open-mixtral* "
@@ -293,14 +282,15 @@ _MISTRAL = (
         ModelCapabilities(thinking=False),
     ),
     *_media(
-        "mistral-large-2512* mistral-large-latest mistral-large-3* mistral-large-4* mistral-medium* mistral-small-2506* "
-        "mistral-small-26* mistral-small-latest mistral-small3.[12]* ministral-*-2512* ministral-3* pixtral*",
+        "mistral-large-2512* mistral-large-latest mistral-large-3* mistral-large-4* mistral-medium* "
+        "mistral-small-2506* mistral-small-26* mistral-small-latest mistral-small3.[12]* ministral-*-2512* "
+        "ministral-3* pixtral*",
         ("image",),
         _MODELS_DEV + "mistral; " + _LITELLM,
         "2026-11-16",
     ),
     *_media(
-        "codestral* devstral devstral-2512* devstral-medium* devstral-small-25* devstral-2 mistral-large-24* "
+        "codestral* devstral devstral-2512* devstral-medium* devstral-small-250* devstral-2 mistral-large-24* "
         "mistral-nemo* open-mistral* open-mixtral* mixtral*",
         (),
         _MODELS_DEV + "mistral; providers/mistral",
@@ -325,45 +315,43 @@ _GROK_AS_4_3 = "grok-4.3* grok-latest grok-4-0709 grok-4-fast* grok-4-1-fast* gr
 _GROK = (
     # "presencePenalty, frequencyPenalty, and stop cannot be used with reasoning models"; the penalties are refused by
     # every model since Grok 4 (miaoxworld/NativeTavern#83).
-    _row(
+    _at(
+        "xai",
         "grok-4*non-reasoning*",
         "https://github.com/miaoxworld/NativeTavern/issues/83",
         "2026-09-15",
         ModelCapabilities(refused_params=_PENALTIES),
-        ("xai",),
-        (_CHAT,),
     ),
-    _row(
+    _at(
+        "xai",
         _GROK_REASONING,
         "https://docs.x.ai/docs/guides/reasoning; https://github.com/langchain-ai/langchain/pull/38335",
         "2026-09-23",
         ModelCapabilities(refused_params=(*_PENALTIES, "stop")),
-        ("xai",),
-        (_CHAT,),
     ),
     # xAI answers retired names with Grok 4.3: https://docs.x.ai/developers/migration/may-15-retirement
-    _row(
+    _at(
+        "xai",
         _GROK_AS_4_3,
         _PYDANTIC + "profiles/grok.py; https://docs.x.ai/developers/model-capabilities/text/reasoning",
         "2026-11-16",
         ModelCapabilities(thinking_off=True, efforts=("none", "low", "medium", "high")),
-        ("xai",),
         (_CHAT, "openai_responses"),
     ),
-    _row(
+    _at(
+        "xai",
         "grok-4.[56]* grok-build-latest",
         _PYDANTIC + "profiles/grok.py",
         "2026-11-16",
         ModelCapabilities(thinking_off=False, efforts=("low", "medium", "high")),
-        ("xai",),
         (_CHAT, "openai_responses"),
     ),
-    _row(
+    _at(
+        "xai",
         "grok-4.7*",
         _PYDANTIC + "profiles/grok.py",
         "2026-11-16",
         ModelCapabilities(thinking_off=False, efforts=("low", "medium", "high", "xhigh")),
-        ("xai",),
         (_CHAT, "openai_responses"),
     ),
     *_media("grok-4*", ("image", "file"), _MODELS_DEV + "xai; " + _LITELLM, "2026-11-16"),
@@ -385,14 +373,13 @@ _LLAMA_4 = "llama-4* llama4*"
 _LLAMA = (
     # "Parallel tool calls are not supported" for Llama 3; its chat template rejects a turn with two calls: "This model
     # only supports single tool-calls at once!"
-    _row(
+    _at(
+        "vllm",
         _LLAMA_3,
         "https://docs.vllm.ai/en/v0.9.0/features/tool_calling.html; "
         "https://github.com/oracle/langchain-oracle/commit/6583478e",
         "2026-11-16",
         ModelCapabilities(parallel_calls=False),
-        ("vllm",),
-        (_CHAT,),
     ),
     _row(_LLAMA_3 + " " + _LLAMA_4, _MODELS_DEV + "meta", "2026-07-02", ModelCapabilities(thinking=False)),
     *_media(
@@ -448,53 +435,50 @@ _DEEPSEEK_DOCS = "https://api-docs.deepseek.com/"
 _DEEPSEEK_THINKING = "deepseek-v4* deepseek-flash*"
 _DEEPSEEK = (
     # "This response_format type is unavailable now" (UKGovernmentBEIS/inspect_ai#4916, llm-exe/llm-exe#662)
-    _row(
+    _at(
+        "deepseek",
         "deepseek*",
         _DEEPSEEK_DOCS + "guides/json_mode",
         "2026-08-17",
         ModelCapabilities(output_schemas=False),
-        ("deepseek",),
-        (_CHAT,),
     ),
     # "Thinking mode does not support this tool_choice" for `required` and a named tool; thinking is on by default.
-    _row(
+    _at(
+        "deepseek",
         _DEEPSEEK_THINKING,
         "https://github.com/deepseek-ai/DeepSeek-V3/issues/1376; " + _DEEPSEEK_DOCS + "guides/thinking_mode",
         "2026-09-22",
         _THINKS_UNLESS_DISABLED,
-        ("deepseek",),
-        (_CHAT,),
     ),
-    _row(
+    _at(
+        "deepseek",
         _DEEPSEEK_THINKING,
         "https://github.com/deepseek-ai/DeepSeek-V3/issues/1376; " + _DEEPSEEK_DOCS + "guides/thinking_mode",
         "2026-09-22",
         ModelCapabilities(thinking_off=True, forced_choice_when_thinking=False),
-        ("deepseek",),
         ("openai_responses", "anthropic"),
     ),
-    _row(
+    _at(
+        "deepseek",
         "deepseek-reasoner",
         _PYDANTIC + "providers/deepseek.py",
         "2026-11-16",
         _ALWAYS_THINKS,
-        ("deepseek",),
         (_CHAT, "openai_responses", "anthropic"),
     ),
-    _row(
+    _at(
+        "deepseek",
         _DEEPSEEK_THINKING + " deepseek-reasoner",
         _DEEPSEEK_DOCS + "guides/thinking_mode",
         "2026-09-22",
         ModelCapabilities(default_effort="high", reasoning_replay="required"),
-        ("deepseek",),
-        (_CHAT,),
     ),
-    _row(
+    _at(
+        "deepseek",
         "deepseek-chat deepseek-reasoner " + _DEEPSEEK_THINKING,
         _DEEPSEEK_DOCS + "quick_start/pricing",
         "2026-11-16",
         ModelCapabilities(max_output=393_216),
-        ("deepseek",),
         (_CHAT, "openai_responses", "anthropic"),
     ),
     # DeepSeek answers `deepseek-v4-flash` with V4.1 Flash, which reads images; the open weights of that name do not.
@@ -522,7 +506,8 @@ _NOVA = (
     *_media(
         "nova-lite* nova-pro* nova-premier* nova-2-lite* nova-2-pro*",
         ("image", "video", "file"),
-        "https://docs.aws.amazon.com/nova/latest/userguide/modalities.html; https://vercel.com/ai-gateway/models/nova-2-lite",
+        "https://docs.aws.amazon.com/nova/latest/userguide/modalities.html; "
+        "https://vercel.com/ai-gateway/models/nova-2-lite",
         "2026-11-16",
     ),
     *_windows(
@@ -558,7 +543,8 @@ _COMMAND = (
 
 _PARALLEL = (
     _row(
-        "kimi-k2 kimi-k2[.-]* kimi-k3* glm-4.[567]* glm-5* minimax-m[23]* qwen3 qwen3[.-]* deepseek-v3* deepseek-v4* deepseek-flash deepseek-chat",
+        "kimi-k2 kimi-k2[.-]* kimi-k3* glm-4.[567]* glm-5* minimax-m[23]* qwen3 qwen3[.-]* deepseek-v3* deepseek-v4* "
+        "deepseek-flash deepseek-chat",
         _LITELLM + " (together, novita, deepseek)",
         "2026-11-16",
         ModelCapabilities(parallel_calls=True),

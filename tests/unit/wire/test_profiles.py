@@ -93,7 +93,7 @@ K, M = 1024, 1024 * 1024
         # Moonshot
         ("openai_chat", "together", "moonshotai/Kimi-K2-Thinking", 256 * K, (), None),
         ("openai_chat", "groq", "moonshotai/kimi-k2-instruct-0905", 256 * K, (), False),
-        ("openai_chat", "vllm", "moonshotai/Kimi-K2-Instruct", 128 * K, (), False),
+        ("openai_chat", "vllm", "moonshotai/Kimi-K2-Instruct", 256 * K, (), False),
         ("openai_chat", "moonshot", "kimi-k2.5", 256 * K, ("image", "video"), None),
         ("openai_chat", "fireworks", "accounts/fireworks/models/kimi-k2p5", 256 * K, ("image", "video"), None),
         ("anthropic", None, "kimi-k3", M, ("image", "video"), None),
@@ -125,6 +125,7 @@ K, M = 1024, 1024 * 1024
         ("ollama", None, "devstral:24b", 256 * K, (), False),
         ("openai_chat", "vllm", "mistralai/Devstral-Small-2507", 256 * K, (), False),
         ("openai_chat", "mistral", "codestral-latest", 256 * K, ("file",), False),
+        ("openai_chat", "vllm", "mistralai/Devstral-Small-2-24B-Instruct-2512", 256 * K, None, False),
         # xAI
         ("openai_chat", "xai", "grok-4-fast", 2_000_000, ("image", "file"), None),
         ("openai_chat", "openrouter", "x-ai/grok-code-fast-1", 256_000, None, None),
