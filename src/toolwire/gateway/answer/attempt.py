@@ -43,6 +43,10 @@ _BYTES_OF_TOKEN = 4  # as in ir.prompt_size; a shorter body is not counted, beca
 _SUMMARISED_AT_ONCE = 256 * 1024  # bytes of an answer
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _NO_LOSSES = (b"x-toolwire-losses", b"0")
+# Bytes of output without content that are held back: the start events of all providers have less than 4 kB, apart from
+# the request, which Responses repeats in two of them.
+_MAX_START = 64 * 1024
+_REPEATED_IN_START = 2
 
 
 class AnswerContext(Struct, eq=False):
@@ -101,6 +105,7 @@ class Attempt(Struct, eq=False):
     _context: AnswerContext
     _target: Target
     _deadline: float  # of all attempts, by the clock of the dependencies
+    _is_only_target: bool = False  # no fallback could answer, so nothing is held back
     _pending_end: bytes = b""  # the end of a stream, held back until the work before it is done
     _is_fully_sent: bool = False  # the client has received everything up to the last event
 
@@ -436,6 +441,7 @@ class Attempt(Struct, eq=False):
             repeated_work=context.repeated_work,
             call_work=self._repair_work(target),
             is_emulated=target.row.emulate is not None,
+            max_start=0 if self._is_only_target or delivery.has_output else self._start_limit(),
         )
         fault = await self._relay_pieces(relay, stream, delivery, target, out)
         if fault is not None or relay.has_failed():
@@ -447,6 +453,14 @@ class Attempt(Struct, eq=False):
             return await self._fail_stream(self._pending_end + last, stream, delivery), None
         self._pending_end += last
         return None, stream.rejected
+
+    def _start_limit(self) -> int:
+        """Return the size of the output that is held back before the first content: 0 if no retry is possible."""
+        client_request = self._context.client_request
+        if client_request.upload is not None or self._context.has_run_tools:
+            return 0
+        repeats = _REPEATED_IN_START if client_request.ingress.stores_responses else 0
+        return _MAX_START + repeats * len(client_request.body)
 
     async def _relay_pieces(
         self, relay: StreamRelay, stream: Stream, delivery: StreamDelivery, target: Target, out: OutboundRequest

@@ -4,6 +4,11 @@ A chunk of an upstream may contain thousands of events, and compressed data yiel
 the network. So data is fed in pieces, and the relay yields to the event loop after each. An event that is itself large
 is decoded in a worker thread, and so are the pieces of a large call, because one of them ends it: then all of its
 arguments are parsed, converted and encoded.
+
+A provider sends its start events before the model has produced anything, and may still fail: an overloaded Anthropic
+sends `message_start`, then `overloaded_error`. If another target could answer, the output is held back until it has
+content of the model (`max_start`), so that it depends on the answer, and not on the timing of packets, whether a
+fallback is possible.
 """
 
 from __future__ import annotations
@@ -81,12 +86,13 @@ class StreamRelay:
         repeated_work: int = 0,
         call_work: int = 0,
         is_emulated: bool = False,
+        max_start: int = 0,
     ) -> None:
         """Create the relay.
 
         `repeated_work` is the size of the work for a request that the first and the last output repeat. `call_work` is
         the size of the work for a piece in which calls end, besides its own size. `is_emulated`: calls are in the text,
-        where any piece may end one.
+        where any piece may end one. `max_start` is the size of the output before any content that is held back.
         """
         self._stats = stats
         self._repeated_work = repeated_work
@@ -104,7 +110,9 @@ class StreamRelay:
         self._position = 0
         self._piece_size = PIECE
         self._since_yield = 0  # bytes
-        self._held = 0  # bytes fed since the last output
+        self._held = 0  # bytes fed since the last output, for which memory is reserved
+        self._max_start = max_start
+        self._start: list[bytes] | None = [] if max_start else None  # the output without content that is held back
 
     def is_finished(self) -> bool:
         """Return whether the stream needs no further data."""
@@ -144,6 +152,8 @@ class StreamRelay:
             output = await self._offload.run(size, stream.feed, piece)
         if self._stats.ended_calls != self._ended_calls:
             self._ended_calls, self._call_bytes = self._stats.ended_calls, 0
+        if self._start is not None and output:
+            output = self._hold_start(self._start, output)
         if output:
             self._free_held()
             if not self._has_output:
@@ -151,10 +161,20 @@ class StreamRelay:
                 self._repeated_work //= _REPEATS_PER_WORK
         return output
 
+    def _hold_start(self, start: list[bytes], output: bytes) -> bytes:
+        """Return nothing while the output has no content, and then all of it. The end of an answer counts as content."""
+        start.append(output)
+        self._max_start -= len(output)
+        if self._max_start >= 0 and not self._stats.has_content and not self.is_finished():
+            return b""
+        self._start = None
+        return b"".join(start)
+
     async def close(self) -> bytes:
         """End the stream, and return the last output for the client."""
+        start, self._start = b"".join(self._start or ()), None
         try:
-            return await self._offload.run(
+            return start + await self._offload.run(
                 self._held + self._repeated_work + self._size_of_calls(b""), self._stream.close
             )
         finally:

@@ -6,8 +6,8 @@ The path of a request:
     attempt     one target: prepare, send, relay; `net.upstream_exchange` has the meaning of each reply
     delivery    the answer to the client, in the states silent, alive, streaming and ended
 
-Until the first output has been sent, transient failures are retried, on other targets first. After that, a failure is
-sent as an error event in the client's own protocol.
+Until content of the model has been sent, transient failures are retried, on other targets first. After that, a failure
+is sent as an error event in the client's own protocol. A model with a single target sends its start events at once.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class RequestHandler:
         while True:
             target = plan.next_target()
             context.log_writer.count_attempt()
-            fault = await Attempt(context, target, plan.deadline).run()
+            fault = await Attempt(context, target, plan.deadline, len(plan.targets) == 1).run()
             if fault is None:
                 plan.succeed(target, failed_late=context.log_writer.log.error is not None)
                 return

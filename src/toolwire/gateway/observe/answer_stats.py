@@ -17,11 +17,13 @@ from ...ir.events import (
     CallEnd,
     CallStart,
     Event,
+    PartStart,
     ReasoningDelta,
     ResponseEnd,
     ResponseStart,
     TextDelta,
     UsageUpdate,
+    WholePart,
 )
 from ...ir.parts import ToolCall
 from ...ir.response import Response, Usage
@@ -90,6 +92,7 @@ class AnswerStats(Struct, eq=False):
     abandoned: bool = False  # by the client, while the upstream was working
     ended_calls: int = 0
     new_deltas: list[Event] = []  # content deltas that are not counted yet
+    has_part: bool = False  # a part without deltas has begun, such as a picture or a search of the provider
     _content_bytes: int = 0
     _open_call_bytes: int = 0
     _open_calls: dict[int, int] = {}  # the same, by key
@@ -102,6 +105,11 @@ class AnswerStats(Struct, eq=False):
         if self.new_deltas:
             self._count_deltas()
         return self._content_bytes
+
+    @property
+    def has_content(self) -> bool:
+        """True if the model has produced something: start events and empty deltas are no content."""
+        return bool(self.content_bytes or self.calls or self.has_part)
 
     @property
     def open_call_bytes(self) -> int:
@@ -170,6 +178,10 @@ class AnswerStats(Struct, eq=False):
         self._open_call_bytes -= self._open_calls.pop(event.key, 0)
         self._record(event)
 
+    def _start_part(self, event: PartStart | WholePart) -> None:
+        self.has_part = True
+        self._record(event)
+
     def _end_response(self, event: ResponseEnd) -> None:
         if event.stops and event.stops[0] is not None:
             self.stop = event.stops[0].reason
@@ -215,5 +227,7 @@ _STEPS: dict[type, Callable[[AnswerStats, Any], None]] = {
     UsageUpdate: AnswerStats._update_usage,
     CallStart: AnswerStats._start_call,
     CallEnd: AnswerStats._end_call,
+    PartStart: AnswerStats._start_part,
+    WholePart: AnswerStats._start_part,
     ResponseEnd: AnswerStats._end_response,
 }
