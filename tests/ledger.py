@@ -470,7 +470,7 @@ FINDINGS_2 = {
     # imperfect upstreams, and the gateway's own surface
     "GA1": Entry("text and calls after an early finish_reason of a Chat stream are kept"),
     "GA2": Entry("U+2028, U+2029 and U+0085 are escaped wherever a client may split lines at them", _STEP_16),
-    "GA3": Entry("a fallback answers until content of the model has been sent, whatever the packet timing", _STEP_16),
+    "GA3": Entry("a fallback answers until content of the model has been sent, whatever the packet timing"),
     "GA4": Entry("a Chat stream event with `message` instead of `delta` is read"),
     "GA5": Entry("log probabilities return across wires, or their loss is reported", _STEP_16),
     "GA6": Entry("Gemini clients that list models at /v1/models get Gemini's list"),
@@ -480,8 +480,8 @@ FINDINGS_2 = {
     "GA11": Entry("a context overflow has Gemini's own wording for Gemini clients"),
     "GA12": Entry("numbers, indexes and arguments of another JSON type are read, with a diagnostic", _STEP_16),
     "GA13": Entry("model lists have a date and obey paging; answers have ids of the client's wire"),
-    "GA14": Entry("rate-limit headers, request id, upstream and model of the answer reach the client", _STEP_16),
-    "GA15": Entry("the gateway and MCP over HTTP can be mounted under a prefix", _STEP_16),
+    "GA14": Entry("rate-limit headers, request id, upstream and model of the answer reach the client"),
+    "GA15": Entry("the gateway and MCP over HTTP can be mounted under a prefix"),
     "GA17": Entry("arguments null and empty arguments are treated alike", _STEP_16),
     # coding agents and open models behind the gateway
     "CA1": Entry("reasoning that a client returns goes back to the model that wrote it, without a store"),

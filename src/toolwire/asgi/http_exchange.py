@@ -16,6 +16,7 @@ from ..ir.errors import ToolwireError
 from ..net.deadlines import DeadlineHandle, SharedTimers
 from .direct_exchange import find_direct_exchange
 from .interruption import Interruption, TaskTimeout
+from .request import find_path
 from .types import AsgiMessage, Receive, Scope, Send
 
 __all__ = [
@@ -66,6 +67,7 @@ class HttpExchange:
         "_receive",
         "_send",
         "_watch",
+        "answer_headers",
         "declared_length",
         "disconnected",
         "ended",
@@ -74,17 +76,20 @@ class HttpExchange:
         "method",
         "path",
         "query",
+        "root_path",
         "started",
         "status",
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
-        self.path: str = scope["path"]
+        self.path = find_path(scope)
+        self.root_path: str = scope.get("root_path") or ""  # the prefix at which the application is mounted
         self.query = dict(parse_qsl(scope["query_string"].decode("latin-1"))) if scope["query_string"] else {}
         self.headers = decode_headers(scope["headers"])
         length = self.headers.get("content-length", "")
         self.declared_length = int(length) if length.isdecimal() else 0  # of the body, in its header
+        self.answer_headers: HeaderPairs = []  # added to the head of the answer, or of an error
         self.status = 0  # of the answer; 0 before it starts
         self.started = False  # the head of the answer was sent
         self.ended = False  # the whole answer was sent
@@ -227,6 +232,8 @@ class HttpExchange:
 
     async def respond(self, status: int, headers: HeaderPairs, body: bytes) -> None:
         """Write a whole answer."""
+        if self.answer_headers:
+            headers, self.answer_headers = [*headers, *self.answer_headers], []
         if self._direct is not None and len(body) <= _PIECE and self._direct.try_respond(status, headers, body):
             self.started = self.ended = True
             self.status = status
@@ -242,6 +249,8 @@ class HttpExchange:
 
     async def start(self, status: int, headers: HeaderPairs) -> None:
         """Write the head of an answer; `write` and `end` write the rest."""
+        if self.answer_headers:
+            headers = [*headers, *self.answer_headers]
         if self._direct is None or not self._direct.try_start(status, headers):
             await self._send({"type": "http.response.start", "status": status, "headers": headers})
         self.started = True  # not earlier: a task cancelled while it waits may still send another answer

@@ -1,19 +1,33 @@
-"""Read the headers and the body of a request, and refuse ambiguous or oversized ones."""
+"""Read the path, the headers and the body of a request, and refuse ambiguous or oversized ones."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from .access import AccessDenied
 from .types import Receive
 
-__all__ = ["SLOW_CLIENT", "parse_headers", "read_request_body"]
+__all__ = ["SLOW_CLIENT", "find_path", "parse_headers", "read_request_body"]
 
 SLOW_CLIENT = 30.0
 """Seconds for the body of a request."""
 
 _UNREPEATABLE_HEADERS = frozenset({"host", "origin", "authorization", "content-type"})
+
+
+def find_path(scope: Mapping[str, Any]) -> str:
+    """Return the path below the prefix at which the application is mounted.
+
+    `path` contains the prefix `root_path` (ASGI 3; Starlette since 0.33), but some servers and frameworks remove it.
+    """
+    path: str = scope["path"]
+    root: str = scope.get("root_path") or ""
+    if not root:
+        return path
+    below = path.removeprefix(root.rstrip("/"))
+    return (below or "/") if below[:1] in ("", "/") else path
 
 
 async def read_request_body(

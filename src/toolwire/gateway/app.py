@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from logging import getLogger
 from typing import TYPE_CHECKING, Literal
 
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from ..asgi.http_exchange import BodyTooLarge, ClientGone, HeaderPairs, HttpExchange, InFlight, header_pairs
 from ..asgi.offload import ClientOffload, Offload
 from ..asgi.origin_policy import OriginPolicy, RequestRefused
+from ..asgi.request import find_path
 from ..asgi.types import Receive, Scope, Send
 from ..bridge.reasoning_envelope import ReasoningEnvelopes
 from ..bridge.turns import InMemoryTurns, TurnStore
@@ -32,7 +33,7 @@ from ..net.translation_cache import TranslationCache
 from .answer.attempt import open_context
 from .answer.request_handler import RequestHandler
 from .answer_cache import AnswerCache
-from .client_request import ClientRequest
+from .client_request import ClientRequest, ModelMissing
 from .dependencies import Dependencies
 from .faults import INTERNAL_FAULT, SHUTDOWN_FAULT
 from .known_tools import KnownTools
@@ -285,35 +286,43 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve an ASGI connection. The MCP server is at `/mcp`; WebSockets are refused."""
         if scope["type"] == "http":
-            if self._mcp_mount is not None and scope["path"].rstrip("/") == _MCP:
+            if self._mcp_mount is not None and find_path(scope).rstrip("/") == _MCP:
                 await self._mcp_request(self._mcp_mount, scope, receive, send)
                 return
             await self._http_request(HttpExchange(scope, receive, send), scope)
         elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+            await self._handle_lifespan(receive, send)
         elif scope["type"] == "websocket":
             await _refuse_websocket(scope, send)
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
+    @asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:
+        """Start and stop the gateway for an application that mounts it: only the outermost one gets the server's events.
+
+        app = Starlette(routes=[Mount("/llm", app=gateway)], lifespan=gateway.lifespan)
+        """
+        self._started = True
+        if self._mcp_mount is not None:
+            self._mcp_mount.start()
+        try:
+            yield
+        finally:
+            await self._wait_until_idle()
+            if self._ranker is not None:
+                await self._ranker.aclose()
+            if self._mcp_mount is not None:
+                await self._mcp_mount.aclose()
+            await self._http.aclose()
+            if self._owns_responses:
+                await self._responses.aclose()
+
+    async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
         """Handle startup and shutdown of the ASGI server; shutdown waits briefly for in-flight requests."""
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                self._started = True
-                if self._mcp_mount is not None:
-                    self._mcp_mount.start()
-                await send({"type": "lifespan.startup.complete"})
-            else:
-                await self._wait_until_idle()
-                if self._ranker is not None:
-                    await self._ranker.aclose()
-                if self._mcp_mount is not None:
-                    await self._mcp_mount.aclose()
-                await self._http.aclose()
-                if self._owns_responses:
-                    await self._responses.aclose()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+        await receive()
+        async with self.lifespan():
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
 
     async def _mcp_request(self, mcp_mount: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the MCP server within the limits of its key. The MCP server refuses unknown keys itself."""
@@ -489,11 +498,14 @@ class Gateway:
 
     def _add_hint(self, error: ToolwireError, route: Route | None, http_exchange: HttpExchange) -> None:
         """Add the fix to an error of a part that knows neither the path nor the settings."""
-        if isinstance(error, UnknownModel) and route is not None:
+        if isinstance(error, (UnknownModel, ModelMissing)) and route is not None:
             caller = self._keys.identify_or_none(http_exchange.headers, http_exchange.query)
-            models = "" if caller is None else self._dependencies.router.describe_models(error.model, caller.may_use)
+            models = ""
+            if caller is not None and isinstance(error, UnknownModel):
+                models = self._dependencies.router.describe_models(error.model, caller.may_use)
             error.pointer = route.model_pointer
-            error.hint = f"{models}; {route.models_hint}" if models else route.models_hint
+            listing = f"GET {http_exchange.root_path}{route.ingress.models} lists the models"
+            error.hint = f"{models}; {listing}" if models else listing
         elif isinstance(error, BodyTooLarge):
             error.hint = error.hint or "send less data; the gateway's operator can raise limits.body"
 
@@ -527,7 +539,8 @@ def _unknown_path(http_exchange: HttpExchange) -> RequestRefused:
     if methods:
         message = f"{http_exchange.method} is not allowed for this path"
         return RequestRefused(message, hint=f"use {' or '.join(methods)}", status=405)
-    return RequestRefused(f"unknown path {http_exchange.path[:200]}", hint=f"use {PATHS}", status=404)
+    below = f" below {http_exchange.root_path}" if http_exchange.root_path else ""
+    return RequestRefused(f"unknown path {http_exchange.path[:200]}", hint=f"use {PATHS}{below}", status=404)
 
 
 async def _refuse_websocket(scope: Scope, send: Send) -> None:

@@ -32,7 +32,7 @@ from .responses.recorder import ResponseRecorder
 from .routes import Route
 from .upstreams import ConfiguredUpstream
 
-__all__ = ["CALL_MARKS", "ClientRequest", "check_model"]
+__all__ = ["CALL_MARKS", "ClientRequest", "ModelMissing", "check_model"]
 
 _MAX_MODEL_NAME = 512  # names are cached
 # protocol headers of a provider's own clients, forwarded to an upstream of the same wire
@@ -48,6 +48,10 @@ _SCHEMA_FIELDS = frozenset(
 _SHORT = 64  # bytes
 _EMPTY = (b"null", b"[]", b"{}", b"false")
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]").search  # in a name, which may be a duplicate in another spelling
+
+
+class ModelMissing(ProtocolError):
+    """The request names no model. The application adds the path that lists the names."""
 
 
 class _RequestFields(Struct):
@@ -357,7 +361,7 @@ def _choose_stream(route: Route, stream: JSON | UnsetType) -> bool:
 def check_model(route: Route, model: object) -> str:
     """Return the model named in the path or else in the body; ProtocolError if it is missing or too long."""
     if not isinstance(model, str) or not model:
-        raise ProtocolError("the request names no model", pointer=route.model_pointer, hint=route.models_hint)
+        raise ModelMissing("the request names no model", pointer=route.model_pointer)
     if len(model) > _MAX_MODEL_NAME:
         message = f"the model name has more than {_MAX_MODEL_NAME} characters"
         raise ProtocolError(message, pointer=route.model_pointer)

@@ -111,10 +111,6 @@ class Route(Struct, frozen=True):
         """A pointer to the model's name; empty if it is in the path."""
         return "" if self.model is not None else "/model"
 
-    @property
-    def models_hint(self) -> str:
-        return f"GET {self.ingress.models} lists the models"
-
 
 _ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
     ("POST", r"(?:/v1)?/chat/completions", "generate", "openai_chat"),

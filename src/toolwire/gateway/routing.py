@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from random import Random
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -34,6 +35,7 @@ _MAX_LISTED = 20  # names in an error: enough to see the right one, and a short 
 _NO_TOOLS = "send no tools, or use another model; the gateway's operator can set `emulate` for this one"
 _NO_CACHE_MARKS = ModelCapabilities(cache_marks=False)
 _MAX_REMEMBERED = 1024  # names; clients may request any number of models
+_MAX_HEADER_NAME = 200  # characters of a name in a header; percent-encoding makes at most 2.4 kB of it
 
 
 class UnknownModel(ToolwireError):
@@ -66,6 +68,7 @@ class Target(Struct, frozen=True):
     renamed_fields: tuple[str, ...]
     max_tools: int | None
     log_names: tuple[str, str, str, str]  # of the upstream, the model, the provider and the wire
+    headers: tuple[tuple[bytes, bytes], ...]  # of its answers: the names of the upstream and the model
 
     @property
     def window(self) -> int | None:
@@ -99,9 +102,19 @@ def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow) -> Targ
     )
     label, renamed_fields = f"{upstream.name}/{model}", tuple(endpoint.renamed_fields)
     log_names = (upstream.name, model, upstream.row.provider or endpoint.wire.provider, endpoint.wire.name)
-    max_tools = endpoint.wire.limits.tools
+    headers = ((b"x-toolwire-upstream", _header_value(upstream.name)), (b"x-toolwire-model", _header_value(model)))
     return Target(
-        upstream, model, row, label, endpoint, capabilities, keeps_requests, renamed_fields, max_tools, log_names
+        upstream,
+        model,
+        row,
+        label,
+        endpoint,
+        capabilities,
+        keeps_requests,
+        renamed_fields,
+        endpoint.wire.limits.tools,
+        log_names,
+        headers,
     )
 
 
@@ -285,6 +298,11 @@ def _target_model(model: str | None, pattern: str, requested: str) -> str:
         return model
     before, _, after = pattern.partition("*")
     return model.replace("*", requested[len(before) : len(requested) - len(after)])
+
+
+def _header_value(name: str) -> bytes:
+    """Return a name as a header's value, with other characters percent-encoded: a client may have chosen it."""
+    return quote(name[:_MAX_HEADER_NAME], safe="/:@+=,()").encode()
 
 
 def _is_pattern(name: str) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 
 from ..asgi.access import AccessDenied, Guard
 from ..asgi.disconnect import DisconnectWatch
-from ..asgi.request import parse_headers, read_request_body
+from ..asgi.request import find_path, parse_headers, read_request_body
 from ..ir.errors import ToolwireError
 from ..ir.pointer import Object
 from ..net.http_client import HttpTransport
@@ -285,7 +285,7 @@ class BridgeApp:
     async def _serve(self, scope: Mapping[str, Any], receive: Any, reply: ReplyWriter) -> None:
         """Check path, address and access, then dispatch the request. Every refusal is sent as a JSON-RPC error."""
         try:
-            if scope["path"].rstrip("/") != self._path.rstrip("/"):
+            if find_path(scope).rstrip("/") != self._path.rstrip("/"):
                 raise AccessDenied(404, f"MCP is served at {self._path}")
             self._guard.check_address(scope.get("server"))
             headers = parse_headers(scope["headers"])

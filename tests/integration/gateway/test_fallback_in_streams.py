@@ -48,7 +48,16 @@ STARTS = {
         typed({"type": "response.output_item.added", "sequence_number": 2, "output_index": 0, "item": ITEM}),
     ],
     "gemini": [sse({"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}}], "modelVersion": "m"})],
-    "ollama": [line({"model": "m", "created_at": "2026-11-17T00:00:00Z", "message": {"role": "assistant", "content": ""}, "done": False})],  # fmt: skip
+    "ollama": [
+        line(
+            {
+                "model": "m",
+                "created_at": "2026-11-17T00:00:00Z",
+                "message": {"role": "assistant", "content": ""},
+                "done": False,
+            }
+        )
+    ],
 }
 ERRORS = {
     "anthropic": typed({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
@@ -121,7 +130,13 @@ async def test_error_after_content_is_an_error_event(front):
 async def test_complete_answer_without_content_is_delivered(front):
     end = [
         typed({"type": "content_block_stop", "index": 0}),
-        typed({"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": {"output_tokens": 1}}),  # fmt: skip
+        typed(
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+                "usage": {"output_tokens": 1},
+            }
+        ),
         typed({"type": "message_stop"}),
     ]
     async with two_targets("anthropic", STARTS["anthropic"] + end) as (gateway, _, other):

@@ -6,7 +6,8 @@ A retry of emulated calls, or the next turn after the gateway's own tools, is an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from logging import getLogger
 from time import perf_counter
 
@@ -43,6 +44,10 @@ _BYTES_OF_TOKEN = 4  # as in ir.prompt_size; a shorter body is not counted, beca
 _SUMMARISED_AT_ONCE = 256 * 1024  # bytes of an answer
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _NO_LOSSES = (b"x-toolwire-losses", b"0")
+_FORWARDED = re.compile(r"(?:x|anthropic)-ratelimit-[a-z0-9_-]{1,64}").fullmatch
+_MAX_FORWARDED = 32  # rate-limit headers; Anthropic sends 15
+_PLAIN_VALUE = re.compile(r"[\x20-\x7e]{1,200}").fullmatch
+_UPSTREAM_REQUEST_ID = b"x-toolwire-upstream-request-id"
 # Bytes of output without content that are held back: the start events of all providers have less than 4 kB, apart from
 # the request, which Responses repeats in two of them.
 _MAX_START = 64 * 1024
@@ -106,6 +111,8 @@ class Attempt(Struct, eq=False):
     _target: Target
     _deadline: float  # of all attempts, by the clock of the dependencies
     _is_only_target: bool = False  # no fallback could answer, so nothing is held back
+    _out: OutboundRequest | None = None  # the last request
+    _reply_headers: HeaderPairs = []  # of the upstream, for the client
     _pending_end: bytes = b""  # the end of a stream, held back until the work before it is done
     _is_fully_sent: bool = False  # the client has received everything up to the last event
 
@@ -116,6 +123,8 @@ class Attempt(Struct, eq=False):
         preparation = context.preparation
         out: OutboundRequest = preparation.forward(target) or await preparation.prepare(target)
         context.log_writer.start_attempt(target, out.is_passed_through, started_at)
+        context.http_exchange.answer_headers = []  # those of a target that failed
+        self._reply_headers = [*target.headers]
         if context.stream_delivery is not None:
             context.stream_delivery.note_activity()  # the silence of earlier targets does not count for this one
         try:
@@ -139,6 +148,7 @@ class Attempt(Struct, eq=False):
             message = f"the upstream's answer cannot be passed on: {error.message}"
             return Fault("server", message, 502, "bad_answer", retryable=False)  # it was billed; a retry would be too
         finally:
+            context.http_exchange.answer_headers = self._reply_headers  # for an error; the head of an answer is sent
             context.log_writer.set_answer(out.stats, out.repairs, preparation.tool_counts)
             if context.log_writer.log.usage is None:
                 await self._log_estimate(out)
@@ -183,7 +193,7 @@ class Attempt(Struct, eq=False):
 
     async def _send(self, target: Target, out: OutboundRequest) -> Fault | None:
         """Send a request and deliver its answer. Return a fault that occurred before any output."""
-        context, endpoint = self._context, out.endpoint
+        context, endpoint, self._out = self._context, out.endpoint, out
         forwarded = context.log_writer.log.forward_headers
         headers = {**out.headers, **forwarded} if forwarded else out.headers
         stream = context.client_request.stream
@@ -197,6 +207,7 @@ class Attempt(Struct, eq=False):
             body = out.body if out.upload is None else out.upload
             async with target.upstream.transport.post(url, headers, secrets, body, seconds) as reply:
                 meaning = exchange.receive_head(reply.status, reply.headers, secrets)
+                self._reply_headers = [*target.headers, *_forward_headers(reply.headers, endpoint.known_secrets)]
                 if out.upload is not None:
                     meaning = self._open_late_delivery(meaning, reply)
                 if meaning == "whole":
@@ -358,7 +369,8 @@ class Attempt(Struct, eq=False):
             await self._store(target, out, written, len(data or b""))
         if context.cache_key is not None:
             context.dependencies.cache.put(context.cache_key, written, context.cache_seconds)
-        await context.delivery.respond(context.response_headers() + self._report_headers(out), written)
+        self._announce()
+        await context.delivery.respond(context.response_headers(), written)
 
     async def _end_stream(
         self, target: Target, out: OutboundRequest, delivery: StreamDelivery, data: bytes | None
@@ -370,6 +382,8 @@ class Attempt(Struct, eq=False):
             self._pending_end = await context.offload.run(size, out.encode_stream)
         await self._store(target, out, self._pending_end, len(data or b"") or context.streamed_bytes)
         await self._write_pending_end()
+        if not delivery.has_output:
+            self._announce()
         await delivery.end()
 
     async def _store(self, target: Target, out: OutboundRequest, written: bytes, answer_size: int) -> None:
@@ -404,19 +418,28 @@ class Attempt(Struct, eq=False):
                 last_id="" if tools is None else tools.last_id,
             )
 
-    def _report_headers(self, out: OutboundRequest) -> HeaderPairs:
-        """Return the headers about the translation: the number of losses, and of offered and declared tools."""
-        headers = [(b"x-toolwire-losses", b"%d" % len(out.losses))] if out.losses else [_NO_LOSSES]
+    def _announce(self) -> None:
+        """Add the headers about this target to the head of the answer, which is certain from here on.
+
+        They are those of the upstream, and the number of losses, and of offered and declared tools.
+        """
+        losses = () if self._out is None else self._out.losses
+        headers = [*self._reply_headers, (b"x-toolwire-losses", b"%d" % len(losses)) if losses else _NO_LOSSES]
         counts = self._context.preparation.tool_counts
         if counts is not None:
             headers.append((b"x-toolwire-tools", b"%d/%d" % (counts.offered, counts.declared)))
-        return headers
+        self._context.http_exchange.answer_headers = headers
+
+    async def _write(self, data: bytes, delivery: StreamDelivery) -> None:
+        if not delivery.has_output:
+            self._announce()
+        await delivery.write(data)
 
     async def _write_pending_end(self) -> None:
         delivery = self._context.stream_delivery
         if self._pending_end and delivery is not None:
             pending, self._pending_end = self._pending_end, b""
-            await delivery.write(pending)
+            await self._write(pending, delivery)
 
     # streams
 
@@ -430,7 +453,9 @@ class Attempt(Struct, eq=False):
         work_size = context.client_request.work_size
         stream: Stream = await context.offload.run(0 if out.is_passed_through else work_size, out.open_stream)
         context.stream = stream
-        delivery.report_headers = self._report_headers(out)
+        max_start = 0 if self._is_only_target or delivery.has_output else self._start_limit()
+        if not max_start:
+            self._announce()
         repeats_answer = context.client_request.ingress.stores_responses and not out.is_passed_through
         relay = StreamRelay(
             reply,
@@ -441,7 +466,7 @@ class Attempt(Struct, eq=False):
             repeated_work=context.repeated_work,
             call_work=self._repair_work(target),
             is_emulated=target.row.emulate is not None,
-            max_start=0 if self._is_only_target or delivery.has_output else self._start_limit(),
+            max_start=max_start,
         )
         fault = await self._relay_pieces(relay, stream, delivery, target, out)
         if fault is not None or relay.has_failed():
@@ -491,7 +516,7 @@ class Attempt(Struct, eq=False):
             if not output:
                 delivery.note_activity()
             elif not delivery.try_write(output):
-                await delivery.write(output)  # which notes the activity, too
+                await self._write(output, delivery)  # which notes the activity, too
 
     async def _end_pieces(self, output: bytes, stream: Stream, target: Target, out: OutboundRequest) -> None:
         """Write the last piece after the answer was stored, unless our tools run next, or a retry follows."""
@@ -511,6 +536,20 @@ class Attempt(Struct, eq=False):
         await delivery.write(last)
         await delivery.end()
         return None
+
+
+def _forward_headers(headers: Mapping[str, str], secrets: Iterable[str]) -> HeaderPairs:
+    """Select the upstream's rate limits and its request id for the client, in a safe form and number."""
+    names = [name for name in headers if "-ratelimit-" in name and _FORWARDED(name)]
+    pairs = [(name.encode(), headers[name]) for name in names[:_MAX_FORWARDED]]
+    request_id = headers.get("request-id") or headers.get("x-request-id")
+    if request_id:
+        pairs.append((_UPSTREAM_REQUEST_ID, request_id))
+    return [
+        (name, value.encode())
+        for name, value in pairs
+        if _PLAIN_VALUE(value) and not any(secret in value for secret in secrets)
+    ]
 
 
 def _too_large_fault(limit: int) -> Fault:

@@ -128,7 +128,6 @@ class StreamDelivery(Delivery):
         "_started_at",
         "_timer",
         "headers",
-        "report_headers",
         "time_to_first_chunk",
     )
 
@@ -144,7 +143,6 @@ class StreamDelivery(Delivery):
     ) -> None:
         super().__init__(http_exchange)
         self.headers = headers
-        self.report_headers: HeaderPairs = []  # about the translation for the target
         self.time_to_first_chunk: float | None = None  # seconds
         self._ping = ping
         self._ping_interval = ping_interval
@@ -204,7 +202,7 @@ class StreamDelivery(Delivery):
 
     async def _start(self) -> None:
         if not self._http_exchange.started:
-            await self._http_exchange.start(200, [*self.headers, *self.report_headers])
+            await self._http_exchange.start(200, self.headers)
 
     def close(self) -> None:
         """Stop the timer and a ping in progress."""

@@ -11,12 +11,13 @@ stream.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 from ...asgi.access import AccessDenied, Guard
 from ...asgi.disconnect import DisconnectWatch
 from ...asgi.offload import LARGE, Offload
-from ...asgi.request import SLOW_CLIENT, parse_headers, read_request_body
+from ...asgi.request import SLOW_CLIENT, find_path, parse_headers, read_request_body
 from ...asgi.types import Receive, Scope, Send
 from ...stream.values import count_values
 from ...wire.mcp.versions import HANDSHAKE
@@ -66,14 +67,24 @@ class HttpApp:
         elif scope["type"] == "http":
             await self._serve(scope, receive, send)
 
-    async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
-        """Remove expired records while the app runs, and end all sessions at shutdown."""
-        await receive()
+    @asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:
+        """Remove expired records while an application that mounts this one runs, and end all sessions after it.
+
+        app = Starlette(routes=[Mount("/tools", app=mcp_app)], lifespan=mcp_app.lifespan)
+        """
         sweep_task = asyncio.create_task(self.server.sweep_periodically())
-        await send({"type": "lifespan.startup.complete"})
+        try:
+            yield
+        finally:
+            sweep_task.cancel()
+            await self.close()
+
+    async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        sweep_task.cancel()
-        await self.close()
+        async with self.lifespan():
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def close(self) -> None:
@@ -85,8 +96,8 @@ class HttpApp:
         record = RequestRecord(with_arguments=self.server.log_arguments)
         reply = ReplyWriter(send, record)
         try:
-            if self._path is not None and scope["path"].rstrip("/") != self._path.rstrip("/"):
-                raise AccessDenied(404, f"MCP is served at {self._path}")
+            if self._path is not None and find_path(scope).rstrip("/") != self._path.rstrip("/"):
+                raise AccessDenied(404, f"MCP is served at {scope.get('root_path') or ''}{self._path}")
             self._guard.check_address(scope.get("server"))
             headers = parse_headers(scope["headers"])
             principal = self._guard.admit(headers)
