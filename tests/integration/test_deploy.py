@@ -81,7 +81,7 @@ BOTH = pytest.mark.parametrize("way", ["compose", "kubernetes"])
 def test_deployed_settings_start_a_gateway(way):
     found = settings()[way]
     environment = {
-        name: re.sub(r"\$\{.*?\}", "secret", value) if "://" in value else "key"
+        name: re.sub(r"\$\{.*?\}", "secret", value) if "://" in value else "key" * 11
         for name, value in variables()[way].items()
     }
     gateway = Gateway(found, environment=environment)
@@ -97,7 +97,7 @@ def test_deployed_settings_start_a_gateway(way):
 @BOTH
 def test_every_secret_is_used_and_none_is_in_the_settings(way):
     found = settings()[way]
-    named = {"ANTHROPIC_API_KEY", found.state.usage_env, found.state.url_env}
+    named = {"ANTHROPIC_API_KEY", found.server.secret_env, found.state.usage_env, found.state.url_env}
     assert set(variables()[way]) == named
     assert {row.provider for row in found.upstreams.values()} == {"anthropic"}
     assert all(row.key_env is None for row in found.upstreams.values())

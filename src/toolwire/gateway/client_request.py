@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -314,8 +315,9 @@ class ClientRequest:
             error.pointer = nearest_existing(self.document, self.wire.locator(request)(error.pointer))
         return error
 
+    @cached_property
     def may_have_envelopes(self) -> bool:
-        """Check whether the history may contain reasoning in an envelope of ours, also of another model."""
+        """True if the history may contain reasoning in an envelope of ours, also of another model."""
         if self.wire.name not in ENVELOPE_WIRES:
             return False
         if self.is_rebuilt or ENVELOPE_MARK in self.body:

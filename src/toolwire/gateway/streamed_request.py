@@ -23,6 +23,8 @@ class StreamedRequest(ClientRequest):
     Whether the answer is a stream is known from the path, or else from the upstream's reply.
     """
 
+    may_have_envelopes = False  # its pieces are searched before they are sent on
+
     def __init__(self, route: Route, upload: ClientBody, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
         self._read_head(route, headers, query)
         self.upload = upload
@@ -41,10 +43,6 @@ class StreamedRequest(ClientRequest):
 
     def may_have_calls(self) -> bool:
         """Return False: no stored turn can be restored in it."""
-        return False
-
-    def may_have_envelopes(self) -> bool:
-        """Return False: its pieces are searched before they are sent on."""
         return False
 
 

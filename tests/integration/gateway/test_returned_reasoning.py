@@ -17,7 +17,7 @@ from toolwire.bridge.reasoning_envelope import PREFIX
 from toolwire.bridge.turns import InMemoryTurns
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.ir.response import Fault, Stop, Usage
-from toolwire.testing.upstream import Upstream
+from toolwire.testing.upstream import RawReply, Upstream
 
 pytestmark = pytest.mark.finding("CA1")
 TURNS = 3
@@ -202,6 +202,34 @@ def test_reasoning_of_tool_turns_comes_back(wire, form, kind, stream, stripped, 
     assert all(signature.startswith(PREFIX) for signature in session.signatures())
 
 
+@pytest.mark.parametrize("kind", SESSIONS)
+def test_long_conversation_is_restored_from_its_translated_beginning(kind):
+    """The gateway keeps the translation of the first messages; an edited envelope among them is still noticed."""
+
+    class LongThoughts(StrictModel):
+        def thoughts(self, number):
+            return super().thoughts(number) + "".join(f" {number * step:x}" for step in range(2_000))
+
+    session, model = kind(stream=True), LongThoughts(CHAT)
+
+    async def main():
+        async with Upstream(*[model] * 9) as upstream, serving(document(upstream.url), **NO_TURNS) as gateway:
+            for _ in range(TURNS):
+                await session.turn(gateway.url)
+            again = kind(stream=True)
+            again.history = json.loads(json.dumps(session.history))
+            assert await session.turn(gateway.url) == []
+            edit(again, changed_signature)
+            with pytest.raises((anthropic.BadRequestError, openai.BadRequestError)):
+                await again.turn(gateway.url)
+
+    asyncio.run(main())
+    assert model.refused == 1
+
+
+NO_TURNS = {"turn_store": InMemoryTurns(1, 1, 1.0, lambda: 0.0)}
+
+
 def edit(session, change_block):
     """Change the reasoning of the second turn in every later request."""
     block = session.reasoning()[1]
@@ -305,7 +333,7 @@ def test_reload_replaces_the_secrets():
     async def main():
         async with (
             Upstream(*[model] * 9) as upstream,
-            serving(document(upstream.url), turn_store=InMemoryTurns(1, 1, 1.0, lambda: 0.0)) as gateway,
+            serving(document(upstream.url), **NO_TURNS) as gateway,
         ):
             await session.turn(gateway.url)
             gateway.gateway.apply(parse_settings(document(upstream.url, OTHER_SECRET, previous_secret=SECRET)))
@@ -435,6 +463,61 @@ def test_chat_client_gets_known_reasoning_back(stream):
 
     asyncio.run(main())
     assert model.refused == 0
+
+
+DETAILS = [
+    {"type": "reasoning.text", "text": "Let me look.", "signature": "c2lnbmVk", "format": "anthropic-v1", "index": 0},
+    {"type": "reasoning.encrypted", "data": "ZW5jcnlwdGVk", "id": "rs_1", "format": "x", "index": 1},
+]
+
+
+def openrouter_answer(stream):
+    """An answer of OpenRouter; the encrypted detail comes with the call."""
+    call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    if not stream:
+        message = {"role": "assistant", "content": None, "reasoning": "Let me look.", "tool_calls": [call]}
+        message["reasoning_details"] = DETAILS
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+        return RawReply(
+            json.dumps({"id": "g", "object": "chat.completion", "model": "m", "choices": [choice]}).encode()
+        )
+    text, encrypted = DETAILS
+    deltas = [
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning": "Let me ",
+            "reasoning_details": [{**text, "text": "Let me "}],
+        },
+        {"content": "", "reasoning": "look.", "reasoning_details": [{**text, "text": "look."}]},
+        {"content": None, "reasoning_details": [encrypted], "tool_calls": [{"index": 0, **call}]},
+    ]
+    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
+    chunks = [{"id": "g", "object": "chat.completion.chunk", "model": "m", "choices": [choice]} for choice in choices]
+    lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
+    return RawReply("".join([*lines, "data: [DONE]\n\n"]).encode(), streamed=True)
+
+
+@pytest.mark.parametrize("stripped", [False, True], ids=["verbatim", "stripped"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("kind", SESSIONS)
+def test_reasoning_details_go_back_in_their_form(kind, stream, stripped):
+    session = kind(stream=stream)
+    if stripped:
+        session.change = STRIP[kind.wire]
+
+    async def main():
+        answer = Response(id="r", model="m", parts=(Text("done"),), stop=Stop("stop"), usage=Usage(1, 1))
+        async with Upstream(openrouter_answer(stream), answer) as upstream:
+            for _ in range(2):
+                async with serving(document(upstream.url)) as gateway:
+                    await session.turn(gateway.url)
+            sent = json.loads(upstream.requests[-1].body)["messages"][1]
+        assert sent["reasoning"] == "Let me look."
+        assert sent["reasoning_details"] == DETAILS
+
+    asyncio.run(main())
 
 
 def test_reasoning_of_two_rounds_of_one_answer_is_not_lost():

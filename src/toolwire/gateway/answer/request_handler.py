@@ -62,7 +62,7 @@ class RequestHandler:
         elif client_request.stream:
             context.delivery = context.stream_delivery = self._open_stream_delivery()
         try:
-            if dependencies.turn_store.has_any or client_request.may_have_envelopes():
+            if dependencies.turn_store.has_any or client_request.may_have_envelopes:
                 await context.preparation.load_turns(targets)
             await self._try_targets()
         except asyncio.CancelledError:

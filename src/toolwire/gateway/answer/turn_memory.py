@@ -36,7 +36,7 @@ class TurnMemory:
         envelopes: ReasoningEnvelopes,
     ) -> None:
         self._store = store
-        self._envelopes = envelopes if client_request.may_have_envelopes() else None
+        self._envelopes = envelopes if client_request.may_have_envelopes else None
         self._client_request = client_request
         self._caller = caller
         self._offload = offload

@@ -22,6 +22,7 @@ from .cache_control import MARKED, take_cache_control
 from .content import NAME, is_in_content, read_answer_part, read_content, write_content
 
 __all__ = [
+    "DETAILS",
     "function_of",
     "read_assistant",
     "read_call",
@@ -46,6 +47,9 @@ _NO_IDS = ("", NO_ID)
 _FUNCTION = frozenset({"name", "arguments"})
 _CUSTOM = frozenset({"name", "input"})
 REASONING_FIELDS = ("reasoning_content", "reasoning")
+DETAILS = "reasoning_details"
+"""OpenRouter's list of the same reasoning in pieces, with signatures. It is a field of the message, and also kept with the
+reasoning (form `:details`): without it, the provider cannot continue a tool turn (openrouter.ai/docs, reasoning tokens)."""
 
 
 def read_message(raw: JSON) -> Message:
@@ -147,7 +151,8 @@ def _read_any_assistant(raw: Object) -> Message:
     for field in REASONING_FIELDS:
         thoughts = raw.get(field)
         if thoughts and type(thoughts) is str and not parts:
-            parts.append(Reasoning(thoughts, extra={_FORM: {":field": field}}))
+            details = {":details": raw[DETAILS]} if type(raw.get(DETAILS)) is list and raw[DETAILS] else {}
+            parts.append(Reasoning(thoughts, extra={_FORM: {":field": field, **details}}))
             known.add(field)
     if "content" in raw:
         parts += read_content(raw, form, read_answer_part)
@@ -417,6 +422,8 @@ def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) ->
         losses.add(path, "reasoning", "dropped", "Chat requests carry no reasoning")
     else:
         out[form[":field"]] = out.get(form[":field"], "") + part.text
+        if ":details" in form:
+            out[DETAILS] = [*out.get(DETAILS, ()), *form[":details"]]
 
 
 def write_function(call: ToolCall) -> Object:

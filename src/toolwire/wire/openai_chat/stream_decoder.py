@@ -48,9 +48,10 @@ from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
 from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
 from ..fields import read_index, read_optional_string, read_timestamp, read_unknown, require_object, type_error
+from ..fragments import Fragments
 from ..openai_fault import read_fault
 from .content import NAME, read_answer_part
-from .messages import REASONING_FIELDS, function_of, read_id, read_signature
+from .messages import DETAILS, REASONING_FIELDS, function_of, read_id, read_signature
 from .response import is_truncated, make_stop, read_reason, read_usage, stop_fault
 from .stream_state import GrowingCall, GrowingChoice, OpenText, collect_logprobs, is_new_call
 
@@ -255,6 +256,8 @@ class ChatStreamDecoder(BaseStreamDecoder):
 
     def _read_delta(self, choice: GrowingChoice, delta: Object, events: list[Event]) -> None:
         """Emit the text, the reasoning and the calls of a delta; unknown fields are collected as fragments."""
+        if type(delta.get(DETAILS)) is list:
+            choice.details.add({DETAILS: delta[DETAILS]})
         thoughts = next((field for field in REASONING_FIELDS if delta.get(field)), None)
         if thoughts is not None and type(delta[thoughts]) is str:  # some servers put the same text into both fields
             self._emit_text(choice, thoughts, delta[thoughts], events)
@@ -352,6 +355,9 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if rest := self._flush_surrogate(opened.key):
             events.append(ReasoningDelta(opened.key, rest) if is_reasoning else TextDelta(opened.key, rest))
         extra: Extra = {NAME: opened.extra.join()} if opened.extra else {}
+        if opened.field in REASONING_FIELDS and choice.details:
+            extra[_FORM] = {":details": choice.details.join()[DETAILS]}
+            choice.details = Fragments()
         events.append(ReasoningEnd(opened.key, (), extra) if is_reasoning else TextEnd(opened.key, (), extra))
 
     def _read_call(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:

@@ -88,6 +88,7 @@ class GrowingChoice:
         "by_id",
         "by_index",
         "calls",
+        "details",
         "ends_with_call",
         "extra",
         "grown",
@@ -107,6 +108,7 @@ class GrowingChoice:
         self.index = index
         self.open: OpenText | None = None  # the text, refusal or reasoning that is open
         self.calls: list[GrowingCall] = []
+        self.details = Fragments()  # of the reasoning that is open, or comes next
         self.starting = 0  # the number of the first call that may not have started
         self.by_index: dict[int, GrowingCall] = {}  # by `index` of the call deltas
         self.by_id: dict[str, GrowingCall] = {}
