@@ -47,6 +47,8 @@ _SCHEMA_FIELDS = frozenset(
     {"tools", "functions", "response_format", "text", "output_config", "generationConfig", "format"}
 )
 _SHORT = 64  # bytes
+_LISTED = 3  # the depth of tools that are items of the list, not of groups in it
+_MIN_DECLARATION = len(b'{"name":"x"}')
 _EMPTY = (b"null", b"[]", b"{}", b"false")
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]").search  # in a name, which may be a duplicate in another spelling
 
@@ -195,8 +197,14 @@ class ClientRequest:
         return self.may_have_field(name) and name in self.document
 
     def may_have_more_tools(self, limit: int) -> bool:
-        """Compare the number of tools with a limit by a search in the bytes: each declaration contains a name."""
-        return self.has_tools and (self.body if self._schemas is None else self._schemas).count(b'"name"') > limit
+        """Compare the number of tools with a limit, without decoding them; exact for a small body with a plain list."""
+        if not self.has_tools:
+            return False
+        if self._document is not None and self.ingress.tool_depth == _LISTED:
+            tools = self._document.get("tools") or self._document.get("functions")
+            return type(tools) is list and len(tools) > limit
+        text = self.body if self._schemas is None else self._schemas
+        return len(text) > limit * _MIN_DECLARATION and text.count(b'"name"') > limit
 
     def has_more_tools(self, limit: int) -> bool:
         """Compare the number of tools with a limit; False if the request cannot be decoded."""
