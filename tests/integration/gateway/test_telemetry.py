@@ -4,6 +4,7 @@ import asyncio
 import builtins
 import json
 import logging
+import re
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,6 +12,7 @@ from gateway_client import CHAT_REQUEST, HELLO, post, send
 from prometheus_client.parser import text_string_to_metric_families
 from serving import listening, upstream_rows
 
+from toolwire._extras import install_command
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.observe.otel import OtelSink
 from toolwire.gateway.observe.telemetry import open_telemetry
@@ -170,8 +172,8 @@ def test_missing_opentelemetry_is_reported(monkeypatch, capsys):
     rows = {"upstreams": {"a": {"base_url": "http://127.0.0.1:1"}}}
     telemetry = open_telemetry(parse_settings(rows), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"})
     asyncio.run(telemetry.aclose())
-    assert ".[otel]" in capsys.readouterr().err
-    with pytest.raises(MissingExtra, match=r"\.\[otel\]"):
+    assert install_command("otel") in capsys.readouterr().err
+    with pytest.raises(MissingExtra, match=re.escape(install_command("otel"))):
         open_telemetry(parse_settings({**rows, "trace": {"otel": True}}), {})
     assert logging.getLogger("toolwire").handlers == []
 

@@ -1,11 +1,13 @@
 """Without an HTTP client everything but the sending works, and the error says what to type."""
 
 import asyncio
+import re
 import sys
 
 import pytest
 
 from toolwire import Message, Request, Text
+from toolwire._extras import install_command
 from toolwire.cli.main import main
 from toolwire.ir.errors import MissingExtra
 from toolwire.net.client import ModelClient
@@ -17,7 +19,7 @@ def test_missing_http_client_error_has_the_install_command(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "httptools", None)
     client = ModelClient("m", base_url="http://localhost:1")
-    with pytest.raises(MissingExtra, match=r"pip install -e '\.\[net\]'"):
+    with pytest.raises(MissingExtra, match=re.escape(install_command("net"))):
         asyncio.run(client.ask(Request(messages=(Message("user", (Text("x"),)),))))
 
 
