@@ -41,6 +41,13 @@ def test_ellipsis_matches_variable_output(output, expected):
     check_output(output, expected, "toolwire")
 
 
+@pytest.mark.finding("NU6")
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_page_accesses_no_text_of_a_part_of_unknown_type(page):
+    """A part may have no text, so type checkers refuse it; a message has `text` and `results`."""
+    assert re.findall(r"messages\[[^]]*\]\.parts\[[^]]*\]\.\w+", page.read_text(encoding="utf-8")) == []
+
+
 @pytest.mark.parametrize("page", TUTORIALS, ids=page_id)
 def test_tutorial_has_numbered_steps(page):
     steps = re.findall(r"^## (\d+)\. ", page.read_text(encoding="utf-8"), re.MULTILINE)

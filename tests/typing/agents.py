@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict, assert_type
 
 import toolwire
 from toolwire import Agent, Media, StructuredOutput, ToolCall, ToolResult
-from toolwire.ir import TextDelta
+from toolwire.ir import ArgumentEnd, TextDelta
 from toolwire.net import AgentConversation, Answer, TraceObserver
 from toolwire.run import (
     CallContext,
@@ -14,9 +14,11 @@ from toolwire.run import (
     ModelSettings,
     ObservedOperation,
     OperationOutcome,
+    PartialArguments,
     PartialOutput,
     ToolOperation,
 )
+from toolwire.stream import ArgumentWatch
 from toolwire.testing import load_run, replay_run
 
 
@@ -118,8 +120,21 @@ async def output_types() -> None:
     async for item in options.stream("?"):
         if isinstance(item, PartialOutput):
             assert_type(item.value, Any)
+        elif isinstance(item, PartialArguments):
+            assert_type(item.arguments, dict[str, Any])
         elif isinstance(item, Answer):
             assert_type(item.output, City)
+
+
+async def watched_arguments() -> None:
+    watch = ArgumentWatch()
+    async for item in Agent("openai/gpt-5.6", [population]).stream("?"):
+        for seen in watch.feed(item):
+            if isinstance(seen, ArgumentEnd):
+                assert_type(seen.name, str)
+            elif isinstance(seen, Answer):
+                assert_type(seen.messages[-1].text, str)
+                assert_type(seen.messages[-1].results[0].text, str)
 
 
 class CallNames:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from .parts import Extra, Part, Text
+from .parts import Extra, Part, Text, ToolResult
 from .pointer import JSON, Object
 from .tools import Tool, ToolChoice
 from .value import Value
@@ -27,6 +27,11 @@ class Message(Value, frozen=True):
     def text(self) -> str:
         """The text of the message, without results, reasoning and media."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The results of calls in the message."""
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
 class Params(Value, frozen=True):

@@ -226,7 +226,8 @@ class Agent(Generic[Deps, Output]):
     ) -> AsyncGenerator[StreamItem | Answer[Output], None]:
         """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
-        A pure or read call starts as soon as it is complete, while the model is still generating.
+        A pure or read call starts as soon as it is complete, while the model is still generating. Arguments and a
+        structured output are also yielded while they grow (`PartialArguments`, `PartialOutput`).
         """
         loop = await self._start(prompt, history, deps, settings)
         async with aclosing(loop.stream()) as items:

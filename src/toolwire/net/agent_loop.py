@@ -20,7 +20,7 @@ from ..run.context import current_call
 from ..run.keys import list_calls
 from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever, active_observers
 from ..run.output_plan import OutputPlan
-from ..run.partial_output import PartialOutput, PartialReader
+from ..run.partial_output import ArgumentsReader, PartialArguments, PartialOutput, PartialReader
 from ..run.results import result_note
 from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTools, Session
 from ..run.tool_selection import defer_found_tools, select_tools
@@ -39,7 +39,7 @@ from .transfers import active_agent, take_successor
 
 __all__ = ["AgentLoop", "LoopAgent", "StreamItem"]
 
-StreamItem: TypeAlias = Event | ToolCall | ToolResult | PartialOutput
+StreamItem: TypeAlias = Event | ToolCall | ToolResult | PartialArguments | PartialOutput
 
 
 _MAX_CHARACTERS = 32 * 1024  # of a structured output that is read on the event loop
@@ -141,7 +141,7 @@ class AgentLoop:
         """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
         A pure or read call starts as soon as it is complete, while the model is still generating. A structured output
-        is yielded while it grows. Observers may set context variables, so an observed stream has a context of its own.
+        and the arguments of calls are yielded while they grow. Observers may set context variables, so an observed stream has a context of its own.
         """
         is_observed = bool(active_observers(self._run_observers()))
         return in_own_context(self._stream_observed()) if is_observed else self._stream_saved()
@@ -274,18 +274,18 @@ class AgentLoop:
         (result,) = await self._run_tools(RunTools((call,), step.earlier, step.tainted))
         return result
 
-    async def _stream_model(
-        self, step: AskModel, dispatch: Dispatch
-    ) -> AsyncGenerator[Event | ToolCall | PartialOutput, None]:
+    async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[StreamItem, None]:
         """Yield the events and calls of one response, and add the response to the session once it is complete."""
         request, session = self._prepare_request(step.request), self.session
-        collector = StreamCollector(dispatch, session)
+        collector, reader = StreamCollector(dispatch, session), ArgumentsReader()
         async with aclosing(stream_model(self.agent, session, request, collector.folder)) as events:
             async for event in events:
                 calls = collector.feed(event)
                 yield event
                 if session.output is not None and (partial := self._partial.feed(event, session.output)) is not None:
                     yield partial
+                if (arguments := reader.feed(event, session.output)) is not None:
+                    yield replace(arguments, id=collector.call_id(arguments.key))
                 for call in calls:
                     yield call
         if not isinstance(session.next(), GiveUp):

@@ -58,6 +58,10 @@ class StreamCollector:
             return self._pass_on()
         return ()
 
+    def call_id(self, key: int) -> str:
+        """Return the id of a call that has begun, as it is passed on."""
+        return self._unique_ids[key]
+
     def _speculate(self, argument: ArgumentEnd) -> None:
         call_id, name = self._unique_ids[argument.key], self._open[argument.key].name
         call = ToolCall(call_id, name, {argument.name: argument.value})

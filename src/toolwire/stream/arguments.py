@@ -10,12 +10,16 @@ Not part of the decoders, so forwarding a stream does not pay for it.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from ..ir.errors import ProtocolError
-from ..ir.events import ArgumentEnd, CallDelta, CallEnd, CallStart, Event
+from ..ir.events import ArgumentEnd, CallDelta, CallEnd, CallStart
 from .scanner import Scanner
 from .strict import parse
 
 __all__ = ["ArgumentWatch"]
+
+Item = TypeVar("Item")
 
 
 class ArgumentWatch:
@@ -26,9 +30,12 @@ class ArgumentWatch:
     def __init__(self) -> None:
         self._scanners: dict[int, Scanner] = {}
 
-    def feed(self, event: Event) -> list[Event]:
-        """Return `event`, and after it an ArgumentEnd for each argument that it completed."""
-        events: list[Event] = [event]
+    def feed(self, event: Item) -> list[Item | ArgumentEnd]:
+        """Return `event`, and after it an ArgumentEnd for each argument that it completed.
+
+        Items that are no events, such as those of `Agent.stream`, are returned as they are.
+        """
+        events: list[Item | ArgumentEnd] = [event]
         if isinstance(event, CallDelta):
             scanner = self._scanners.get(event.key)
             if scanner is not None:

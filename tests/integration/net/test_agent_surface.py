@@ -8,11 +8,12 @@ import pytest
 import toolwire
 from toolwire import Agent, Media, ModelClient, ProtocolError, Request, Runner, Text, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
-from toolwire.ir.events import TextDelta
+from toolwire.ir.events import ArgumentEnd, TextDelta
 from toolwire.ir.request import Message
 from toolwire.ir.response import Fault, Response, Stop, Usage
 from toolwire.net import Answer, NoAnswer, approve_call
-from toolwire.run import Budget, Entry, Options, Toolbox, dump_messages, load_messages
+from toolwire.run import Budget, Entry, Options, PartialArguments, Toolbox, dump_messages, load_messages
+from toolwire.stream import ArgumentWatch
 from toolwire.testing import ScriptedModel, Upstream, says
 
 
@@ -340,6 +341,35 @@ def test_leaving_a_sync_stream_closes_it():
     next(items)
     items.close()
     assert closed == [True]
+
+
+@pytest.mark.finding("NU6")
+@pytest.mark.parametrize("delta", [1, 3, 10, 1000])
+@pytest.mark.parametrize(
+    "model", ["openai/gpt-5.6", "anthropic/claude-sonnet-5", "openai-chat/m", "gemini/m", "ollama/m"]
+)
+def test_stream_has_the_partial_arguments_of_each_call(model, delta):
+    calls = [ToolCall("a", "get_weather", {"city": "Oslo or Bergen"}), ToolCall("a", "get_weather", {"city": "Rome"})]
+
+    async def run():
+        async with (
+            Upstream(says(*calls), says("Sun."), delta=delta) as upstream,
+            ModelClient(model, base_url=upstream.url, key="k") as client,
+        ):
+            return [item async for item in Agent(client, [get_weather]).stream("Weather?")]
+
+    items = asyncio.run(run())
+    made = [item for item in items if isinstance(item, ToolCall)]
+    assert [call.arguments for call in made] == [call.arguments for call in calls]
+    for call in made:
+        before = items[: items.index(call)]
+        partial = [item.arguments for item in before if isinstance(item, PartialArguments) and item.id == call.id]
+        assert partial[-1] == call.arguments
+        assert all(call.arguments["city"].startswith(value.get("city", "")) for value in partial)
+        assert len(partial) > 2 or delta > 3 or model.startswith(("gemini", "ollama"))
+    watch = ArgumentWatch()
+    ends = [seen for item in items for seen in watch.feed(item) if isinstance(seen, ArgumentEnd)]
+    assert [(end.name, end.value) for end in ends] == [("city", call.arguments["city"]) for call in calls]
 
 
 def test_stream_text_yields_the_text_only():

@@ -6,7 +6,7 @@ import pytest
 
 from toolwire.ir.events import CallDelta, CallEnd, CallStart, ResponseStart, TextDelta, TextEnd, TextStart
 from toolwire.run import OutputPlan, StructuredOutput
-from toolwire.run.partial_output import PartialOutput, PartialReader
+from toolwire.run.partial_output import ArgumentsReader, PartialOutput, PartialReader
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "sizes": {"type": "array"}}}
 VALUE = {"name": 'Ann "A" \U0001f600 1e5', "sizes": [12, -3.5e2, True, None, {"a": [10]}], "last": 120}
@@ -67,6 +67,57 @@ def test_arguments_of_the_final_answer_are_read_without_their_wrapper():
     events += [CallEnd(1), CallStart(2, "d", "search"), CallDelta.of(2, '{"result": ["z"]}'), CallEnd(2)]
     values = [found.value for event in events if (found := reader.feed(event))]
     assert values == [["a"], ["ab", "c"]]
+
+
+def call_events(pieces, key=1, name="send", **fields):
+    start = CallStart(key, f"c{key}", name, **fields)
+    return [start, *(CallDelta.of(key, piece) for piece in pieces), CallEnd(key)]
+
+
+def read_arguments(events, plan=None):
+    reader = ArgumentsReader()
+    return [found for event in events if (found := reader.feed(event, plan))]
+
+
+@pytest.mark.finding("NU6")
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_partial_arguments_are_prefixes_of_the_arguments_under_every_chunking(ascii_only):
+    text = json.dumps(VALUE, ensure_ascii=ascii_only)
+    chunkings = [
+        [text[start : start + size] for start in range(0, len(text), size)] for size in range(1, len(text) + 1)
+    ]
+    chunkings += [[text[:cut], text[cut:]] for cut in range(len(text))]
+    for pieces in chunkings:
+        found = read_arguments(call_events(pieces))
+        assert all((one.key, one.id, one.name) == (1, "c1", "send") for one in found)
+        values = [one.arguments for one in found]
+        assert all(is_prefix(value, VALUE) for value in values) and all(map(is_prefix, values, values[1:]))
+        assert values[-1] == VALUE
+
+
+@pytest.mark.finding("NU6")
+def test_interleaved_calls_have_their_own_partial_arguments():
+    first, second = call_events(['{"a": "x', 'y"}']), call_events(['{"b": [1', ", 2]}"], key=2, name="count")
+    found = read_arguments([event for pair in zip(first, second, strict=True) for event in pair])
+    assert [(one.id, one.arguments) for one in found] == [
+        ("c1", {"a": "x"}),
+        ("c2", {"b": []}),
+        ("c1", {"a": "xy"}),
+        ("c2", {"b": [1, 2]}),
+    ]
+
+
+@pytest.mark.finding("NU6")
+def test_freeform_final_and_invalid_calls_have_no_partial_arguments():
+    plan = OutputPlan(StructuredOutput(SCHEMA).resolve(), "tool")
+    events = [
+        *call_events(["{}"], kind="freeform"),
+        *call_events(["{}"], choice=1),
+        *call_events(["{}"], name="final_answer"),
+        *call_events(["[1]"]),
+        *call_events(["no JSON"]),
+    ]
+    assert read_arguments(events, plan) == []
 
 
 def test_every_answer_is_an_attempt():
