@@ -153,7 +153,8 @@ def test_answer_to_all_tools_is_not_reported_as_one_to_a_selection() -> None:
     async def check() -> None:
         failure = Fault("overloaded", "try again", 503, retryable=True)
         async with Upstream(failure, failure, DONE) as upstream:
-            rows = {"openai_chat": {**upstream_rows(upstream.url)["openai_chat"], "retries": 2}}
+            row = upstream_rows(upstream.url)["openai_chat"]
+            rows = {"openai_chat": {**row, "retries": 2, "provider": "vllm"}}  # which accepts any number of tools
             plain = {"upstream": "openai_chat", "fallbacks": ["selected"]}
             models = {"m": plain, "selected": {"upstream": "openai_chat", "retrieve": True}}
             async with serving({"upstreams": rows, "models": models}, encoder=None) as gateway:
