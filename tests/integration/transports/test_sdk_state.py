@@ -184,6 +184,19 @@ def test_losses_are_reported_and_strict_refuses_them():
     assert len(server.upstream.requests) == 1
 
 
+@pytest.mark.finding("LE1")
+def test_too_many_tools_are_reduced_on_the_same_wire():
+    losses = []
+    tools = [f"operation_{number}" for number in range(200)]
+    with (
+        running(FINAL) as server,
+        opened("openai_chat", "sync", "openai_chat", server, on_loss=losses.append) as driver,
+    ):
+        driver.request(driver.user("hi"), tools=tools)
+    assert len(server.upstream.requests[0].request.tools) == 128
+    assert [loss.concept for loss in losses].count("tool") == 72
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_answer_is_kept_if_on_loss_fails(caplog, stream):
     def fail(loss):
