@@ -14,9 +14,9 @@ from toolwire.run import (
     ModelSettings,
     ObservedOperation,
     OperationOutcome,
-    PartialArguments,
     PartialOutput,
     ToolOperation,
+    UnfinishedCall,
 )
 from toolwire.stream import ArgumentWatch
 from toolwire.testing import load_run, replay_run
@@ -120,7 +120,7 @@ async def output_types() -> None:
     async for item in options.stream("?"):
         if isinstance(item, PartialOutput):
             assert_type(item.value, Any)
-        elif isinstance(item, PartialArguments):
+        elif isinstance(item, UnfinishedCall):
             assert_type(item.arguments, dict[str, Any])
         elif isinstance(item, Answer):
             assert_type(item.output, City)

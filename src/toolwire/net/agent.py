@@ -227,7 +227,7 @@ class Agent(Generic[Deps, Output]):
         """Yield the events of the model and each complete call as they arrive, then the results, then the answer.
 
         A pure or read call starts as soon as it is complete, while the model is still generating. Arguments and a
-        structured output are also yielded while they grow (`PartialArguments`, `PartialOutput`).
+        structured output are also yielded while they grow (`UnfinishedCall`, `PartialOutput`).
         """
         loop = await self._start(prompt, history, deps, settings)
         async with aclosing(loop.stream()) as items:

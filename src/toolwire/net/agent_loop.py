@@ -20,7 +20,7 @@ from ..run.context import current_call
 from ..run.keys import list_calls
 from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever, active_observers
 from ..run.output_plan import OutputPlan
-from ..run.partial_output import ArgumentsReader, PartialArguments, PartialOutput, PartialReader
+from ..run.partial_output import ArgumentsReader, PartialOutput, PartialReader, UnfinishedCall
 from ..run.results import result_note
 from ..run.session import AskModel, AwaitApproval, Done, GiveUp, NextStep, RunTools, Session
 from ..run.tool_selection import defer_found_tools, select_tools
@@ -39,7 +39,7 @@ from .transfers import active_agent, take_successor
 
 __all__ = ["AgentLoop", "LoopAgent", "StreamItem"]
 
-StreamItem: TypeAlias = Event | ToolCall | ToolResult | PartialArguments | PartialOutput
+StreamItem: TypeAlias = Event | ToolCall | ToolResult | UnfinishedCall | PartialOutput
 
 
 _MAX_CHARACTERS = 32 * 1024  # of a structured output that is read on the event loop

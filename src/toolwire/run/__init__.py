@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .options import Options, OptionValues
     from .output_plan import OutputPlan
     from .output_type import StructuredOutput
-    from .partial_output import PartialArguments, PartialOutput
+    from .partial_output import PartialOutput, UnfinishedCall
     from .pending import Pending
     from .plan import CallPlan, plan_of
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
@@ -77,7 +77,7 @@ else:
             ),
             "output_plan": ("OutputPlan",),
             "output_type": ("StructuredOutput",),
-            "partial_output": ("PartialArguments", "PartialOutput"),
+            "partial_output": ("UnfinishedCall", "PartialOutput"),
             "values": ("received",),
             "waiting": ("ApprovalExpired", "Suspend", "Suspended", "WaitingCall"),
             "word_choice": ("choose_by_words",),
@@ -113,7 +113,7 @@ __all__ = [
     "OptionValues",
     "Options",
     "OutputPlan",
-    "PartialArguments",
+    "UnfinishedCall",
     "PartialOutput",
     "Pending",
     "Policy",

@@ -3,7 +3,7 @@
     output, arguments = PartialReader(), ArgumentsReader()
     for event in events:
         found = output.feed(event, plan)         # a PartialOutput, or None
-        found = arguments.feed(event, plan)      # PartialArguments, or None
+        found = arguments.feed(event, plan)      # an UnfinishedCall, or None
 
 A partial value is plain JSON in the shape of its schema: objects may lack properties, lists may lack items and the last
 string may lack its end. Numbers and literals appear only once they are complete. It is not validated: the typed value of
@@ -23,7 +23,7 @@ from ..ir.pointer import JSON, Object
 from ..ir.value import Value
 from .output_plan import OutputPlan
 
-__all__ = ["ArgumentsReader", "PartialArguments", "PartialOutput", "PartialReader"]
+__all__ = ["ArgumentsReader", "PartialOutput", "PartialReader", "UnfinishedCall"]
 
 _GROWTH = 32
 _FENCE = re.compile(r"\s*```[a-zA-Z]*\s*")
@@ -37,7 +37,7 @@ class PartialOutput(Value, frozen=True):
     attempt: int = 1
 
 
-class PartialArguments(Value, frozen=True):
+class UnfinishedCall(Value, frozen=True):
     """The arguments of a call as far as they were generated, as plain JSON. `key` is the key of the call's events."""
 
     key: int
@@ -110,7 +110,7 @@ class ArgumentsReader:
     def __init__(self) -> None:
         self._open: dict[int, tuple[CallStart, _GrowingText]] = {}
 
-    def feed(self, event: Event, plan: OutputPlan | None) -> PartialArguments | None:
+    def feed(self, event: Event, plan: OutputPlan | None) -> UnfinishedCall | None:
         """Add an event; return the arguments of its call if they have changed visibly."""
         if isinstance(event, CallStart):
             is_output = plan is not None and plan.is_final_call(event.name)
@@ -125,11 +125,11 @@ class ArgumentsReader:
         return None
 
 
-def _report_arguments(start: CallStart, text: _GrowingText, value: JSON) -> PartialArguments | None:
+def _report_arguments(start: CallStart, text: _GrowingText, value: JSON) -> UnfinishedCall | None:
     if type(value) is not dict or value == text.value:
         return None
     text.value = value
-    return PartialArguments(start.key, start.id, start.name, value)
+    return UnfinishedCall(start.key, start.id, start.name, value)
 
 
 def _is_output(event: TextStart | CallStart, plan: OutputPlan) -> bool:

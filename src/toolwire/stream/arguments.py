@@ -19,7 +19,7 @@ from .strict import parse
 
 __all__ = ["ArgumentWatch"]
 
-Item = TypeVar("Item")
+AnyItem = TypeVar("AnyItem")
 
 
 class ArgumentWatch:
@@ -30,12 +30,12 @@ class ArgumentWatch:
     def __init__(self) -> None:
         self._scanners: dict[int, Scanner] = {}
 
-    def feed(self, event: Item) -> list[Item | ArgumentEnd]:
+    def feed(self, event: AnyItem) -> list[AnyItem | ArgumentEnd]:
         """Return `event`, and after it an ArgumentEnd for each argument that it completed.
 
         Items that are no events, such as those of `Agent.stream`, are returned as they are.
         """
-        events: list[Item | ArgumentEnd] = [event]
+        events: list[AnyItem | ArgumentEnd] = [event]
         if isinstance(event, CallDelta):
             scanner = self._scanners.get(event.key)
             if scanner is not None:

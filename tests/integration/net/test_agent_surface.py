@@ -12,7 +12,7 @@ from toolwire.ir.events import ArgumentEnd, TextDelta
 from toolwire.ir.request import Message
 from toolwire.ir.response import Fault, Response, Stop, Usage
 from toolwire.net import Answer, NoAnswer, approve_call
-from toolwire.run import Budget, Entry, Options, PartialArguments, Toolbox, dump_messages, load_messages
+from toolwire.run import Budget, Entry, Options, Toolbox, UnfinishedCall, dump_messages, load_messages
 from toolwire.stream import ArgumentWatch
 from toolwire.testing import ScriptedModel, Upstream, says
 
@@ -363,7 +363,7 @@ def test_stream_has_the_partial_arguments_of_each_call(model, delta):
     assert [call.arguments for call in made] == [call.arguments for call in calls]
     for call in made:
         before = items[: items.index(call)]
-        partial = [item.arguments for item in before if isinstance(item, PartialArguments) and item.id == call.id]
+        partial = [item.arguments for item in before if isinstance(item, UnfinishedCall) and item.id == call.id]
         assert partial[-1] == call.arguments
         assert all(call.arguments["city"].startswith(value.get("city", "")) for value in partial)
         assert len(partial) > 2 or delta > 3 or model.startswith(("gemini", "ollama"))
