@@ -26,6 +26,7 @@ from gateway.state.worker_gateway import start_gateway, worker_gateway
 from msgspec.structs import replace
 from scripted import Notes, model_for
 
+from toolwire.bridge.reasoning_envelope import PREFIX
 from toolwire.ir.parts import Reasoning, ToolCall
 from toolwire.ir.request import Request
 from toolwire.ir.response import Fault
@@ -137,7 +138,7 @@ async def attempt(agent: Agent, name: str, mode: str, folder: Path) -> str:
         async with MODES[mode](folder, settings_text("openai_chat", provider.url), server) as url:
             agent.settle(home, url)
             printed, errors = await run_agent(agent, url, home, work)
-        carried = any(b"toolwire-reasoning" in request.body for request in provider.requests)
+        carried = any(PREFIX.encode() in request.body for request in provider.requests)
     lines = [json.loads(line) for line in (folder / "log").read_text().splitlines() if line.startswith("{")]
     processes = {line["request_id"][:16] for line in lines if "request_id" in line}
     if notes.sentence not in " ".join(printed.split()) or server.turns != NOTES:

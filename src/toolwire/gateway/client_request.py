@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..asgi.offload import LARGE
 from ..bridge.conversation_reading import RequestReading
 from ..bridge.fitted_prefix import PrefixStore
-from ..bridge.reasoning_envelope import ENVELOPE_MARK, ENVELOPE_WIRES
+from ..bridge.reasoning_envelope import ENVELOPE_WIRES, may_contain_envelope
 from ..bridge.stored import find_new_thread, find_stored, may_be_stored
 from ..ir.errors import ProtocolError, StoredStateError, ToolwireError
 from ..ir.pointer import JSON, Object, nearest_existing
@@ -106,6 +106,7 @@ class ClientRequest:
     _request: Request | ToolwireError | None = None  # decoded on demand
     _decoded: Request | None = None  # before it was rebuilt
     _schemas: bytes | None = None  # the encoded fields of a large request
+    _may_have_escaped_letters = False  # of a large request
     upload: ClientBody | None = None  # a body that is sent on while it arrives
 
     def __init__(
@@ -153,6 +154,7 @@ class ClientRequest:
         new_text = self.body if self._reading is None else self._reading.new_text
         envelope = _read_envelope(new_text)
         if envelope is None:
+            self._may_have_escaped_letters = True
             document = self._parse_new_text(new_text)
             self._read_document_fields(route, document)
             self._schemas = _encode_schemas(document)
@@ -328,9 +330,10 @@ class ClientRequest:
         """True if the history may contain reasoning in an envelope of ours, also of another model."""
         if self.wire.name not in ENVELOPE_WIRES:
             return False
-        if self.is_rebuilt or ENVELOPE_MARK in self.body:
+        if self.is_rebuilt or self._may_have_escaped_letters or may_contain_envelope(self.body):
             return True
-        return b"\\u00" in self.body and _ESCAPED_LETTER(self.body) is not None
+        is_small = len(self.body) <= LARGE  # a large one has been searched
+        return is_small and b"\\u00" in self.body and _ESCAPED_LETTER(self.body) is not None
 
     def may_have_calls(self) -> bool:
         """Check whether the history may contain calls; a search in the bytes is cheaper than decoding."""

@@ -391,13 +391,13 @@ def test_envelope_is_never_sent_to_a_provider_of_its_wire(kind, stream, escaped)
                     assert session.losses[-1] == "1"
                 else:
                     body = json.dumps({"model": "native", "max_tokens": 9, field(kind): session.history})
-                    body = body.replace(PREFIX, "\\u0074oolwire-reasoning.")
+                    body = body.replace(PREFIX, "\\u0054OOLWIRE~")
                     path = "/v1/messages" if kind is AnthropicSession else "/v1/responses"
                     status, headers, _ = await post(gateway.url, path, body.encode())
                     assert (status, headers["x-toolwire-losses"]) == (200, "1")
             received = upstream.requests[-1]
             assert received.wire == kind.wire
-            assert b"oolwire-reasoning" not in received.body
+            assert b"OOLWIRE~" not in received.body
             assert b"Step 1" not in received.body
             assert b"call_1" in received.body
 

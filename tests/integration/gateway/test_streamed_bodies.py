@@ -284,7 +284,7 @@ async def test_too_many_tools_before_the_messages_are_reduced():
 async def test_reasoning_of_another_model_is_refused_before_the_body_is_complete():
     """At every boundary between two pieces: the provider would refuse the whole request."""
     start = b'{"model":"anthropic/m","max_tokens":9,"messages":[{"role":"user","content":"' + TEXT + b'"},'
-    block, end = b'"toolwire-reasoning.AAAA"', b"}]}]}"
+    block, end = b'"TOOLWIRE~AAAA"', b"}]}]}"
     opening = b'{"role":"assistant","content":[{"type":"thinking","thinking":"x","signature":'
     async with streaming_gateway("anthropic") as (gateway, upstream):
         for cut in (0, 1, 10, len(block) - 1):

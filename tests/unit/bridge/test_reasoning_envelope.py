@@ -18,6 +18,7 @@ from toolwire.bridge.reasoning_envelope import (
     AnswerSealer,
     EnvelopeReader,
     ReasoningEnvelopes,
+    may_contain_envelope,
 )
 from toolwire.ir.events import ReasoningDelta, ReasoningEnd, ReasoningStart, WholePart
 from toolwire.ir.folding import fold, unfold
@@ -212,6 +213,12 @@ def test_signed_and_unmarked_reasoning_gets_no_envelope():
 def test_only_fields_of_the_model_wire_are_contained():
     part = replace(THOUGHT, extra={**FORM, "openai_responses": {"id": "rs_1"}, "openai_chat/message": {"a": 1}})
     assert returned(envelope(part), "").extra == {**FORM, "openai_chat/message": {"a": 1}}
+
+
+@pytest.mark.parametrize("before", [b"", b"~", b"~" * 63, b"~" * 64, b"~" * 65, b"TOOLWIRE" * 99, b"a~b" * 999])
+def test_envelope_is_found_in_a_body_with_any_number_of_tildes(before):
+    assert may_contain_envelope(b'{"text":"%b","signature":"%b"}' % (before, envelope().encode()))
+    assert not may_contain_envelope(b'{"text":"%b","signature":"TOOLWIRE"}' % before)
 
 
 def test_signature_of_a_provider_is_untouched():
