@@ -3,6 +3,7 @@
 import pytest
 
 import toolwire
+from toolwire.text.engine.detect import detect_by_text
 
 # Names as in the documentation of vLLM, SGLang and NVIDIA, in ollama's library, in the test suites of vLLM, and in the
 # file names of llama.cpp's models/templates; the formats are those of the parsers that these projects use for them.
@@ -52,6 +53,8 @@ MODELS = {
         "XiaomiMiMo/MiMo-7B-RL speakleash/Bielik-11B-v3.0-Instruct HCompany/Holo2-4B Groq/Llama-3-Groq-8B-Tool-Use "
         "inclusionAI/Ling-2.6-1T inclusionAI/Ring-2.5-1T stepfun-ai/Step3-VL-10B openbmb/MiniCPM-V-4.5 "
         "llama3-groq-tool-use:8b katanemo/Arch-Function-3B EssentialAI/rnj-1-instruct LGAI-EXAONE/EXAONE-4.0-32B"
+        " inclusionAI/Ling-flash-2.0 inclusionAI/Ling-1T inclusionAI/Ring-1T inclusionAI/Ring-flash-2.0 Ling-mini-2.0 "
+        "LGAI-EXAONE/K-EXAONE-236B-A23B tiiuae/Falcon-H1-34B-Instruct"
     ),
     "hunyuan": "tencent/Hunyuan-7B-Instruct tencent/Hy3-preview",
     "hunyuan_a13b": "tencent/Hunyuan-A13B-Instruct",
@@ -72,6 +75,7 @@ MODELS = {
     ),
     "llama4_pythonic": "meta-llama/Llama-4-Scout-17B-16E-Instruct meta-llama/Llama-4-Maverick-17B-128E-Instruct llama4:scout",
     "longcat": "meituan-longcat/LongCat-Flash-Chat meituan-longcat/LongCat-Flash-Chat-FP8",
+    "minicpm4": "openbmb/MiniCPM4-8B openbmb/MiniCPM4.1-8B openbmb/MiniCPM3-4B",
     "minicpm5": "openbmb-MiniCPM5-1B openbmb/MiniCPM5-1B",
     "minimax_m1": "MiniMaxAI/MiniMax-M1-80k MiniMax-M1",
     "minimax_m2": "MiniMaxAI/MiniMax-M2 MiniMaxAI/MiniMax-M2.1 minimax-m2:cloud",
@@ -96,24 +100,24 @@ MODELS = {
     "phi4mini": "microsoft/Phi-4-mini-instruct phi4-mini:3.8b",
     "plamo3": "pfnet/plamo-3-nict-8b-base",
     "poolside_v1": "poolside-Laguna-S-2.1 poolside-Laguna-XS.2 poolside/Laguna-M.1-FP8",
-    "pythonic": "Team-ACE/ToolACE-8B fixie-ai/ultravox-v0_4-ToolACE-8B Team-ACE/ToolACE-2-Llama-3.1-8B",
+    "pythonic": "Team-ACE/ToolACE-8B fixie-ai/ultravox-v0_4-ToolACE-8B Team-ACE/ToolACE-2-Llama-3.1-8B watt-ai/watt-tool-8B watt-tool-70B",
     "qwen3_xml": (
         "Qwen/Qwen3-Coder-480B-A35B-Instruct Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8 Qwen3-Coder qwen3-coder:30b "
         "Qwen/Qwen3-Coder-Next Qwen3.5-4B qwen3.5:27b Qwen/Qwen3.6-35B-A3B Qwen/Qwen3.8-27B "
         "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 nemotron-3-nano:30b nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16 nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4 nemotron-3.5-nano stepfun-ai/Step-3.5-Flash "
         "StepFun3.5-Flash stepfun-ai/Step-3.7-Flash XiaomiMiMo/MiMo-V2-Flash XiaomiMiMo/MiMo-V2.5-Pro internLM/Intern-S2-Preview "
-        "openbmb/MiniCPM-V-4.6"
+        "openbmb/MiniCPM-V-4.6 PrimeIntellect/INTELLECT-3 Firworks/INTELLECT-3-nvfp4"
     ),
     "seed_oss": "ByteDance-Seed/Seed-OSS-36B-Instruct ByteDance-Seed-OSS",
     "solar_open": "upstage/Solar-Open-100B upstage-Solar-Open-100B",
     "step3": "stepfun-ai/step3 stepfun-ai/step3-fp8",
     "trinity": "arcee-ai/Trinity-Mini",
-    "xlam": "Salesforce/Llama-xLAM-2-8B-fc-r Salesforce/xLAM-1B-fc-r Salesforce/Qwen-xLAM-32B-fc-r",
+    "xlam": "Salesforce/Llama-xLAM-2-8B-fc-r Salesforce/xLAM-1B-fc-r Salesforce/Qwen-xLAM-32B-fc-r MadeAgents/Hammer2.1-7b Hammer-1.5b",
 }
 CASES = [(model, name) for name, models in MODELS.items() for model in models.split()]
 
 
-@pytest.mark.finding("T8")
+@pytest.mark.finding("T8", "TX10")
 @pytest.mark.parametrize(("model", "name"), CASES)
 def test_model_name_gives_its_format(model, name):
     assert toolwire.text.detect(model) == name
@@ -168,6 +172,9 @@ def test_path_of_a_model_gives_its_format(path):
         ("<tool_calls>[ <|begin_assistant|>", "apriel"),
         ("<tool_calls>", "jamba"),
         ('<|start_header_id|> "parameters": ', "llama3_json"),
+        ("<|tool_call|> <|/tool_call|>", "phi4mini"),
+        ("<|tool_call|>", "granite3"),
+        ("<|tool_call_start|> ```python", "minicpm4"),
         ("{{ message.content }}", None),
         ("", None),
     ],
@@ -187,3 +194,17 @@ def test_no_template_rule_is_hidden_by_an_earlier_one():
 
     for name, markers in TEMPLATE_RULES:
         assert toolwire.text.detect_template("\x00".join(markers)) == name, markers
+
+
+@pytest.mark.finding("TX4")
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('<|tool_call|>[{"name": "f", "arguments": {}}]<|/tool_call|>', "phi4mini"),
+        ('<|tool_call|>[{"name": "f", "arguments": {}}]', "granite3"),
+        ("<|tool_call_start|>\n```python\nf()\n```\n<|tool_call_end|>", "minicpm4"),
+        ("<|tool_call_start|>[f()]<|tool_call_end|>", "lfm2"),
+    ],
+)
+def test_tags_that_formats_share_are_told_apart_by_the_text_after_them(text, name):
+    assert detect_by_text(text) == name

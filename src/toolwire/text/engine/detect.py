@@ -25,6 +25,8 @@ _FORMATS_AFTER_MARKER: dict[str, tuple[tuple[str, str], ...]] = {
     "<tool_calls>": ((r"\s*<tool_call>", "hunyuan"), (r"\s*\{", "minimax_m1")),
     "[TOOL_CALLS]": ((r"\s*\[", "mistral_v3_json"), (r"[^\[]*\[CALL_ID\]", "mistral_v11_callid")),
     "<｜tool▁calls▁begin｜>": ((r"\s*<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "deepseek_v3"),),
+    "<|tool_call_start|>": ((r"\s*```python", "minicpm4"),),
+    "<|tool_call|>": ((r"(?s).*?<\|/tool_call\|>", "phi4mini"),),
     "<function=": ((r"[^<>]*>\s*\{", "functionary_v31"),),
     "<function_calls>": ((r"\s*<invoke", "anthropic_legacy_xml"), (r"\s*[\w.-]+\(", "olmo3")),
 }

@@ -29,6 +29,8 @@ class CallFields(Value, frozen=True):
     id_last: bool = False
     id_first: bool = False
     name_is_key: bool = False
+    direct_answers: tuple[str, ...] = ()
+    """Names by which a model states that it answers without a tool: no calls, unless such a tool is offered."""
 
 
 _plain_string = re.compile(r'"([^"\\\x00-\x1f]*+)"').match
@@ -127,10 +129,11 @@ class _Envelope:
             start = self.turn.reader.position + 1
             self.name = _named((yield from _read_json_string(self.turn)))
             self.turn.spans.mark_name(start, self.turn.reader.position - 1)
-            if self.waiting is None and not keys.id_last and (self.is_certain or self._is_offered()):
+            is_certain = self.is_certain and not self._is_direct_answer()
+            if self.waiting is None and not keys.id_last and (is_certain or self._is_offered()):
                 self._start()
         elif key in keys.arguments and not self.answered and self.waiting is None:
-            if self.name is None or (keys.id_last and not self.id):
+            if self.name is None or (keys.id_last and not self.id) or self._is_direct_answer():
                 yield from self._collect_arguments()
             else:
                 yield from self._stream_arguments()
@@ -157,7 +160,7 @@ class _Envelope:
             self.partial = pieces
             raise
         except Malformed as error:
-            if self.name is None or not self.is_certain:
+            if self.name is None or not self.is_certain or self._is_direct_answer():
                 raise
             self._start()
             self.answered = True
@@ -210,7 +213,9 @@ class _Envelope:
         """
         if self.name is None or self.answered:
             return
-        if self.waiting is not None:
+        if self._is_direct_answer():
+            self._report_direct_answer()
+        elif self.waiting is not None:
             self._answer()
             self.turn.report_unclosed("the brace after the arguments")
         elif is_truncated and (self.is_certain or self.partial or self._is_offered()):
@@ -223,6 +228,15 @@ class _Envelope:
     def _is_offered(self) -> bool:
         return bool(self.turn.offered) and self.turn.offered.has_tool(self.turn.offered.resolve(self.name or ""))
 
+    def _is_direct_answer(self) -> bool:
+        return self.name in self.keys.direct_answers and not self._is_offered()
+
+    def _report_direct_answer(self) -> None:
+        self.answered = True
+        self.turn.reader.taken = None  # it is not text, either
+        detail = f"{self.name!r} is not a call: the model answers without a tool"
+        self.turn.writer.add_diagnostic("direct_answer", self.turn.reader.position, detail)
+
     def _answer(self) -> None:
         """Emit the whole call at the end of the object, with the arguments in `waiting` if there are any.
 
@@ -230,6 +244,9 @@ class _Envelope:
         """
         if self.name is None or not (self.is_certain or self.waiting is not None or self._is_offered()):
             raise Malformed("the call has no name" if self.name is None else "the object is not a call")
+        if self._is_direct_answer():
+            self._report_direct_answer()
+            return
         self._start()
         self.answered = True
         if self.waiting is not None:

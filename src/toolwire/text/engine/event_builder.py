@@ -49,6 +49,7 @@ DiagnosticCode: TypeAlias = Literal[
     "draft",
     "quoted",
     "unopened",
+    "direct_answer",
 ]
 
 

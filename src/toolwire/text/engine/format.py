@@ -67,6 +67,7 @@ class Format(Value, frozen=True):
     ends_reasoning: tuple[str, ...] = ()  # tokens that open the answer or the calls
     calls_in_reasoning: bool = False  # a call inside reasoning is made, and the reasoning continues after it
     noise: tuple[str, ...] = ()  # special tokens that are not text
+    heads: tuple[tuple[str, str], ...] = ()  # special tokens around the name and the attributes of a marker
     citations: tuple[tuple[str, str], ...] = ()  # opening and closing text of the marks around a cited text
     halts: tuple[str, ...] = ()  # tokens that only the caller writes; text after them is ignored
     stops: tuple[str, ...] = ()  # stop sequences for the server

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["begins_with_special_token", "remove_special_tokens"]
+__all__ = ["HEAD", "begins_with_special_token", "remove_special_tokens"]
 
+HEAD = r"[\w-]*+(?: ++[\w-]++=\"[^\"\n]*+\")*+ *+"
+"""The name of a marker and its attributes: ` role="assistant" index="1"`."""
 _SPECIAL = re.compile(r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>")
 
 
@@ -17,12 +19,17 @@ def begins_with_special_token(text: str) -> bool:
     return _SPECIAL.match(text) is not None
 
 
-def remove_special_tokens(text: str, noise: Iterable[str], markers: Iterable[str]) -> str:
+def remove_special_tokens(
+    text: str, noise: Iterable[str], markers: Iterable[str], heads: Iterable[tuple[str, str]] = ()
+) -> str:
     """Remove special tokens, `noise`, and those `markers` that contain a special token; keep all else byte for byte.
+
+    `heads`: tokens around the name and the attributes of a marker, which are removed with them.
 
     >>> remove_special_tokens("<|open|>tools<|sep|>a < b<|sep|>", (), ("<|open|>tools<|sep|>", "<tag>"))
     'a < b'
     """
     tokens = [*noise, *filter(_SPECIAL.search, markers)]
     tokens.sort(key=len, reverse=True)
-    return re.sub("|".join((*map(re.escape, tokens), _SPECIAL.pattern)), "", text)
+    whole = [f"{re.escape(opening)}{HEAD}{re.escape(closing)}" for opening, closing in heads]
+    return re.sub("|".join((*whole, *map(re.escape, tokens), _SPECIAL.pattern)), "", text)

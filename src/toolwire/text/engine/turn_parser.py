@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Protocol
@@ -11,11 +12,12 @@ from .fences import Fences, code_block_openers
 from .markers import foreign_markers
 from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, terminals
 from .reasoning_markers import is_special_token, reasoning_markers
-from .special_tokens import begins_with_special_token, remove_special_tokens
+from .special_tokens import HEAD, begins_with_special_token, remove_special_tokens
 from .style import ParseContext, Style
 
 __all__ = ["TurnTokens", "parse_turn"]
 
+_HEAD = re.compile(HEAD).fullmatch
 _BARE_JSON = ('{"name": "', '{"name":"')
 
 
@@ -32,6 +34,8 @@ class TurnTokens(Protocol):
     def calls_in_reasoning(self) -> bool: ...
     @property
     def noise(self) -> tuple[str, ...]: ...
+    @property
+    def heads(self) -> tuple[tuple[str, str], ...]: ...
     @property
     def citations(self) -> tuple[tuple[str, str], ...]: ...
     @property
@@ -119,6 +123,8 @@ class _TurnParser:
             rest = reader.text[reader.at :]
             if reader.ended and self._is_partial_tag(found + rest):
                 reader.read_to(len(reader.text))
+            else:
+                yield from self._skip_head(found)
         elif found in self.bare_json:
             yield from self._read_bare_json(found)
         elif found in self.citations:
@@ -227,15 +233,13 @@ class _TurnParser:
         reader, writer = self.turn.reader, self.turn.writer
         start, calls = reader.position - len(opener), writer.calls
         reader.taken = [*before, opener]
-        followed = True
         self.turn.spans.open_call(start)
         try:
             yield from self.form.calls.read(self.turn, opener)
         except Malformed as error:
-            followed = writer.calls > calls
             if isinstance(error, Truncated) and reader.ended:
                 reader.read_to(len(reader.text))  # the beginning of the tag that is missing
-            self._reject_call(error, start, emit or self._emit_text, opener, is_markup=followed)
+            self._reject_call(error, start, emit or self._emit_text, opener, is_markup=writer.calls > calls)
         reader.taken = None
         if writer.calls > calls:
             self.after_call = True
@@ -246,7 +250,7 @@ class _TurnParser:
             self.turn.end_turn("the turn ends after its call")
         if self.turn.end_reason:
             yield from self._skip_rest(self.turn.end_reason)
-        return followed
+        return writer.calls > calls
 
     def _reject_call(
         self, error: Malformed, start: int, emit: Callable[[str], object], opener: str, *, is_markup: bool
@@ -259,7 +263,8 @@ class _TurnParser:
         if reader.taken is None:
             return
         markers = (*self.strong, *self.closers, *self.form.calls.markers())
-        taken, reader.taken = remove_special_tokens("".join(reader.taken), self.dropped, markers), None
+        taken = remove_special_tokens("".join(reader.taken), self.dropped, markers, self.form.heads)
+        reader.taken = None
         cut = isinstance(error, Truncated)
         if opener not in self.weak:
             text = f"a call is truncated before its name: {taken[:200]!r}" if cut else str(error)
@@ -281,6 +286,23 @@ class _TurnParser:
             reader.taken = None
         else:
             self._unread_text()
+
+    def _skip_head(self, token: str) -> Parsing[None]:
+        """Drop the name and the attributes after a special token that is dropped; other text after it is kept."""
+        closing = next((end for start, end in self.form.heads if token.startswith(start) and end not in token), None)
+        if closing is None:
+            return
+        reader, start = self.turn.reader, self.turn.reader.position - len(token)
+        reader.taken = []
+        try:
+            head, end = yield from reader.read_word(terminals(closing, "\n"))
+        except Malformed:
+            head, end = "", None
+        taken, reader.taken = "".join(reader.taken), None
+        if end != closing or _HEAD(head) is None:
+            reader.unread(taken)
+        elif head:
+            self.turn.writer.add_diagnostic("malformed", start, f"the marker {token + head + closing!r} was dropped")
 
     def _skip_citation_mark(self, opening: str, emit: Callable[[str], object]) -> Parsing[None]:
         """Drop the mark of a citation, up to its closing text on the same line; without that, it is text."""
@@ -311,7 +333,9 @@ class _TurnParser:
         while found is not None and found not in closers and found not in self.form.ends_reasoning:
             if found in self.citations:
                 yield from self._skip_citation_mark(found, emit)
-            elif found not in self.markers.silent and (yield from self._read_call_in_reasoning(found, closers)):
+            elif found in self.markers.silent:
+                yield from self._skip_head(found)
+            elif (yield from self._read_call_in_reasoning(found, closers)):
                 return
             found = yield from reader.read_until(stops, emit)
         if found in self.strong:

@@ -11,6 +11,8 @@ __all__ = ["COHERE_ACTION", "COHERE_RPLUS"]
 
 _CITATIONS = (("<co>", ""), ("<co: ", ">"), ("</co: ", ">"), ("</co>", ""))
 """Marks around a cited text: `<co>text</co: 0:[1]>`, or `<co: 0>text</co: 0>` in Command R."""
+_DIRECT_ANSWERS = ("directly_answer", "directly-answer")
+"""A tool of the prompt by which Command R states that it needs no other one (its model card, tool use)."""
 
 COHERE_ACTION = Format(
     name="cohere_action",
@@ -19,7 +21,13 @@ COHERE_ACTION = Format(
     calls=JsonCalls(
         ("<|START_ACTION|>",),
         ("<|END_ACTION|>",),
-        keys=CallFields(name=("tool_name",), arguments=("parameters",), id=("tool_call_id",), id_first=True),
+        keys=CallFields(
+            name=("tool_name",),
+            arguments=("parameters",),
+            id=("tool_call_id",),
+            id_first=True,
+            direct_answers=_DIRECT_ANSWERS,
+        ),
         array=True,
         layout=("[\n    ", ",\n    ", "\n]"),
     ),
@@ -53,7 +61,7 @@ COHERE_RPLUS = Format(
     calls=JsonCalls(
         _OPEN,
         ("```",),
-        keys=CallFields(name=("tool_name",), arguments=("parameters",)),
+        keys=CallFields(name=("tool_name",), arguments=("parameters",), direct_answers=_DIRECT_ANSWERS),
         array=True,
         pad=("", "\n"),
     ),

@@ -55,7 +55,7 @@ The format of OpenHands, which is used for most models without native calls.
 PYTHONIC = Format(
     name="pythonic",
     title="list of Python calls",
-    families=("*toolace*", "*toolace*llama*"),
+    families=("*toolace*", "*toolace*llama*", "watt-tool*"),  # watt-tool: the prompt of BFCL (its model card)
     calls=PythonicCalls(bare=True, open=("<|python_start|>",), close=("<|python_end|>",), write_open=False),
     noise=("<|eot_id|>", "<|eom_id|>", "<|python_end|>", "<|end_of_text|>", "<end_of_turn>"),
 )

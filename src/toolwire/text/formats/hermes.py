@@ -27,8 +27,18 @@ HERMES = Format(
         "qwen3*",
         "qwq*",
         "mimo*",
+        # Ling and Ring 2: LING_TOOL_PROMPT of LlamaFactory; K-EXAONE: its model card, vLLM with the parser "hermes";
+        # Falcon-H1: its template (hiyouga/LlamaFactory#10775, tiiuae/Falcon-H1#5)
         "ling-2*",
+        "ling-1t*",
+        "ling-flash*",
+        "ling-mini*",
         "ring-2*",
+        "ring-1t*",
+        "ring-flash*",
+        "ring-mini*",
+        "k-exaone*",
+        "falcon-h1*",
         "step3-vl*",
         "minicpm-v-4.5*",
         "granite-4*",

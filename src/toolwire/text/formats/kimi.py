@@ -72,6 +72,7 @@ KIMI_K3 = Format(
         "<|close|>tools<|sep|>",
         "<|end_of_msg|>",
     ),
+    heads=(("<|open|>", "<|sep|>"), ("<|close|>", "<|sep|>")),
 )
 """Calls of Kimi K3: every delimiter is a special token, every argument has a type.
 

@@ -36,6 +36,7 @@ QWEN3_XML = Format(
         "minicpm-v-4.6*",
         "ornith*",
         "granite-4.2*",
+        "intellect-3*",  # its model card: vLLM with the parser "qwen3_coder"
     ),
     calls=TaggedCalls(
         "<function=",

@@ -49,6 +49,7 @@ MODULES = {
     "llama3_json": "llama",
     "llama4_pythonic": "llama",
     "longcat": "longcat",
+    "minicpm4": "minicpm",
     "minicpm5": "minicpm",
     "minimax_m1": "minimax",
     "minimax_m2": "minimax",

@@ -13,7 +13,7 @@ __all__ = ["XLAM"]
 XLAM = Format(
     name="xlam",
     title="bare JSON array",
-    families=("*xlam*",),
+    families=("*xlam*", "hammer*"),  # Hammer: the handler of BFCL (ShishirPatil/gorilla), an array in a code block
     calls=JsonCalls(
         ("```json\n", "[TOOL_CALLS]", "<tool_call>"),
         ("```", "</tool_call>"),

@@ -86,7 +86,9 @@ class PythonicCalls(StyleBase, frozen=True):
             if found == "," and (yield from reader.read_one_of(("]",))):
                 break
         skipped, reader.taken = "".join(reader.taken), None
-        if found is None:
+        if found is None and self.close and not weak:
+            reader.unread(skipped)  # space before the closer
+        elif found is None:
             turn.writer.add_text(skipped)
         if found is None and weak:
             turn.report_unclosed("the bracket after the calls")

@@ -22,6 +22,7 @@ from .tag_attributes import find_attributes, parse_attributes, report_head
 
 __all__ = ["TaggedCalls"]
 
+_PLAIN_TAG = re.compile(r"<\w+>").fullmatch
 _NO_NAME = re.compile(r"[<>{}\s`]").search
 _TYPE_NAMES = {"integer": "number"}
 _TEXT = frozenset({"string"})
@@ -73,6 +74,10 @@ class TaggedCalls(StyleBase, frozen=True):
             yield from self._read_missing_closer(turn)
             return
         yield from reader.read_spaces()
+        if self._drops_empty_section and (yield from reader.read_one_of((self.section_close,))) is not None:
+            turn.writer.add_diagnostic("malformed", reader.position, f"there is no call in {opener}")
+            reader.taken = None
+            return
         object_follows = (yield from reader.peek()) == "{"
         if object_follows and not self.json_body:
             raise ForeignFormat(f"expected {self.call_open} after {opener}, got a JSON object")
@@ -89,6 +94,11 @@ class TaggedCalls(StyleBase, frozen=True):
         reader.taken = None
         if found is None:
             turn.report_unclosed(self.section_close)
+
+    @property
+    def _drops_empty_section(self) -> bool:
+        """True for tags that only a model writes. Plain ones, as `<tool_call></tool_call>`, may be text about calls."""
+        return _PLAIN_TAG(self.section_open) is None
 
     def closers(self) -> tuple[str, ...]:
         return tuple(filter(None, (self.value_close, self.call_close, self.section_close)))
