@@ -505,11 +505,11 @@ FINDINGS_2 = {
     "TX4": Entry("Phi-4-mini's own tags are read"),
     "TX5": Entry("enums of two types conform to openai_strict"),
     "TX6": Entry("narrowing a schema is reported"),
-    "TX7": Entry("TW024, TQ06, TW085, TW071 and TW070 are right on the reported code", _STEP_16),
+    "TX7": Entry("TW024, TQ06, TW085, TW071 and TW070 are right on the reported code"),
     "TX8": Entry("slips with one clear reading are repaired"),
     "TX9": Entry("directly_answer is an answer; empty wrappers and attributes of markers are not text"),
     "TX10": Entry("nine more model names are detected"),
-    "TX11": Entry("the notes of tool search and the offload threshold are tested", _STEP_16),
+    "TX11": Entry("the notes of tool search and the offload threshold are tested"),
     # seeds, retrieval, learning
     "LE1": Entry("too many tools are reduced on the same wire, too, or refused in a body that is sent on"),
     "LE2": Entry("media in a list, dictionary or object that a tool returns is media"),

@@ -72,15 +72,26 @@ def check_unguarded_arguments(code: PythonModule) -> Iterator[tuple[ast.AST, str
     for call in code.calls("loads"):
         if not call.args or code.is_guarded(call) or "json_repair" in access_path(call.func):
             continue
-        is_field = isinstance(call.args[0], (ast.Attribute, ast.Subscript)) and _mentions(call.args[0], "arguments")
-        if is_field or is_call_text(call.args[0], code.scope_of(call)):
+        if _is_arguments(call.args[0]) or is_call_text(call.args[0], code.scope_of(call)):
             yield call, "a model may produce arguments that are not valid JSON"
+
+
+def _is_arguments(node: ast.AST) -> bool:
+    """Match `….arguments`, `…["arguments"]`, `….get("arguments")`, and these with a default after `or`."""
+    if isinstance(node, ast.BoolOp):
+        return any(map(_is_arguments, node.values))
+    if isinstance(node, ast.Call):
+        is_lookup = last_name(node.func) in ("get", "pop") and bool(node.args)
+        return is_lookup and constant_value(node.args[0]) == "arguments"
+    if isinstance(node, ast.Subscript) and constant_value(node.slice) == "arguments":
+        return True
+    return isinstance(node, (ast.Attribute, ast.Subscript)) and _mentions(node, "arguments")
 
 
 @_rule("TW071", "warning", "all", "only the first call is handled", "loop over all calls")
 def check_first_call(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for node in code.nodes_of(ast.Subscript):
-        counted = "tool_calls" in code.scope_of(node).measured
+        counted = "tool_calls" in code.scope_of(node).counted
         if _is_first(node, "tool_calls") and not counted and "delta" not in access_path(node):
             yield node, "a model may make several calls in one turn"
 
@@ -319,11 +330,16 @@ _RENAMED = {
 }
 
 
+_CONVERSATIONS = ("completions", "responses", "messages", "completion", "acompletion", "generate_content")
+_CONVERSATION_FIELDS = frozenset({"messages", "contents"})
+
+
 @_rule("TW085", "info", "anthropic gemini", "parameter with other names elsewhere", "translate the request")
 def check_renamed_parameter(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls(*REQUEST_METHODS):
-        if _mentions(call.func, "audio", "images", "embeddings"):
-            continue
+        names = {keyword.arg for keyword in call.keywords}
+        if not _mentions(call.func, *_CONVERSATIONS) and names.isdisjoint(_CONVERSATION_FIELDS):
+            continue  # other methods have such parameters, too: `images.create(n=2)`, `Image.create(n=2)`
         for keyword in call.keywords:
             if keyword.arg in _RENAMED:
                 yield keyword.value, f"`{keyword.arg}`: {_RENAMED[keyword.arg]}"

@@ -45,6 +45,7 @@ class FunctionScope:
         self.call_text: set[str] = set()  # variables with text of a tool call
         self.call_objects: set[str] = set()  # variables with a tool call
         self.measured: set[str] = set()  # last names of expressions whose length is taken
+        self.counted: set[str] = set()  # the same, without those that are only tested to be empty
         self.tested: set[tuple[str, ...]] = set()  # access paths in conditions
         self.validates = False  # this function or an inner one calls a function that validates
         self.responses: set[str] = set()  # variables with the response of a request, or a part of it
@@ -92,6 +93,7 @@ class PythonModule:
         self.scope = FunctionScope()
         self.requesting_loops: set[ast.While] = set()  # loops that send requests to a model
         self.counting_loops: set[ast.While] = set()  # loops that increment a counter
+        self._empty_tests: set[ast.AST] = set()  # expressions that are compared with zero, or are a condition
         self._by_kind: dict[type[ast.AST], list[ast.AST]] = {}
         self._calls: dict[str, list[ast.Call]] = {}
         self._contexts: dict[ast.AST, _Context] = {}
@@ -139,6 +141,7 @@ class PythonModule:
             node, context = waiting.pop()
             self._contexts[node] = context
             self._by_kind.setdefault(type(node), []).append(node)
+            self._empty_tests.update(_emptiness_tests(node))
             self._record(node, context)
             inner = self._inner_context(node, context)
             guarded = set(map(id, node.body)) if _handles_errors(node) else ()
@@ -173,7 +176,7 @@ class PythonModule:
             if name in REQUEST_METHODS:
                 self.requesting_loops.update(context.loops)
             elif name == "len" and node.args:
-                scope.measured.update(access_path(node.args[0])[-1:])
+                self._record_length(node, scope)
         elif isinstance(node, ast.AugAssign) and constant_value(node.value) == 1:
             self.counting_loops.update(context.loops)
         elif isinstance(node, (ast.If, ast.IfExp)):
@@ -184,6 +187,12 @@ class PythonModule:
             _record_loop(node, scope)
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
             _record_assignment(node, scope)
+
+    def _record_length(self, node: ast.Call, scope: FunctionScope) -> None:
+        measured = access_path(node.args[0])[-1:]
+        scope.measured.update(measured)
+        if node not in self._empty_tests:
+            scope.counted.update(measured)
 
 
 def _record_loop(node: ast.For | ast.AsyncFor | ast.comprehension, scope: FunctionScope) -> None:
@@ -223,6 +232,29 @@ def _paths(test: ast.AST) -> list[tuple[str, ...]]:
     """Return the access paths that a condition tests: of itself, or of the operands of a comparison."""
     operands = [test.left, *test.comparators] if isinstance(test, ast.Compare) else [test]
     return [tuple(path) for path in map(access_path, operands) if path]
+
+
+def _emptiness_tests(node: ast.AST) -> Sequence[ast.AST]:
+    """Return the expressions whose truth, or difference from zero, a node tests."""
+    if isinstance(node, (ast.If, ast.IfExp)):
+        return (node.test,)
+    if isinstance(node, ast.UnaryOp):
+        return (node.operand,)
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    return (node.left, *node.comparators) if isinstance(node, ast.Compare) and _tests_emptiness(node) else ()
+
+
+def _tests_emptiness(node: ast.Compare) -> bool:
+    """Match `x > 0`, `x >= 1`, `x == 0`, `0 < x` and so on: they do not distinguish between one item and several."""
+    values = [constant_value(one) for one in (node.left, *node.comparators)]
+    is_order = isinstance(node.ops[0], (ast.GtE, ast.LtE, ast.Gt, ast.Lt))
+    if len(values) != 2:
+        return False
+    if 0 in values:
+        return True
+    at_least_one = (ast.GtE, ast.Lt) if values[1] == 1 else (ast.LtE, ast.Gt)
+    return is_order and 1 in values and isinstance(node.ops[0], at_least_one)
 
 
 def _parameter_names(arguments: ast.arguments) -> list[str]:

@@ -114,12 +114,22 @@ def check_long_description(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]
 
 @rule("TQ06", "warning", "models", "fixed set of values as free text", "make it an enum")
 def check_missing_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    """Report free text in a property whose name suggests a fixed set of values, such as `status`."""
+    """Report free text in a property whose name suggests a fixed set of values, such as `status`.
+
+    A description, a default or an example may show that the text is free: an `action` in natural language.
+    """
     closed = re.compile(
         r"(?:.*_)?(?:action|mode|type|kind|status|state|sort|order|format|unit|level|severity|priority)"
     )
+    free = re.compile(
+        r"natural[- ]language|free[- ]?(?:form|text)|plain (?:text|english|language)|\bdescrib(?:e|es|ed|ing)\b"
+        r"|\bin (?:your own )?words\b|\bsentences?\b|\binstructions?\b|\bany (?:text|string|value)\b|\barbitrary\b",
+        re.IGNORECASE,
+    )
     for index, name, field in _each_property(tools):
-        if _is_plain_string(field) and closed.fullmatch(name):
+        shown = [field.get("default"), *(field.get("examples") or ())]
+        is_free = free.search(_field_text(field)) or any(type(one) is str and " " in one for one in shown)
+        if _is_plain_string(field) and closed.fullmatch(name) and not is_free:
             yield index, Hit(_property_pointer(name), "accepts any text")
 
 

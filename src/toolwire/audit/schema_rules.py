@@ -110,11 +110,18 @@ def check_unknown_to_gemini(schema: AuditedSchema) -> Iterator[Hit]:
                 yield Hit(f"{at}/{keyword}", f"{keyword} is not supported")
 
 
-schema_rule("TW024", "error", "gemini", "type or enum rejected by Gemini's `parameters`", "lower the schema")(
-    _dialect_check(
-        "gemini", "type must be a single name", "an enum with values other", "without a type", "beside anyOf"
-    )
+_check_gemini_types = _dialect_check(
+    "gemini", "type must be a single name", "an enum with values other", "without a type", "beside anyOf"
 )
+
+
+@schema_rule("TW024", "error", "gemini", "type or enum rejected by Gemini's `parameters`", "lower the schema")
+def check_gemini_types(schema: AuditedSchema) -> Iterator[Hit]:
+    """Report types that Gemini rejects. `{"type": "null"}` is accepted as a branch of `anyOf` (google-genai, `Type.NULL`)."""
+    nulls = {at for at, node in schema.nodes if node.get("type") == "null" and at.rpartition("/")[0].endswith("/anyOf")}
+    yield from (hit for hit in _check_gemini_types(schema) if hit.path not in nulls)
+
+
 schema_rule("TW025", "error", "gemini openai_strict", "array without items", "declare the items")(
     _dialect_check("gemini", "an array without items")
 )

@@ -30,8 +30,10 @@ from gateway.hostile import (
 from gateway.serving import serving, upstream_rows
 
 from toolwire import Message, Reasoning, Request, Response, Text, Tool, ToolCall
+from toolwire.asgi.offload import LARGE
 from toolwire.bridge import emulation, repair, restore_turns
 from toolwire.bridge.turns import StoredTurn
+from toolwire.gateway.answer.translated import TranslatedRequest
 from toolwire.gateway.observe import request_log
 from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.gateway.observe.metrics import Metrics
@@ -297,6 +299,23 @@ def note_threads(monkeypatch, owner, name):
 
     monkeypatch.setattr(owner, name, call)
     return on_loop
+
+
+@pytest.mark.finding("TX11")
+@pytest.mark.parametrize(("size", "on_loop"), [(LARGE, True), (LARGE + 1, False)], ids=["small", "large"])
+@pytest.mark.parametrize("front", ["anthropic", "gemini"])
+@run
+async def test_only_a_large_answer_is_decoded_and_encoded_in_a_thread(monkeypatch, front, size, on_loop):
+    """The size of the upstream's answer decides, at its last byte."""
+    reply = whole("openai_chat")
+    text = b"It will rain in Paris."
+    body = reply.body.replace(text, text + b"." * (size - len(reply.body)))
+    assert len(body) == size
+    async with gateway_to_bytes(RawReply(body, headers=reply.headers)) as gateway:
+        decoded = note_threads(monkeypatch, TranslatedRequest, "read_answer")
+        encoded = note_threads(monkeypatch, TranslatedRequest, "encode_answer")
+        assert (await ask(gateway, front)).status == 200
+    assert (decoded, encoded) == ([on_loop], [on_loop])
 
 
 @pytest.mark.finding("Z11")

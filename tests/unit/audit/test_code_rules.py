@@ -232,3 +232,76 @@ def test_the_portable_example_works_on_every_wire(wire, monkeypatch):
     assert "order 7 is refunded: late" in answer
     assert "/order: expected integer" in answer and "'reason' is missing" in answer
     assert len(asked) == 2
+
+
+def rules_of(source, rule):
+    return [finding.line for finding in audit_code(source, "m.py", select=[rule])]
+
+
+@pytest.mark.finding("TX7")
+@pytest.mark.parametrize(
+    "test",
+    [
+        "len(m.tool_calls) > 0",
+        "len(m.tool_calls) >= 1",
+        "0 < len(m.tool_calls)",
+        "len(m.tool_calls)",
+        "not len(m.tool_calls) == 0",
+    ],
+)
+def test_first_call_after_a_test_for_emptiness_is_reported(test):
+    assert rules_of(f"if {test}:\n    run(m.tool_calls[0])\n", "TW071") == [2]
+
+
+@pytest.mark.finding("TX7")
+@pytest.mark.parametrize(
+    "test", ["len(m.tool_calls) == 1", "len(m.tool_calls) > 1", "len(m.tool_calls) <= 1", "1 < len(m.tool_calls)"]
+)
+def test_first_call_of_counted_calls_is_not_reported(test):
+    assert rules_of(f"if {test}:\n    run(m.tool_calls[0])\n", "TW071") == []
+
+
+@pytest.mark.finding("TX7")
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'raw["arguments"]',
+        'raw.get("arguments")',
+        'raw.get("arguments", "{}")',
+        'raw["arguments"] or "{}"',
+        'f()["arguments"]',
+        'raw["function"]["arguments"]',
+    ],
+)
+def test_arguments_of_a_dictionary_without_error_handling_are_reported(expression):
+    assert rules_of(f"x = json.loads({expression})\n", "TW070") == [1]
+    assert rules_of(f"try:\n    x = json.loads({expression})\nexcept ValueError:\n    pass\n", "TW070") == []
+    assert rules_of('x = json.loads(raw["body"])\n', "TW070") == []
+
+
+@pytest.mark.finding("TX7")
+@pytest.mark.parametrize(
+    "call",
+    [
+        "client.images.create(prompt=p, n=2)",
+        "openai.Image.create(prompt=p, n=2)",
+        "pool.create(n=4)",
+        "parser.parse(text, stop=3)",
+    ],
+)
+def test_parameters_of_other_methods_are_not_reported(call):
+    assert rules_of(f"{call}\n", "TW085") == []
+
+
+@pytest.mark.finding("TX7")
+@pytest.mark.parametrize(
+    "call",
+    [
+        "client.chat.completions.create(model=m, messages=x, n=2)",
+        "openai.ChatCompletion.create(model=m, messages=x, n=2)",
+        "litellm.completion(model=m, messages=x, stop=s)",
+        "client.responses.create(model=m, input=x, seed=1)",
+    ],
+)
+def test_parameters_of_requests_to_a_model_are_reported(call):
+    assert rules_of(f"{call}\n", "TW085") == [1]

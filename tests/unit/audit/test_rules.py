@@ -274,3 +274,30 @@ def test_wording_of_published_tools_is_not_reported(rule, properties):
 )
 def test_other_wording_of_a_problem_is_reported(rule, properties):
     assert audit_tools([tool(**properties)], select=[rule])
+
+
+@pytest.mark.finding("TX7")
+def test_null_branch_is_accepted_by_gemini():
+    nullable = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    assert rules_for(tool(a=nullable), "TW024") == []
+    assert rules_for(tool(a={"type": "null"}), "TW024")
+    assert rules_for(tool(a={"anyOf": [{"type": ["string", "null"]}, {"type": "integer"}]}), "TW024")
+
+
+@pytest.mark.finding("TX7")
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"description": "The action in natural language."},
+        {"description": "Describe what the robot should do."},
+        {"description": "Free-form text."},
+        {"description": "The step to take.", "examples": ["open the door"]},
+    ],
+)
+def test_free_text_is_no_missing_enum(more):
+    assert rules_for(tool(action={"type": "string", **more}), "TQ06") == []
+    assert rules_for(tool(action={"type": "string", "description": "What to do: start or stop."}), "TQ06")
+
+
+def rules_for(one, rule):
+    return list(audit_tools([one], select=[rule]))

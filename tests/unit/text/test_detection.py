@@ -206,5 +206,5 @@ def test_no_template_rule_is_hidden_by_an_earlier_one():
         ("<|tool_call_start|>[f()]<|tool_call_end|>", "lfm2"),
     ],
 )
-def test_tags_that_formats_share_are_told_apart_by_the_text_after_them(text, name):
+def test_tags_that_formats_share_are_distinguished_by_the_text_after_them(text, name):
     assert detect_by_text(text) == name

@@ -138,6 +138,7 @@ END_TOKENS = {
     "llama3_json": ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
     "llama4_pythonic": ("<|eot|>", "<|eom|>"),
     "longcat": ("</longcat_s>",),
+    "minicpm4": ("<|im_end|>", "</s>"),
     "minicpm5": ("<|im_end|>", "</s>"),
     "minimax_m1": ("<end_of_sentence>",),
     "minimax_m2": ("[e~[",),
