@@ -5,6 +5,7 @@ docs/translation.md    from `translate`: each statement of a request, for each p
 docs/architecture.svg  from the import contracts (picture.py)
 docs/rules/            from the rules of the audit: one page per rule, and an index
 docs/violations.md     from every dialect (violations.py)
+docs/upstreams.md      from the vectors of deviations (upstreams.py)
 docs/formats.md        from the text formats (format_table.py)
 src/toolwire/text/formats/table.py  from the modules of the text formats (format_table.py)
 
@@ -23,6 +24,7 @@ from picture import PICTURE, draw
 from request_statements import LOCATED
 from statements import CALL, FREE, MARK, Statement
 from translation_table import TRANSLATION_PAGE, translation_page
+from upstreams import UPSTREAMS_PAGE, upstreams_page
 from violations import VIOLATIONS_PAGE, violations_page
 
 from toolwire.audit.explain import list_rules, render_page
@@ -246,6 +248,7 @@ def main() -> int:
         TRANSLATION_PAGE: translation_page(),
         PICTURE: draw(),
         VIOLATIONS_PAGE: violations_page(),
+        UPSTREAMS_PAGE: upstreams_page(),
         TABLE: format_table(),
         FORMATS_PAGE: formats_page(),
         **rules_pages(),

@@ -10,6 +10,7 @@ A vector is a stream (`events`, strings to concatenate) or a whole answer (`body
               error; or `error`, the class of our own error; `losses`, the concepts that are reported
     sdk       the reason why the official SDK accumulates another result, if it does
     partial   true if a prefix of the stream is an answer of its own, such as a stream with early finish reasons
+    untranslatable  true if clients of some wires get an error
 """
 
 import json
@@ -36,6 +37,7 @@ class Deviation(msgspec.Struct, forbid_unknown_fields=True):
     body: dict[str, Any] | None = None
     sdk: str = ""
     partial: bool = False
+    untranslatable: bool = False
 
     @property
     def data(self) -> bytes:

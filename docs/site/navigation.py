@@ -70,6 +70,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/formats.md",
         "docs/parser-names.md",
         "docs/violations.md",
+        "docs/upstreams.md",
         "CHANGELOG.md",
         "CONTRIBUTING.md",
         "SECURITY.md",

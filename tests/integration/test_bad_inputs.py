@@ -183,10 +183,17 @@ def test_unusual_tool_names_are_mapped_to_valid_ones(name, target):
     assert calls_in(request)[0].name == request.tools[0].name
 
 
-@pytest.mark.bad_input(17, 19, 20, 21, 23, 24)
-@pytest.mark.parametrize(
-    "text", ["null", "[]", '"{\\"a\\": 1}"', '{"a":1}<|call|>', '{"a":1}{"a":1}', "{'a': 1}", "{a: 1}"]
-)
+@pytest.mark.bad_input(17)
+@pytest.mark.parametrize("text", ["null", " null ", ""])
+def test_null_and_empty_arguments_are_the_empty_object(text):
+    message = assistant_calls(("c", "f", text))
+    body = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+    (call,) = get("openai_chat").decode_response(body).calls
+    assert (call.arguments, call.state) == ({}, "complete")
+
+
+@pytest.mark.bad_input(19, 20, 21, 23, 24)
+@pytest.mark.parametrize("text", ["[]", '"{\\"a\\": 1}"', '{"a":1}<|call|>', '{"a":1}{"a":1}', "{'a': 1}", "{a: 1}"])
 def test_arguments_that_are_not_a_json_object_are_invalid(text):
     body = {
         "id": "c",

@@ -132,7 +132,15 @@ def translate(client, reads):
     stream = TranslatedStream(request, wire, encoder, stats, [], is_first=True)
     with patch("toolwire.gateway.answer.translated.time", lambda: 1):  # Chat chunks have a timestamp
         output = b"".join([*[stream.feed(data) for data in reads], stream.close()])
-    return output, stats.content_bytes, stats.open_call_bytes, stats.calls, stats.turn, list(losses), stream.fault
+    return (
+        output,
+        stats.content_bytes,
+        stats.open_call_bytes,
+        stats.calls,
+        stats.turn,
+        sorted(map(str, losses)),
+        stream.fault,
+    )
 
 
 @given(parts=st.lists(deltas, max_size=12), client=st.sampled_from(["gemini", "ollama", "openai_chat"]))

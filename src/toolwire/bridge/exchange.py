@@ -11,16 +11,13 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from ..ir.errors import ToolwireError
 from ..ir.losses import Losses
 from ..ir.parts import Opaque, ToolCall
-from ..ir.pointer import Object
 from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.tool_search import SEARCH_TOOLS
 from ..ir.tools import Tool
 from ..schema.lowering import Lowered
-from ..schema.validate import validator
 from ..wire.protocol import Capabilities, Wire
 from .names import NameMap
 from .repair import CallRepairer
@@ -32,7 +29,7 @@ from .search_plan import NO_SEARCH, SearchPlan
 __all__ = ["Exchange"]
 
 _call_id, _call_name = attrgetter("id"), attrgetter("name")
-_arguments, _raw = attrgetter("arguments"), attrgetter("raw")
+_arguments = attrgetter("arguments")
 _kind, _call_options = attrgetter("kind"), attrgetter("kind", "state", "namespace")
 
 
@@ -143,7 +140,7 @@ class Exchange:
             return False
         if [*map(_call_options, calls)].count(("function", "complete", None)) < len(calls):
             return False
-        if None in map(_arguments, calls) or "" in map(_raw, calls):
+        if not all(map(_arguments, calls)):  # their text may be empty, or null
             return False
         names, call_names = self._names, [*map(_call_name, calls)]
         return self.wrapped.isdisjoint(call_names) and (names is None or names.keeps_all(call_names))
@@ -153,13 +150,6 @@ class Exchange:
         if fault.breach is None or self._wire is None or self._request is None:
             return fault
         return replace(fault, breach=resolve_breach(fault.breach, self._wire, self._request, self._fitted))
-
-    def accepts_no_arguments(self, namespace: str | None, name: str) -> bool:
-        """Return whether a tool of the request accepts an empty object as its arguments."""
-        for tool in () if self._request is None else self._request.tools:
-            if (tool.namespace, tool.name) == (namespace, name):
-                return tool.input_schema is None or _accepts(tool.input_schema, {})
-        return False
 
     def original_search(self) -> Tool | None:
         """Return the search tool of the request that the caller runs."""
@@ -191,10 +181,3 @@ class Exchange:
         if self.required is not None:
             return RequiredCallRestorer(self, self.required, losses, client, repairer)
         return Restorer(self, losses, client, repairer)
-
-
-def _accepts(schema: Object, arguments: Object) -> bool:
-    try:
-        return not validator(schema).problems(arguments)
-    except ToolwireError:
-        return False  # not a JSON Schema

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..ir.losses import Losses, Severity
 from ..ir.parts import Artefact, Extra
 from ..ir.pointer import join
+from ..stream.strict import type_label
 
 __all__ = ["own_artefacts", "report_extra"]
 
@@ -27,10 +28,14 @@ def report_extra(
     for name, fields in extra.items():
         if name.endswith("~"):
             continue
-        source, _, scope = name.partition("/")
+        source, _, scope = name.removesuffix("?").partition("/")
         if source == wire:
             continue
         for field, value in fields.items():
+            if name.endswith("?"):
+                detail = f"{source} sent {type_label(value)} of another kind than its protocol defines"
+                losses.add(f"{path}{join(field)}", f"{scope} {field}".strip(), "rewritten", detail, "info")
+                continue
             if field.startswith(":"):
                 detail = f"on {source} its absence means {value}"
                 losses.add(path, field[1:], "dropped", detail, "warning")

@@ -2,7 +2,7 @@
 
 Each call takes these steps at its end:
 
-1. Empty text, and `null` where the tool needs no arguments, become the empty object: models write both.
+1. Empty text and `null` become the empty object: models write both for no arguments.
 2. With `repair`, text that is not JSON is repaired in the model's terms: against the schema that was sent.
 3. The arguments are lifted to the original schema, or unwrapped to freeform input.
 4. With `repair`, values are repaired in the client's terms: against the original schema.
@@ -73,7 +73,6 @@ class RequestChanges(Protocol):
     def call_ids(self) -> list[str]: ...
     @property
     def wrapped(self) -> frozenset[str]: ...
-    def accepts_no_arguments(self, namespace: str | None, name: str) -> bool: ...
     def restore_fault(self, fault: Fault) -> Fault: ...
     def original_name(self, namespace: str | None, name: str) -> tuple[str | None, str]: ...
     def original_search(self) -> Tool | None: ...
@@ -103,7 +102,6 @@ class Restorer:
     """Turn the provider's events into events for the client. After a `fault` it returns no more events."""
 
     __slots__ = (
-        "_accepts_no_arguments",
         "_announced",
         "_answer",
         "_calls",
@@ -138,7 +136,6 @@ class Restorer:
         self.losses = losses
         self.fault: Fault | None = None
         self._original_name = changes.original_name
-        self._accepts_no_arguments = changes.accepts_no_arguments
         self._restore_fault = changes.restore_fault
         self._one_call = changes.is_single_call
         self._wrapped = changes.wrapped
@@ -339,7 +336,7 @@ class Restorer:
         lifter = None if lowered is None else ArgumentLifter(event.key, lowered)
         if self._repairer is not None:
             return HeldArguments(lifter)
-        return lifter or (NullGuard() if self._object_arguments else None)
+        return lifter or NullGuard()
 
     def _end_call(self, event: CallEnd) -> tuple[Event, ...]:
         """End a call. A broken call that the client could not recognise as broken ends the answer in a fault."""
@@ -360,13 +357,8 @@ class Restorer:
         return events
 
     def _fill_arguments(self, end: CallEnd, call: _OpenCall) -> CallEnd:
-        """Replace `null` by the empty object, if the client gets an object and the tool needs no arguments.
-
-        A client that gets text sees the text.
-        """
-        if end.state != "invalid" or not self._object_arguments or (end.raw or "").strip() != "null":
-            return end
-        if not self._accepts_no_arguments(call.start.namespace, call.start.name):
+        """Replace `null` by the empty object."""
+        if end.arguments != {} or (end.raw or "").strip() != "null":
             return end
         detail = "the model wrote null for no arguments; sent as an empty object"
         self.losses.add(f"{call.path}/arguments", "arguments", "rewritten", detail, "info")

@@ -15,7 +15,26 @@ import msgspec
 from .errors import EncodeError, ProtocolError
 from .pointer import JSON, join
 
-__all__ = ["dumps", "escape", "finite_to_bytes", "is_finite", "text_to_bytes", "to_bytes", "unescape"]
+__all__ = [
+    "dumps",
+    "escape",
+    "escape_separators",
+    "finite_to_bytes",
+    "is_finite",
+    "text_to_bytes",
+    "to_bytes",
+    "to_line",
+    "unescape",
+]
+
+# Characters at which Python's `str.splitlines` ends a line, although JSON allows them in a string as they are: httpx, and
+# with it google-genai and the ollama SDK, splits streams there, and so do Claude Desktop and ChatGPT
+# (modelcontextprotocol/typescript-sdk#1925, florimondmanca/httpx-sse#34). JSON escapes the others (\v, \f, \x1c to \x1e).
+_SEPARATORS = (
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
+    ("\x85".encode(), b"\\u0085"),
+)
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
@@ -59,19 +78,33 @@ def _encode_error(error: Exception) -> EncodeError:
     return EncodeError(f"not a JSON value: {error}")
 
 
+def to_line(value: JSON) -> bytes:
+    """Like `to_bytes`, for a line of a stream: without characters at which a client may split lines."""
+    return escape_separators(to_bytes(value))
+
+
+def escape_separators(data: bytes) -> bytes:
+    """Escape U+2028, U+2029 and U+0085 in JSON, where they can only be inside strings. Other bytes stay as they are."""
+    if data.isascii() or (data.find(b"\xe2\x80") < 0 and data.find(b"\xc2\x85") < 0):  # `in` is slower
+        return data
+    for raw, escaped in _SEPARATORS:
+        data = data.replace(raw, escaped)
+    return data
+
+
 def dumps(value: JSON) -> str:
     """Encode compact JSON as text."""
     return to_bytes(value).decode()
 
 
 def escape(text: str) -> bytes:
-    r"""Encode text as the inside of a JSON string literal.
+    r"""Encode text as the inside of a JSON string literal, which may become part of a line (see `to_line`).
 
     >>> escape('say "hi"')
     b'say \\"hi\\"'
     """
     try:
-        return _encode(text)[1:-1]
+        return escape_separators(_encode(text)[1:-1])
     except (TypeError, ValueError) as error:
         raise EncodeError(f"not a JSON value: {error}") from error
 

@@ -1,4 +1,8 @@
-"""Forward a stream between equal wires: its bytes unchanged, its errors as the client's own events. No I/O.
+"""Forward a stream between equal wires: its JSON unchanged, its errors as the client's own events. No I/O.
+
+The bytes are unchanged, too, with two exceptions. Characters at which clients split lines are escaped
+(`ir.text.escape_separators`). A stream that only our decoder can read, such as a document in place of events, is encoded
+again, if its first event shows that.
 
 A broken stream ends in an error event, never in a normal end; `fault` is then set. A stream that breaks after the end of
 the answer, where only a token count and the final marker can be missing, is complete.
@@ -15,9 +19,10 @@ from ..ir.errors import ToolwireError, TruncatedStream
 from ..ir.events import Event, ResponseEnd, ResponseStart, StreamFault, WholePart
 from ..ir.request import Request
 from ..ir.response import Fault
+from ..ir.text import escape_separators
 from ..stream.sse import SSEDecoder
 from ..stream.strict import parse_object
-from ..wire.protocol import Wire
+from ..wire.protocol import StreamEncoder, Wire
 from ..wire.stream_framing import framing_of
 from .endpoint_request import redact_secrets
 
@@ -55,6 +60,7 @@ class ForwardedStream:
         self._pending: list[bytes] = []  # the start of an incomplete event
         self._tail = b""  # its last bytes: an end mark may be split
         self._has_forwarded = False  # a complete event was forwarded
+        self._encoder: StreamEncoder | None = None  # of a stream that is encoded again
         self._has_new_part = False  # the data that is fed completes a whole part, such as a picture
         self.part_bytes = 0  # of events with whole parts
 
@@ -66,11 +72,14 @@ class ForwardedStream:
         if self.fault is not None:
             return b""
         try:
-            self._observe_events(self._decoder.feed(data))
+            events = self._decoder.feed(data)
+            self._observe_events(events)
             self._observe_events(self._decoder.feed(b""))  # raises errors after the last event
+            if self._is_encoded_again():
+                return self._encode(events)
         except ToolwireError as error:
             return self.fail(stream_fault(error))
-        output = self._redact(self._complete_events(data))
+        output = escape_separators(self._redact(self._complete_events(data)))
         if self._has_new_part:
             self._has_new_part = False
             self.part_bytes += len(output)
@@ -85,12 +94,27 @@ class ForwardedStream:
             events = self._decoder.close()
             check_choices_ended(events, self._choices)
             self._observe_events(events)
+            if self._is_encoded_again():
+                return self._encode(events)
         except ToolwireError as error:
             return self.fail(stream_fault(error))
         is_late = any(isinstance(event, ResponseEnd) for event in events)
         if not is_late or not self._framing.end_marker:
-            return self._redact(pending)
+            return escape_separators(self._redact(pending))
+        pending = escape_separators(pending)
         return (pending + b"\n\n" if _is_complete_event(pending) else b"") + self._framing.end_marker
+
+    def _is_encoded_again(self) -> bool:
+        """Return whether clients of this wire cannot read the stream as it is, and have received nothing of it yet."""
+        if self._encoder is None and not self._has_forwarded and getattr(self._decoder, "is_unreadable", False):
+            self._encoder = self._wire.stream_encoder(self._find_request())
+        return self._encoder is not None
+
+    def _encode(self, events: Iterable[Event]) -> bytes:
+        assert self._encoder is not None
+        if self.fault is not None:
+            return self.fail(self.fault)
+        return b"".join([self._encoder.feed(event) for event in events])
 
     def _complete_events(self, data: bytes) -> bytes:
         """Return the data up to the end of the last event; hold back the rest."""
@@ -144,7 +168,8 @@ class ForwardedStream:
         self.fault = fault
         encoder = self._wire.stream_encoder(self._find_request())
         start = encoder.feed(ResponseStart())
-        return (b"" if self._has_forwarded else start) + encoder.feed(StreamFault(fault))
+        has_started = self._has_forwarded or self._encoder is not None
+        return (b"" if has_started else start) + encoder.feed(StreamFault(fault))
 
 
 def expected_choices(request: Request | None, wire: Wire) -> int:

@@ -176,13 +176,13 @@ def parse_arguments(raw: str) -> tuple[Object | None, Literal["complete", "trunc
     >>> parse_arguments('["Paris"]')
     (None, 'invalid')
 
-    Empty text is the empty object: models call a tool without parameters this way.
+    Empty text and `null` are the empty object: models call a tool without parameters this way.
     """
     try:
         data = raw.encode()
         if len(data) < _SHORT and _EXPONENT(data) is None:  # then `parse` has no other check
             value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True)
-            return (value, "complete") if type(value) is dict else (None, "invalid")
+            return ({} if value is None else value, "complete") if type(value) in _ARGUMENTS else (None, "invalid")
     except ValueError:
         pass  # empty, with a byte order mark, or invalid
     return _parse_any_arguments(raw)
@@ -196,7 +196,10 @@ def _parse_any_arguments(raw: str) -> tuple[Object | None, Literal["complete", "
         value = parse(raw)
     except ProtocolError as error:
         return None, "truncated" if _STOPS_EARLY in error.message else "invalid"
-    return (value, "complete") if type(value) is dict else (None, "invalid")
+    return ({} if value is None else value, "complete") if type(value) in _ARGUMENTS else (None, "invalid")
+
+
+_ARGUMENTS = (dict, type(None))
 
 
 def parse_partial(raw: str) -> Object:

@@ -3,6 +3,9 @@ r"""Shared base of the stream decoders: framing, the end, and text that was cut 
 A subclass turns one frame into events (`_frame`), reports whether the answer is complete (`_is_complete`) and closes it
 (`_finish`). Frames are server-sent events unless it overrides `_frames` and `_last_frames`.
 
+Servers that cannot stream answer a request for a stream with one JSON document (`_read_document`). A body that begins with
+a brace in place of a field of an event is such a document, or it has a chunk in each line.
+
 A provider that streams UTF-16 may cut a pair in two: `"\ud83d"` in one delta, `"\ude00"` in the next. A strict JSON
 parser rejects both halves, so they are parsed as private-use characters and joined, per item, by `_escape`. Frames
 without them do not pay for it.
@@ -16,18 +19,23 @@ from typing import ClassVar
 
 from ..ir.errors import ProtocolError, TruncatedStream
 from ..ir.events import Event
+from ..ir.folding import unfold
 from ..ir.losses import Losses
 from ..ir.pointer import JSON, Object, join
+from ..ir.response import Response
 from ..ir.text import escape
-from ..stream.sse import SSEDecoder
+from ..stream.sse import LIMIT, SSEDecoder
 from ..stream.strict import parse_object
 
-__all__ = ["FAST_LINES", "FAST_STRING", "BaseStreamDecoder", "is_utf8", "join_mapped_surrogates"]
+__all__ = ["END_MARKERS", "FAST_LINES", "FAST_STRING", "BaseStreamDecoder", "is_utf8", "join_mapped_surrogates"]
 
 # The content of a JSON string that needs no further check: no \u escapes, no control characters. For fast paths.
 FAST_STRING = rb'"([^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+)"'
 # The contents of several such strings, one in each line.
 FAST_LINES = rb'[^"\\\x00-\x1f]*+(?:(?:\\["\\/bfnrt]|\n)[^"\\\x00-\x1f]*+)*+'
+
+END_MARKERS = frozenset({b"[DONE]", b'"[DONE]"', b"[done]"})
+_BOM = b"\xef\xbb\xbf"
 
 
 class BaseStreamDecoder:
@@ -39,7 +47,12 @@ class BaseStreamDecoder:
     def __init__(self) -> None:
         self.losses = Losses()
         self._sse = SSEDecoder()
+        self.is_unreadable = False  # clients of this wire cannot read the stream, although we can
         self._over = False  # the answer has ended; later frames are ignored
+        self._has_late_data = False
+        self._has_end_marker = False
+        self._head: bytes | None = b""  # the first bytes, until they show the framing
+        self._document: bytearray | None = None  # a JSON document in place of events
         self._next_key = 0
         self._has_mapped_surrogates = False  # in the current frame
         self._pending_surrogates: dict[int, str] = {}  # by item: a first half without its second so far
@@ -53,17 +66,67 @@ class BaseStreamDecoder:
         if not data:
             return events
         try:
-            self._feed(data, events)
+            if self._head is not None:
+                data = self._begin(data)
+            if self._document is not None:
+                self._append_document(data)
+            elif data:
+                self._feed(data, events)
         except ProtocolError as error:
             self._broken = error
             if not events:
                 raise
         return events
 
+    def _begin(self, data: bytes) -> bytes:
+        """Return the first bytes after white space and a byte order mark; none while there are no others."""
+        assert self._head is not None
+        head = (self._head + data).lstrip()
+        if len(head) < len(_BOM) and _BOM.startswith(head):
+            self._head = head
+            return b""
+        head = head.removeprefix(_BOM).lstrip()
+        self._head = None if head else b""
+        if head:
+            self._detect_framing(head)
+        return head
+
+    def _detect_framing(self, head: bytes) -> None:
+        if head[:1] == b"{":
+            self._document = bytearray()
+            self.is_unreadable = True
+
+    def _append_document(self, data: bytes) -> None:
+        assert self._document is not None
+        self._document += data
+        if len(self._document) > LIMIT:
+            raise ProtocolError(f"document exceeds {LIMIT} bytes", status=502)
+
     def _feed(self, data: bytes, events: list[Event]) -> None:
         for name, payload in self._frames(data):
-            if not self._over:  # data after the end is not part of the answer
-                self._frame(name, payload, events)
+            self._read_frame(name, payload, events)
+
+    def _read_frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
+        """Decode a frame. Data after the end is not part of the answer; a frame without data is a keep-alive."""
+        if self._over:
+            self._report_late_data(payload)
+        elif payload.find(b"\n") >= 0 and len(documents := _split_documents(payload)) > 1:  # `in` is slower
+            for document in documents:
+                self._read_frame(name, document, events)
+        elif payload[:1] == b"{" or (payload and not payload.isspace() and payload.strip() not in END_MARKERS):
+            self._frame(name, payload, events)
+        elif payload.strip():
+            self._read_end_marker(events)
+
+    def _read_end_marker(self, events: list[Event]) -> None:
+        """Read the marker `[DONE]`, which only Chat defines; servers add it to streams of other wires."""
+        self._has_end_marker = True
+
+    def _report_late_data(self, payload: bytes) -> None:
+        """Report data after the end of the answer, which the official clients do not read either."""
+        if not self._has_late_data and payload.strip() not in END_MARKERS:
+            self._has_late_data = True
+            self.losses.add("", "data after the end", "dropped", "it came after the end of the answer", "info")
 
     def _is_between_events(self) -> bool:
         """Return whether the next byte may begin an event that needs nothing from earlier ones."""
@@ -81,9 +144,10 @@ class BaseStreamDecoder:
         if self._broken is not None:
             raise self._broken
         events: list[Event] = []
+        if self._document is not None:
+            self._close_document(bytes(self._document), events)
         for name, payload in self._last_frames():
-            if not self._over:
-                self._last_frame(name, payload, events)
+            self._last_frame(name, payload, events)
         if not self._over:
             if not self._is_complete():
                 raise TruncatedStream("the stream stopped before the end of the answer", hint="send the request again")
@@ -91,10 +155,34 @@ class BaseStreamDecoder:
             self._over = True
         return events
 
+    def _close_document(self, data: bytes, events: list[Event]) -> None:
+        """Read a document that arrived in place of events, or the chunks in its lines."""
+        documents = _split_documents(data)
+        if len(documents) > 1:
+            for document in documents:
+                self._read_frame(b"", document, events)
+            return
+        try:
+            whole = self._read_object(data)
+        except ProtocolError as error:
+            if "ends in the middle" not in error.message:
+                raise
+            raise TruncatedStream("the document ends in the middle", hint="send the request again") from error
+        self._read_document(whole, events)
+
+    def _read_document(self, document: Object, events: list[Event]) -> None:
+        """Read a whole answer in place of a stream. Every decoder of events implements this."""
+        raise NotImplementedError
+
+    def _add_whole(self, response: Response, events: list[Event]) -> None:
+        """Emit a whole answer."""
+        events.extend(unfold(response))
+        self._over = True
+
     def _last_frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         """Read the last frame, which lacks its blank line: it is either complete or truncated."""
         try:
-            self._frame(name, payload, events)
+            self._read_frame(name, payload, events)
         except ProtocolError as error:
             if not self._is_complete():
                 raise TruncatedStream(
@@ -147,6 +235,16 @@ class BaseStreamDecoder:
         return "\ufffd".encode() if self._pending_surrogates.pop(key, None) is not None else b""
 
 
+def _split_documents(payload: bytes) -> list[bytes]:
+    """Return the documents of a payload of several lines: one in each line, or one over all of them.
+
+    Some servers end an event with one line break instead of two, so that its data is joined with the next one's.
+    """
+    lines = [line for line in map(bytes.strip, payload.split(b"\n")) if line]
+    is_separate = all(line in END_MARKERS or (line[:1] == b"{" and line[-1:] == b"}") for line in lines)
+    return lines if is_separate else [payload]
+
+
 # an escape sequence; a high surrogate with its partner, if it has one
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|u[dD][c-fC-F][0-9a-fA-F]{2}|.)", re.DOTALL
@@ -178,14 +276,14 @@ def join_mapped_surrogates(text: str) -> str:
 
 
 def is_utf8(data: bytes) -> bool:
-    """Return whether a fragment that bypasses the JSON parser is valid UTF-8."""
+    """Return whether a fragment that bypasses the JSON parser is valid UTF-8, and has no separator to escape."""
     if data.isascii():
         return True
     try:
-        data.decode()
+        text = data.decode()
     except UnicodeDecodeError:
         return False
-    return True
+    return not ("\u2028" in text or "\u2029" in text or "\x85" in text)
 
 
 def _map_surrogate(found: re.Match[bytes]) -> bytes:

@@ -4,7 +4,8 @@ Reading: a decoder takes the fields it knows and leaves the rest to `read_extra`
 with content are kept under the wire's name, empty ones (null, [], {}, "") under `name~`, as form. Writing:
 `write_extra` puts both back; the fields of the value override form, and content overrides the fields of the value. A
 key that begins with a colon is not a field: under `name~` it records how fields were written, under the wire's name the
-meaning of an absent field.
+meaning of an absent field. Values of an answer that have another JSON type than the wire defines, and that were converted or
+ignored, are kept under `name?`: they are written back, and a translation reports them.
 
 Errors carry a pointer that is extended as they propagate (`ToolwireError.within`), so that valid input pays nothing
 for it.
@@ -26,10 +27,15 @@ from ..stream.strict import type_label
 
 __all__ = [
     "decode_list",
+    "is_empty",
+    "odd_values",
     "read_boolean",
+    "read_count",
+    "read_details",
     "read_extra",
     "read_index",
     "read_integer",
+    "read_label",
     "read_number",
     "read_optional_string",
     "read_stop_reason",
@@ -44,6 +50,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_MAX_NUMBER_TEXT = 40  # characters; a longer text is no count and no time
 _MAX_INDEX_DIGITS = 9  # more would be no index, and Python limits the digits of an integer
 # Stop reasons that servers use on a wire of another provider: compatible servers keep the names of
 # their own engine (text-generation-inference: eos_token), gateways the names of the provider that answers
@@ -127,9 +134,59 @@ def read_number(raw: Object, key: str) -> float | None:
 def read_timestamp(raw: Object, key: str) -> int | None:
     """Read a Unix time in whole seconds. Servers that copy Python's `time.time()` send fractions of a second."""
     value = raw.get(key)
-    if type(value) is float and isfinite(value):
-        return floor(value)
-    return read_integer(raw, key)
+    if type(value) is int:
+        return value
+    number = _as_number(value)
+    return None if number is None else floor(number)
+
+
+def read_count(raw: Object, key: str, scope: str, extra: Extra) -> int | None:
+    """Return the token count under `key`, or None. A value that is no count is kept in `extra` under `scope`.
+
+    A wrong count must not cost the answer, which has been paid for: OpenRouter sends fractions (BerriAI/litellm#28024),
+    gateways send text.
+    """
+    value = raw.get(key)
+    if value is None or (type(value) is int and value >= 0):
+        return value
+    number = _as_number(value)
+    if type(value) is not float or not value.is_integer():
+        extra.setdefault(f"{scope}?", {})[key] = value
+    return None if number is None or number < 0 else floor(number)
+
+
+def _as_number(value: JSON) -> float | None:
+    """Return a number, or the number in a text; None for any other value, and for a boolean."""
+    if type(value) is str and len(value) <= _MAX_NUMBER_TEXT:
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    return value if (type(value) is int or type(value) is float) and isfinite(value) else None
+
+
+def read_details(raw: Object, key: str, scope: str, extra: Extra) -> Object:
+    """Return the object under `key`; empty if there is none. Any other value is kept in `extra` under `scope`."""
+    value = raw.get(key)
+    if type(value) is dict:
+        return value
+    if not is_empty(value):
+        extra.setdefault(f"{scope}?", {})[key] = value
+    return {}
+
+
+def read_label(raw: Object, key: str) -> str:
+    """Return the id or the name under `key`; a number as text, and no text for any other value."""
+    value = raw.get(key)
+    if type(value) is str:
+        return value
+    return str(value) if type(value) is int or type(value) is float else ""
+
+
+def odd_values(raw: Object, types: Mapping[str, tuple[type, ...]], wire: str) -> Extra:
+    """Return the fields whose value has another type than the wire defines, as an `extra`."""
+    odd = {key: raw[key] for key, kinds in types.items() if not is_empty(raw.get(key)) and type(raw[key]) not in kinds}
+    return {f"{wire}?": odd} if odd else {}
 
 
 def read_boolean(raw: Object, key: str) -> bool | None:
@@ -221,4 +278,6 @@ def write_extra(out: Object, extra: Extra, wire: str) -> Object:
         out = {**{key: value for key, value in form.items() if key[:1] != ":"}, **out}
     if own:
         out.update((key, value) for key, value in own.items() if key[:1] != ":")
+    if odd := extra.get(f"{wire}?"):
+        out.update(odd)
     return out

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object, split
 from ..ir.response import Fault, FaultKind
+from ..stream.strict import parse_object
 from .faults import (
     CONTEXT_LENGTH,
     FaultTable,
@@ -30,7 +32,7 @@ from .openai_limits import SIGNATURES
 from .protocol import EncodedFault
 from .signatures import Signature, add_breach
 
-__all__ = ["decode_error", "encode_error", "fault_code", "read_fault", "write_fault"]
+__all__ = ["decode_error", "encode_error", "fault_code", "find_error", "read_error_text", "read_fault", "write_fault"]
 
 _INSUFFICIENT_QUOTA = "insufficient_quota"
 _FAULTS = FaultTable(
@@ -124,6 +126,31 @@ def read_fault(
         extra={wire: own} if own else {},
     )
     return add_breach(fault, signatures)
+
+
+def find_error(body: Object) -> JSON:
+    """Return the error in a document that should be an answer; None if there is none.
+
+    Besides OpenAI's envelope: vLLM's object without one, FastAPI's `detail`, and Mistral's flat variant.
+    """
+    if error := body.get("error") or body.get("errors"):
+        return error[0] if type(error) is list else error
+    if body.get("object") == "error":
+        return {key: value for key, value in body.items() if key != "object"}
+    if body.get("choices") or body.get("usage"):
+        return None
+    if body.get("detail"):
+        return body["detail"]
+    return body if body.get("message") and any(body.get(key) for key in ("code", "type", "status")) else None
+
+
+def read_error_text(payload: bytes) -> JSON:
+    """Return the error in the data of an event that is named `error`; data that is not JSON is its message."""
+    try:
+        body = parse_object(payload)
+    except ProtocolError:
+        return payload.decode("utf-8", "replace")
+    return find_error(body) or body
 
 
 def _as_status(code: JSON) -> int | None:

@@ -80,7 +80,6 @@ def chat_call_stream(arguments):
 
 NEEDS_CITY = replace(REQUEST, tools=(replace(WEATHER, input_schema={**WEATHER.input_schema, "required": ["city"]}),))
 BAD_ARGUMENTS = (
-    "null",
     "[]",
     '"{\\"a\\": 1}"',
     '{"a":1}<|call|>',
@@ -91,7 +90,7 @@ BAD_ARGUMENTS = (
 )
 
 
-@pytest.mark.gateway_bad_input(17, 19, 20, 21, 22, 23, 24)
+@pytest.mark.gateway_bad_input(19, 20, 21, 22, 23, 24)
 @every_front
 @pytest.mark.parametrize("stream", [False, True])
 @run
@@ -131,19 +130,19 @@ async def test_calls_are_repaired_before_they_are_checked_for_the_client(front, 
     assert [(call.arguments, call.state) for call in came.calls] == [({"city": "Berlin"}, "complete")]
 
 
-@pytest.mark.finding("G13")
+@pytest.mark.finding("G13", "GA17")
+@pytest.mark.gateway_bad_input(17)
 @every_front
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("request_of", [REQUEST, NEEDS_CITY], ids=["nothing required", "city required"])
 @run
-async def test_null_is_no_arguments_for_a_tool_that_needs_none(front, stream):
+async def test_null_is_no_arguments(front, stream, request_of):
+    """As empty text is. A call without a required argument is then checked by the client, like any other call."""
     reply = RawReply(chat_call_stream("null"), headers=STREAM) if stream else RawReply(to_bytes(chat_call("null")))
     async with gateway_to(reply) as (gateway, _):
-        answer = await ask(gateway, front, stream=stream)
+        answer = await ask(gateway, front, request_of, stream=stream)
         (call,) = decode_answer(answer, front, stream=stream).calls
-        if get(front).capabilities.object_arguments:
-            assert (call.arguments, call.state) == ({}, "complete")
-        else:
-            assert (call.raw, call.state) == ("null", "invalid")  # text is passed on as the model wrote it
+        assert (call.arguments, call.state) == ({}, "complete")
 
 
 def _assert_nothing_to_run(body, front, text):

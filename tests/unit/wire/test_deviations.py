@@ -13,14 +13,14 @@ from toolwire.wire import get
 
 DEVIATIONS = load_deviations()
 STREAMS = [deviation for deviation in DEVIATIONS if deviation.events]
-ANSWERS = [deviation for deviation in DEVIATIONS if deviation.is_answer]
+ANSWERS = [deviation for deviation in DEVIATIONS if deviation.is_answer and not deviation.untranslatable]
 
 every_deviation = pytest.mark.parametrize("deviation", DEVIATIONS, ids=repr)
 every_stream = pytest.mark.parametrize("deviation", STREAMS, ids=repr)
 every_answer = pytest.mark.parametrize("deviation", ANSWERS, ids=repr)
 
 
-@pytest.mark.finding("GA1", "GA4", "GA8")
+@pytest.mark.finding("GA1", "GA4", "GA7", "GA8", "GA12", "GA17")
 @every_deviation
 def test_deviation_has_its_stated_result(deviation):
     assert_expected(decode(deviation), deviation.expected)
@@ -52,7 +52,7 @@ def test_prefix_of_a_deviant_stream_is_an_error_or_the_answer(deviation):
         except ToolwireError:
             continue
         if "fault" in found:
-            assert found == whole
+            assert "fault" in whole, length
             continue
         calls = list(whole.get("calls", ()))
         assert found["calls"] == calls[: len(found["calls"])], length

@@ -146,7 +146,7 @@ def test_stream_without_a_final_line_is_truncated():
         decoder.close()
 
 
-def test_lines_after_the_end_are_ignored():
+def test_error_after_the_end_is_ignored():
     decoder = OLLAMA.stream_decoder()
     events = decoder.feed(lines({"done": True}) + b'{"error": "late"}\n') + decoder.close()
     assert toolwire.fold(events).text == "a"
@@ -190,7 +190,7 @@ def test_streamed_calls_keep_the_order_of_their_starts():
     swapped = [events[0], *starts, *rest[2:4], *rest[:2], *rest[4:]]
     encoder = OLLAMA.stream_encoder()
     decoder = OLLAMA.stream_decoder()
-    back = toolwire.fold(decoder.feed(b"".join(encoder.feed(event) for event in swapped)))
+    back = toolwire.fold(decoder.feed(b"".join(encoder.feed(event) for event in swapped)) + decoder.close())
     assert [call.name for call in back.calls] == ["f", "g"]
 
 
@@ -202,8 +202,7 @@ def test_creation_time_is_written_as_iso_8601():
     assert written(1787338102) == ("2026-08-21T18:48:22Z", 0)
     assert written(None) == ("1970-01-01T00:00:00Z", 0)
     assert written(10**30) == ("1970-01-01T00:00:00Z", 1)
-    with pytest.raises(ProtocolError, match="a time"):
-        OLLAMA.decode_response({**LINE, "created_at": "yesterday", "done": True})
+    assert OLLAMA.decode_response({**LINE, "created_at": "yesterday", "done": True}).created is None
 
 
 def test_unknown_role_is_rejected_with_a_pointer():

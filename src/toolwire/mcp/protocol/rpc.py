@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
-from ...ir.text import to_bytes
+from ...ir.text import to_line
 from ...ir.value import Value
 from ...stream.strict import parse, type_label
 from .errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RequestId, RpcError
@@ -163,11 +163,11 @@ def _read_failure(error: JSON, known: RequestId | None) -> Failure:
 
 def write(message: RpcMessage) -> bytes:
     """Write the message as one line of JSON without line end. Raise EncodeError for values that JSON cannot express."""
-    return to_bytes(to_json(message))
+    return to_line(to_json(message))
 
 
 def write_batch(messages: list[RpcMessage]) -> bytes:
-    return to_bytes([to_json(message) for message in messages])
+    return to_line([to_json(message) for message in messages])
 
 
 def to_json(message: RpcMessage) -> Object:

@@ -12,10 +12,26 @@ from operator import attrgetter
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, part_label
+from ...ir.parts import (
+    Artefact,
+    CallState,
+    Extra,
+    Media,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    part_label,
+)
 from ...ir.pointer import JSON, Object
+from ...stream.strict import parse_arguments
 from ..fields import (
     decode_list,
+    is_empty,
+    odd_values,
     read_boolean,
     read_extra,
     read_optional_string,
@@ -49,6 +65,7 @@ _TEXT = frozenset({"type", "text", "cache_control"})
 _MEDIA = frozenset({"type", "source", "title", "cache_control"})
 _SOURCE = frozenset({"type", "media_type", "data", "url", "file_id"})
 _CALL = frozenset({"type", "id", "name", "input", "cache_control"})
+_CALL_FIELD_TYPES = {"input": (dict,)}
 _CALL_TYPES = [str, str, dict]  # of id, name and input
 _RESULT = frozenset({"type", "tool_use_id", "content", "is_error", "cache_control"})
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -125,15 +142,20 @@ def _read_call(raw: Object) -> ToolCall:
 
 def _read_any_call(raw: Object) -> ToolCall:
     """Read a `tool_use` block with any fields."""
-    arguments = raw.get("input")
-    if type(arguments) is not dict and arguments is not None:
-        raise type_error("an object", arguments, "input")
-    extra = read_extra(raw, _CALL, NAME)
-    if arguments is None:
-        arguments = {}
+    value = raw.get("input")
+    arguments: Object | None = {}
+    text: str | None = None
+    state: CallState = "complete"
+    if type(value) is str:  # a server that copies OpenAI's arguments
+        arguments, state = parse_arguments(value)
+        text = None if state == "complete" else value
+    elif not is_empty(value):
+        arguments = require_object(value, "input")
+    extra = read_extra(raw, _CALL, NAME) | odd_values(raw, _CALL_FIELD_TYPES, NAME)
+    if value is None:
         extra[_FORM] = {**extra.get(_FORM, {}), ":input": "absent"}  # or null, which stays in the form
     cache = read_cache(raw, extra)
-    return ToolCall(read_string(raw, "id"), read_string(raw, "name"), arguments, cache=cache, extra=extra)
+    return ToolCall(read_string(raw, "id"), read_string(raw, "name"), arguments, text, state, cache=cache, extra=extra)
 
 
 def _read_result(raw: Object) -> ToolResult:

@@ -75,8 +75,8 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
     details = error.get("details")
     code = details.get("error_code") if type(details) is dict else context_length_code(str(error.get("message")))
     own = {key: value for key, value in error.items() if key not in ("type", "message")}
-    if error.get("type") != _FAULTS.type_of_kind(kind):
-        own["type"] = error.get("type")
+    if type(error.get("type")) is str and error["type"] != _FAULTS.type_of_kind(kind):
+        own["type"] = error["type"]
     fault = Fault(
         kind,
         str(error.get("message") or body_message(None, status or 500)),

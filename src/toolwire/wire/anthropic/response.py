@@ -17,13 +17,16 @@ from ...ir.text import dumps
 from ...stream.strict import parse_arguments, parse_partial
 from ..fields import (
     decode_list,
+    odd_values,
+    read_count,
+    read_details,
     read_extra,
-    read_integer,
+    read_label,
     read_optional_string,
+    read_stop_reason,
     remember_form,
     require_object,
     restore_form,
-    type_error,
     write_extra,
 )
 from ..protocol import Encoded
@@ -47,6 +50,7 @@ __all__ = [
 ONE_CHOICE = "an Anthropic answer has only one choice"
 _FORM = "anthropic~"
 _KNOWN = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"})
+ENVELOPE_TYPES = {"id": (str,), "model": (str,), "content": (list,), "usage": (dict,)}
 _CONSTANT = ("type", "role")
 _DEFAULT_HEADERS = ("id", *_CONSTANT, "model", "stop_reason", "stop_sequence")
 STOP_REASONS: dict[str, StopReason] = {
@@ -72,9 +76,11 @@ def decode_response(body: Object) -> Response:
     """Decode a response or an error body; the last call is truncated if a limit or a refusal ended the answer."""
     if require_object(body).get("type") == "error":
         return Response(fault=read_fault(body))
-    if type(body.get("content")) is not list:
+    content = body.get("content")
+    is_text = type(content) is str and bool(content) and body.get("type") == "message"
+    if type(content) is not list and not is_text:
         raise ProtocolError("expected an array of content blocks", pointer="/content")
-    parts = decode_list(body, "content", read_block)
+    parts = [Text(content)] if type(content) is str else decode_list(body, "content", read_block)
     stop = read_stop(body, ToolCall in map(type, parts))
     if stop is not None and is_truncated(stop) and parts and type(parts[-1]) is ToolCall:
         parts[-1] = _as_truncated(parts[-1])
@@ -85,12 +91,12 @@ def decode_response(body: Object) -> Response:
     if form:
         extra[_FORM] = form
     return Response(
-        read_optional_string(body, "id") or "",
-        read_optional_string(body, "model") or "",
+        read_label(body, "id"),
+        read_label(body, "model"),
         tuple(parts),
         stop,
         read_usage(body.get("usage")),
-        extra=extra,
+        extra={**extra, **odd_values(body, ENVELOPE_TYPES, NAME)},
     )
 
 
@@ -114,8 +120,8 @@ def read_stop(raw: Object, calls: bool) -> Stop | None:
     word = raw.get("stop_reason")
     if word is None:
         return None
-    reason = STOP_REASONS.get(str(word), "unknown")
-    if reason == "stop" and calls:
+    reason = read_stop_reason(str(word), STOP_REASONS)
+    if reason in ("stop", "unknown") and calls:
         reason = "tool_calls"
     details = raw.get("stop_details")
     if not details and _STOP_NAMES[reason] == word:
@@ -141,24 +147,25 @@ def read_usage(raw: JSON) -> Usage | None:
     if raw is None:
         return None
     if type(raw) is not dict:
-        raise type_error("an object", raw, "usage")
+        return None
     if len(raw) == 2:
         input_tokens, output_tokens = raw.get("input_tokens"), raw.get("output_tokens")
-        if type(input_tokens) is int and type(output_tokens) is int:
+        if type(input_tokens) is int and type(output_tokens) is int and input_tokens >= 0 <= output_tokens:
             return Usage(input_tokens, output_tokens)
-    cache_read, written = read_integer(raw, "cache_read_input_tokens"), read_integer(raw, "cache_creation_input_tokens")
-    details = raw.get("output_tokens_details")
-    details = require_object(details, "usage", "output_tokens_details") if details is not None else {}
-    fresh = read_integer(raw, "input_tokens")
-    extra = read_extra(details, ("thinking_tokens",), f"{NAME}/output", read_extra(raw, _USAGE, NAME))
+    extra = read_extra(raw, _USAGE, NAME)
+    cache_read = read_count(raw, "cache_read_input_tokens", NAME, extra)
+    written = read_count(raw, "cache_creation_input_tokens", NAME, extra)
+    details = read_details(raw, "output_tokens_details", NAME, extra)
+    fresh = read_count(raw, "input_tokens", NAME, extra)
+    read_extra(details, ("thinking_tokens",), f"{NAME}/output", extra)
     if form := remember_form(raw, ("input_tokens", "output_tokens"), extra.get(_FORM, {})):
         extra[_FORM] = form
     return Usage(
         None if fresh is None else fresh + (cache_read or 0) + (written or 0),
-        read_integer(raw, "output_tokens"),
+        read_count(raw, "output_tokens", NAME, extra),
         cache_read,
         written,
-        read_integer(details, "thinking_tokens"),
+        read_count(details, "thinking_tokens", f"{NAME}/output", extra),
         extra=extra,
     )
 

@@ -1,4 +1,9 @@
-"""Decode Messages streams, the one wire whose events name their own type."""
+"""Decode Messages streams, the one wire whose events name their own type.
+
+Anthropic sends one block after the other. Blocks of servers that imitate the wire may be open at the same time, start or
+stop without their event, or all have the same index; `message_stop` may be missing after the stop reason. What Anthropic's
+SDK accumulates from such a stream is read, and so is text whose block has not been announced.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +34,25 @@ from ...ir.events import (
 )
 from ...ir.folding import unfold_part
 from ...ir.parts import Artefact, Extra, Opaque, ToolCall
-from ...ir.pointer import Object
+from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
 from ..base_decoder import FAST_LINES, FAST_STRING, BaseStreamDecoder, is_utf8
-from ..fields import decode_list, read_optional_string, read_string, read_unknown, require_object
+from ..fields import (
+    decode_list,
+    is_empty,
+    odd_values,
+    read_index,
+    read_label,
+    read_optional_string,
+    read_string,
+    read_unknown,
+    require_object,
+)
 from ..fragments import Fragments
 from .blocks import NAME, PROVIDER, read_block
 from .fault import read_fault
-from .response import is_truncated, read_stop, read_usage
+from .response import ENVELOPE_TYPES, decode_response, is_truncated, read_stop, read_usage
 
 __all__ = ["MessagesStreamDecoder"]
 
@@ -59,6 +74,7 @@ _WINDOW = 8 * 1024  # bytes that are split to find a run, which may end after th
 _NEXT_DELTA = re.compile(rb'\n\n(?=(?:event: ?content_block_delta\n)?data: ?\{"type": ?"content_block_delta")').search
 _MESSAGE = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
 _MESSAGE_DELTA = frozenset({"type", "delta", "usage"})  # others: context_management, input_transformations
+_MAX_UNKNOWN = 100
 _KNOWN = frozenset({"text", "tool_use", "thinking", "redacted_thinking"})
 
 
@@ -92,7 +108,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._blocks: dict[int, _OpenBlock] = {}
+        self._blocks: dict[int, _OpenBlock] = {}  # the open blocks, by index
+        self._next_index = 0  # of a block without an index
         self._id: str | None = None  # of the open message
         self._usage: Object = {}  # the latest value of each count
         self._has_calls = False
@@ -101,8 +118,11 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         # a complete call and its arguments; later events show whether it was truncated
         self._last_call: tuple[_OpenBlock, Object] | None = None
 
+    def _read_document(self, document: Object, events: list[Event]) -> None:
+        self._add_whole(decode_response(document), events)
+
     def _is_complete(self) -> bool:
-        return False  # only message_stop ends the answer
+        return bool(self._stop.get("stop_reason")) and not self._blocks  # message_stop may be missing
 
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that `data` completes. One delta in one read takes a short path."""
@@ -175,17 +195,22 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         step = _STEPS.get(kind) if type(kind) is str else None
         if step is not None:
             step(self, event, events)
+        elif event.get("error"):
+            self._error(event, events)
+        else:
+            self._report_unknown("event", kind)
 
     def _message_start(self, event: Object, events: list[Event]) -> None:
         """Emit ResponseStart, and the parts and counts that the message already contains."""
         message = require_object(event.get("message"), "message")
-        message_id = read_optional_string(message, "id") or ""
+        message_id = read_label(message, "id")
         if self._id is not None:
             self._restart(message_id)
             return
         self._id = message_id
         self._extra = read_unknown(message, _MESSAGE, NAME)
-        events.append(ResponseStart(message_id, read_optional_string(message, "model") or ""))
+        odd = odd_values(message, ENVELOPE_TYPES, NAME)
+        events.append(ResponseStart(message_id, read_label(message, "model"), None, odd))
         for part in decode_list(message, "content", read_block):  # e.g. calls that a program made in an earlier answer
             self._has_calls = self._has_calls or isinstance(part, ToolCall)
             events.extend(unfold_part(self._new_key(), 0, part))
@@ -209,21 +234,32 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         """Update the usage. Counts are running totals; an absent count keeps its value."""
         if usage is None:
             return
-        self._usage.update((key, value) for key, value in require_object(usage, "usage").items() if value is not None)
+        if type(usage) is not dict:
+            self.losses.add("/usage", "usage", "dropped", "it is not an object", "info")
+            return
+        self._usage.update((key, value) for key, value in usage.items() if value is not None)
         total = read_usage(self._usage)
         if total is not None:
             events.append(UsageUpdate(total))
 
     def _block_start(self, event: Object, events: list[Event]) -> None:
         """Open a block and emit its start event, with the text or signature that `content_block_start` may hold."""
-        if self._id is None:
-            raise ProtocolError("a content block starts before message_start", status=502)
-        self._end_last_call(events)
         fields = require_object(event.get("content_block"), "content_block")
-        kind = read_string(fields, "type")
-        index = _index(event)
+        index = read_index(event, "index")
+        self._open_block(self._next_index if index is None else index, fields, events)
+
+    def _open_block(self, index: int, fields: Object, events: list[Event]) -> _OpenBlock:
+        """Open a block. It ends a block with the same index, and starts the message if no event has."""
+        if index < 0:
+            raise ProtocolError("expected a non-negative block index", pointer="/index", status=502)
+        if self._id is None:
+            self._id = ""
+            events.append(ResponseStart())
         if index in self._blocks:
-            raise ProtocolError(f"content block {index} starts twice", pointer="/index", status=502)
+            self._close_block(index, events)
+        self._end_last_call(events)
+        self._next_index = index + 1
+        kind = read_string(fields, "type")
         block = self._blocks[index] = _OpenBlock(self._new_key(), kind, fields)
         if kind == "text":
             events.append(TextStart(block.key, 0, False, read_unknown(fields, ("type", "text"), NAME)))
@@ -231,7 +267,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         elif kind == "tool_use":
             self._has_calls = True
             extra = read_unknown(fields, ("type", "id", "name", "input"), NAME)
-            events.append(CallStart(block.key, read_string(fields, "id"), read_string(fields, "name"), extra=extra))
+            events.append(CallStart(block.key, read_label(fields, "id"), read_string(fields, "name"), extra=extra))
         elif kind == "thinking" or kind == "redacted_thinking":
             events.append(
                 ReasoningStart(block.key, 0, read_unknown(fields, ("type", "thinking", "signature", "data"), NAME))
@@ -239,12 +275,13 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             self._append_text(block, read_optional_string(fields, "thinking"), events)
             self._set_signature(block, "signature", read_optional_string(fields, "signature"))
             self._set_signature(block, "redacted", read_optional_string(fields, "data"))
+        return block
 
     def _block_delta(self, event: Object, events: list[Event]) -> None:
         """Apply a delta to its block; citations and the fields of unknown block types are collected for its end."""
-        block = self._open_block(event)
         delta = require_object(event.get("delta"), "delta")
         kind = delta.get("type")
+        block = self._find_block(event, kind, events)
         if kind == "signature_delta":
             self._set_signature(block, "signature", read_optional_string(delta, "signature"))
         elif kind == "citations_delta":
@@ -255,7 +292,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         elif type(kind) is str and kind in _TEXT_OF:
             self._append_text(block, read_optional_string(delta, _TEXT_OF[kind]), events)
         elif block.kind in _KNOWN:
-            self.losses.add("/parts", str(kind), "dropped", "unknown delta type")
+            self._report_unknown("delta", kind)
         else:
             block.extra_fragments.add({key: value for key, value in delta.items() if key != "type"})
 
@@ -290,9 +327,16 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             block.artefacts = (Artefact(PROVIDER, kind, data),)
 
     def _block_stop(self, event: Object, events: list[Event]) -> None:
-        """Close a block and emit its end event; a block of an unknown type is emitted as one Opaque part."""
-        block = self._open_block(event)
-        del self._blocks[_index(event)]
+        """Close a block. A stop without an open block is ignored: it carries nothing."""
+        index = read_index(event, "index")
+        if index is None:
+            index = max(self._blocks, default=-1)
+        if index in self._blocks:
+            self._close_block(index, events)
+
+    def _close_block(self, index: int, events: list[Event]) -> None:
+        """Emit the end event of a block; a block of an unknown type is emitted as one Opaque part."""
+        block = self._blocks.pop(index)
         if rest := self._flush_surrogate(block.key):
             self._append_rest(block, rest, events)
         if block.kind == "text":
@@ -319,14 +363,21 @@ class MessagesStreamDecoder(BaseStreamDecoder):
     def _end_call(self, block: _OpenBlock, events: list[Event]) -> None:
         """End a call; a complete one stays pending until later events show whether it was truncated."""
         complete_input = block.fields.get("input")
-        if not block.pieces and complete_input:  # some servers send the arguments in content_block_start
-            self._append_text(block, dumps(complete_input), events)
+        if complete_input and not block.pieces and not block.held:  # arguments in content_block_start
+            text = complete_input if type(complete_input) is str else dumps(complete_input)
+            self._append_text(block, text, events)
         raw = unescape(b"".join([*block.pieces, block.held]))
         arguments, state = parse_arguments(raw)
-        if state == "complete":
+        if complete_input and type(complete_input) is dict and complete_input != arguments:
+            self.losses.add("/parts", "input", "dropped", "the deltas of the call have other arguments")
+        is_last = block.key == self._next_key - 1
+        if state == "complete" and is_last:
             self._last_call = block, arguments or {}
             return
         self._release_held(block, events)
+        if state == "complete":
+            events.append(CallEnd(block.key, arguments))
+            return
         events.append(CallEnd(block.key, None, raw, state))
 
     def _release_held(self, block: _OpenBlock, events: list[Event]) -> None:
@@ -345,21 +396,35 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._release_held(block, events)
         events.append(CallEnd(block.key, arguments))
 
-    def _open_block(self, event: Object) -> _OpenBlock:
-        block = self._blocks.get(_index(event))
-        if block is None:
+    def _find_block(self, event: Object, kind: JSON, events: list[Event]) -> _OpenBlock:
+        """Return the block of a delta. Text and thinking open one if the server has omitted its start."""
+        index = read_index(event, "index")
+        if index is None:
+            index = self._next_index - 1 if self._next_index - 1 in self._blocks else self._next_index
+        block = self._blocks.get(index)
+        if block is not None:
+            return block
+        if kind not in ("text_delta", "thinking_delta"):
             raise ProtocolError(f"content block {event.get('index')} is not open", pointer="/index", status=502)
-        return block
+        return self._open_block(index, {"type": kind.removesuffix("_delta")}, events)
+
+    def _report_unknown(self, concept: str, kind: JSON) -> None:
+        """Report an event or a delta of an unknown type; the number of losses is limited, as the server makes the names."""
+        if len(self.losses) < _MAX_UNKNOWN:
+            self.losses.add("/parts", f"{concept} {kind}"[:80], "dropped", "unknown type", "info")
 
     def _message_delta(self, event: Object, events: list[Event]) -> None:
         delta = event.get("delta")
-        self._stop.update({} if delta is None else require_object(delta, "delta"))
+        fields = {} if is_empty(delta) else require_object(delta, "delta")
+        self._stop.update((key, value) for key, value in fields.items() if not is_empty(value) or key not in self._stop)
         self._stop.update((key, value) for key, value in event.items() if key not in _MESSAGE_DELTA)
         self._update_usage(event.get("usage"), events)
 
     def _message_stop(self, event: Object, events: list[Event]) -> None:
-        if self._blocks:
-            raise ProtocolError(f"the message ends while content block {next(iter(self._blocks))} is open", status=502)
+        for index in sorted(self._blocks):
+            self._close_block(index, events)
+        if self._id is None:
+            raise ProtocolError("the message ends before it has begun", status=502)
         self._finish(events)
         self._over = True
 
@@ -390,13 +455,6 @@ _STEPS: dict[str, Callable[[MessagesStreamDecoder, Object, list[Event]], None]] 
     "ping": MessagesStreamDecoder._ping,
     "error": MessagesStreamDecoder._error,
 }
-
-
-def _index(event: Object) -> int:
-    index = event.get("index")
-    if type(index) is not int or index < 0:
-        raise ProtocolError("expected a non-negative block index", pointer="/index", status=502)
-    return index
 
 
 def _split_run(data: bytes, first: re.Match[bytes]) -> tuple[list[bytes], int]:

@@ -29,7 +29,7 @@ from ...ir.events import (
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
-from ...ir.text import dumps, escape, to_bytes, unescape
+from ...ir.text import dumps, escape, to_line, unescape
 from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
 from ..search_codec import report_search_call
@@ -282,7 +282,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
             )
 
     def _fail(self, event: StreamFault) -> bytes:
-        return b"event: error\ndata: " + to_bytes(write_fault(event.fault)) + b"\n\n"
+        return b"event: error\ndata: " + to_line(write_fault(event.fault)) + b"\n\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
         """Write `message_delta` with stop reason and usage, then `message_stop`; `container` is in the delta."""
@@ -300,7 +300,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
 
 
 def _event(name: str, fields: Object) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), to_bytes({"type": name, **fields}))
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), to_line({"type": name, **fields}))
 
 
 MessagesStreamEncoder.handlers = {

@@ -14,6 +14,7 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import (
     Artefact,
+    CallState,
     Extra,
     Media,
     MediaKind,
@@ -27,7 +28,17 @@ from ...ir.parts import (
     part_label,
 )
 from ...ir.pointer import JSON, Object
-from ..fields import decode_list, read_boolean, read_optional_string, read_string, require_object, type_error
+from ...stream.strict import parse_arguments
+from ..fields import (
+    decode_list,
+    is_empty,
+    odd_values,
+    read_boolean,
+    read_label,
+    read_optional_string,
+    read_string,
+    require_object,
+)
 from ..media import guess_media_type
 from ..search_codec import report_search_call
 from ..structured_results import found_as_text
@@ -49,6 +60,7 @@ _RESULT_PART = frozenset({"functionResponse", "thoughtSignature"})
 _INLINE_PART = frozenset({"inlineData"})
 _FILE_PART = frozenset({"fileData"})
 _CALL_FIELDS = frozenset({"id", "name", "args"})
+_CALL_TYPES = {"id": (str,), "args": (dict,)}
 _RESULT_FIELDS = frozenset({"id", "name", "response", "parts"})
 _DATA_FIELDS = frozenset({"mimeType", "data", "fileUri", "displayName"})
 
@@ -137,15 +149,22 @@ def _read_call(raw: Object) -> ToolCall:
     fields = read_fields(raw, _CALL_PART, NAME, extra)
     call = read_fields(require_object(fields["functionCall"], "functionCall"), _CALL_FIELDS, _CALL, extra)
     try:
-        arguments = call.get("args")
-        if arguments is not None and type(arguments) is not dict:
-            raise type_error("an object", arguments, "args")
-        call_id, name = read_optional_string(call, "id") or "", read_string(call, "name")
+        value = call.get("args")
+        arguments: Object | None = {}
+        raw_text: str | None = None
+        state: CallState = "complete"
+        if type(value) is str:  # a server that copies OpenAI's arguments
+            arguments, state = parse_arguments(value)
+            raw_text = None if state == "complete" else value
+        elif not is_empty(value):
+            arguments = require_object(value, "args")
+        call_id, name = read_label(call, "id"), read_string(call, "name")
     except ProtocolError as error:
         raise error.within("functionCall") from None
-    if arguments is None:
+    if value is None:
         extra.setdefault(f"{_CALL}~", {})[":args"] = "absent"
-    return ToolCall(call_id, name, arguments or {}, artefacts=read_signature(fields), extra=extra)
+    extra |= odd_values(call, _CALL_TYPES, _CALL)
+    return ToolCall(call_id, name, arguments, raw_text, state, artefacts=read_signature(fields), extra=extra)
 
 
 def _read_result(raw: Object) -> ToolResult:

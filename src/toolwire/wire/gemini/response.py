@@ -12,7 +12,15 @@ from ...ir.parts import Extra, Part, Reasoning, Refusal, Text, ToolCall, part_la
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
-from ..fields import decode_list, read_integer, read_optional_string, require_object
+from ..fields import (
+    decode_list,
+    odd_values,
+    read_count,
+    read_label,
+    read_optional_string,
+    read_stop_reason,
+    require_object,
+)
 from ..protocol import Encoded
 from .fault import read_fault
 from .field_names import NAME, read_fields, write_fields
@@ -38,7 +46,9 @@ _CONTENT = "gemini/content"
 _KNOWN = frozenset({"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId"})
 # any of these makes an answer without candidates valid: a model may return nothing
 _ANSWER = frozenset({"promptFeedback", "usageMetadata", "modelVersion", "responseId"})
+ENVELOPE_TYPES = {"responseId": (str,), "modelVersion": (str,), "usageMetadata": (dict,)}
 CANDIDATE = frozenset({"content", "finishReason", "finishMessage", "index"})
+NO_REASONS = (None, "", "FINISH_REASON_UNSPECIFIED")
 STOP_REASONS: dict[str, StopReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
@@ -90,14 +100,14 @@ def decode_response(body: Object) -> Response:
     stop = None if feedback is None else blocked_stop(require_object(feedback, "promptFeedback"))
     first, *others = candidates or [Alternative((), stop)]
     return Response(
-        id=read_optional_string(fields, "responseId") or "",
-        model=read_optional_string(fields, "modelVersion") or "",
+        id=read_label(fields, "responseId"),
+        model=read_label(fields, "modelVersion"),
         parts=first.parts,
         stop=first.stop,
         usage=read_usage(fields.get("usageMetadata")),
         alternatives=tuple(others),
         fault=stop_fault(first.stop),
-        extra={**extra, **first.extra},
+        extra={**extra, **first.extra, **odd_values(fields, ENVELOPE_TYPES, NAME)},
     )
 
 
@@ -152,15 +162,16 @@ def _read_parts(content: Object, outer: Extra) -> list[Part]:
 
 def read_stop(candidate: Object, parts: tuple[Part, ...], extra: Extra) -> Stop | None:
     """Read the finish reason; `extra` holds the other fields of the candidate, which need a stop to be kept."""
-    word, detail = read_optional_string(candidate, "finishReason"), read_optional_string(candidate, "finishMessage")
+    word, detail = read_label(candidate, "finishReason"), read_optional_string(candidate, "finishMessage")
     form: Object = {}
     if candidate.get("index") is None:
         form[":index"] = "absent"
-    if word is None:
+    if not word:
         return None if not extra else Stop("unknown", extra={**extra, _FORM: {**form, ":finishReason": None}})
-    reason = STOP_REASONS.get(word) or ("content_filter" if word.startswith("IMAGE_") else "unknown")
-    if reason == "stop" and any(type(part) is ToolCall for part in parts):
-        reason = "tool_calls"
+    reason = "content_filter" if word.startswith("IMAGE_") else read_stop_reason(word, STOP_REASONS)
+    if reason in ("stop", "tool_calls", "unknown"):
+        has_calls = any(type(part) is ToolCall for part in parts)
+        reason = "tool_calls" if has_calls else "stop" if reason == "tool_calls" else reason
     if _STOP_NAMES[reason] != word:
         form[":finishReason"] = word
     return Stop(reason, detail=detail, extra={**extra, _FORM: form} if form else extra)
@@ -178,18 +189,28 @@ _USAGE = frozenset(
 )
 
 
+_COUNTS = (
+    "promptTokenCount",
+    "toolUsePromptTokenCount",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+    "cachedContentTokenCount",
+)
+
+
 def read_usage(raw: JSON) -> Usage | None:
     """Read the counts; `Usage.output` includes thoughts, `Usage.input` the input of Google's own tools."""
     if raw is None:
         return None
+    if type(raw) is not dict:
+        return None
     extra: Extra = {}
-    fields = read_fields(require_object(raw, "usageMetadata"), _USAGE, NAME, extra)
-    prompt, tools = read_integer(fields, "promptTokenCount"), read_integer(fields, "toolUsePromptTokenCount")
-    candidates, thoughts = read_integer(fields, "candidatesTokenCount"), read_integer(fields, "thoughtsTokenCount")
+    fields = read_fields(raw, _USAGE, NAME, extra)
+    prompt, tools, candidates, thoughts, cached = [read_count(fields, key, NAME, extra) for key in _COUNTS]
     usage = Usage(
         None if prompt is None else prompt + (tools or 0),
         None if candidates is None and thoughts is None else (candidates or 0) + (thoughts or 0),
-        read_integer(fields, "cachedContentTokenCount"),
+        cached,
         None,
         thoughts,
         tools,

@@ -32,16 +32,23 @@ from ...ir.response import Stop
 from ...ir.text import dumps, escape
 from ...stream.array import ArrayDecoder
 from ..base_decoder import BaseStreamDecoder
-from ..fields import read_integer, read_optional_string, read_string, read_unknown, require_object
+from ..fields import (
+    odd_values,
+    read_index,
+    read_label,
+    read_optional_string,
+    read_string,
+    read_unknown,
+    require_object,
+)
 from .fault import read_fault
 from .field_names import NAME, to_camel_case
 from .partial_args import PartialArguments
 from .parts import read_part, read_signature
-from .response import CANDIDATE, blocked_stop, read_stop, read_usage, stop_fault
+from .response import CANDIDATE, ENVELOPE_TYPES, NO_REASONS, blocked_stop, read_stop, read_usage, stop_fault
 
 __all__ = ["GeminiStreamDecoder"]
 
-_BOM = b"\xef\xbb\xbf"
 _CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "promptFeedback"})
 
 
@@ -59,7 +66,7 @@ class _PartialCall:
 class _Candidate:
     """The state of one candidate of the answer."""
 
-    __slots__ = ("extra", "fields", "has_calls", "index", "last", "open", "partial", "stop")
+    __slots__ = ("end", "extra", "fields", "has_calls", "index", "last", "open", "partial", "stop")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -68,6 +75,7 @@ class _Candidate:
         self.partial: dict[str, _PartialCall] = {}  # incomplete calls, by id
         self.last = ""  # the id of the latest incomplete call
         self.has_calls = False
+        self.end: Object = {}  # the last finish reason, and its message
         self.stop: Stop | None = None
         self.extra: Extra = {}
 
@@ -80,36 +88,24 @@ class GeminiStreamDecoder(BaseStreamDecoder):
     def __init__(self) -> None:
         super().__init__()
         self._array: ArrayDecoder | None = None
-        self._is_framed = False  # an array or events: decided
-        self._head = b""  # the bytes before that decision
         self._started = False
         self._candidates: dict[int, _Candidate] = {}
         self._extra: Extra = {}
 
     def _feed(self, data: bytes, events: list[Event]) -> None:
-        """Decode the next bytes; the first ones decide between a JSON array and server-sent events."""
-        if not self._is_framed:
-            data = self._begin(data)
         if self._array is None:
             super()._feed(data, events)
             return
         for element in self._array.feed(data):
-            if not self._over:
-                self._frame(b"", element, events)
+            self._read_frame(b"", element, events)
 
-    def _begin(self, data: bytes) -> bytes:
-        """Detect an array or events, and return the bytes so far; none while a byte order mark may be incomplete."""
-        self._head += data
-        head = self._head.lstrip()
-        if len(head) < 3 and _BOM.startswith(head):
-            return b""
-        head = head.removeprefix(_BOM).lstrip()
-        if not head:
-            return b""
-        self._is_framed = True
+    def _detect_framing(self, head: bytes) -> None:
         if head[:1] == b"[":
             self._array = ArrayDecoder()
-        return head
+        super()._detect_framing(head)
+
+    def _read_document(self, document: Object, events: list[Event]) -> None:
+        self._read_chunk(document, events)
 
     def close(self) -> list[Event]:
         if self._array is not None and self._array.close() and not self._is_complete():
@@ -117,13 +113,17 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         return super().close()
 
     def _is_complete(self) -> bool:
-        return bool(self._candidates) and all(c.stop is not None for c in self._candidates.values())
+        return bool(self._candidates) and all(c.end or c.stop is not None for c in self._candidates.values())
 
     def _finish(self, events: list[Event]) -> None:
         """Emit the end of the answer, or a fault if the first candidate stopped with an error or a malformed call."""
         candidates = [self._candidates[index] for index in sorted(self._candidates)]
         for candidate in candidates:
             self._close_text(candidate, events)
+            self._end_truncated_calls(candidate, list(candidate.partial), events)
+            if candidate.end:
+                seen: tuple[Part, ...] = (ToolCall("", ""),) if candidate.has_calls else ()
+                candidate.stop = read_stop({**candidate.end, "index": candidate.index}, seen, candidate.extra)
         stops = tuple(candidate.stop for candidate in candidates if candidate.stop is not None)
         fault = stop_fault(stops[0])
         if fault is not None:
@@ -133,15 +133,20 @@ class GeminiStreamDecoder(BaseStreamDecoder):
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         """Decode one chunk, which is a whole response with the next parts."""
-        chunk = to_camel_case(self._read_object(payload))
+        self._read_chunk(self._read_object(payload), events)
+
+    def _read_chunk(self, raw: Object, events: list[Event]) -> None:
+        chunk = to_camel_case(raw)
         if "error" in chunk and "candidates" not in chunk:
             self._over = True
             events.append(StreamFault(read_fault(chunk)))
             return
         if not self._started:
             self._started = True
-            model = read_optional_string(chunk, "modelVersion") or ""
-            events.append(ResponseStart(read_optional_string(chunk, "responseId") or "", model))
+            extra = odd_values(chunk, ENVELOPE_TYPES, NAME)
+            events.append(
+                ResponseStart(read_label(chunk, "responseId"), read_label(chunk, "modelVersion"), None, extra)
+            )
         usage = read_usage(chunk.get("usageMetadata"))
         if usage is not None:
             events.append(UsageUpdate(usage))
@@ -150,8 +155,8 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         if feedback is not None:
             self._apply_feedback(require_object(feedback, "promptFeedback"))
         candidates = chunk.get("candidates") or []
-        for raw in candidates if type(candidates) is list else [candidates]:
-            self._read_candidate(to_camel_case(require_object(raw, "candidates")), events)
+        for number, candidate in enumerate(candidates if type(candidates) is list else [candidates]):
+            self._read_candidate(number, to_camel_case(require_object(candidate, "candidates")), events)
 
     def _apply_feedback(self, feedback: Object) -> None:
         self._extra = merge_extra(self._extra, {NAME: {"promptFeedback": feedback}})
@@ -159,9 +164,11 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         if stop is not None:
             self._candidates.setdefault(0, _Candidate(0)).stop = stop
 
-    def _read_candidate(self, fields: Object, events: list[Event]) -> None:
-        """Emit the new parts of a candidate; a finish reason ends its open text and its incomplete calls."""
-        index = read_integer(fields, "index") or 0
+    def _read_candidate(self, number: int, fields: Object, events: list[Event]) -> None:
+        """Emit the new parts of a candidate, and note its finish reason. Parts may follow it, so it ends nothing."""
+        index = read_index(fields, "index")
+        if index is None:
+            index = number
         candidate = self._candidates.get(index)
         if candidate is None:
             candidate = self._candidates[index] = _Candidate(index)
@@ -171,18 +178,14 @@ class GeminiStreamDecoder(BaseStreamDecoder):
             if content is not None
             else None
         )
-        for number, raw in enumerate(parts if type(parts) is list else ()):
+        for position, raw in enumerate(parts if type(parts) is list else [] if parts is None else [parts]):
             try:
-                self._read_part(candidate, require_object(raw), events)
+                self._read_part(candidate, {"text": raw} if type(raw) is str else require_object(raw), events)
             except ProtocolError as error:
-                raise error.within("candidates", index, "content", "parts", number) from None
+                raise error.within("candidates", index, "content", "parts", position) from None
         self._keep_fields(candidate, read_unknown(fields, CANDIDATE, f"{NAME}/candidate").get(f"{NAME}/candidate", {}))
-        if fields.get("finishReason") is not None:
-            self._close_text(candidate, events)
-            self._end_truncated_calls(candidate, list(candidate.partial), events)
-            seen: tuple[Part, ...] = (ToolCall("", ""),) if candidate.has_calls else ()
-            stop = read_stop({**fields, "index": index}, seen, candidate.extra)
-            candidate.stop = stop
+        if fields.get("finishReason") not in NO_REASONS:
+            candidate.end = {"finishReason": fields["finishReason"], "finishMessage": fields.get("finishMessage")}
 
     def _keep_fields(self, candidate: _Candidate, fields: Object) -> None:
         """Keep fields of a candidate. Later values replace earlier ones; objects are merged (`groundingMetadata`)."""
@@ -250,9 +253,9 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         candidate.has_calls = True
         key = self._new_key()
         events.append(CallStart(key, call.id, call.name, choice=candidate.index))
-        events.append(CallDelta(key, escape(dumps(call.arguments))))
+        events.append(CallDelta(key, escape(call.text)))
         extra = {name: fields for name, fields in call.extra.items() if not name.endswith("~")}
-        events.append(CallEnd(key, call.arguments, None, "complete", call.artefacts, extra))
+        events.append(CallEnd(key, call.arguments, call.raw, call.state, call.artefacts, extra))
 
     def _read_partial(self, candidate: _Candidate, call: Object, fields: Object, events: list[Event]) -> None:
         """Collect assignments of an incomplete call; one without an id and a name continues the latest call."""

@@ -31,7 +31,7 @@ from ...ir.parts import Artefact, Extra, Reasoning, Text, ToolCall
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
-from ...ir.text import to_bytes, unescape
+from ...ir.text import to_line, unescape
 from ..base_encoder import BaseStreamEncoder
 from .fault import write_fault
 from .field_names import NAME, write_fields
@@ -66,7 +66,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
             fields["modelVersion"] = event.model
         if event.id:
             fields["responseId"] = event.id
-        self._tail = b"," + to_bytes(fields)[1:-1] if fields else b""
+        self._tail = b"," + to_line(fields)[1:-1] if fields else b""
         return b""
 
     def _chunk(self, choice: int, part: bytes) -> bytes:
@@ -137,7 +137,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
             return b""
         if part.artefacts:
             self._last.pop(start.choice, None)
-        return self._chunk(start.choice, to_bytes(write_part(part, self.losses, self._part_path(start.key))))
+        return self._chunk(start.choice, to_line(write_part(part, self.losses, self._part_path(start.key))))
 
     def _own_artefacts(self, event: TextEnd | ReasoningEnd | CallEnd) -> tuple[Artefact, ...]:
         report_foreign(event.artefacts, self.losses, self._part_path(event.key))
@@ -172,7 +172,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
             self._broken.setdefault(start.choice, call)
             self._calls[event.key] = b""
         else:
-            self._calls[event.key] = self._chunk(start.choice, to_bytes(write_part(call, self.losses, path)))
+            self._calls[event.key] = self._chunk(start.choice, to_line(write_part(call, self.losses, path)))
         return self._write_ended_calls()
 
     def _write_ended_calls(self) -> bytes:
@@ -191,7 +191,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         if part is None:
             return b""
         self._last.pop(event.choice, None)
-        return self._chunk(event.choice, to_bytes(part))
+        return self._chunk(event.choice, to_line(part))
 
     def _update_usage(self, event: UsageUpdate) -> bytes:
         self._usage = event.usage
@@ -201,7 +201,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         return b"\n"
 
     def _fail(self, event: StreamFault) -> bytes:
-        return b"data: " + to_bytes(write_fault(event.fault)) + b"\n\n"
+        return b"data: " + to_line(write_fault(event.fault)) + b"\n\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
         """Write the last chunk: finish reasons, usage, and the fields of the answer that only this wire has."""
@@ -216,7 +216,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         if self._usage is not None:
             fields["usageMetadata"] = write_usage(self._usage, self.losses)
         fields = write_fields(fields, {NAME: event.extra.get(NAME, {})}, NAME)
-        return b"data: %b%b}\n\n" % (to_bytes(fields)[:-1], self._tail)
+        return b"data: %b%b}\n\n" % (to_line(fields)[:-1], self._tail)
 
 
 def _own_fields(start: TextStart | ReasoningStart, end: TextEnd | ReasoningEnd) -> Extra:

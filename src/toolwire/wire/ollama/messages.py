@@ -14,10 +14,21 @@ from collections.abc import Sequence
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ...ir.parts import CallState, Extra, Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message, Role
-from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
+from ...stream.strict import parse_arguments
+from ..fields import (
+    decode_list,
+    is_empty,
+    odd_values,
+    read_extra,
+    read_label,
+    read_optional_string,
+    read_string,
+    require_object,
+    write_extra,
+)
 from ..search_codec import report_search_call
 from ..structured_results import result_parts
 from .content import FORM, NAME, LocatedPart, read_content, reasoning_text, report_order, write_content
@@ -38,6 +49,8 @@ _ASSISTANT = _PLAIN | {"thinking", "tool_calls"}
 _RESULT = _PLAIN | {"tool_name", "tool_call_id"}
 _CALL = frozenset({"id", "type", "function"})
 _INNER = frozenset({"index", "name", "arguments"})
+_FUNCTION_TYPES = {"arguments": (dict,)}
+_CALL_TYPES = {"id": (str,)}
 _ROLES: dict[str, Role] = {"system": "system", "user": "user"}
 THINKING_FORM: Extra = {FORM: {":field": "thinking"}}
 """Mark of reasoning that comes from this wire, so that it is sent back with the history."""
@@ -77,10 +90,17 @@ def read_assistant(raw: Object, form: Object) -> Message:
 def read_call(raw: JSON) -> ToolCall:
     """Read a call; its index, its type and absent arguments are recorded as form."""
     function = require_object(require_object(raw).get("function"), "function")
-    arguments = function.get("arguments")
+    value = function.get("arguments")
+    arguments: Object | None = {}
+    raw_text: str | None = None
+    state: CallState = "complete"
     try:
         name = read_string(function, "name")
-        arguments = {} if arguments is None else require_object(arguments, "arguments")
+        if type(value) is str:  # some models write text (openclaw/openclaw#57455)
+            arguments, state = parse_arguments(value)
+            raw_text = None if state == "complete" else value
+        elif not is_empty(value):
+            arguments = require_object(value, "arguments")
     except ProtocolError as error:
         raise error.within("function") from None
     form: Object = {":index": function.get("index")}
@@ -89,7 +109,8 @@ def read_call(raw: JSON) -> ToolCall:
     if function.get("arguments") is None:
         form[":arguments"] = "absent"  # or null, which stays in the form of the function
     extra = read_extra(function, _INNER, _FUNCTION, read_extra(raw, _CALL, NAME))
-    return ToolCall(read_optional_string(raw, "id") or "", name, arguments, extra=_with_form(extra, form))
+    extra |= odd_values(function, _FUNCTION_TYPES, _FUNCTION) | odd_values(raw, _CALL_TYPES, NAME)
+    return ToolCall(read_label(raw, "id"), name, arguments, raw_text, state, extra=_with_form(extra, form))
 
 
 def _read_result(raw: Object, form: Object) -> ToolResult:

@@ -9,18 +9,20 @@ from datetime import UTC, datetime, timedelta
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Part, ToolCall
+from ...ir.parts import Extra, Part, ToolCall
 from ...ir.pointer import Object
 from ...ir.request import Message, Request
 from ...ir.response import Response, Stop, StopReason, Usage
 from ..fields import (
+    odd_values,
+    read_count,
     read_extra,
-    read_integer,
-    read_optional_string,
+    read_label,
+    read_stop_reason,
+    read_timestamp,
     remember_form,
     require_object,
     restore_form,
-    type_error,
     write_extra,
 )
 from ..protocol import Encoded
@@ -35,6 +37,8 @@ __all__ = [
     "STOP_REASONS",
     "decode_response",
     "encode_response",
+    "is_done",
+    "odd_envelope",
     "read_created",
     "read_stop",
     "read_usage",
@@ -48,6 +52,7 @@ __all__ = [
 MESSAGE = "ollama/message"
 ONE_CHOICE = "an Ollama answer has only one choice"
 KNOWN = frozenset({"model", "created_at", "message", "done", "done_reason", "prompt_eval_count", "eval_count"})
+_ENVELOPE_TYPES = {"model": (str,), "created_at": (str,), "done": (bool,), "done_reason": (str,)}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",
@@ -71,13 +76,26 @@ def decode_response(body: Object) -> Response:
     if form:
         extra[FORM] = {**extra.get(FORM, {}), **form}
     return Response(
-        model=read_optional_string(body, "model") or "",
+        model=read_label(body, "model"),
         parts=message.parts,
         stop=read_stop(body, message.parts),
         usage=read_usage(body),
         created=created,
-        extra={**extra, **{name.replace(NAME, MESSAGE): fields for name, fields in message.extra.items()}},
+        extra={
+            **extra,
+            **{name.replace(NAME, MESSAGE): fields for name, fields in message.extra.items()},
+            **odd_envelope(body),
+        },
     )
+
+
+def odd_envelope(body: Object) -> Extra:
+    """Return the values of an answer, or of a line, that have another type than the protocol defines."""
+    odd = odd_values(body, _ENVELOPE_TYPES, NAME)
+    created = body.get("created_at")
+    if type(created) is str and created and _parse_time(created) is None:
+        odd.setdefault(f"{NAME}?", {})["created_at"] = created
+    return odd
 
 
 def _read_message(raw: Object) -> Message:
@@ -90,18 +108,21 @@ def _read_message(raw: Object) -> Message:
 
 def read_created(body: Object) -> tuple[int | None, Object]:
     """Return the time in seconds, and its original text as form if the seconds do not preserve it."""
-    text = read_optional_string(body, "created_at")
-    if text is None:
-        return None, {} if "created_at" in body else {":created_at": None}
+    text = body.get("created_at")
+    if type(text) is not str:
+        return read_timestamp(body, "created_at"), {} if "created_at" in body else {":created_at": None}
     seconds = _parse_time(text)
+    if seconds is None:
+        return None, {":created_at": text}
     return seconds, {} if _format_time(seconds) == text else {":created_at": text}
 
 
-def _parse_time(text: str) -> int:
+def _parse_time(text: str) -> int | None:
+    """Return the seconds of a time such as 2026-11-15T09:00:00Z; None for any other text."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise type_error("a time such as 2026-11-15T09:00:00Z", text, "created_at") from None
+        return None
     return ((time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(seconds=1)
 
 
@@ -127,16 +148,21 @@ def write_created(created: int | None, form: Object, losses: Losses) -> Object:
         return {"created_at": _format_time(0)}
 
 
+def is_done(body: Object) -> bool:
+    """Return whether an answer is marked as complete; text and numbers are accepted."""
+    done = body.get("done")
+    return done is True or done == 1 or (type(done) is str and done.lower() == "true")
+
+
 def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
     """Read the stop reason; None while the answer is not done. `stop` with calls means that the model calls a tool."""
-    done, word = body.get("done"), read_optional_string(body, "done_reason")
-    if done is not None and type(done) is not bool:
-        raise type_error("a boolean", done, "done")
-    if not done and not word:
+    word = read_label(body, "done_reason")
+    if not is_done(body) and not word:
         return None
-    reason = STOP_REASONS.get(word or "stop", "unknown")
-    if reason == "stop" and any(type(part) is ToolCall for part in parts):
-        reason = "tool_calls"
+    reason = read_stop_reason(word or "stop", STOP_REASONS)
+    if reason in ("stop", "tool_calls", "unknown"):
+        has_calls = any(type(part) is ToolCall for part in parts)
+        reason = "tool_calls" if has_calls else "stop" if reason == "tool_calls" else reason
     return Stop(reason) if word == _stop_name(reason) else Stop(reason, extra={FORM: {":done_reason": word or None}})
 
 
@@ -163,8 +189,12 @@ def write_stop(stop: Stop, losses: Losses) -> Object:
 
 
 def read_usage(body: Object) -> Usage | None:
-    input_tokens, output_tokens = read_integer(body, "prompt_eval_count"), read_integer(body, "eval_count")
-    return None if input_tokens is None and output_tokens is None else Usage(input_tokens, output_tokens)
+    extra: Extra = {}
+    input_tokens = read_count(body, "prompt_eval_count", NAME, extra)
+    output_tokens = read_count(body, "eval_count", NAME, extra)
+    if input_tokens is None and output_tokens is None and not extra:
+        return None
+    return Usage(input_tokens, output_tokens, extra=extra)
 
 
 def write_usage(usage: Usage, losses: Losses) -> Object:
@@ -172,7 +202,7 @@ def write_usage(usage: Usage, losses: Losses) -> Object:
         if getattr(usage, concept):
             losses.add(f"/usage/{concept}", f"{concept} tokens", "dropped", "Ollama does not count them", "info")
     counts = (("prompt_eval_count", usage.input), ("eval_count", usage.output))
-    return {key: count for key, count in counts if count is not None}
+    return write_extra({key: count for key, count in counts if count is not None}, usage.extra, NAME)
 
 
 def encode_response(response: Response, request: Request | None = None) -> Encoded:

@@ -1,7 +1,7 @@
 """Decode /api/chat streams: one JSON object per line, the last with `"done": true`.
 
 Each line is an answer that contains the next text, thinking or calls. Calls are complete. Text continues the previous
-item if that is of the same kind. An error replaces a line and ends the stream.
+item if that is of the same kind. An error replaces a line and ends the stream. All lines are read, also after `done`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ...ir.events import (
 from ...ir.folding import merge_extra
 from ...ir.parts import Extra, Part, Reasoning, Text, ToolCall
 from ...ir.pointer import JSON, Object
-from ...ir.text import dumps, escape
+from ...ir.text import escape
 from ...stream.ndjson import NDJSONDecoder
 from ..base_decoder import BaseStreamDecoder
-from ..fields import read_optional_string, read_unknown, require_object
+from ..fields import read_label, read_unknown, require_object
 from .content import FORM, NAME
 from .fault import read_fault
 from .messages import THINKING_FORM, read_assistant
-from .response import KNOWN, MESSAGE, read_created, read_stop, read_usage
+from .response import KNOWN, MESSAGE, is_done, odd_envelope, read_created, read_stop, read_usage
 
 __all__ = ["OllamaStreamDecoder"]
 
@@ -54,9 +54,13 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         self._lines = NDJSONDecoder()
         self._started = False
         self._has_calls = False
+        self._end: Object = {}  # the fields of the last line that ended the answer
         self._open: tuple[type[Part], int] | None = None  # kind and key of the open item
         self._logprobs: list[JSON] = []
         self._extra: Extra = {}
+
+    def _detect_framing(self, head: bytes) -> None:
+        """Every line is a document here."""
 
     def _frames(self, data: bytes) -> Iterable[tuple[bytes, bytes]]:
         return ((b"", line) for line in self._lines.feed(data))
@@ -65,7 +69,12 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         return ((b"", line) for line in self._lines.close())
 
     def _is_complete(self) -> bool:
-        return False  # the line with `done` ends the answer immediately
+        return bool(self._end)
+
+    def _finish(self, events: list[Event]) -> None:
+        self._close_text(events)
+        stop = read_stop(self._end, _ANY_CALL if self._has_calls else ())
+        events.append(ResponseEnd((stop,), self._extra))
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         """Decode one line: the next parts, the counts and, in the last line, the stop reason."""
@@ -73,6 +82,9 @@ class OllamaStreamDecoder(BaseStreamDecoder):
 
     def _read_line(self, line: Object, events: list[Event]) -> None:
         if line.get("error") and "message" not in line:
+            if self._end:  # the answer is complete
+                self.losses.add("", "error", "dropped", "it came after the end of the answer", "info")
+                return
             self._over = True
             events.append(StreamFault(read_fault(line)))
             return
@@ -80,7 +92,7 @@ class OllamaStreamDecoder(BaseStreamDecoder):
             self._started = True
             created, form = read_created(line)
             extra: Extra = {FORM: form} if form else {}
-            events.append(ResponseStart("", read_optional_string(line, "model") or "", created, extra))
+            events.append(ResponseStart("", read_label(line, "model"), created, extra | odd_envelope(line)))
         message = line.get("message")
         if message is not None:
             self._read_message(require_object(message, "message"), events)
@@ -88,11 +100,9 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         usage = read_usage(line)
         if usage is not None:
             events.append(UsageUpdate(usage))
-        stop = read_stop(line, _ANY_CALL if self._has_calls else ())
-        if stop is not None:
-            self._close_text(events)
-            self._over = True
-            events.append(ResponseEnd((stop,), self._extra))
+        if is_done(line) or (line.get("done") is None and line.get("done_reason")):
+            reason = line.get("done_reason") or self._end.get("done_reason")
+            self._end = {"done": True, "done_reason": reason}
 
     def _keep_extra(self, extra: Extra) -> None:
         """Merge fields into the extra. Log probabilities arrive per token; other fields arrive once or are repeated."""
@@ -144,5 +154,5 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         self._has_calls = True
         key = self._new_key()
         events.append(CallStart(key, call.id, call.name, extra=call.extra))
-        events.append(CallDelta(key, escape(dumps(call.arguments))))
-        events.append(CallEnd(key, call.arguments))
+        events.append(CallDelta(key, escape(call.text)))
+        events.append(CallEnd(key, call.arguments, call.raw, call.state))

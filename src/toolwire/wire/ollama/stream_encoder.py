@@ -24,7 +24,7 @@ from ...ir.parts import Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
-from ...ir.text import to_bytes, unescape
+from ...ir.text import to_line, unescape
 from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
 from .content import FORM, NAME, LocatedPart, report_order, write_content
@@ -74,7 +74,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
             self.losses.add("/id", "id", "dropped", "Ollama answers have no id", "info")
         created = write_created(event.created, event.extra.get(FORM, {}), self.losses)
         self._head = {"model": event.model, **created}
-        self._line = to_bytes(self._head)[:-1] + b',"message":{"role":"assistant","content":"'
+        self._line = to_line(self._head)[:-1] + b',"message":{"role":"assistant","content":"'
         return b""
 
     def _message_line(self, content: bytes, extra_fields: bytes = b"") -> bytes:
@@ -153,7 +153,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
             self._calls[event.key] = b""
             del self._parts[event.key]
         else:
-            written = to_bytes(write_call(call, self.losses, path, self._has_calls))
+            written = to_line(write_call(call, self.losses, path, self._has_calls))
             self._has_calls += 1
             self._calls[event.key] = self._message_line(b"", b',"tool_calls":[%b]' % written)
         return self._write_ended_calls()
@@ -171,7 +171,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         fields = write_content([(self._part_path(event.key), event.part)], {}, self.losses, "")
         if not fields.get("content") and "images" not in fields:
             return b""
-        return to_bytes({**self._head, "message": {"role": "assistant", **fields}, "done": False}) + b"\n"
+        return to_line({**self._head, "message": {"role": "assistant", **fields}, "done": False}) + b"\n"
 
     def _update_usage(self, event: UsageUpdate) -> bytes:
         self._usage = event.usage
@@ -181,7 +181,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         return self._message_line(b"") if self._line else b""  # clients parse every line, so no line may be blank
 
     def _fail(self, event: StreamFault) -> bytes:
-        return to_bytes(write_fault(event.fault)) + b"\n"
+        return to_line(write_fault(event.fault)) + b"\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
         """Write the last line: the stop reason, the counts, and the fields that only this wire has."""
@@ -198,7 +198,7 @@ class OllamaStreamEncoder(BaseStreamEncoder):
         out["done"] = True
         if self._usage is not None:
             out.update(write_usage(self._usage, self.losses))
-        return to_bytes(write_extra(out, {NAME: event.extra.get(NAME, {})}, NAME)) + b"\n"
+        return to_line(write_extra(out, {NAME: event.extra.get(NAME, {})}, NAME)) + b"\n"
 
 
 OllamaStreamEncoder.handlers = {

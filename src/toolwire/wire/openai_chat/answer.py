@@ -96,6 +96,8 @@ def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) ->
         losses.add(path, "reasoning", "dropped", "it has no text", "info")
         return
     field = part.extra.get(_FORM, {}).get(":field", "reasoning_content")
+    if not field:  # the details, among the fields of the message, have the text
+        return
     out[field] = out.get(field, "") + text
 
 

@@ -15,7 +15,15 @@ from ...ir.parts import Artefact, CallState, Extra, Media, Opaque, Part, Reasoni
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
-from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
+from ..fields import (
+    decode_list,
+    read_extra,
+    read_optional_string,
+    read_string,
+    require_object,
+    type_error,
+    write_extra,
+)
 from ..search_codec import report_search_call
 from ..structured_results import result_parts
 from .cache_control import MARKED, take_cache_control
@@ -23,6 +31,7 @@ from .content import NAME, is_in_content, read_answer_part, read_content, write_
 
 __all__ = [
     "DETAILS",
+    "find_reasoning",
     "function_of",
     "read_assistant",
     "read_call",
@@ -46,7 +55,8 @@ _CALL_TYPES = [dict, dict, str, str, str]
 _NO_IDS = ("", NO_ID)
 _FUNCTION = frozenset({"name", "arguments"})
 _CUSTOM = frozenset({"name", "input"})
-REASONING_FIELDS = ("reasoning_content", "reasoning")
+REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+"""Fields for reasoning: DeepSeek, OpenRouter and Ollama, GitHub Copilot, and gateways in front of Anthropic."""
 DETAILS = "reasoning_details"
 """OpenRouter's list of the same reasoning in pieces, with signatures. It is a field of the message, and also kept with the
 reasoning (form `:details`): without it, the provider cannot continue a tool turn (openrouter.ai/docs, reasoning tokens)."""
@@ -183,6 +193,27 @@ def _drop_null_content(extra: Extra) -> None:
         del extra[_FORM]
 
 
+def find_reasoning(raw: Object) -> tuple[str, str] | None:
+    """Return the field with the reasoning of an answer, and its text; some servers put the same text into two fields.
+
+    The text may be in an object or in a list. OpenRouter's details count only if there is no other field.
+    """
+    for field in (*REASONING_FIELDS, DETAILS):
+        if (value := raw.get(field)) and (text := _reasoning_text(value)):
+            return field, text
+    return None
+
+
+def _reasoning_text(value: JSON) -> str:
+    if type(value) is str:
+        return value
+    if type(value) is list:
+        return "".join(map(_reasoning_text, value))
+    if type(value) is dict:
+        return next((text for key in ("text", "content", "summary") if type(text := value.get(key)) is str), "")
+    return ""
+
+
 def read_id(raw: Object) -> str:
     raw_value = read_optional_string(raw, "id")
     return "" if raw_value is None or raw_value == NO_ID else raw_value
@@ -217,10 +248,9 @@ def _read_any_call(raw: JSON) -> ToolCall:
     call_id = read_id(raw)
     if kind == "custom":
         return _read_custom_call(raw, call_id)
-    function = raw.get("function")
-    if kind not in ("function", None) and type(function) is not dict:
+    function = function_of(raw)
+    if kind not in ("function", None) and not function:
         raise ProtocolError(f"unknown call type {kind!r}", pointer="/type", hint='use "function" or "custom"')
-    function = require_object(function, "function")
     try:
         name = read_string(function, "name")
         arguments, text, state = read_arguments(function)
@@ -265,7 +295,7 @@ def read_arguments(function: Object) -> tuple[Object | None, str | None, CallSta
     if type(value) is str:
         arguments, state = parse_arguments(value)
         return arguments, value, state
-    if value is None:
+    if value is None or value == []:  # PHP writes {} as []
         return {}, "", "complete"
     if type(value) is dict:  # Mistral and some open servers send the object itself
         return value, None, "complete"
@@ -421,7 +451,8 @@ def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) ->
     if form is None:
         losses.add(path, "reasoning", "dropped", "Chat requests carry no reasoning")
     else:
-        out[form[":field"]] = out.get(form[":field"], "") + part.text
+        if field := form[":field"]:  # without one, only the details have the text
+            out[field] = out.get(field, "") + part.text
         if ":details" in form:
             out[DETAILS] = [*out.get(DETAILS, ()), *form[":details"]]
 

@@ -9,15 +9,18 @@ from msgspec.structs import replace
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Extra, Part, Refusal, ToolCall
+from ...ir.parts import Extra, Part, Reasoning, Refusal, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
 from ..fields import (
     decode_list,
+    odd_values,
+    read_count,
+    read_details,
     read_extra,
-    read_integer,
-    read_optional_string,
+    read_index,
+    read_label,
     read_stop_reason,
     read_timestamp,
     remember_form,
@@ -25,11 +28,11 @@ from ..fields import (
     restore_form,
     write_extra,
 )
-from ..openai_fault import read_fault
+from ..openai_fault import find_error, read_fault
 from ..protocol import Encoded
 from .answer import write_answer
 from .content import NAME
-from .messages import read_assistant
+from .messages import DETAILS, find_reasoning, read_assistant
 from .tools import declares_functions
 
 __all__ = [
@@ -48,12 +51,13 @@ _FORM = "openai_chat~"
 _MESSAGE = "openai_chat/message"
 _MESSAGE_FORM = "openai_chat/message~"
 _CHOICE_SCOPE = "openai_chat/choice"
-_SCOPES = frozenset({NAME, _FORM})  # of the `extra` of a response
+_SCOPES = frozenset({NAME, _FORM, f"{NAME}?"})  # of the `extra` of a response
 _MESSAGE_SCOPES = frozenset({_MESSAGE, _MESSAGE_FORM})
 _KNOWN = frozenset({"id", "object", "created", "model", "choices", "usage"})
 _NO_REASONS = ("", "null", "None")
 _DEFAULT_HEADERS = ("id", "object", "created", "model")
 _CHOICE = frozenset({"index", "message", "finish_reason"})
+ENVELOPE_TYPES = {"id": (str,), "model": (str,), "created": (int, float), "usage": (dict,)}
 
 STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",
@@ -83,8 +87,9 @@ _STOP_NAMES: dict[StopReason, str] = {
 def decode_response(body: Object) -> Response:
     """Decode a response or an error body; the first choice is the answer, the others are alternatives."""
     if type(require_object(body).get("choices")) is not list:
-        if body.get("error"):
-            return Response(fault=read_fault(body["error"], NAME))
+        error = find_error(body)
+        if error is not None:
+            return Response(fault=read_fault(error, NAME))
         raise ProtocolError("expected an array of choices", pointer="/choices")
     first, *alternatives = _sort_choices(body["choices"], decode_list(body, "choices", _read_choice)) or [Alternative()]
     extra = read_extra(body, _KNOWN, NAME)
@@ -94,15 +99,15 @@ def decode_response(body: Object) -> Response:
     if form:
         extra[_FORM] = form
     return Response(
-        id=read_optional_string(body, "id") or "",
-        model=read_optional_string(body, "model") or "",
+        id=read_label(body, "id"),
+        model=read_label(body, "model"),
         parts=first.parts,
         stop=first.stop,
         usage=read_usage(body.get("usage")),
         created=read_timestamp(body, "created"),
         alternatives=tuple(alternatives),
         fault=stop_fault(first.stop),
-        extra={**extra, **first.extra},
+        extra={**extra, **first.extra, **odd_values(body, ENVELOPE_TYPES, NAME)},
     )
 
 
@@ -110,7 +115,7 @@ def _sort_choices(raw: list[Object], choices: list[Alternative]) -> list[Alterna
     """Sort the choices by `index`; one without an index keeps its position."""
     if len(choices) < 2:
         return choices
-    positions = [read_integer(choice, "index") for choice in raw]
+    positions = [read_index(choice, "index") for choice in raw]
     order = sorted(range(len(raw)), key=lambda number: number if positions[number] is None else positions[number] or 0)
     return [choices[number] for number in order]
 
@@ -144,6 +149,11 @@ def _read_choice(raw: JSON) -> Alternative:
     if remember_form(message, ("role",), form):
         extra[_MESSAGE_FORM] = form
     parts = read.parts
+    if message.get(DETAILS) and Reasoning not in map(type, parts):
+        thoughts = find_reasoning(message)
+        if thoughts is not None:
+            form_of_details = {":field": "", ":details": message[DETAILS]}
+            parts = (Reasoning(thoughts[1], extra={_FORM: form_of_details}), *parts)
     if is_truncated(read_reason(raw.get("finish_reason"))):
         parts = _mark_last_truncated(parts)
     return Alternative(parts, _read_stop(raw, parts), extra)
@@ -208,27 +218,28 @@ def read_usage(raw: JSON) -> Usage | None:
     """Read the counts; a total that is not the sum is kept as a field of this wire."""
     if raw is None:
         return None
-    require_object(raw, "usage")
+    if type(raw) is not dict:
+        return None
     if len(raw) == 3:
         input_tokens, output_tokens = raw.get("prompt_tokens"), raw.get("completion_tokens")
         if (
             type(input_tokens) is int
             and type(output_tokens) is int
             and raw.get("total_tokens") == input_tokens + output_tokens
+            and input_tokens >= 0 <= output_tokens
         ):
             return Usage(input_tokens, output_tokens)
-    prompt, completion = raw.get("prompt_tokens_details"), raw.get("completion_tokens_details")
-    prompt = require_object(prompt, "usage", "prompt_tokens_details") if prompt is not None else {}
-    completion = require_object(completion, "usage", "completion_tokens_details") if completion is not None else {}
     extra = read_extra(raw, _USAGE, NAME)
+    prompt = read_details(raw, "prompt_tokens_details", NAME, extra)
+    completion = read_details(raw, "completion_tokens_details", NAME, extra)
     extra = read_extra(prompt, ("cached_tokens", "cache_write_tokens"), f"{NAME}/prompt", extra)
     extra = read_extra(completion, ("reasoning_tokens",), f"{NAME}/completion", extra)
     usage = Usage(
-        read_integer(raw, "prompt_tokens"),
-        read_integer(raw, "completion_tokens"),
-        read_integer(prompt, "cached_tokens"),
-        read_integer(prompt, "cache_write_tokens"),
-        read_integer(completion, "reasoning_tokens"),
+        read_count(raw, "prompt_tokens", NAME, extra),
+        read_count(raw, "completion_tokens", NAME, extra),
+        read_count(prompt, "cached_tokens", f"{NAME}/prompt", extra),
+        read_count(prompt, "cache_write_tokens", f"{NAME}/prompt", extra),
+        read_count(completion, "reasoning_tokens", f"{NAME}/completion", extra),
         extra=extra,
     )
     if raw.get("total_tokens", usage.total) != usage.total:

@@ -47,12 +47,22 @@ from ...ir.response import Stop
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
 from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
-from ..fields import read_index, read_optional_string, read_timestamp, read_unknown, require_object, type_error
+from ..fields import (
+    odd_values,
+    read_index,
+    read_label,
+    read_optional_string,
+    read_stop_reason,
+    read_timestamp,
+    read_unknown,
+    require_object,
+    type_error,
+)
 from ..fragments import Fragments
-from ..openai_fault import read_fault
+from ..openai_fault import find_error, read_error_text, read_fault
 from .content import NAME, read_answer_part
-from .messages import DETAILS, REASONING_FIELDS, function_of, read_id, read_signature
-from .response import is_truncated, make_stop, read_reason, read_usage, stop_fault
+from .messages import DETAILS, NO_ID, REASONING_FIELDS, find_reasoning, function_of, read_signature
+from .response import ENVELOPE_TYPES, STOP_REASONS, is_truncated, make_stop, read_reason, read_usage, stop_fault
 from .stream_state import GrowingCall, GrowingChoice, OpenText, collect_logprobs, is_new_call
 
 __all__ = ["ChatStreamDecoder"]
@@ -62,9 +72,9 @@ _CHUNK = frozenset({"id", "object", "created", "model", "choices", "usage", "obf
 _CHOICE = frozenset({"index", "delta", "message", "text", "finish_reason"})
 _TEXT_FIELDS = (*REASONING_FIELDS, "content", "refusal")
 _DELTA = frozenset({"role", "tool_calls", "function_call", *_TEXT_FIELDS})
-_IN_CONTENT = "thinking"  # reasoning in an array of content, as Mistral sends it
-_END_MARKERS = frozenset({b"[DONE]", b'"[DONE]"', b"[done]"})
-_REASONING = frozenset({*REASONING_FIELDS, _IN_CONTENT})
+_IN_CONTENT = ":thinking"  # reasoning in an array of content, as Mistral sends it
+_REASONING = frozenset({*REASONING_FIELDS, DETAILS, _IN_CONTENT})
+_WRITTEN_FIELDS = {DETAILS: "reasoning"}  # its text is in this field on OpenRouter
 _CALL = frozenset({"index", "id", "type", "function", "custom", ":call"})
 _FUNCTION = frozenset({"name", "arguments", "input"})
 
@@ -90,7 +100,6 @@ class ChatStreamDecoder(BaseStreamDecoder):
         super().__init__()
         self._choices: dict[int, GrowingChoice] = {}
         self._started = False
-        self._has_end_marker = False
         self._envelope = b"\n"  # the bytes before "choices" in the last chunk that was parsed in full
         self._event_start = b"data: \n"  # the same in an event
         self._fields: Object = {}  # unknown fields of the chunks
@@ -110,11 +119,8 @@ class ChatStreamDecoder(BaseStreamDecoder):
             fast = _FAST(payload, len(self._envelope))
             if fast is not None and self._fast_delta(fast, events):
                 return
-        if payload.strip() in _END_MARKERS:
-            if self._choices:
-                self._has_end_marker = True
-                self._finish(events)
-                self._over = True
+        if name == b"error":
+            self._fail(read_error_text(payload), events)
             return
         chunk = self._read_object(payload)
         self._envelope = payload[: max(payload.find(b'"choices"'), 0)] or b"\n"
@@ -132,21 +138,41 @@ class ChatStreamDecoder(BaseStreamDecoder):
             if opened is None or opened.field != "content" or not is_utf8(content):
                 return False
             if content:
-                opened.so_far += content
+                opened.remember(content)
                 events.append(TextDelta(opened.key, content))
             return True
         call, fragment = choice.by_index.get(int(fast[3])), fast[4]
-        if call is None or not call.has_started or call.ended or not is_utf8(fragment):
+        if call is None or call.ended or not is_utf8(fragment):
             return False
-        if fragment[:1] == b"{":  # perhaps a repetition
+        return not fragment or self._fast_arguments(choice, call, fragment, events)
+
+    def _fast_arguments(self, choice: GrowingChoice, call: GrowingCall, fragment: bytes, events: list[Event]) -> bool:
+        """Append arguments; return False for an object after others, and for a first `{}`, which may be no arguments."""
+        if fragment[:1] == b"{" and (call.pieces or fragment == b"{}"):
             return False
-        if fragment:
-            call.pieces.append(fragment)
-            if choice.last is not call:
-                choice.last = call
-                choice.grown.append(call)
+        if not call.has_started and (call.pieces or not call.name):
+            return False
+        call.pieces.append(fragment)
+        if choice.last is not call:
+            choice.last = call
+            choice.grown.append(call)
+        if call.has_started:
             events.append(CallDelta(call.key, fragment))
+        else:
+            self._start_calls(choice, call, events)
         return True
+
+    def _read_end_marker(self, events: list[Event]) -> None:
+        if self._choices:
+            self._has_end_marker = True
+            self._finish(events)
+            self._over = True
+
+    def _read_document(self, document: Object, events: list[Event]) -> None:
+        """Read a whole answer, whose choices have messages."""
+        self._read_chunk(document, events)
+        if not self._over:
+            self._read_end_marker(events)
 
     def _is_complete(self) -> bool:
         return bool(self._choices) and all(choice.reason for choice in self._choices.values())
@@ -167,22 +193,15 @@ class ChatStreamDecoder(BaseStreamDecoder):
 
     def _read_chunk(self, chunk: Object, events: list[Event]) -> None:
         """Emit the events of a chunk that was parsed in full: a fault, the start, the choices, the usage."""
-        if chunk.get("error"):
-            self._over = True
-            events.append(StreamFault(read_fault(chunk["error"], NAME)))
-            return
-        if chunk.get("object") == "error":  # vLLM's own error, without an envelope
-            self._over = True
-            events.append(StreamFault(read_fault({k: v for k, v in chunk.items() if k != "object"}, NAME)))
+        error = find_error(chunk)
+        if error is not None:
+            self._fail(error, events)
             return
         if not self._started and any(chunk.get(field) for field in ("id", "model", "choices", "usage")):
             self._started = True  # Azure begins with a chunk that has only the results of its filter
+            extra = odd_values(chunk, ENVELOPE_TYPES, NAME)
             created = read_timestamp(chunk, "created")
-            events.append(
-                ResponseStart(
-                    read_optional_string(chunk, "id") or "", read_optional_string(chunk, "model") or "", created
-                )
-            )
+            events.append(ResponseStart(read_label(chunk, "id"), read_label(chunk, "model"), created, extra))
         if not _CHUNK.issuperset(chunk):
             self._keep_chunk_fields(read_unknown(chunk, _CHUNK, NAME).get(NAME, {}))
         for number, raw in enumerate(_read_array(chunk, "choices")):
@@ -190,6 +209,10 @@ class ChatStreamDecoder(BaseStreamDecoder):
         usage = read_usage(_find_usage(chunk))
         if usage is not None:
             events.append(UsageUpdate(usage))
+
+    def _fail(self, error: JSON, events: list[Event]) -> None:
+        self._over = True
+        events.append(StreamFault(read_fault(error, NAME)))
 
     def _keep_chunk_fields(self, fields: Object) -> None:
         """Keep fields of the chunk. A later value replaces an earlier one; objects are joined (Groq's `x_groq`)."""
@@ -218,8 +241,10 @@ class ChatStreamDecoder(BaseStreamDecoder):
             collect_logprobs(choice, extra[f"{NAME}/choice"])
             choice.extra = merge_extra(choice.extra, extra)
         if reason:
+            is_unreliable = bool(choice.reason) or read_stop_reason(reason, STOP_REASONS) != "tool_calls"
             choice.reason = reason
             choice.ends_with_call = "tool_calls" in (raw.get("delta") or ())
+            choice.has_early_reason = choice.ends_with_call and is_unreliable
 
     def _read_content_of(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
         """Read the delta of a choice, the `text` of a completion chunk, or the `message` of a whole answer."""
@@ -231,6 +256,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             except ProtocolError as error:
                 raise error.within("delta") from None
         elif type(raw.get("text")) is str:
+            self.is_unreadable = True
             self._read_delta(choice, {"content": raw["text"]}, events)
         if message:
             try:
@@ -241,10 +267,12 @@ class ChatStreamDecoder(BaseStreamDecoder):
     def _end_choice(self, choice: GrowingChoice, events: list[Event]) -> Stop | None:
         """End the items of a choice, and return its stop; placeholder parts represent its refusal and its calls."""
         self._close_text(choice, events)
-        self._start_calls(choice, None, events)
         last = choice.calls[-1] if choice.calls else None
         # A stream without [DONE] may be cut after an early reason, before the arguments of the call beside it.
         is_cut = is_truncated(choice.reason) or (choice.ends_with_call and not self._has_end_marker)
+        if last is not None and choice.has_early_reason and not self._has_end_marker and last.has_placeholder(0):
+            last.restart()
+        self._start_calls(choice, None, events)
         for call in choice.calls:
             self._end_call(call, events, is_cut=is_cut and call is last)
         if not choice.reason:
@@ -258,12 +286,12 @@ class ChatStreamDecoder(BaseStreamDecoder):
         """Emit the text, the reasoning and the calls of a delta; unknown fields are collected as fragments."""
         if type(delta.get(DETAILS)) is list:
             choice.details.add({DETAILS: delta[DETAILS]})
-        thoughts = next((field for field in REASONING_FIELDS if delta.get(field)), None)
-        if thoughts is not None and type(delta[thoughts]) is str:  # some servers put the same text into both fields
-            self._emit_text(choice, thoughts, delta[thoughts], events)
+        thoughts = find_reasoning(delta)
+        if thoughts is not None and (thoughts[0] != DETAILS or choice.texts.keys().isdisjoint(REASONING_FIELDS)):
+            self._emit_text(choice, *thoughts, events)
         content = delta.get("content")
-        if type(content) is list:
-            self._read_content(choice, content, events)
+        if type(content) is list or type(content) is dict:
+            self._read_content(choice, content if type(content) is list else [content], events)
         elif text := read_optional_string(delta, "content"):
             self._emit_text(choice, "content", text, events)
         if text := read_optional_string(delta, "refusal"):
@@ -281,6 +309,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
 
     def _read_message(self, choice: GrowingChoice, message: Object, events: list[Event]) -> None:
         """Read a message as the delta between it and the chunks before it."""
+        self.is_unreadable = self.is_unreadable or not choice.has_deltas
         delta = dict(message)
         for field in _TEXT_FIELDS:
             text = message.get(field)
@@ -333,14 +362,14 @@ class ChatStreamDecoder(BaseStreamDecoder):
             self._close_text(choice, events)
             opened = choice.open = OpenText(field, self._new_key(), choice.texts.setdefault(field, bytearray()))
             if field in _REASONING:
-                form = {":place": "content"} if field == _IN_CONTENT else {":field": field}
+                form = {":place": "content"} if field == _IN_CONTENT else {":field": _WRITTEN_FIELDS.get(field, field)}
                 events.append(ReasoningStart(opened.key, choice.index, {_FORM: form}))
             else:
                 choice.refused = choice.refused or field == "refusal"
                 events.append(TextStart(opened.key, choice.index, field == "refusal"))
         escaped = self._escape(opened.key, text)
         if escaped:
-            opened.so_far += escaped
+            opened.remember(escaped)
             kind = ReasoningDelta if field in _REASONING else TextDelta
             events.append(kind(opened.key, escaped))
         return opened
@@ -364,7 +393,9 @@ class ChatStreamDecoder(BaseStreamDecoder):
         """Apply a call delta; the call starts with its first arguments, when its name is complete."""
         kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
         inner = require_object(raw.get("custom"), "custom") if kind == "freeform" else function_of(raw)
-        call_id, name = read_id(raw), read_optional_string(inner, "name") or ""
+        call_id, name = read_label(raw, "id"), read_optional_string(inner, "name") or ""
+        if call_id == NO_ID:
+            call_id = ""
         fragment = inner.get("input" if kind == "freeform" else "arguments")
         if type(fragment) is dict or type(fragment) is list:  # the whole object at once; PHP writes {} as []
             fragment = dumps(fragment) if fragment else "{}"
@@ -510,12 +541,12 @@ _ANY_CALL = ToolCall("", "")
 
 
 def _read_array(raw: Object, key: str) -> list[JSON]:
-    """Return the list under `key`; an absent list and null are empty."""
+    """Return the list under `key`; an absent list and empty values are empty, an object is the only element."""
     value = raw.get(key)
-    if value is None:
+    if not value:
         return []
     if type(value) is not list:
-        raise type_error("an array", value, key)
+        return [require_object(value, key)]
     return value
 
 

@@ -28,7 +28,7 @@ from ...ir.events import (
 from ...ir.parts import Extra, part_label
 from ...ir.pointer import Object
 from ...ir.request import Request
-from ...ir.text import to_bytes
+from ...ir.text import to_line
 from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
 from ..openai_fault import write_fault
@@ -88,7 +88,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
             "model": event.model,
         }
         fields.update(event.extra.get(NAME, {}))
-        self._head = b"data: " + to_bytes(fields)[:-1] + b',"choices":['
+        self._head = b"data: " + to_line(fields)[:-1] + b',"choices":['
         return self._open_choice(0)
 
     def _open_choice(self, choice: int) -> bytes:
@@ -109,7 +109,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         form = event.extra.get(f"{NAME}~", {})
         if ":place" in form:
             return self._begin_item(event, b"thinking", _THINKING)
-        return self._begin_item(event, form.get(":field", "reasoning_content").encode())
+        return self._begin_item(event, (form.get(":field", "reasoning_content") or "reasoning").encode())
 
     def _begin_item(
         self, event: TextStart | ReasoningStart, field: bytes, wrapper: tuple[bytes, bytes] | None = None
@@ -176,7 +176,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
             return b""
         is_thinking = self._tails[key].startswith(_THINKING[1])
         element = {"type": "thinking", "thinking": []} if is_thinking else {"type": "text", "text": ""}
-        return self._chunk(self._positions[key][0], to_bytes({"content": [{**element, **fields}]}))
+        return self._chunk(self._positions[key][0], to_line({"content": [{**element, **fields}]}))
 
     def _call_start(self, event: CallStart) -> bytes:
         """Write the first chunk of a call, and prepare the bytes before its fragments and its signature."""
@@ -211,7 +211,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         )
         self._tails[event.key] = b'"}}]' + _TAIL
         call = write_extra(call, {NAME: event.extra.get(NAME, {})}, NAME)
-        return opening + self._chunk(event.choice, to_bytes({"tool_calls": [call]}))
+        return opening + self._chunk(event.choice, to_line({"tool_calls": [call]}))
 
     def _function_call_start(self, event: CallStart, index: int, function: Object) -> bytes:
         """Write the first chunk of the deprecated `function_call`, which has no id."""
@@ -221,7 +221,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
             return b""
         self._heads[event.key] = b'%b{"index":%d,"delta":{"function_call":{"arguments":"' % (self._head, event.choice)
         self._tails[event.key] = b'"}' + _TAIL
-        return self._chunk(event.choice, to_bytes({"function_call": function}))
+        return self._chunk(event.choice, to_line({"function_call": function}))
 
     def _call_delta(self, event: CallDelta) -> bytes:
         return b"" if event.key in self._hidden else self._text_delta(event)
@@ -234,7 +234,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
             out = self._call_delta(CallDelta(event.key, b"{}"))
         for artefact in event.artefacts:
             if artefact.provider == "google" and not self._is_legacy:
-                content = to_bytes({"google": {"thought_signature": artefact.data}})
+                content = to_line({"google": {"thought_signature": artefact.data}})
                 out += b'%b"extra_content":%b}]%b' % (self._signed[event.key], content, _TAIL)
             else:
                 self.losses.add(
@@ -249,14 +249,14 @@ class ChatStreamEncoder(BaseStreamEncoder):
             return b""
         choice, index, kind = self._calls[event.key]
         call: Object = {"index": index, kind: {"input" if kind == "custom" else "arguments": "", **(inner or {})}}
-        return self._chunk(choice, to_bytes({"tool_calls": [{**call, **(outer or {})}]}))
+        return self._chunk(choice, to_line({"tool_calls": [{**call, **(outer or {})}]}))
 
     def _whole_part(self, event: WholePart) -> bytes:
         """Write a part of Chat's content array; any other whole part has no field here and is reported."""
         if is_own_part(event.part):
             opening = self._open_choice(event.choice)
             part = write_part(event.part, self.losses, self._part_path(event.key))
-            return opening + self._chunk(event.choice, to_bytes({"content": [part]}))
+            return opening + self._chunk(event.choice, to_line({"content": [part]}))
         self.losses.add(
             self._part_path(event.key), part_label(event.part), "dropped", "a Chat answer has no field for it", "error"
         )
@@ -264,27 +264,27 @@ class ChatStreamEncoder(BaseStreamEncoder):
 
     def _update_usage(self, event: UsageUpdate) -> bytes:
         if self._wants_usage:
-            self._usage = to_bytes(write_usage(event.usage))
+            self._usage = to_line(write_usage(event.usage))
         return b""
 
     def _ping(self, event: Ping) -> bytes:
         return b": ping\n\n"
 
     def _fail(self, event: StreamFault) -> bytes:
-        return b"data: " + to_bytes({"error": write_fault(event.fault, NAME)}) + b"\n\n"
+        return b"data: " + to_line({"error": write_fault(event.fault, NAME)}) + b"\n\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
         """Write the finish reason of each choice, the usage if the request asked for it, and `[DONE]`."""
         out = self._open_choice(0)
         delta = event.extra.get(f"{NAME}/message", {})
         own = event.extra.get(NAME)
-        tail = b"]}\n\n" if not own else b"]," + to_bytes(own)[1:] + b"\n\n"
+        tail = b"]}\n\n" if not own else b"]," + to_line(own)[1:] + b"\n\n"
         for choice, stop in enumerate(event.stops or (None,)):
             path = f"/alternatives/{choice - 1}" if choice else ""
             word = write_stop(stop, self.losses, path, choice in self._refused, self._is_legacy)
             fields: Object = {"index": choice, "delta": {} if choice else delta, "finish_reason": word}
             extra = {} if stop is None else stop.extra
-            out += self._head + to_bytes(write_extra(fields, extra, f"{NAME}/choice")) + tail
+            out += self._head + to_line(write_extra(fields, extra, f"{NAME}/choice")) + tail
         if self._usage:
             out += self._head + b'],"usage":' + self._usage + b"}\n\n"
         return out + b"data: [DONE]\n\n"

@@ -14,12 +14,12 @@ __all__ = ["GrowingCall", "GrowingChoice", "OpenText", "collect_logprobs", "is_n
 class OpenText:
     """Text, a refusal or reasoning that is still growing. `field` is the field of the delta that carries it."""
 
-    __slots__ = ("extra", "field", "key", "so_far")
+    __slots__ = ("extra", "field", "key", "remember")
 
     def __init__(self, field: str, key: int, so_far: bytearray) -> None:
         self.field = field
         self.key = key
-        self.so_far = so_far  # all text of this field in the choice, JSON-escaped
+        self.remember = so_far.extend  # adds to all text of this field in the choice, JSON-escaped
         self.extra = Fragments()
 
 
@@ -64,6 +64,10 @@ class GrowingCall:
         if not self.has_started:
             self.name = name if name.startswith(self.name) else self.name + name if name != self.name else name
 
+    def has_placeholder(self, index: int | None) -> bool:
+        """Return whether the only arguments so far are `{}`, which may precede the real ones under the same index."""
+        return index is not None and not self.has_started and self.pieces == [b"{}"]
+
     def restart(self) -> None:
         """Forget the arguments so far."""
         self.pieces.clear()
@@ -93,6 +97,7 @@ class GrowingChoice:
         "extra",
         "grown",
         "has_deltas",
+        "has_early_reason",
         "index",
         "last",
         "logprobs",
@@ -118,6 +123,7 @@ class GrowingChoice:
         self.refused = False
         self.reason = ""  # the last finish reason that is not empty
         self.ends_with_call = False  # the delta with the finish reason has a call
+        self.has_early_reason = False  # that reason came before, or is not about calls
         self.has_deltas = False  # not only messages
         self.texts: dict[str, bytearray] = {}  # by field: all text so far, JSON-escaped
         self.extra: Extra = {}
@@ -138,7 +144,7 @@ def is_new_call(call: GrowingCall, index: int | None, call_id: str, name: str, f
         return has_other_id or index is None or bool(call.pieces) or call.has_started
     if has_other_id:
         return index is None or not call.pieces or call.is_complete()
-    if not fragment or not (call.ended or call.is_complete()):
+    if not fragment or not (call.ended or call.is_complete()) or call.has_placeholder(index):
         return False
     return not call_id or fragment != unescape(b"".join(call.pieces))  # else the call is repeated
 

@@ -31,9 +31,20 @@ from ...ir.parts import (
 )
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
+from ...ir.text import dumps
 from ...ir.tools import Tool
 from ...stream.strict import parse_arguments
-from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
+from ..fields import (
+    decode_list,
+    odd_values,
+    read_extra,
+    read_label,
+    read_optional_string,
+    read_string,
+    require_object,
+    type_error,
+    write_extra,
+)
 from ..structured_results import result_parts
 from .content import NAME, is_content, read_content, read_part, write_content
 from .reasoning import PROVIDER, is_own, read_reasoning, write_reasoning
@@ -49,6 +60,7 @@ __all__ = [
     "ITEM_PREFIXES",
     "PROVIDER",
     "is_own_message",
+    "read_call_id",
     "read_items",
     "read_output",
     "read_output_item",
@@ -63,6 +75,8 @@ _ITEM = "openai_responses/item"
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
 _MESSAGE = frozenset({"type", "role", "content"})
 _CALL = frozenset({"type", "call_id", "name", "arguments", "namespace"})
+_CALLS = ("function_call", "custom_tool_call")
+_CALL_TYPES = {"arguments": (str,)}
 _CUSTOM = frozenset({"type", "call_id", "name", "input", "namespace"})
 _RESULT = frozenset({"type", "call_id", "output", "name", "namespace"})
 
@@ -91,6 +105,8 @@ def read_output(raw: Object) -> tuple[Part, ...]:
 
 def read_output_item(raw: JSON) -> list[Part]:
     """Read one item of an answer. An item that is not the model's own (the output of a hosted tool) stays opaque."""
+    if type(raw) is dict and raw.get("type") in _CALLS and type(raw.get("call_id")) is not str:
+        raw = {**raw, "call_id": read_call_id(raw)}
     item = read_item(raw)
     if not isinstance(item, list):
         return [Opaque(NAME, str(raw.get("type") or "message"), raw)]
@@ -206,11 +222,13 @@ def _read_assistant_message(raw: Object) -> list[Part]:
 
 def _read_call(raw: Object) -> ToolCall:
     """Read a function call; an incomplete one without arguments was truncated before them."""
-    text = raw.get("arguments")
+    text, odd = raw.get("arguments"), odd_values(raw, _CALL_TYPES, NAME)
+    if text is None or type(text) is dict:  # servers that keep the object
+        text = dumps(text or {})
     if type(text) is not str:
         raise type_error("a string", text, "arguments")
     arguments, state = parse_arguments(text)
-    if len(raw) == 6 and type(raw.get("id")) is str and raw.get("status") == "completed":
+    if not odd and len(raw) == 6 and type(raw.get("id")) is str and raw.get("status") == "completed":
         call_id, name = raw.get("call_id"), raw.get("name")
         if type(call_id) is str and type(name) is str:
             return ToolCall(
@@ -219,9 +237,14 @@ def _read_call(raw: Object) -> ToolCall:
     if raw.get("status") == "incomplete" and state == "complete" and not text:
         arguments, state = None, "truncated"
     namespace = read_optional_string(raw, "namespace")
-    extra = read_extra(raw, _CALL, NAME) if len(raw) > 4 else {}
+    extra = (read_extra(raw, _CALL, NAME) if len(raw) > 4 else {}) | odd
     call_id, name = read_string(raw, "call_id"), read_string(raw, "name")
     return ToolCall(call_id, name, arguments, text, state, "function", namespace, extra=extra)
+
+
+def read_call_id(raw: Object) -> str:
+    """Return the id of a call; its item id if the server sends only that."""
+    return read_label(raw, "call_id") or read_label(raw, "id")
 
 
 def _read_result(raw: Object, kind: CallKind) -> ToolResult:

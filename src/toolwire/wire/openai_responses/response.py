@@ -17,9 +17,11 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Fault, Response, Stop, StopReason, Usage
 from ..fields import (
+    odd_values,
+    read_count,
+    read_details,
     read_extra,
-    read_integer,
-    read_optional_string,
+    read_label,
     read_timestamp,
     remember_form,
     require_object,
@@ -50,6 +52,7 @@ ONE_CHOICE = "a Responses answer has one choice"
 _FORM = "openai_responses~"
 _KNOWN = frozenset({"id", "object", "created_at", "model", "output", "status", "incomplete_details", "error", "usage"})
 _DEFAULT_HEADERS = ("id", "object", "created_at", "model")
+ENVELOPE_TYPES = {"id": (str,), "model": (str,), "created_at": (int, float), "usage": (dict,)}
 _UNFINISHED = ("queued", "in_progress", None)
 ECHO = frozenset(
     "access_programs background conversation image instructions max_output_tokens max_tool_calls metadata "
@@ -85,14 +88,14 @@ def decode_response(body: Object) -> Response:
         form[":status"] = body.get("status", "absent")
     extra[_FORM] = remember_form(body, _DEFAULT_HEADERS, form)
     return Response(
-        id=read_optional_string(body, "id") or "",
-        model=read_optional_string(body, "model") or "",
+        id=read_label(body, "id"),
+        model=read_label(body, "model"),
         parts=parts,
         stop=read_stop(body, parts),
         usage=read_usage(body.get("usage")),
         created=read_timestamp(body, "created_at"),
         fault=read_response_fault(body),
-        extra=extra,
+        extra={**extra, **odd_values(body, ENVELOPE_TYPES, NAME)},
     )
 
 
@@ -137,19 +140,19 @@ def read_usage(raw: JSON) -> Usage | None:
     """Read the counts; `input_tokens` and `output_tokens` are the objects with their details here."""
     if raw is None:
         return None
-    require_object(raw, "usage")
-    input_tokens, output_tokens = raw.get("input_tokens_details"), raw.get("output_tokens_details")
-    input_tokens = require_object(input_tokens, "usage", "input_tokens_details") if input_tokens is not None else {}
-    output_tokens = require_object(output_tokens, "usage", "output_tokens_details") if output_tokens is not None else {}
+    if type(raw) is not dict:
+        return None
     extra = read_extra(raw, _USAGE, NAME)
+    input_tokens = read_details(raw, "input_tokens_details", NAME, extra)
+    output_tokens = read_details(raw, "output_tokens_details", NAME, extra)
     extra = read_extra(input_tokens, _INPUT_DETAILS, f"{NAME}/input", extra)
     extra = read_extra(output_tokens, _OUTPUT_DETAILS, f"{NAME}/output", extra)
     usage = Usage(
-        read_integer(raw, "input_tokens"),
-        read_integer(raw, "output_tokens"),
-        read_integer(input_tokens, "cached_tokens"),
-        read_integer(input_tokens, "cache_write_tokens"),
-        read_integer(output_tokens, "reasoning_tokens"),
+        read_count(raw, "input_tokens", NAME, extra),
+        read_count(raw, "output_tokens", NAME, extra),
+        read_count(input_tokens, "cached_tokens", f"{NAME}/input", extra),
+        read_count(input_tokens, "cache_write_tokens", f"{NAME}/input", extra),
+        read_count(output_tokens, "reasoning_tokens", f"{NAME}/output", extra),
         extra=extra,
     )
     if raw.get("total_tokens", usage.total) != usage.total:

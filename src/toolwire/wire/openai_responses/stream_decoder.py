@@ -4,6 +4,10 @@ Every value arrives up to four times on this wire: as deltas, in `….done`, in 
 response. Servers omit one or another. The deltas are used as they arrive; a later copy fills in missing text and is
 otherwise only read for data that deltas cannot carry (ids, annotations, encrypted reasoning, which is final only in
 `output_item.done`).
+
+An item that no event ended, and that the final response does not repeat, ends with the text of its deltas. An event without
+an output index belongs to the item with its id, without both to the last item. A stream without a final response is complete
+only if it has the end marker of other wires, `[DONE]`, and all its items have ended.
 """
 
 from __future__ import annotations
@@ -36,14 +40,24 @@ from ...ir.folding import unfold_part
 from ...ir.parts import CallKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
+from ...ir.text import dumps
 from ...stream.strict import parse_arguments
 from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
-from ..fields import read_optional_string, read_string, read_timestamp, read_unknown, require_object
+from ..fields import (
+    odd_values,
+    read_index,
+    read_label,
+    read_optional_string,
+    read_string,
+    read_timestamp,
+    read_unknown,
+    require_object,
+)
 from ..openai_fault import read_fault
 from .content import NAME
-from .items import read_output_item
-from .response import ECHO, read_response_fault, read_stop, read_usage
-from .stream_state import GrowingItem, own_fields, read_index, strip_form
+from .items import read_call_id, read_output_item
+from .response import ECHO, ENVELOPE_TYPES, decode_response, read_response_fault, read_stop, read_usage
+from .stream_state import GrowingItem, own_fields, strip_form
 from .tool_search import is_client_search
 
 __all__ = ["ResponsesStreamDecoder"]
@@ -55,6 +69,15 @@ _FAST = re.compile(
     + FAST_STRING
     + rb'(?:, ?"(?:logprobs": ?\[\]|obfuscation": ?"[^"\\]*+"|sequence_number": ?\d++))*+\}'
 ).fullmatch
+_MAX_UNKNOWN = 100
+# Events of hosted tools, whose items are whole in `output_item.done`.
+_OTHER_ITEMS = (
+    "response.code_interpreter",
+    "response.mcp",
+    "response.image",
+    "response.audio",
+    "response.reasoning_summary_part",
+)
 _ENVELOPE = (
     frozenset({"id", "object", "created_at", "model", "output", "status", "incomplete_details", "error", "usage"})
     | ECHO
@@ -74,24 +97,26 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         self._has_calls = False
         self._refused = False
 
+    def _read_document(self, document: Object, events: list[Event]) -> None:
+        self._add_whole(decode_response(document), events)
+
     def _is_complete(self) -> bool:
-        return False  # only a final response ends the stream
+        return self._has_end_marker and bool(self._items) and all(item.ended for item in self._items.values())
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         """Decode one event; plain deltas take a fast path without a JSON parser."""
         fast = _FAST(payload)
         if fast is not None and not self._pending_surrogates and self._fast_delta(fast, events):
             return
-        if payload.strip() == b"[DONE]":
-            return
         event = self._read_object(payload)
         kind = event.get("type") or name.decode("utf-8", "replace")
-        if kind == "error":
+        if kind == "error" or (event.get("error") and "type" not in event):
             self._fail(read_fault(event.get("error") or event, NAME), events)
             return
         step = _STEPS.get(kind) if type(kind) is str else None
         event["type"] = kind  # some servers send it in the frame only
         if step is None:
+            self._report_unknown(event)
             return
         if not self._started and "response" not in event:  # some servers begin with the first item
             self._started = True
@@ -119,6 +144,12 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             events.append(CallDelta(item.key, fragment))
         return True
 
+    def _report_unknown(self, event: Object) -> None:
+        """Report an event of an unknown type that has text of its own: it belongs to an item of a kind that we know."""
+        kind = str(event["type"])
+        if "delta" in event and not kind.startswith(_OTHER_ITEMS) and len(self.losses) < _MAX_UNKNOWN:
+            self.losses.add("/parts", f"event {kind}"[:80], "dropped", "unknown type", "info")
+
     def _fail(self, fault: Fault, events: list[Event]) -> None:
         self._over = True
         events.append(StreamFault(fault))
@@ -129,23 +160,42 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             return
         self._started = True
         response = require_object(event.get("response"), "response")
-        model = read_optional_string(response, "model") or ""
-        events.append(
-            ResponseStart(read_optional_string(response, "id") or "", model, read_timestamp(response, "created_at"))
-        )
+        odd = odd_values(response, ENVELOPE_TYPES, NAME)
+        created = read_timestamp(response, "created_at")
+        events.append(ResponseStart(read_label(response, "id"), read_label(response, "model"), created, odd))
 
     def _on_item_added(self, event: Object, events: list[Event]) -> None:
         """Open an item; one of an unknown kind is announced with PartStart and emitted whole at its end."""
         raw = require_object(event.get("item"), "item")
-        item = self._open_item(read_index(event, "output_index"), raw, events)
+        index = self._item_index(event, raw.get("id"), is_new=True)
+        if index in self._items:
+            self._reopen(index, raw)
+            return
+        item = self._open_item(index, raw, events)
         if item.key < 0 and item.kind != "message" and not item.is_search:
             item.key = self._new_key()
             events.append(PartStart(item.key, Opaque(NAME, item.kind, raw)))
 
+    def _item_index(self, event: Object, item_id: JSON, *, is_new: bool = False) -> int:
+        """Return the output index of an event: its own, the index of the item with its id, or the last one.
+
+        `is_new`: the event opens an item, if there is none with its id.
+        """
+        index = read_index(event, "output_index")
+        if index is not None:
+            return index
+        if type(item_id) is str and item_id in self._by_id:
+            return self._by_id[item_id]
+        return max(self._items, default=-1) + 1 if is_new else max(self._items, default=0)
+
+    def _reopen(self, index: int, raw: Object) -> None:
+        """Accept an item that is announced twice; raise if the second one is another item."""
+        item = self._items[index]
+        if item.ended or item.kind != raw.get("type", "message"):
+            raise ProtocolError(f"output item {index} starts twice", pointer="/output_index", status=502)
+
     def _open_item(self, index: int, raw: Object, events: list[Event]) -> GrowingItem:
         """Open an item; a call or reasoning starts at once, a message with its first content."""
-        if index in self._items:
-            raise ProtocolError(f"output item {index} starts twice", pointer="/output_index", status=502)
         kind = str(raw.get("type", "message"))
         item = self._items[index] = GrowingItem(kind, raw.get("id"))
         if type(raw.get("id")) is str:
@@ -156,7 +206,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             item.texts[None] = []
             call_kind: CallKind = "freeform" if kind == "custom_tool_call" else "function"
             namespace = read_optional_string(raw, "namespace")
-            call_id, name = read_string(raw, "call_id"), read_string(raw, "name")
+            call_id, name = read_call_id(raw), read_string(raw, "name")
             events.append(CallStart(item.key, call_id, name, call_kind, namespace, 0, own_fields(NAME, item.id)))
             self._append_arguments(item, raw.get("arguments" if call_kind == "function" else "input"), events)
         elif kind == "tool_search_call":
@@ -168,7 +218,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
 
     def _find_item(self, event: Object, kind: str | None = None, events: list[Event] | None = None) -> GrowingItem:
         """Return the item of an event. Open one of `kind` if the server omitted `output_item.added`."""
-        index = read_index(event, "output_index")
+        index = self._item_index(event, event.get("item_id"))
         item = self._items.get(index)
         if item is None and kind is not None and events is not None:
             item = self._open_item(index, {"type": kind, "id": event.get("item_id")}, events)
@@ -181,7 +231,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         part = require_object(event.get("part"), "part")
         item = self._find_item(event, "reasoning" if part.get("type") == "reasoning_text" else "message", events)
         if item.kind == "message":
-            number = read_index(event, "content_index")
+            number = read_index(event, "content_index") or 0
             self._open_content(item, number, part.get("type") == "refusal", events)
             self._emit_text(item, number, part.get("text") or part.get("refusal"), events)
 
@@ -204,14 +254,14 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
                 events.append(TextDelta(key, escaped))
 
     def _text_delta(self, event: Object, events: list[Event]) -> None:
-        item, number = self._find_item(event, "message", events), read_index(event, "content_index")
+        item, number = self._find_item(event, "message", events), read_index(event, "content_index") or 0
         if item.kind == "message":
             self._open_content(item, number, event["type"] == "response.refusal.delta", events)
             self._emit_text(item, number, read_optional_string(event, "delta"), events)
 
     def _text_done(self, event: Object, events: list[Event]) -> None:
         """Fill in the text that the deltas left out."""
-        item, number = self._find_item(event, "message", events), read_index(event, "content_index")
+        item, number = self._find_item(event, "message", events), read_index(event, "content_index") or 0
         if item.kind == "message":
             refusal = event["type"] == "response.refusal.done"
             self._open_content(item, number, refusal, events)
@@ -235,7 +285,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
     def _call_delta(self, event: Object, events: list[Event]) -> None:
         self._append_arguments(self._find_item(event), read_optional_string(event, "delta"), events)
 
-    def _append_arguments(self, item: GrowingItem, text: JSON, events: list[Event]) -> None:
+    def _append_arguments(self, item: GrowingItem, value: JSON, events: list[Event]) -> None:
+        text = dumps(value) if value and type(value) is dict else value
         if text and type(text) is str and None in item.texts:
             if escaped := self._escape(item.key, text):
                 item.texts[None].append(escaped)
@@ -243,12 +294,12 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
 
     def _call_done(self, event: Object, events: list[Event]) -> None:
         item = self._find_item(event)
-        self._append_arguments(
-            item, self._missing_text(item, None, event.get("arguments") or event.get("input")), events
-        )
+        value = event.get("arguments") or event.get("input")
+        text = dumps(value) if type(value) is dict else value
+        self._append_arguments(item, self._missing_text(item, None, text), events)
 
     def _reasoning_delta(self, event: Object, events: list[Event]) -> None:
-        section = read_index(event, "summary_index") if "summary_index" in event else None
+        section = read_index(event, "summary_index")
         self._emit_reasoning(
             self._find_item(event, "reasoning", events), section, read_optional_string(event, "delta") or "", events
         )
@@ -260,13 +311,13 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
 
     def _item_done(self, event: Object, events: list[Event]) -> None:
         raw = require_object(event.get("item"), "item")
-        self._close_item(read_index(event, "output_index"), raw, events)
+        self._close_item(self._item_index(event, raw.get("id"), is_new=True), raw, events)
 
     def _close_item(self, index: int, raw: Object, events: list[Event]) -> None:
         """End an item with its final copy `raw`; open it first if the server omitted all earlier events."""
         item = self._items.get(index) or self._open_item(index, raw, events)
-        if item.ended:
-            raise ProtocolError(f"output item {index} ends twice", pointer="/output_index", status=502)
+        if item.ended:  # repeated
+            return
         item.ended = True
         if raw.get("type", "message") != item.kind:
             raise ProtocolError(f"a {item.kind} item ends as {raw.get('type')!r}", pointer="/item/type", status=502)
@@ -344,15 +395,31 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if fault is not None:
             self._fail(fault, events)
             return
-        unfinished = [index for index, item in self._items.items() if not item.ended]
-        if unfinished:
-            raise ProtocolError(f"the response ends while output item {unfinished[0]} is open", status=502)
+        for item in self._items.values():
+            if not item.ended:
+                self._close_unfinished(item, events)
         seen: list[Part] = [Refusal("")] if self._refused else []
         if self._has_calls:
             seen.append(ToolCall("", ""))
         stop = read_stop({"status": event["type"].removeprefix("response."), **response}, tuple(seen))
         events.append(ResponseEnd((stop,) if stop else (), read_unknown(response, _ENVELOPE, NAME)))
         self._over = True
+
+    def _close_unfinished(self, item: GrowingItem, events: list[Event]) -> None:
+        """End an item that neither an event nor the final response ended, with the text of its deltas."""
+        item.ended = True
+        if item.kind == "message":
+            events.extend(TextEnd(key) for key in item.keys.values())
+        elif item.kind in ("function_call", "custom_tool_call"):
+            raw = item.joined_text(None)
+            arguments, state = (None, "complete") if item.kind == "custom_tool_call" else parse_arguments(raw)
+            if not raw:  # the arguments have not arrived
+                arguments, state = None, "truncated"
+            events.append(CallEnd(item.key, arguments, raw, state))
+        elif item.kind == "reasoning":
+            events.append(ReasoningEnd(item.key))
+        else:
+            self.losses.add("/parts", item.kind, "dropped", "the item has no end")
 
     def _find_index(self, number: int, raw: Object, free: int) -> int:
         """Return the output index of an item of the final response: by its id, by its position, or a new one.
@@ -367,7 +434,10 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         return number if item is None or item.kind == raw.get("type", "message") else free
 
     def _finish(self, events: list[Event]) -> None:
-        raise AssertionError("a final response has ended the stream")
+        """End a stream that has only the end marker of other wires."""
+        seen: tuple[Part, ...] = (ToolCall("", ""),) if self._has_calls else ()
+        stop = read_stop({"status": "completed"}, seen)
+        events.append(ResponseEnd((stop,)))
 
 
 _STEPS: dict[str, Callable[[ResponsesStreamDecoder, Object, list[Event]], None]] = {

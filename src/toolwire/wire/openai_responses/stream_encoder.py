@@ -33,7 +33,7 @@ from ...ir.parts import CallState, Extra, Opaque, Reasoning, Refusal, Text, Tool
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Fault, Stop, Usage
-from ...ir.text import to_bytes, unescape
+from ...ir.text import to_line, unescape
 from ...stream.strict import parse_arguments
 from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
@@ -63,7 +63,7 @@ class _WrittenItem:
 
     def template(self, name: str, **fields: Any) -> None:
         """Prepare the bytes around the fragments of a delta event `name`, for `_fragment`."""
-        where = to_bytes({"item_id": self.id, "output_index": self.index, **fields})[1:-1]
+        where = to_line({"item_id": self.id, "output_index": self.index, **fields})[1:-1]
         self.before = b'event: %b\ndata: {"type":"%b","sequence_number":' % (name.encode(), name.encode())
         self.after = b',%b,"delta":"' % where
 
@@ -108,7 +108,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
     def _event(self, name: str, **fields: Any) -> bytes:
         out = {"type": name, "sequence_number": self._sequence, **fields}
         self._sequence += 1
-        return b"event: %b\ndata: %b\n\n" % (name.encode(), to_bytes(out))
+        return b"event: %b\ndata: %b\n\n" % (name.encode(), to_line(out))
 
     def _item_position(self, item: _WrittenItem, **fields: Any) -> Object:
         return {"item_id": item.id, "output_index": item.index, **fields}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ...ir.errors import ProtocolError
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object
 from ...ir.text import unescape
 from .content import NAME
 
-__all__ = ["GrowingItem", "own_fields", "read_index", "strip_form"]
+__all__ = ["GrowingItem", "own_fields", "strip_form"]
 
 
 class GrowingItem:
@@ -40,10 +39,3 @@ def strip_form(extra: Extra) -> Extra:
     if ":item" in extra.get(f"{NAME}~", {}):
         kept[f"{NAME}~"] = {":item": True}
     return kept
-
-
-def read_index(event: Object, field: str) -> int:
-    index = event.get(field, 0)
-    if type(index) is not int or index < 0:
-        raise ProtocolError("expected a non-negative integer", pointer=f"/{field}", status=502)
-    return index

@@ -1,0 +1,283 @@
+"""Streams with several deviations at once: all of their content arrives, is reported, or ends in an error.
+
+A generator writes an answer as an imperfect server would. Each text, argument and thought has a number of its own, so that
+nothing can disappear or be repeated unnoticed.
+"""
+
+import json
+from random import Random
+
+import pytest
+
+from deviations import content
+from recordings import WIRES
+from toolwire import ToolwireError, fold, translate_stream
+from toolwire.testing.chunks import random_chunks
+from toolwire.testing.stream_checks import decode_stream
+from toolwire.wire import get
+
+SEEDS = 120
+
+
+class Server:
+    """An imperfect server: an answer, and the habits with which it writes streams."""
+
+    def __init__(self, seed):
+        self.random = random = Random(seed)
+        self.number = 0
+        self.thoughts = [self.word("think") for _ in range(random.choice((0, 0, 2)))]
+        self.texts = [self.word("text") for _ in range(random.randrange(4))]
+        self.calls = [
+            (f"c{number}", random.choice(("get_weather", "find", "set_time")), self.arguments())
+            for number in range(random.randrange(0 if self.texts else 1, 4))
+        ]
+
+    def word(self, kind):
+        self.number += 1
+        return f"{kind}-{self.number} " + self.random.choice(("", "é\u2028", '"q" ', "{} "))
+
+    def arguments(self):
+        return {"value": self.word("argument"), **({"more": [1, {"a": None}]} if self.flip() else {})}
+
+    def flip(self, chance=0.5):
+        return self.random.random() < chance
+
+    def cut(self, text):
+        """Cut a text into up to four pieces."""
+        places = sorted(self.random.sample(range(1, len(text)), min(len(text) - 1, self.random.randrange(4))))
+        return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
+
+    @property
+    def expected(self):
+        return {
+            "text": "".join(self.texts),
+            "reasoning": "".join(self.thoughts),
+            "calls": [[name, arguments] for _, name, arguments in self.calls],
+        }
+
+    # OpenAI Chat
+
+    def openai_chat(self):
+        random, chunks = self.random, []
+        style = random.choice(("plain", "early", "empty", "null text"))
+        early = {"plain": None, "early": "stop", "empty": "", "null text": "null"}[style]
+        field = random.choice(("reasoning_content", "reasoning", "reasoning_text", "thinking"))
+        envelope = random.choice(({"id": "c", "model": "m", "created": 1}, {"id": 7, "created": 1.5}, {}))
+        self.index = random.choice((int, str, float, None, "zero"))
+
+        def add(delta, reason=early):
+            choice = {"index": random.choice((0, "0")), "delta": delta, "finish_reason": reason}
+            if self.flip(0.2):
+                choice.pop("index")
+            chunks.append({**envelope, "choices": [choice]})
+            if self.flip(0.1):
+                chunks.append({**envelope, "choices": random.choice(([], None)), "usage": None})
+
+        if self.flip():
+            add({"role": "assistant", "content": random.choice((None, ""))}, None)
+        for text in self.thoughts:
+            add({field: text, **({"content": None} if self.flip() else {})})
+        for text in self.texts:
+            add({"content": text, **({"tool_calls": random.choice((None, []))} if self.flip() else {})})
+        for number, call in enumerate(self.calls):
+            self.chat_call(number, *call, add)
+        if self.flip(0.3) and not self.calls and self.texts:
+            chunks.append({**envelope, "choices": [{"index": 0, "message": {"content": "".join(self.texts)}, "finish_reason": "stop"}]})  # fmt: skip
+        add({}, random.choice(("stop", "tool_calls", "tool_use", "eos")))
+        if self.flip():
+            counts = random.choice(((3, 2), ("3", 2.5), (True, -1), (None, [])))
+            chunks.append({**envelope, "choices": [], "usage": dict(zip(("prompt_tokens", "completion_tokens"), counts, strict=True))})  # fmt: skip
+        return self.events([(None, chunk) for chunk in chunks], end="data: [DONE]\n\n" if self.flip(0.8) else "")
+
+    def chat_call(self, number, call_id, name, arguments, add):
+        index = {"zero": 0, int: number, str: str(number), float: float(number), None: None}[self.index]
+        identity = {} if index is None else {"index": index}
+
+        def delta(function, **more):
+            add({"tool_calls": [{**identity, **more, "function": function}]})
+
+        text = json.dumps(arguments, ensure_ascii=self.flip())
+        if self.flip(0.2):  # all at once
+            delta({"name": name, "arguments": arguments if self.flip() else text}, id=call_id)
+            return
+        if index is not None and self.index != "zero" and self.flip(0.3):  # the name in pieces
+            first, *others = self.cut(name)
+            delta({"name": first, "arguments": ""}, id=call_id, type="function")
+            for piece in others:
+                delta({"name": piece})
+        else:
+            start = self.random.choice(("", None, "{}")) if index is not None else ""
+            delta({"name": name, "arguments": start}, id=call_id)
+        repeated = {"name": name} if self.flip(0.3) else {}
+        ids = self.random.choice(({}, {"id": call_id}, {"id": None}, {"id": ""}))
+        for piece in self.cut(text):
+            delta({**repeated, "arguments": piece}, **ids)
+        if self.flip(0.2):
+            delta({"arguments": text})  # everything again
+
+    # Anthropic
+
+    def anthropic(self):
+        random, blocks = self.random, []
+        for text in self.thoughts:
+            blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, "thinking_delta", "thinking", text))
+        for text in self.texts:
+            blocks.append(({"type": "text", "text": ""}, "text_delta", "text", text))
+        for call_id, name, arguments in self.calls:
+            text = json.dumps(arguments)
+            start = arguments if self.flip(0.2) else {}
+            blocks.append(({"type": "tool_use", "id": call_id, "name": name, "input": start}, "input_json_delta", "partial_json", "" if start and self.flip() else text))  # fmt: skip
+        message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": random.choice(({"input_tokens": 3}, {"input_tokens": "3"}, None, []))}  # fmt: skip
+        events = [{"type": "message_start", "message": message}] * random.choice((1, 1, 2))
+        overlaps, omits = self.flip(0.4), self.flip(0.3)
+        stops = []
+        for number, (block, kind, field, text) in enumerate(blocks):
+            index = str(number) if self.flip(0.2) else number
+            events.append({"type": "content_block_start", "index": index, "content_block": block})
+            for piece in self.cut(text) if len(text) > 1 else []:
+                events.append({"type": "content_block_delta", "index": index, "delta": {"type": kind, field: piece}})
+                if self.flip(0.1):
+                    events.append({"type": random.choice(("ping", "new_event"))})
+            stop = {"type": "content_block_stop", "index": index}
+            if overlaps:
+                stops.append(stop)
+            elif not omits or number + 1 < len(blocks):
+                events.append(stop)
+        random.shuffle(stops)
+        events += stops
+        reason = random.choice(("end_turn", "tool_use", "stop", "tool_calls"))
+        events.append({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 2}})
+        if self.flip(0.3):
+            events.append({"type": "message_delta", "delta": {"stop_reason": None}})
+        if omits or overlaps or self.flip(0.8):
+            events.append({"type": "message_stop"})
+        return self.events([(event["type"], event) for event in events])
+
+    # Gemini, Ollama, OpenAI Responses
+
+    def gemini(self):
+        random, chunks = self.random, []
+        early = random.choice((None, "", "STOP", "FINISH_REASON_UNSPECIFIED"))
+        parts = [{"text": text, "thought": True} for text in self.thoughts] + [{"text": text} for text in self.texts]
+        for call_id, name, arguments in self.calls:
+            value = json.dumps(arguments) if self.flip(0.3) else arguments
+            parts.append(
+                {random.choice(("functionCall", "function_call")): {"id": call_id, "name": name, "args": value}}
+            )
+        for part in parts:
+            candidate = {"content": {"role": "model", "parts": part if self.flip(0.2) else [part]}}
+            if early is not None:
+                candidate["finishReason"] = early
+            if self.flip():
+                candidate["index"] = random.choice((0, "0"))
+            chunks.append({"candidates": [candidate], "responseId": random.choice(("r", 7))})
+        usage = random.choice(({"promptTokenCount": "3", "candidatesTokenCount": 2.5}, None, "none"))
+        chunks.append({"candidates": [{"finishReason": random.choice(("STOP", "NEW"))}], "usageMetadata": usage})
+        if self.flip(0.2):
+            return json.dumps(chunks).encode()
+        return self.events([(None, chunk) for chunk in chunks], end=random.choice(("", "data: [DONE]\n\n")))
+
+    def ollama(self):
+        random = self.random
+        messages = [{"thinking": text, "content": ""} for text in self.thoughts]
+        messages += [{"content": text} for text in self.texts]
+        for call_id, name, arguments in self.calls:
+            value = json.dumps(arguments) if self.flip(0.3) else arguments
+            messages.append(
+                {"content": None, "tool_calls": [{"id": call_id, "function": {"name": name, "arguments": value}}]}
+            )
+        early = random.choice(
+            ({"done": False}, {"done": True}, {"done": "false"}, {"done_reason": "stop", "done": False}, {})
+        )
+        times = ({"created_at": "2026-01-01T00:00:00Z"}, {"created_at": "now"}, {"created_at": 5}, {})
+        lines = [{"model": "m", **random.choice(times), "message": message, **early} for message in messages]
+        last = {
+            "model": "m",
+            "done": random.choice((True, "true", 1)),
+            "prompt_eval_count": random.choice((3, "3", 1.5, -1)),
+        }
+        if self.flip():
+            last["done_reason"] = random.choice(("stop", "tool_calls", ""))
+        separator = random.choice(("\n", "\r\n", "\n\n"))
+        return "".join(json.dumps(line) + separator for line in [*lines, last]).encode()
+
+    def openai_responses(self):
+        random, items = self.random, []
+        for number, text in enumerate(self.thoughts):
+            items.append(
+                ({"type": "reasoning", "id": f"r{number}", "summary": [{"type": "summary_text", "text": text}]}, text)
+            )
+        for number, text in enumerate(self.texts):
+            part = {"type": "output_text", "text": text, "annotations": []}
+            items.append(({"type": "message", "id": f"m{number}", "role": "assistant", "content": [part]}, text))
+        for call_id, name, arguments in self.calls:
+            call = {"type": "function_call", "id": f"f{call_id}", "call_id": call_id, "name": name}
+            items.append(
+                ({**call, "arguments": arguments if self.flip(0.2) else json.dumps(arguments)}, json.dumps(arguments))
+            )
+        response = {"id": "r", "model": "m", "status": "in_progress", "output": []}
+        events = [{"type": "response.created", "response": response}] if self.flip(0.7) else []
+        repeats, whole = self.flip(0.5), self.flip(0.4)
+        for number, (item, text) in enumerate(items):
+            place = {"output_index": random.choice((number, str(number))), "item_id": item["id"]}
+            empty = {**item, "arguments": ""} if "arguments" in item else {**item, "content": [], "summary": []}
+            is_announced = self.flip(0.7) or not repeats or "arguments" in item
+            if is_announced:
+                events += [{"type": "response.output_item.added", **place, "item": empty}] * random.choice((1, 1, 2))
+            kind = {"reasoning": "reasoning_summary_text", "message": "output_text", "function_call": "function_call_arguments"}[item["type"]]  # fmt: skip
+            extra = {"summary_index": 0} if item["type"] == "reasoning" else {"content_index": 0}
+            for piece in self.cut(text) if is_announced or item["type"] == "message" else []:
+                events.append({"type": f"response.{kind}.delta", **place, **extra, "delta": piece})
+            if repeats:
+                events += [{"type": "response.output_item.done", **place, "item": item}] * random.choice((1, 1, 2))
+        usage = random.choice((None, {"input_tokens": "3", "output_tokens": 2.5}, []))
+        output = [item for item, _ in items] if whole else []
+        final = {**response, "status": "completed", "output": output, "usage": usage}
+        events.append({"type": "response.completed", "response": final})
+        return self.events([(event["type"], event) for event in events])
+
+    def events(self, events, end=""):
+        """Write server-sent events, with one of the forms that servers use."""
+        space, line = self.random.choice((" ", "")), self.random.choice(("\n", "\r\n", "\r"))
+        named = self.flip(0.9)
+        out = []
+        for name, event in events:
+            head = f"event: {name}{line}" if name is not None and named else ""
+            out.append(f"{head}data:{space}{json.dumps(event)}{line * 2}")
+            if self.flip(0.1):
+                out.append(f": ping{line * 2}")
+        return ("".join(out) + end.replace("\n", line)).encode()
+
+
+@pytest.mark.finding("GA1", "GA7", "GA8", "GA12")
+@pytest.mark.parametrize("wire", WIRES)
+def test_combined_deviations_lose_nothing(wire):
+    for seed in range(SEEDS):
+        server = Server(f"{wire} {seed}")
+        data = getattr(server, wire)()
+        chunks = random_chunks(data, server.random, 5)
+        found = content(fold(decode_stream(get(wire), chunks)))
+        assert found == server.expected, f"seed {seed}\n{data.decode()}"
+        target = server.random.choice([other for other in WIRES if other != wire])
+        stream = translate_stream(source=wire, target=target)
+        written = b"".join(map(stream.feed, chunks)) + stream.close()
+        assert stream.error is None, f"seed {seed}: {stream.error}\n{data.decode()}"
+        arrived = content(fold(decode_stream(get(target), [written])))
+        arrived["reasoning"] = arrived["reasoning"].replace("\n\n", "")  # sections of a summary are separated
+        assert arrived == server.expected, f"seed {seed} to {target}\n{data.decode()}"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_prefix_of_combined_deviations_never_has_another_call(wire):
+    """A stream that was cut is an error, or an answer whose complete calls are calls of the whole answer."""
+    for seed in range(SEEDS // 3):
+        server = Server(f"{wire} {seed}")
+        data = getattr(server, wire)()
+        for length in server.random.sample(range(len(data)), min(12, len(data))):
+            try:
+                found = content(fold(decode_stream(get(wire), [data[:length]])))
+            except ToolwireError:
+                continue
+            calls = server.expected["calls"]
+            assert found["calls"] == calls[: len(found["calls"])], f"seed {seed}, {length} bytes\n{data.decode()}"
+            assert server.expected["text"].startswith(found["text"])
