@@ -236,7 +236,7 @@ def _paths(test: ast.AST) -> list[tuple[str, ...]]:
 
 def _emptiness_tests(node: ast.AST) -> Sequence[ast.AST]:
     """Return the expressions whose truth, or difference from zero, a node tests."""
-    if isinstance(node, (ast.If, ast.IfExp)):
+    if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
         return (node.test,)
     if isinstance(node, ast.UnaryOp):
         return (node.operand,)

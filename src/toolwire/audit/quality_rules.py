@@ -10,6 +10,7 @@ from ..ir.pointer import Object
 from ..ir.tools import Tool
 from ..schema.validate import validator
 from .findings import Hit, rule
+from .provider_rules.documents import items_of, texts_in
 from .similar import first_similar
 
 __all__: list[str] = []
@@ -127,8 +128,8 @@ def check_missing_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
         re.IGNORECASE,
     )
     for index, name, field in _each_property(tools):
-        shown = [field.get("default"), *(field.get("examples") or ())]
-        is_free = free.search(_field_text(field)) or any(type(one) is str and " " in one for one in shown)
+        shown = texts_in([field.get("default"), *items_of(field.get("examples"))])
+        is_free = free.search(_field_text(field)) or any(" " in text for text in shown)
         if _is_plain_string(field) and closed.fullmatch(name) and not is_free:
             yield index, Hit(_property_pointer(name), "accepts any text")
 
@@ -170,7 +171,7 @@ def check_prose_required(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
         re.IGNORECASE | re.DOTALL,
     )
     for index, name, field in _each_property(tools):
-        required = (tools[index].input_schema or {}).get("required") or ()
+        required = items_of((tools[index].input_schema or {}).get("required"))
         if name not in required and marked.match(_field_text(field)):
             yield index, Hit(_property_pointer(name, "description"), "the description calls it required")
 
@@ -331,8 +332,7 @@ def check_forbidden_values(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]
             if "$ref" in str(field):
                 continue
             values = [("default", field["default"])] if field.get("default") is not None else []
-            examples = field.get("examples")
-            values += [("examples", value) for value in examples] if type(examples) is list else []
+            values += [("examples", value) for value in items_of(field.get("examples"))]
             for keyword, value in values:
                 if not _accepts_value(field, value):
                     yield index, Hit(_property_pointer(name, keyword), f"{value!r} does not match the schema")

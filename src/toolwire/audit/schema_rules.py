@@ -18,6 +18,7 @@ from ..schema.patterns import is_supported
 from ..schema.provider_risk import provider_risks
 from ..schema.refs import recursive_definitions
 from .findings import Hit, rule_decorator
+from .provider_rules.documents import texts_in
 
 __all__ = ["SCHEMA_CHECKS", "AuditedSchema", "schema_rule"]
 
@@ -167,7 +168,7 @@ def check_optional(schema: AuditedSchema) -> Iterator[Hit]:
     for at, node in schema.nodes:
         properties = node.get("properties")
         if type(properties) is dict:
-            required = set(node.get("required", ()))
+            required = set(texts_in(node.get("required")))
             for name in (name for name in properties if name not in required):
                 yield Hit(f"{at}/properties/{name}", "optional")
 

@@ -235,7 +235,7 @@ def _shape_violations(node: Object, kind: JSON, dialect: Dialect) -> Iterator[st
             yield "a schema without a type"
         if dialect.lone_any_of and "anyOf" in node and len(node) > 1:
             yield "keywords beside anyOf are not supported"
-    if not dialect.type_lists and type(kind) is list and len({*kind} - {"null"}) > 1:
+    if not dialect.type_lists and type(kind) is list and len({*map(str, kind)} - {"null"}) > 1:
         yield "type lists several types"
     if dialect.anything == "string":
         if _is_kind(kind, "array") and "items" not in node:

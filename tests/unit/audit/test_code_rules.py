@@ -250,7 +250,9 @@ def rules_of(source, rule):
     ],
 )
 def test_first_call_after_a_test_for_emptiness_is_reported(test):
-    assert rules_of(f"if {test}:\n    run(m.tool_calls[0])\n", "TW071") == [2]
+    for statement in ("if", "while"):
+        assert rules_of(f"{statement} {test}:\n    run(m.tool_calls[0])\n", "TW071") == [2]
+    assert rules_of(f"assert {test}\nrun(m.tool_calls[0])\n", "TW071") == [2]
 
 
 @pytest.mark.finding("TX7")

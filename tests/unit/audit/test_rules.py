@@ -11,8 +11,8 @@ from toolwire.audit.lock import changes, lock
 from toolwire.audit.log_rules import LOG_CHECKS
 from toolwire.audit.provider_rules.catalogue import BODY_RULES
 from toolwire.audit.request_rules import REQUEST_CHECKS
-from toolwire.audit.schema_rules import SCHEMA_CHECKS
-from toolwire.audit.tools import audit_tools, rate_compatibility
+from toolwire.audit.schema_rules import _KEYWORDS, SCHEMA_CHECKS
+from toolwire.audit.tools import audit_tools, estimate_tokens, rate_compatibility
 from toolwire.cli.main import main
 from toolwire.ir import Tool
 
@@ -301,3 +301,50 @@ def test_free_text_is_no_missing_enum(more):
 
 def rules_for(one, rule):
     return list(audit_tools([one], select=[rule]))
+
+
+KEYWORDS = sorted(_KEYWORDS | {"required", "x-toolwire-ignore"})
+WRONG_VALUES = [
+    3,
+    1.5,
+    True,
+    None,
+    "free text",
+    {"a": 1},
+    {"a": {"b": 1}},
+    [],
+    [3],
+    [None],
+    [["a"]],
+    [{"enum": 3}],
+    [True, "a"],
+]
+
+
+@pytest.mark.finding("TX7")
+@pytest.mark.parametrize("examples", ["open the door", {"open the door": 1}])
+def test_examples_outside_of_a_list_show_no_free_text(examples):
+    assert rules_for(tool(action=text(examples=examples)), "TQ06")
+
+
+@pytest.mark.finding("TX7")
+def test_required_that_is_no_list_names_no_property():
+    declared = tool(action=text(description="Required."))
+    assert rules_for(Tool("f_tool", "", {**declared.input_schema, "required": "the action"}), "TQ09")
+
+
+@pytest.mark.finding("TX7")
+@pytest.mark.parametrize("keyword", KEYWORDS)
+def test_keywords_with_values_of_a_wrong_type_do_not_end_the_audit(keyword):
+    """All rules, and what the command prints beside them, in a schema's root, its properties and their branches."""
+    for value in WRONG_VALUES:
+        fields = {
+            kind: {"type": kind, "description": "Required.", keyword: value}
+            for kind in ("string", "array", "object", "integer")
+        }
+        broken = tool(**fields, action=fields["string"], branch={"anyOf": [{"type": "null"}, *fields.values()]})
+        at_root = Tool("f_tool", "Does it well.", {**broken.input_schema, keyword: value})
+        assert audit_tools([broken, at_root])
+        for declared in (broken, at_root):
+            rate_compatibility(declared)
+            estimate_tokens(declared)

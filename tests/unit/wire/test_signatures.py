@@ -63,8 +63,8 @@ LIMITS_WITHOUT_SIGNATURE = {
     "anthropic": "id id_length max_tokens min_budget ranges user_length declared_required enum formats most_min_items patterns recursion ref_siblings",
     "gemini": "id id_length lone_any_of min_output number_formats property_name ranges recursion stops",
     "ollama": "name name_length id id_length declared_required keywords recursion refs root_description",  # what it does not know it passes over
-    "openai_chat": "id characters declared_required enum formats long_enum patterns ranges",
-    "openai_responses": "id characters declared_required enum formats long_enum patterns ranges",
+    "openai_chat": "id characters declared_required enum formats long_enum patterns ranges type_lists",
+    "openai_responses": "id characters declared_required enum formats long_enum patterns ranges type_lists",
 }
 NO_LIMITS = set(
     "version whole enforced signatures maps anything tuples cache_minimum".split()
