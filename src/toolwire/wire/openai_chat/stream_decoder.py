@@ -272,7 +272,8 @@ class ChatStreamDecoder(BaseStreamDecoder):
         is_cut = is_truncated(choice.reason) or (choice.ends_with_call and not self._has_end_marker)
         if last is not None and choice.has_early_reason and not self._has_end_marker and last.has_placeholder(0):
             last.restart()
-        self._start_calls(choice, None, events)
+        if last is not None:
+            self._start_calls(choice, last, events)
         for call in choice.calls:
             self._end_call(call, events, is_cut=is_cut and call is last)
         if not choice.reason:
@@ -413,18 +414,12 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if fragment:
             self._append_arguments(choice, call, fragment, events)
 
-    def _start_calls(self, choice: GrowingChoice, last: GrowingCall | None, events: list[Event]) -> None:
-        """Start the calls that have a name, up to `last`, with the arguments that arrived before it."""
-        while choice.starting < len(choice.calls):
-            call = choice.calls[choice.starting]
-            if not call.name:
-                if call is last or last is None:
-                    return
-            elif not call.has_started:
-                self._start_call(choice, call, events)
+    def _start_calls(self, choice: GrowingChoice, last: GrowingCall, events: list[Event]) -> None:
+        """Start the calls up to `last`, in their order. A call without a name so far holds up the calls after it."""
+        choice.ready = max(choice.ready, last.position + 1)
+        while choice.starting < choice.ready and (call := choice.calls[choice.starting]).name:
+            self._start_call(choice, call, events)
             choice.starting += 1
-            if call is last:
-                return
 
     def _start_call(self, choice: GrowingChoice, call: GrowingCall, events: list[Event]) -> None:
         call.has_started = True
@@ -497,7 +492,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         return self._add_call(choice, len(choice.by_index) if index is None else index, call_id, kind, extra)
 
     def _add_call(self, choice: GrowingChoice, index: int, call_id: str, kind: CallKind, extra: Extra) -> GrowingCall:
-        call = choice.by_index[index] = GrowingCall(self._new_key(), index, call_id, kind, extra)
+        call = choice.by_index[index] = GrowingCall(self._new_key(), len(choice.calls), index, call_id, kind, extra)
         choice.calls.append(call)
         if call_id:
             choice.by_id[call_id] = call

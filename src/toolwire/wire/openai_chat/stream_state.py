@@ -39,12 +39,14 @@ class GrowingCall:
         "name",
         "outer",
         "pieces",
+        "position",
         "scanned",
         "scanner",
     )
 
-    def __init__(self, key: int, index: int, call_id: str, kind: CallKind, extra: Extra) -> None:
+    def __init__(self, key: int, position: int, index: int, call_id: str, kind: CallKind, extra: Extra) -> None:
         self.key = key
+        self.position = position  # among the calls of its choice
         self.index = index  # of its deltas
         self.id = call_id
         self.kind: CallKind = kind
@@ -103,6 +105,7 @@ class GrowingChoice:
         "logprobs",
         "message",
         "open",
+        "ready",
         "reason",
         "refused",
         "starting",
@@ -114,7 +117,8 @@ class GrowingChoice:
         self.open: OpenText | None = None  # the text, refusal or reasoning that is open
         self.calls: list[GrowingCall] = []
         self.details = Fragments()  # of the reasoning that is open, or comes next
-        self.starting = 0  # the number of the first call that may not have started
+        self.starting = 0  # the number of calls that have started
+        self.ready = 0  # the number of calls that may start
         self.by_index: dict[int, GrowingCall] = {}  # by `index` of the call deltas
         self.by_id: dict[str, GrowingCall] = {}
         self.last: GrowingCall | None = None  # the call of the last delta
