@@ -16,7 +16,7 @@ MODELS = {
     "openai_responses": "gpt-5.1",
     "anthropic": "claude-sonnet-4-5",
     "gemini": "gemini-3-pro",
-    "ollama": "qwen3",
+    "ollama": "qwen3-vl",  # a model with vision: images reach it
 }
 
 
