@@ -490,7 +490,7 @@ FINDINGS_2 = {
     "CA4": Entry("Ollama's context is large enough for the request, or the request is refused"),
     "CA7": Entry("the common open model families have rows with sources; no forced choice is refused by DeepSeek"),
     "CA8": Entry("/v1/models has Codex's catalogue; Claude Code is told the context and output limits"),
-    "CA9": Entry("tool calls are counted by upstream and model", _STEP_16),
+    "CA9": Entry("tool calls are counted by upstream and model"),
     # new users
     "NU2": Entry(
         "hints install extras from where toolwire was installed; no hint or page installs toolwire from an index"

@@ -136,7 +136,8 @@ def test_tokens_attempts_calls_losses_and_repairs_are_counted():
     for upstream, outcome in (("a", "timeout"), ("b", "rate_limit"), ("u", "ok"), ("u", "server")):
         assert value(metrics, "toolwire_upstream_attempts_total", upstream=upstream, outcome=outcome) == 1
     for tool, outcome, count in (("look", "ok", 2), ("look", "cut", 1), ("cook", "repaired", 1), ("fix", "broken", 1)):
-        assert value(metrics, "toolwire_tool_calls_total", tool=tool, outcome=outcome) == count
+        labels = {"tool": tool, "outcome": outcome, "upstream": "u", "model": "m"}
+        assert value(metrics, "toolwire_tool_calls_total", **labels) == count
     assert value(metrics, "toolwire_losses_total", kind="top_k", ingress="anthropic", upstream="u") == 1
     assert value(metrics, "toolwire_repairs_total", kind="trailing_comma") == 1
 
@@ -157,9 +158,29 @@ def test_number_of_label_values_is_bounded():
     tools = {dict(labels)["tool"] for name, labels in found if name == "toolwire_tool_calls_total"}
     assert models == {"m0", "m1", "m2", "other"}
     assert tools == {"t0", "t1", "t2", "other"}
-    assert value(metrics, "toolwire_tool_calls_total", tool="other", outcome="ok") == 47
+    labels = {"tool": "other", "outcome": "ok", "upstream": "u", "model": "other"}
+    assert value(metrics, "toolwire_tool_calls_total", **labels) == 47
     route = {"ingress": "anthropic", "upstream": "u", "model": "other"}
     assert value(metrics, "toolwire_requests_total", **route, status="200") == 47
+
+
+@pytest.mark.finding("CA9")
+def test_calls_are_counted_by_upstream_and_model():
+    metrics = Metrics()
+    for upstream, model, error in (("a", "m", None), ("a", "n", None), ("b", "m", "server"), ("b", "m", None)):
+        metrics(turn(upstream=upstream, model=model, error=error, calls=("look",)))
+    for upstream, model, outcome in (("a", "m", "ok"), ("a", "n", "ok"), ("b", "m", "ok"), ("b", "m", "cut")):
+        labels = {"tool": "look", "outcome": outcome, "upstream": upstream, "model": model}
+        assert value(metrics, "toolwire_tool_calls_total", **labels) == 1
+
+
+@pytest.mark.finding("CA9")
+def test_number_of_combinations_of_tools_and_models_is_bounded():
+    metrics = Metrics()
+    for model in range(150):
+        metrics(turn(model=f"m{model}", calls=tuple(f"t{tool}" for tool in range(150))))
+    found = [count for (name, _), count in samples(metrics).items() if name == "toolwire_tool_calls_total"]
+    assert len(found) <= 2000 + 150 and sum(found) == 150 * 150
 
 
 def test_number_of_uncounted_requests_is_bounded():
@@ -195,7 +216,8 @@ def test_labels_are_redacted_and_escaped():
     for _ in range(2):
         metrics(turn(model='sk-0123456789abcdef"}\n', calls=('a"\\\n',)))
     assert "sk-0123456789abcdef" not in metrics.page().decode()
-    assert value(metrics, "toolwire_tool_calls_total", tool='a"\\\n', outcome="ok") == 2
+    labels = {"tool": 'a"\\\n', "outcome": "ok", "upstream": "u", "model": '[removed]"}\n'}
+    assert value(metrics, "toolwire_tool_calls_total", **labels) == 2
 
 
 def test_process_metrics_are_exported():

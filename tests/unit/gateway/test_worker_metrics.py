@@ -13,6 +13,7 @@ from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
 
 LABELS = {"ingress": "anthropic", "upstream": "u", "model": "m"}
+CALL_LABELS = {name: LABELS[name] for name in ("upstream", "model")}
 
 
 def request_log(**changes):
@@ -51,7 +52,7 @@ def test_page_of_every_worker_is_the_sum_of_all(tmp_path):
         assert value(worker, "toolwire_requests_total", **LABELS, status="503") == 1
         assert value(worker, "toolwire_tokens_total", **LABELS, kind="output") == 44
         assert value(worker, "toolwire_request_duration_seconds_count", **LABELS) == 3
-        assert value(worker, "toolwire_tool_calls_total", tool="weather", outcome="ok") == 2
+        assert value(worker, "toolwire_tool_calls_total", tool="weather", outcome="ok", **CALL_LABELS) == 2
         assert value(worker, "toolwire_requests_in_flight") == 1
         assert value(worker, "process_cpu_seconds_total") > 0
 

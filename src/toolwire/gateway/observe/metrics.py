@@ -35,6 +35,7 @@ _PROBES = frozenset({"alive", "ready", "metrics"})
 _SERIES_LABELS = ("ingress", "upstream", "model")
 _MAX_LABEL_LENGTH = 120  # characters of a label
 _MAX_CACHED_SERIES = 4096  # routes by the client's names
+_MAX_ROWS = 2000  # of a counter; several labels with 200 values each would give millions
 _MAX_PENDING_REQUESTS = 256
 _MAX_PENDING_TEXT = 1024  # characters of names in a request that is not counted at once
 _TOKEN_KINDS = ("input", "output", "cached", "reasoning")
@@ -161,7 +162,11 @@ class MetricsSnapshot(Struct):
 
 
 class _LabelledCounter:
-    """A counter by labels. The label at index `open_label` may have any value; the first `max_values` are kept."""
+    """A counter by labels. The label at index `open_label` may have any value; the first `max_values` are kept.
+
+    All other labels have a bounded number of values. After `_MAX_ROWS` combinations, new ones have `other` for the open
+    label.
+    """
 
     def __init__(self, open_label: int, max_values: int, clean: Callable[[str], str]) -> None:
         self._open_label = open_label
@@ -175,7 +180,8 @@ class _LabelledCounter:
         found = self.values.get(labels)
         if found is None:
             clean_labels = list(labels)
-            clean_labels[self._open_label] = self._label_value(labels[self._open_label])
+            is_full = len(self.values) >= _MAX_ROWS
+            clean_labels[self._open_label] = OTHER if is_full else self._label_value(labels[self._open_label])
             labels = tuple(clean_labels)
             found = self.values.get(labels, 0)
         self.values[labels] = found + count
@@ -200,7 +206,8 @@ class Metrics:
     def __init__(self, *, max_values: int = 200, clean: Callable[[str], str] = str) -> None:
         self._max_values = max_values
         self._clean = clean
-        self._series: dict[tuple[str, str, str], _SeriesCounts] = {}  # by the requested model; several may share one
+        # by the requested model, with its label; several may share one
+        self._series: dict[tuple[str, str, str], tuple[str, _SeriesCounts]] = {}
         self._series_by_labels: dict[tuple[str, str, str], _SeriesCounts] = {}  # all series
         self._models: set[str] = set()  # models with a label of their own
         self._in_flight = 0
@@ -282,16 +289,15 @@ class Metrics:
         # an unknown model is a text from the client, and must not become a label
         is_known = labels.upstream or labels.is_configured_model
         key = (labels.ingress, labels.upstream, labels.model if is_known else "")
-        series = self._series.get(key)
-        if series is None:
-            series = self._series_for(*key)
+        model, series = self._series.get(key) or self._series_for(*key)
         series.add(labels, numbers)
         requests = len(numbers.durations)
         if labels.attempts:
             self._add_attempts(labels, requests)
         outcome = "ok" if labels.error is None else "cut"
         for name, count in Counter(labels.calls).items():
-            self._calls.add(name, repair_outcomes.get(name, outcome), count=count * requests)
+            call_outcome = repair_outcomes.get(name, outcome)
+            self._calls.add(name, call_outcome, labels.upstream, model, count=count * requests)
 
     def _add_attempts(self, labels: _BatchLabels, requests: int) -> None:
         for upstream, kind in labels.failures:
@@ -299,8 +305,8 @@ class Metrics:
         if len(labels.failures) < labels.attempts and labels.upstream:  # else nothing was sent
             self._attempts.add(labels.upstream, labels.error or "ok", count=requests)
 
-    def _series_for(self, front: str, upstream: str, model: str) -> _SeriesCounts:
-        """Find or create the series for these labels. A model beyond the limit shares the series `other`."""
+    def _series_for(self, front: str, upstream: str, model: str) -> tuple[str, _SeriesCounts]:
+        """Find or create the series for these labels, and the model's label. One beyond the limit is `other`."""
         name = self._clean(model[:_MAX_LABEL_LENGTH])
         has_own_series = name in self._models or len(self._models) < self._max_values
         if has_own_series:
@@ -312,8 +318,8 @@ class Metrics:
         if (
             has_own_series and len(self._series) < _MAX_CACHED_SERIES
         ):  # other names, also those that share a label, are unbounded
-            self._series[front, upstream, model] = series
-        return series
+            self._series[front, upstream, model] = labels[2], series
+        return labels[2], series
 
     def snapshot(self) -> MetricsSnapshot:
         """Return the current figures. They are not copied: encode them before anything else is counted."""
@@ -361,7 +367,8 @@ class Metrics:
         yield self._tokens_family()
         yield from self._tools_families()
         yield _counter_family("upstream_attempts", "requests to upstreams", ("upstream", "outcome"), self._attempts)
-        yield _counter_family("tool_calls", "tool calls by models", ("tool", "outcome"), self._calls)
+        call_labels = ("tool", "outcome", "upstream", "model")
+        yield _counter_family("tool_calls", "tool calls by models", call_labels, self._calls)
         yield _counter_family("losses", "losses in translation", ("kind", "ingress", "upstream"), self._losses)
         yield _counter_family("repairs", "repair steps for tool calls", ("kind",), self._repairs)
 
