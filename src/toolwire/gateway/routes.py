@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from secrets import token_hex
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -57,6 +58,7 @@ class Ingress(Struct, frozen=True):
     count_field: str = "input_tokens"  # of the answer to a token count
     tool_depth: int = 3  # of a declaration in a request, which has depth 1
     has_versions: bool = False  # a header names the version of the protocol
+    id_prefix: str = ""  # of the ids of its answers
 
     @property
     def framing(self) -> StreamFraming:
@@ -67,6 +69,18 @@ class Ingress(Struct, frozen=True):
         """The newest version of the codec."""
         return get(self.wire)
 
+    def answer_id(self, upstream_id: str) -> str:
+        """Return the id of a translated answer: the upstream's, with the prefix of this protocol instead of another.
+
+        An upstream without ids gets a new one, because clients use it as a key, and the ids of items contain it.
+        """
+        prefix = self.id_prefix
+        if prefix and upstream_id.startswith(prefix):
+            return upstream_id
+        for other in _ID_PREFIXES:
+            upstream_id = upstream_id.removeprefix(other)
+        return prefix + (upstream_id or token_hex(12)) if prefix else upstream_id
+
     def codec_for(self, headers: Mapping[str, str]) -> Wire:
         """Return the codec for the version that a client names; the newest one if it is unknown."""
         codec = get(self.wire)
@@ -76,11 +90,16 @@ class Ingress(Struct, frozen=True):
         return get(f"{self.wire}@{version}") if version in getattr(codec, "versions", {}) else codec
 
 
+_ID_PREFIXES = ("chatcmpl-", "resp_", "msg_")
 INGRESSES = {
-    "openai_chat": Ingress("openai_chat", "/v1/chat/completions"),
-    "openai_responses": Ingress("openai_responses", "/v1/responses", stores_responses=True),
+    "openai_chat": Ingress("openai_chat", "/v1/chat/completions", id_prefix="chatcmpl-"),
+    "openai_responses": Ingress("openai_responses", "/v1/responses", stores_responses=True, id_prefix="resp_"),
     "anthropic": Ingress(
-        "anthropic", "/v1/messages", ping=b'event: ping\ndata: {"type":"ping"}\n\n', has_versions=True
+        "anthropic",
+        "/v1/messages",
+        ping=b'event: ping\ndata: {"type":"ping"}\n\n',
+        has_versions=True,
+        id_prefix="msg_",
     ),
     "gemini": Ingress(
         "gemini",

@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import re
 import time
 
+import msgspec
 import pytest
+from gateway.hostile import TEXT_ANSWER, ask, gateway_to, run
 from gateway.serving import serving, upstream_rows
 from gateway.state.plain_http import Http
 
@@ -88,3 +91,31 @@ def test_pointer_of_an_invalid_field_is_written_as_openai_does():
     body = {"model": "anthropic/m", "messages": [{"role": "user", "content": [{"type": "text", "text": 7}]}]}
     reply = asyncio.run(post({"upstreams": upstream_rows("http://127.0.0.1:9")}, "/v1/chat/completions", body))
     assert (reply.status, reply.json()["error"]["param"]) == (400, "messages[0].content[0].text")
+
+
+UPSTREAM_IDS = {"openai_chat": "chatcmpl-A1", "openai_responses": "resp_A1", "anthropic": "msg_A1", "gemini": "A1", "ollama": ""}  # fmt: skip
+ID_FORMS = {"openai_chat": r"chatcmpl-\w+", "openai_responses": r"resp_\w+", "anthropic": r"msg_\w+"}
+
+
+def answer_ids(front, text):
+    """Return the ids of the answer, and of the items of a Responses answer, in all events."""
+    documents = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith(("data: {", "{"))]  # fmt: skip
+    answers = [document.get("response", document.get("message", document)) for document in documents]
+    found = {answer["id"] for answer in answers if isinstance(answer.get("id"), str)}
+    items = {item["id"] for answer in answers for item in answer.get("output", ())}
+    return found, items | {document["item_id"] for document in documents if "item_id" in document}
+
+
+@pytest.mark.finding("GA13")
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("front", ID_FORMS)
+@pytest.mark.parametrize("wire", UPSTREAM_IDS)
+@run
+async def test_id_of_an_answer_has_the_form_of_the_clients_wire(wire, front, stream):
+    scripted = [msgspec.structs.replace(TEXT_ANSWER, id=UPSTREAM_IDS[wire])] * 2
+    async with gateway_to(*scripted) as (gateway, _):
+        texts = [(await ask(gateway, front, wire=wire, stream=stream)).body.decode() for _ in scripted]
+    (found, items), (others, _) = [answer_ids(front, text) for text in texts]
+    assert len(found) == 1 and re.fullmatch(ID_FORMS[front], *found)
+    assert len(items) == (front == "openai_responses") and all(re.fullmatch(r"msg_\w+", item) for item in items)
+    assert (found == others) == bool(UPSTREAM_IDS[wire])  # an upstream without ids gets a new one for every answer

@@ -214,5 +214,6 @@ class RequestHandler:
         else:
             client_request = context.client_request
             encoder = client_request.wire.stream_encoder(client_request.cheap_request)
-            await delivery.write(encoder.feed(ResponseStart()) + encoder.feed(StreamFault(fault)))
+            start = ResponseStart(client_request.ingress.answer_id(""))
+            await delivery.write(encoder.feed(start) + encoder.feed(StreamFault(fault)))
         await delivery.end()

@@ -263,7 +263,15 @@ class TranslatedRequest:
             response = replace(response, created=int(time()))
         AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         self.stats.add_response(response)
+        if self._make_id is not None:
+            response = replace(response, id=self._make_id(response.id))
         return response if self._sealer is None else self._sealer.seal_response(response)
+
+    @property
+    def _make_id(self) -> Callable[[str], str] | None:
+        """The function for the id of an answer, or None if the client uses the upstream's wire, and gets its ids."""
+        client_request = self._client_request
+        return None if self.endpoint.wire.name == client_request.wire.name else client_request.ingress.answer_id
 
     def open_stream(self) -> TranslatedStream:
         """Convert the stream; the gateway's own calls are removed from it."""
@@ -282,6 +290,7 @@ class TranslatedRequest:
             choices=expected_choices(self._request, self.endpoint.wire),
             continuation=self._continuation,
             sealer=self._sealer,
+            make_id=self._make_id,
         )
 
 
@@ -309,11 +318,12 @@ class TranslatedStream:
         choices: int = 1,
         continuation: AnswerContinuation | None = None,
         sealer: AnswerSealer | None = None,
+        make_id: Callable[[str], str] | None = None,
     ) -> None:
         """Create the stream.
 
         `choices` is the number of requested answers, if the upstream has a final marker. `continuation`: this answer
-        replaces a rejected one. `sealer` seals its reasoning.
+        replaces a rejected one. `sealer` seals its reasoning. `make_id` converts the id of the answer.
         """
         self.fault: Fault | None = None
         self.ended = False
@@ -327,6 +337,7 @@ class TranslatedStream:
         self._sealer = sealer
         self._started = not is_first  # the client has got its ResponseStart
         self._choices = choices
+        self._make_id = make_id
         self._earlier_bytes = stats.content_bytes  # of earlier turns of the same answer
         self._other_bytes = 0  # of whole parts, and of events that the client does not get
 
@@ -449,9 +460,12 @@ class TranslatedStream:
                 event = replace(event, created=int(time()))
         self._reporter.report_event(event)
         self._stats.add_event(event)
+        if isinstance(event, ResponseStart) and self._make_id is not None:
+            event = replace(event, id=self._make_id(event.id))
         return self._encoder.feed(event if self._sealer is None else self._sealer.seal_event(event))
 
     def fail(self, fault: Fault) -> bytes:
         self.fault = fault
-        start = b"" if self._started else self._encoder.feed(ResponseStart())
+        answer_id = "" if self._make_id is None else self._make_id("")
+        start = b"" if self._started else self._encoder.feed(ResponseStart(answer_id))
         return start + self._encoder.feed(StreamFault(fault))
