@@ -472,7 +472,7 @@ FINDINGS_2 = {
     "GA2": Entry("U+2028, U+2029 and U+0085 are escaped wherever a client may split lines at them"),
     "GA3": Entry("a fallback answers until content of the model has been sent, whatever the packet timing"),
     "GA4": Entry("a Chat stream event with `message` instead of `delta` is read"),
-    "GA5": Entry("log probabilities return across wires, or their loss is reported", _STEP_16),
+    "GA5": Entry("log probabilities return across wires, or their loss is reported"),
     "GA6": Entry("Gemini clients that list models at /v1/models get Gemini's list"),
     "GA7": Entry("interleaved Anthropic content blocks are read"),
     "GA8": Entry("a tool name that is streamed in pieces is one name of one call"),

@@ -292,7 +292,7 @@ def round_trip_losses(response, reader, writer):
         restored = Exchange().restore(response, losses, target.capabilities)
         if restored.fault is not None:
             return lost
-        AnswerReporter(target.name, losses).report_response(restored)
+        restored = AnswerReporter(target.name, losses).report_response(restored)
         written, more = target.encode_response(restored)
         back = target.decode_response(written)
         lost += unexplained(response, back, [*losses, *more], target)
@@ -310,21 +310,26 @@ def streamed_round_trip_losses(data, reader, writer):
         encoder = target.stream_encoder()
         encoder.losses = losses
         for event in events:
-            reporter.report_event(event)
-            out += [encoder.feed(restored) for restored in restorer.feed(event)]
+            reported = reporter.report_event(event)
+            out += [encoder.feed(restored) for restored in restorer.feed(reported)]
         before, data = fold(events), b"".join(out)
         back = fold(decode_stream(target, [data]))
         first = first or data
         if before.fault is not None or restorer.fault is not None:
             return ([] if back.fault is not None else ["the error did not arrive"]), first
-        lost += unexplained(before, back, list(losses), target)
+        lost += unexplained(before, back, list(losses), target, data)
     return lost, first
 
 
-def unexplained(before, after, losses, target):
+def unexplained(before, after, losses, target, data=b""):
+    """`data` is a stream. Responses has log probabilities in its last event, if its encoder knows no request."""
     lost = unexplained_in_response(before, after, losses)
     named = {loss.concept.rpartition(" ")[2] for loss in losses}
     own = {scope for scope in fields_by_scope(plain(before)) if scope.partition("/")[0] == target.name}
+    if target.logprobs is not None:  # converted (test_logprobs.py)
+        arrived = fields_by_scope(plain(after)).get(target.logprobs.scope, ())
+        if target.logprobs.field in arrived or b'"logprobs":[{' in data.rpartition(b"event: response.")[2]:
+            named |= {"logprobs", "logprobsResult"}
     return lost + [
         f"{scope} {field} is gone without a loss"
         for scope, fields in fields_by_scope(plain(before)).items()

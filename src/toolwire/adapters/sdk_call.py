@@ -125,7 +125,7 @@ class AnswerEncoding:
         call = self.call
         if response.created is None and self._adds_time:
             response = replace(response, created=int(time()))
-        self._reporter.report_response(response)
+        response = self._reporter.report_response(response)
         return self.encode_document(replace(response, id=call.answer_id or response.id))
 
     def encode_document(self, response: Response) -> Object:
@@ -143,8 +143,7 @@ class AnswerEncoding:
             event = replace(event, id=self.call.answer_id or event.id, created=created)
         if not isinstance(event, (ResponseEnd, StreamFault)):
             self.recorder.feed(event)
-        self._reporter.report_event(event)
-        return self._encoder.feed(event)
+        return self._encoder.feed(self._reporter.report_event(event))
 
 
 def _codec(name: str, headers: Mapping[str, str]) -> Wire:

@@ -41,8 +41,7 @@ class AnswerConverter:
         if self.fault is not None:
             return ()
         self.has_started = True
-        self._reporter.report_event(event)
-        events = self._restorer.feed(event)
+        events = self._restorer.feed(self._reporter.report_event(event))
         if self._restorer.fault is not None:
             self._reporter.report_fault()
         return events
@@ -51,8 +50,7 @@ class AnswerConverter:
 def convert_response(response: Response, exchange: Exchange, writer: Wire, losses: Losses) -> Response:
     """Convert a whole answer."""
     reporter = AnswerReporter(writer.name, losses)
-    reporter.report_response(response)
-    converted = exchange.restore(response, losses, writer.capabilities)
+    converted = exchange.restore(reporter.report_response(response), losses, writer.capabilities)
     if converted.fault is not None:
         reporter.report_fault()
     return converted

@@ -27,6 +27,7 @@ from ..ir.losses import Losses
 from ..ir.parts import Extra, Opaque, Part
 from ..ir.response import Response, Usage
 from ..wire import get
+from .convert_logprobs import LogprobConverter
 from .foreign import report_extra
 
 __all__ = ["AnswerReporter"]
@@ -42,9 +43,21 @@ class AnswerReporter(Struct, eq=False):
     _losses: Losses
     _paths: dict[int, str] = {}  # the path of each item of a stream, by key
     _sizes: dict[int, int] = {}  # number of items by choice
+    _converter: LogprobConverter | None = None
 
-    def report_response(self, response: Response) -> None:
-        """Report the losses of a complete answer and its alternatives."""
+    @property
+    def _logprobs(self) -> LogprobConverter:
+        if self._converter is None:
+            self._converter = LogprobConverter(self._wire, self._losses)
+        return self._converter
+
+    def report_response(self, response: Response) -> Response:
+        """Report the losses of a complete answer and its alternatives. Return it with converted log probabilities."""
+        response = self._logprobs.take(response)
+        self._report_whole(response)
+        return self._logprobs.put(response)
+
+    def _report_whole(self, response: Response) -> None:
         self._report_parts(0, response.parts)
         for choice, other in enumerate(response.alternatives, 1):
             self._report_parts(choice, other.parts)
@@ -62,11 +75,13 @@ class AnswerReporter(Struct, eq=False):
             if not isinstance(part, Opaque) and part.extra:
                 self._report_part_extra(part.extra, f"{_choice_path(choice)}/parts/{number}")
 
-    def report_event(self, event: Event) -> None:
-        """Report the losses of one event of a stream; deltas have none."""
+    def report_event(self, event: Event) -> Event:
+        """Report the losses of one event of a stream; deltas have none. Return it with converted log probabilities."""
+        event = self._logprobs.take_event(event)
         report = _STEPS.get(type(event))
         if report is not None:
             report(self, event)
+        return self._logprobs.put_event(event)
 
     def _report_start(self, event: TextStart | ReasoningStart | CallStart) -> None:
         path = self._paths.get(event.key) or self._allocate_path(event.key, event.choice)

@@ -26,6 +26,7 @@ from ..ir.value import Value
 from .answer_summary import AnswerSummary, no_summary
 from .conversation_items import ConversationItems
 from .fields import decode_list
+from .logprobs import LogprobForm
 from .protocol import Capabilities, Encoded, EncodedFault, Kind, Limits, StreamDecoder, StreamEncoder
 from .search_codec import SearchCodec
 from .signatures import Signature
@@ -94,6 +95,7 @@ class WireCodec(Value, frozen=True, kw_only=True, eq=False):
     older: tuple[WireCodec, ...] = ()  # earlier versions of this wire
     completions: Callable[[], CompletionEndpoint] | None = None  # None: the wire has no raw completion endpoint
     search: SearchCodec | None = None  # None: the provider has no tool search
+    logprobs: LogprobForm | None = None  # None: the wire has no log probabilities
     encode_onto: Callable[[Request, ConversationItems], Encoded] | None = None
     """Like `encode_request`, for a request whose first messages may be written already; None: not supported."""
     is_own_message: Callable[[JSON], bool] | None = None

@@ -72,7 +72,7 @@ def path_of(front: str, model: str = "openai_chat/m", *, stream: bool = False) -
 
 
 def body_of(front: str, request: Request = REQUEST, model: str = "openai_chat/m", *, stream: bool = False) -> bytes:
-    whole = Request(model, request.messages, request.tools, request.choice, stream=stream)
+    whole = Request(model, request.messages, request.tools, request.choice, params=request.params, stream=stream)
     return to_bytes(get(front).encode_request(whole).body)
 
 

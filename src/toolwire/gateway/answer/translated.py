@@ -261,8 +261,8 @@ class TranslatedRequest:
         )
         if response.created is None and self._client_request.wire.capabilities.timestamps:
             response = replace(response, created=int(time()))
-        AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         self.stats.add_response(response)
+        response = AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
         if self._make_id is not None:
             response = replace(response, id=self._make_id(response.id))
         return response if self._sealer is None else self._sealer.seal_response(response)
@@ -458,8 +458,8 @@ class TranslatedStream:
             self._started = True
             if event.created is None and self._adds_time:
                 event = replace(event, created=int(time()))
-        self._reporter.report_event(event)
         self._stats.add_event(event)
+        event = self._reporter.report_event(event)
         if isinstance(event, ResponseStart) and self._make_id is not None:
             event = replace(event, id=self._make_id(event.id))
         return self._encoder.feed(event if self._sealer is None else self._sealer.seal_event(event))

@@ -19,6 +19,7 @@ from .fault import decode_error, encode_error
 from .field_names import NAME
 from .limits import SIGNATURES
 from .locations import DETECTION, locator
+from .logprobs import LOGPROBS
 from .parts import PROVIDER
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
@@ -70,6 +71,7 @@ CODEC = WireCodec(
     conversation="contents",
     terminal=rb'"(?:finishReason|finish_reason|blockReason)": ?"',
     detection=DETECTION,
+    logprobs=LOGPROBS,
     limits=Limits(
         name=r"[a-zA-Z_][a-zA-Z0-9_.:-]*",
         name_length=128,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ...ir.request import Request
 from ..codec import CompletionEndpoint, WireCodec, fixed_path, tools_decoder, tools_encoder
+from ..logprobs import LogprobForm, read_tokens
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
 from .fault import decode_error, encode_error
@@ -47,6 +48,7 @@ CODEC = WireCodec(
     conversation="messages",
     terminal=rb'"done": ?true',
     detection=DETECTION,
+    logprobs=LogprobForm(NAME, "response", read_tokens, lambda tokens: [*tokens]),
     # the server has no rule; such names survive the chat templates of models
     limits=Limits(name=r"[a-zA-Z0-9_.-]+", name_length=128, id=r"[\x21-\x7e]+", id_length=128),
     capabilities=Capabilities(

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from .. import openai_fault
 from ..codec import CompletionEndpoint, WireCodec, fixed_path, tools_decoder, tools_encoder
+from ..logprobs import LogprobForm, read_tokens
 from ..openai_limits import SAMPLING_RANGES, SIGNATURES
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
@@ -40,6 +42,15 @@ def _completions() -> CompletionEndpoint:
     return COMPLETIONS
 
 
+def _read_logprobs(value: JSON) -> list[Object] | None:
+    """Read the tokens of the content. Those of a refusal have no counterpart on other wires."""
+    return None if type(value) is not dict or value.get("refusal") else read_tokens(value.get("content"))
+
+
+def _write_logprobs(tokens: list[Object]) -> JSON:
+    return {"content": [*tokens], "refusal": None}
+
+
 CODEC = WireCodec(
     name=NAME,
     provider="openai",
@@ -47,6 +58,7 @@ CODEC = WireCodec(
     conversation="messages",
     terminal=rb'"finish_reason": ?"',
     detection=DETECTION,
+    logprobs=LogprobForm(f"{NAME}/choice", "stop", _read_logprobs, _write_logprobs),
     limits=Limits(
         name=r"[a-zA-Z0-9_-]+",
         name_length=64,

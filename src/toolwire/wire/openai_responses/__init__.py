@@ -14,6 +14,7 @@ from ...ir.request import Request
 from ...ir.tools import Tool
 from .. import openai_fault
 from ..codec import WireCodec, fixed_path
+from ..logprobs import LogprobForm, read_tokens
 from ..openai_limits import SAMPLING_RANGES, SIGNATURES
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
@@ -56,6 +57,7 @@ CODEC = WireCodec(
     conversation="input",
     terminal=rb'"type": ?"response\.(?:completed|incomplete|failed)"',
     detection=DETECTION,
+    logprobs=LogprobForm(NAME, "text", read_tokens, lambda tokens: [*tokens]),
     limits=Limits(
         name=r"[a-zA-Z0-9_-]+",
         name_length=128,

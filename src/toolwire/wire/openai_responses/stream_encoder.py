@@ -30,7 +30,7 @@ from ...ir.events import (
 )
 from ...ir.folding import merge_extra
 from ...ir.parts import CallState, Extra, Opaque, Reasoning, Refusal, Text, ToolCall, part_label
-from ...ir.pointer import Object
+from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Fault, Stop, Usage
 from ...ir.text import to_line, unescape
@@ -81,6 +81,9 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         self._output: dict[int, Object] = {}  # finished items, by output index
         self._dropped: set[int] = set()  # keys of items of other choices
         self._usage: Usage | None = None
+        params = None if request is None else request.params
+        self._awaits_logprobs = params is not None and bool(params.logprobs or params.top_logprobs)
+        self._open_text: TextEnd | None = None  # the end of the first text, while log probabilities may follow
 
     def _write(self, event: Event) -> bytes:
         """Write an event; text and argument deltas take a fast path, and events of other choices are dropped."""
@@ -149,6 +152,14 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         )
 
     def _text_end(self, event: TextEnd) -> bytes:
+        """Write the end of a text, or hold it back: other wires have the log probabilities at the end of the answer."""
+        if self._awaits_logprobs and "logprobs" not in event.extra.get(NAME, {}):
+            self._awaits_logprobs = False
+            self._open_text = event
+            return b""
+        return self._close_text(event)
+
+    def _close_text(self, event: TextEnd) -> bytes:
         """Write the three end events of a text, each with the whole text."""
         item = self._items[event.key]
         report_foreign(event.artefacts, self.losses, self._part_path(event.key))
@@ -166,7 +177,8 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
             done = self._event("response.refusal.done", **self._item_position(item, content_index=0, refusal=text))
         else:
             done = self._event(
-                "response.output_text.done", **self._item_position(item, content_index=0, text=text, logprobs=[])
+                "response.output_text.done",
+                **self._item_position(item, content_index=0, text=text, logprobs=part.get("logprobs", [])),
             )
         closing = self._event("response.content_part.done", **self._item_position(item, content_index=0, part=part))
         return done + closing + self._item_done(item, message)
@@ -312,12 +324,32 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
 
     def _fail(self, event: StreamFault) -> bytes:
         start = b"" if self._base else self._start(ResponseStart())
-        return start + self._final_event(None, event.fault, {})
+        return start + self._close_open_text(None) + self._final_event(None, event.fault, {})
 
     def _end(self, event: ResponseEnd) -> bytes:
         if len(event.stops) > 1:
             self._report_alternatives(ONE_CHOICE)
-        return self._final_event(event.stops[0] if event.stops else None, None, event.extra)
+        stop = event.stops[0] if event.stops else None
+        logprobs = None if stop is None else stop.extra.get(NAME, {}).get("logprobs")
+        return self._close_open_text(logprobs) + self._final_event(stop, None, event.extra)
+
+    def _close_open_text(self, logprobs: JSON) -> bytes:
+        """End the text that waits for log probabilities. If none waits, the final response has them in its first text."""
+        event, self._open_text = self._open_text, None
+        if event is None:
+            if logprobs:
+                self._add_logprobs(logprobs)
+            return b""
+        own = {**event.extra.get(NAME, {}), "logprobs": logprobs} if logprobs else event.extra.get(NAME, {})
+        return self._close_text(TextEnd(event.key, event.artefacts, {**event.extra, NAME: own} if own else event.extra))
+
+    def _add_logprobs(self, logprobs: JSON) -> None:
+        parts = (part for item in self._output.values() for part in item.get("content") or ())
+        text = next((part for part in parts if part.get("type") == "output_text"), None)
+        if text is None:
+            self.losses.add("/stop", "logprobs", "dropped", "the answer has no text", "info")
+        else:
+            text["logprobs"] = logprobs
 
     def _final_event(self, stop: Stop | None, fault: Fault | None, extra: Extra) -> bytes:
         """Write the final response with all items; its status gives the event its name, if there is such an event."""
