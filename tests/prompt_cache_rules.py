@@ -6,7 +6,8 @@
 https://platform.claude.com/docs/en/build-with-claude/prompt-caching (2026-10-08): the prompt is tools, system, messages,
 in this order. A mark writes one entry, for the prefix up to its block, unless that is below the model's minimum. A mark
 reads the longest entry that ends with its own block or one of the 19 blocks before it. There are at most four marks,
-none on an empty text or on thinking, and no longer time to live after a shorter one. Four bytes count as a token.
+none on an empty text or on thinking, and no longer time to live after a shorter one. A `cache_control` of the body is a
+mark on the last block that may have one, and counts as one of the four. Four bytes count as a token.
 """
 
 import json
@@ -50,6 +51,13 @@ def read_blocks(body: dict) -> list[Block]:
         content = message["content"]
         for number, block in enumerate([content] if isinstance(content, str) else content):
             blocks.append(_block(message["role"] if number == 0 else "", block))
+    if (mark := body.get("cache_control")) is not None:
+        last = max(number for number, block in enumerate(blocks) if b'thinking"' not in block.text[:40])
+        ttl = mark.get("ttl", "5m")
+        marks = sum(block.ttl is not None for block in blocks)
+        assert marks < MAX_MARKS, f"Found {marks + 1}"
+        assert blocks[last].ttl in (None, ttl), "another time to live than the body's"
+        blocks[last] = blocks[last]._replace(ttl=ttl)
     return blocks
 
 

@@ -9,16 +9,24 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from ..ir.losses import Losses
-from ..ir.parts import Media, Part, Text, ToolCall, ToolResult
+from ..ir.parts import Extra, Media, Part, Text, ToolCall, ToolResult
 from ..ir.tools import Tool
 from ..wire.protocol import Wire
 from .history import DraftMessage
 from .locations import location_pointer
 
-__all__ = ["fit_mark", "limit_marks"]
+__all__ = ["fit_mark", "has_body_mark", "limit_marks"]
 
 _Marked: TypeAlias = Text | Media | ToolCall | ToolResult | Tool
 _MINUTES = {"5m": 5, "30m": 30, "1h": 60, "12h": 720}
+
+
+def has_body_mark(extra: Extra) -> bool:
+    """Return whether a request has Anthropic's mark of the whole body, from a client of Anthropic or of a Chat router.
+
+    Anthropic sets it on the last block, and counts it as one of the marks.
+    """
+    return any(type(extra.get(wire, {}).get("cache_control")) is dict for wire in ("anthropic", "openai_chat"))
 
 
 def fit_mark(marked: _Marked, element: str, wire: Wire, path: str, losses: Losses) -> str | None:
@@ -40,7 +48,9 @@ def fit_mark(marked: _Marked, element: str, wire: Wire, path: str, losses: Losse
     return fitted
 
 
-def limit_marks(turns: list[DraftMessage], tools: list[Tool], wire: Wire, count: int, losses: Losses) -> list[Tool]:
+def limit_marks(
+    turns: list[DraftMessage], tools: list[Tool], wire: Wire, count: int, losses: Losses, *, has_body_mark: bool = False
+) -> list[Tool]:
     """Keep as many marks as the target accepts, the last ones, and put longer times to live first. Return the tools.
 
     The prompt begins with the tools, then come the messages, which are changed in place; they have `count` marks.
@@ -48,6 +58,7 @@ def limit_marks(turns: list[DraftMessage], tools: list[Tool], wire: Wire, count:
     limit = wire.limits.cache_marks
     if limit is None:
         return tools
+    limit -= has_body_mark
     marked_tools = [index for index, tool in enumerate(tools) if tool.cache is not None]
     surplus = len(marked_tools) + count - limit
     if surplus > 0:

@@ -6,13 +6,41 @@ from ..ir.losses import Losses, Severity
 from ..ir.parts import Artefact, Extra
 from ..ir.pointer import join
 from ..stream.strict import type_label
+from ..wire.protocol import Wire
 
-__all__ = ["own_artefacts", "report_extra"]
+__all__ = ["fit_extra", "own_artefacts", "report_extra"]
 
 # Bookkeeping fields of a wire, without use on another one.
 _BOOKKEEPING = frozenset({"id", "status", "index", "object", "phase"})
 # State that the provider stores; without it the model lacks the context of the conversation.
 _CONVERSATION = frozenset({"previous_response_id", "conversation", "prompt", "cachedContent", "container"})
+# Fields of a request with the same name and meaning on two wires, by target and source, each with the kind of cache
+# mark that its server must support: most servers of Chat have none, and strict ones reject unknown fields.
+_OPENAI_FIELDS = {"prompt_cache_options": "part", "prompt_cache_retention": "part"}
+_SHARED = {
+    # OpenRouter reads Anthropic's field on Chat (microsoft/vscode#312939)
+    "anthropic": {"openai_chat": {"cache_control": "request"}},
+    "openai_chat": {"openai_responses": _OPENAI_FIELDS},
+    "openai_responses": {"openai_chat": _OPENAI_FIELDS},
+}
+
+
+def fit_extra(extra: Extra, wire: Wire, losses: Losses, vendor_marks: frozenset[str]) -> Extra:
+    """Return a request's fields, with another wire's under the target's name if it has them; report the others.
+
+    `vendor_marks` are the cache marks of the target's server, whatever its model: OpenAI's older models have these
+    fields, but no marks.
+    """
+    moved: Extra = {}
+    marks = wire.capabilities.cache | vendor_marks - {"request"}
+    for source, shared in _SHARED.get(wire.name, {}).items():
+        fields = extra.get(source, {})
+        moved = {name: fields[name] for name in fields if shared.get(name) in marks}
+        if moved:
+            rest = {name: value for name, value in fields.items() if name not in moved}
+            extra = {**extra, source: rest}
+    report_extra(extra, "", wire.name, losses)
+    return {**extra, wire.name: {**moved, **extra.get(wire.name, {})}} if moved else extra
 
 
 def report_extra(

@@ -22,7 +22,7 @@ from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
 from ..wire.codec import WireCodec
 from ..wire.profiles import fit_codec, match_capabilities
 from ..wire.protocol import Capabilities, Encoded, Wire
-from .cache import limit_marks
+from .cache import has_body_mark, limit_marks
 from .exchange import Exchange
 from .fit_history import fit_history
 from .fit_output import add_instructions, fit_output
@@ -31,7 +31,7 @@ from .fit_reasoning import fit_reasoning, fit_reasoning_to_history
 from .fit_rejected import drop_rejected_fields
 from .fit_tools import fit_tools
 from .fitted_prefix import PrefixReuse, PrefixStore, encode_marked, make_key
-from .foreign import report_extra
+from .foreign import fit_extra, report_extra
 from .history import DraftMessage
 from .history_outline import outline_history
 from .limit_tools import ToolChooser
@@ -140,6 +140,7 @@ def prepare(
     """
     wire = get(wire) if isinstance(wire, str) else wire
     model = match_capabilities(wire, request.model).capabilities if capabilities is None else capabilities
+    vendor_marks = wire.capabilities.cache
     if model is not UNKNOWN_MODEL and isinstance(wire, WireCodec):
         wire = fit_codec(wire, model)  # a third party's implementation declares its own capabilities
     outline = outline_history(request.messages) if store is None else store.outline(request.messages)
@@ -166,14 +167,16 @@ def prepare(
     reuse = None if store is None else _find_prefix(store, request, wire, history_model, indexed_tools, plan)
     turns, marks = fit_history(request, wire, names, losses, history_model, lifts, plan, indexed_tools, reuse, outline)
     has_marks = marks > 0 or any(tool.cache is not None for tool in tools)
+    body_mark = has_body_mark(request.extra)
     if has_marks:
-        tools = limit_marks(turns, tools, wire, marks, losses)
+        tools = limit_marks(turns, tools, wire, marks, losses, has_body_mark=body_mark)
     if reasoning is not None:
         reasoning = fit_reasoning_to_history(reasoning, turns, wire, model, losses)
     if answer.instructions is not None:
         turns = add_instructions(turns, answer.instructions, can)
     if required is not None and required.instructions is not None:
         turns = add_instructions(turns, required.instructions, can)
+    extra = fit_extra(request.extra, wire, losses, vendor_marks) if request.extra else request.extra
     _report_extras(request, wire.name, losses)
     parallel = _fit_parallel(request, can, model, losses, has_tools=bool(tools))
     fitted = Request(
@@ -186,10 +189,10 @@ def prepare(
         reasoning,
         answer.output if required is None else required.output,
         request.stream,
-        request.extra,
+        extra,
     )
     remember = None if store is None else store.mark_once
-    marked = place_marks(fitted, wire, remember) if mark_prefix and not has_marks else fitted
+    marked = place_marks(fitted, wire, remember) if mark_prefix and not (has_marks or body_mark) else fitted
     calls = None if outline.plain is None else outline.plain.calls
     exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered, plan, required, calls)
     return Prepared(marked, exchange, losses, turns, indexed_tools, reuse, is_marked=marked is not fitted)
@@ -235,8 +238,6 @@ def _without_strict(request: Request, losses: Losses) -> Request:
 
 
 def _report_extras(request: Request, wire: str, losses: Losses) -> None:
-    if request.extra:
-        report_extra(request.extra, "", wire, losses)
     if request.choice is not None and request.choice.extra:
         report_extra(request.choice.extra, "/choice", wire, losses)
     if request.reasoning is not None and request.reasoning.extra:

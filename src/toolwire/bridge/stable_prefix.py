@@ -32,6 +32,7 @@ from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
 from ..wire.codec import WireCodec
 from ..wire.profiles import fit_codec
 from ..wire.protocol import Wire
+from .cache import has_body_mark
 
 __all__ = ["mark_stable_prefix", "place_marks"]
 
@@ -87,7 +88,7 @@ def place_marks(request: Request, wire: Wire, remember: RememberMarked | None = 
 
 
 def _has_marks(request: Request) -> bool:
-    if any(tool.cache is not None for tool in request.tools):
+    if has_body_mark(request.extra) or any(tool.cache is not None for tool in request.tools):
         return True
     return any(getattr(part, "cache", None) is not None for message in request.messages for part in message.parts)
 

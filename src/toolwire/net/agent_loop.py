@@ -307,7 +307,9 @@ class AgentLoop:
         if self.session.tool_search is not None:
             request = defer_found_tools(request)
         endpoint = getattr(self.agent.model, "endpoint", None) if self.agent.cache == "auto" else None
-        return request if endpoint is None else mark_stable_prefix(request, endpoint.wire, endpoint.capabilities)
+        if endpoint is None or endpoint.has_body_mark:
+            return request
+        return mark_stable_prefix(request, endpoint.wire, endpoint.capabilities)
 
     async def _run_tools(self, step: RunTools) -> list[ToolResult]:
         """Run the calls of a turn; those that have a result from an earlier attempt at the turn do not run again."""

@@ -100,7 +100,7 @@ class ModelClient:
             self._endpoint = self._endpoint.at_completions(text.kept_tokens)
         self._capabilities = None if capabilities is None else overlay(capabilities, self._endpoint.capabilities)
         self._text = text
-        self._marks_prefix = cache == "auto"
+        self._marks_prefix = cache == "auto" and not self._endpoint.has_body_mark
         self._repair = repair
         self._timeout = timeout
         self._retries = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries)

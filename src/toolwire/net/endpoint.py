@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, TypedDict, Unpack
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON, Object
 from ..wire.capability_rows import CapabilityRow, ModelCapabilities
@@ -91,7 +93,8 @@ class Endpoint:
         """Create the endpoint. `is_pinned`: the caller chose the version of the wire."""
         self.context_max = context_max
         self.vendor = vendor
-        self.wire = surface_codec(wire, address.surface)
+        self.extra_body = extra_body
+        self.wire = self._fit_wire(wire, address.surface)
         self.model = model
         self.is_pinned = is_pinned
         self.capabilities: ModelCapabilities = match_capabilities(
@@ -103,7 +106,6 @@ class Endpoint:
         self.key_command = credentials.command
         self.key_variable = credentials.variable
         self.custom_headers: Mapping[str, str] = custom.literal
-        self.extra_body = extra_body
         self.defaults = defaults
         self._set_address(address)
         self._key_header = credentials.header
@@ -122,6 +124,18 @@ class Endpoint:
             self.vendor, self.wire, surface, self.capabilities
         )
         """Fields of a request that the vendor names differently."""
+
+    def _fit_wire(self, wire: Wire, surface: Surface | None) -> Wire:
+        wire = surface_codec(wire, surface)
+        if not self.has_body_mark or wire.limits.cache_marks is None or not isinstance(wire, WireCodec):
+            return wire
+        # Anthropic counts the mark of the body: "A maximum of 4 blocks with cache_control" (coder/mux#3112)
+        return replace(wire, limits=replace(wire.limits, cache_marks=wire.limits.cache_marks - 1))
+
+    @property
+    def has_body_mark(self) -> bool:
+        """True if the settings mark the body of every request for the prompt cache. Others are then not placed."""
+        return "cache_control" in self.extra_body
 
     @property
     def origin(self) -> str:
@@ -221,7 +235,7 @@ class Endpoint:
         other.is_pinned = True
         if version != self.wire.version:
             codec = vendor_codec(self.vendor, f"{self.wire.name}@{version}")
-            other.wire, other.headers = surface_codec(codec, self._address.surface), self._headers_of(codec)
+            other.wire, other.headers = self._fit_wire(codec, self._address.surface), self._headers_of(codec)
         return other
 
     def at_completions(self, kept_tokens: Sequence[str]) -> Endpoint:

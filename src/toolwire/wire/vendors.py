@@ -45,6 +45,7 @@ class Surface(Value, frozen=True):
     fields: dict[str, str] = {}  # fields of a request that it names differently, besides those of the vendor
     counts_on_request: bool = True  # supports `stream_options`
     omitted_fields: tuple[str, ...] = ()  # fields of a body that are in the path instead
+    marks_body: bool = True  # supports Anthropic's prompt-cache mark of the whole body
     version_field: str | None = None  # the field of a body for the version of the wire, sent instead of its headers
     wire_versions: dict[str, str] = {}  # the values of `version_field` for versions of the wire, if they differ
 
@@ -183,6 +184,7 @@ _VERTEX = Vendor(
             f"{_VERTEX_MODELS}/anthropic/models/{{model}}:streamRawPredict",
             api_version="v1",
             omitted_fields=("model",),
+            marks_body=False,  # "cache_control: Extra inputs are not permitted" (UKGovernmentBEIS/inspect_ai#3851)
             version_field="anthropic_version",
             wire_versions={"2023-06-01": "vertex-2023-10-16"},
         ),
@@ -336,9 +338,12 @@ def find(name: str) -> Vendor:
 
 def surface_codec(codec: Wire, surface: Surface | None) -> Wire:
     """Return the codec with the deviations of a surface."""
-    if surface is None or surface.counts_on_request or not isinstance(codec, WireCodec):
+    if surface is None or not isinstance(codec, WireCodec) or (surface.counts_on_request and surface.marks_body):
         return codec
-    return replace(codec, capabilities=replace(codec.capabilities, counts_on_request=False))
+    can = codec.capabilities
+    cache = can.cache if surface.marks_body else can.cache - {"request"}
+    counts_on_request = can.counts_on_request and surface.counts_on_request
+    return replace(codec, capabilities=replace(can, cache=cache, counts_on_request=counts_on_request))
 
 
 def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:

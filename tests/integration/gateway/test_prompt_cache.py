@@ -47,6 +47,9 @@ def marked_text(text, ttl=None):
     return [{"type": "text", "text": text, "cache_control": mark}]
 
 
+TO_CLAUDE = {"models": {"*": {"upstream": "anthropic", "model": "claude-sonnet-5"}}}
+
+
 async def translate(*bodies, path="/v1/chat/completions", model="claude-sonnet-5", limits=None, **row):
     """Send requests to the gateway. Return the bodies that reach Anthropic, and the last answer with its losses."""
     document = {"models": {"*": {"upstream": "anthropic", "model": model}}, "limits": limits or {}}
@@ -126,6 +129,79 @@ async def test_marks_of_the_client_are_the_only_ones():
     body = {**AGENT, "messages": [{"role": "system", "content": marked_text("Be brief.")}, *AGENT["messages"][1:]]}
     (sent,), _ = await translate(body)
     assert marks(sent) == ["/system/0"]
+
+
+BODY_MARK = {"type": "ephemeral"}
+MARKED_TURNS = [  # four marks
+    {"role": "system", "content": marked_text("Be brief.")},
+    {"role": "user", "content": marked_text("Hi.")},
+    {"role": "assistant", "content": marked_text("Ho.")},
+    {"role": "user", "content": marked_text("Go on.")},
+    {"role": "assistant", "content": "Well."},
+    {"role": "user", "content": "More."},
+]
+
+
+@pytest.mark.finding("CA2")
+@run
+async def test_no_marks_are_added_to_a_mark_of_the_body_in_the_settings():
+    """Anthropic: "A maximum of 4 blocks with cache_control may be provided. Found 5" (coder/mux#3112)."""
+    (sent, own), _ = await translate(
+        AGENT, {**AGENT, "messages": MARKED_TURNS}, extra_body={"cache_control": BODY_MARK}
+    )
+    assert marks(sent) == [] and sent["cache_control"] == BODY_MARK
+    assert marks(own) == ["/messages/0/0", "/messages/1/0", "/messages/2/0"]
+    for body in (sent, own):
+        PromptCache(0).send(body)
+
+
+@pytest.mark.finding("CA2")
+@run
+async def test_mark_of_the_body_is_a_mark_of_the_client():
+    mark = {"type": "ephemeral", "ttl": "1h"}
+    async with gateway_to(ANSWER, document=TO_CLAUDE) as (gateway, provider):
+        body = {**AGENT, "cache_control": mark, "plugins": [{"id": "web"}]}
+        assert (await post(gateway, "/v1/chat/completions", json.dumps(body).encode())).status == 200
+    sent = json.loads(provider.requests[0].body)
+    assert marks(sent) == [] and sent["cache_control"] == mark
+    PromptCache(0).send(sent)
+    dropped = {loss.path for loss in gateway.turns[-1].losses if loss.action == "dropped"}
+    assert dropped == {"/plugins", "/params/cache_key"}
+
+
+@run
+async def test_marks_of_the_client_on_blocks_and_on_the_body_are_at_most_four():
+    (sent,), _ = await translate({**AGENT, "messages": MARKED_TURNS, "cache_control": BODY_MARK})
+    assert marks(sent) == ["/messages/0/0", "/messages/1/0", "/messages/2/0"] and sent["cache_control"] == BODY_MARK
+    PromptCache(0).send(sent)
+
+
+@run
+async def test_off_setting_drops_the_mark_of_the_body_with_a_loss():
+    async with gateway_to(ANSWER, document=TO_CLAUDE, rows={"cache": "off"}) as (gateway, provider):
+        body = {**AGENT, "cache_control": BODY_MARK}
+        assert (await post(gateway, "/v1/chat/completions", json.dumps(body).encode())).status == 200
+    assert b"cache_control" not in provider.requests[0].body
+    assert "/cache_control" in {loss.path for loss in gateway.turns[-1].losses if loss.action == "dropped"}
+
+
+@pytest.mark.finding("CA2")
+@pytest.mark.parametrize("reference", ["previous_response_id", "conversation"])
+@run
+async def test_stored_conversation_is_marked_whatever_the_length_of_the_new_input(reference, tmp_path):
+    tool = {"type": "function", "name": "look", "description": "Look.", "parameters": {"type": "object"}}
+    body = {"model": "any", "input": LONG, "tools": [tool]}
+    document = {**TO_CLAUDE, "responses": {"store": str(tmp_path / "responses.db")}}
+    async with gateway_to(ANSWER, ANSWER, document=document) as (gateway, provider):
+        if reference == "conversation":
+            created = await post(gateway, "/v1/conversations", b"{}")
+            body["conversation"] = created.document["id"]
+        first = await post(gateway, "/v1/responses", json.dumps(body).encode())
+        known = first.document["id"] if reference == "previous_response_id" else body["conversation"]
+        later = json.dumps({"model": "any", "input": "And now?", reference: known}).encode()
+        assert len(later) < 2048 and (await post(gateway, "/v1/responses", later)).status == 200
+    sent = [json.loads(received.body) for received in provider.requests]
+    assert marks(sent[1]) == ["/messages/0/0", "/messages/2/0"]
 
 
 @run

@@ -76,3 +76,17 @@ def test_agent_marks_the_stable_prefix_for_its_provider():
     assert openai["prompt_cache_key"].startswith("tw-")
     assert "cache" not in json.dumps(gemini)
     assert direct["system"] == anthropic["system"]
+
+
+@pytest.mark.finding("CA2")
+def test_agent_and_client_place_no_marks_beside_a_mark_of_the_body():
+    async def main():
+        answers = [Response(parts=(Text("Done."),), stop=Stop("stop"))] * 2
+        options = {"key": "k", "cache": "auto", "extra_body": {"cache_control": {"type": "ephemeral"}}}
+        async with Upstream(*answers) as upstream:
+            async with ModelClient("anthropic/claude-sonnet-5", base_url=upstream.url, **options) as client:
+                await Agent(client, [page], system="Be brief. " * 1000, cache="auto").run("Hello.")
+                await client.ask(upstream.requests[0].request)
+            return [heard.body.count(b"cache_control") for heard in upstream.requests]
+
+    assert asyncio.run(main()) == [1, 1]

@@ -84,6 +84,8 @@ def test_wire_without_marks_gets_an_unchanged_request(wire):
     [
         replace(FIRST, tools=(replace(TOOLS[0], cache="1h"),)),
         replace(FIRST, messages=(Message("user", (Text("a", cache="5m"),)),)),
+        replace(FIRST, extra={"anthropic": {"cache_control": {"type": "ephemeral"}}}),
+        replace(FIRST, extra={"openai_chat": {"cache_control": {"type": "ephemeral"}}}),
     ],
 )
 @pytest.mark.parametrize("wire", ["anthropic", "openai_chat"])

@@ -43,6 +43,26 @@ def test_strict_rejects_losses_but_allows_notes():
     assert {loss.severity for loss in translated.losses} == {"info"}
 
 
+@pytest.mark.parametrize(
+    "field", [{"prompt_cache_retention": "24h"}, {"prompt_cache_options": {"mode": "explicit", "ttl": "1h"}}]
+)
+@pytest.mark.parametrize("target", ["openai_chat", "openai_responses"])
+def test_fields_of_both_wires_of_openai_are_kept(target, field):
+    """openai 3.49.0: types/chat/completion_create_params.py and types/responses/response_create_params.py."""
+    body = {"model": "gpt-5.1", "messages": [{"role": "user", "content": "hi"}], **field, "audio": {"voice": "ash"}}
+    if target == "openai_chat":
+        body = {"model": "gpt-5.1", "input": "hi", **field, "max_tool_calls": 3}
+    source = "openai_responses" if target == "openai_chat" else "openai_chat"
+    translated = toolwire.translate(body, source=source, target=target)
+    assert field.items() <= translated.body.items()
+    assert ["/max_tool_calls" if target == "openai_chat" else "/audio"] == [
+        loss.path for loss in translated.losses if loss.detail.startswith("specific to")
+    ]
+    assert toolwire.translate(body, source=source, target=source).body == body
+    (path,) = field
+    assert f"/{path}" in [loss.path for loss in toolwire.translate(body, source=source, target="gemini").losses]
+
+
 def test_the_model_can_be_set():
     translated = toolwire.translate(BODY, source="openai_chat", target="anthropic", model="claude-x")
     assert translated.body["model"] == translated.model == "claude-x"

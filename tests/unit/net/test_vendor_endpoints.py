@@ -253,3 +253,30 @@ def test_cache_mark_is_sent_only_to_models_and_servers_that_have_it(model, optio
     request = Request(messages=(Message("user", (Text("hi", "default"),)),))
     sent = EndpointRequest(request, endpoint, stream=False, text=None, losses=Losses()).body
     assert (b"prompt_cache_breakpoint" in sent) == is_sent
+
+
+@pytest.mark.parametrize(("provider", "wire"), [("vertex-anthropic", None), ("vertex", "anthropic")])
+def test_cache_mark_of_the_body_is_not_sent_to_vertex(provider, wire):
+    """ "cache_control: Extra inputs are not permitted" (UKGovernmentBEIS/inspect_ai#3851)."""
+    mark = {"type": "ephemeral"}
+    request = Request("m", (Message("user", (Text("hi"),)),), extra={"openai_chat": {"cache_control": mark}})
+    for endpoint, is_sent in (
+        (resolve(f"{provider}/claude", {}, key=KEY, project="p", wire=wire), False),
+        (resolve("anthropic/claude", {}, key=KEY), True),
+    ):
+        losses = Losses()
+        sent = EndpointRequest(request, endpoint, stream=False, text=None, losses=losses, mark_prefix=True).body
+        assert (b"cache_control" in sent) == is_sent
+        assert ("/cache_control" in [loss.path for loss in losses]) != is_sent
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "anthropic@2023-06-01"])
+def test_cache_mark_of_the_body_in_the_settings_is_one_of_four(wire):
+    mark = {"type": "ephemeral"}
+    parts = tuple(Text(f"page {number}", cache="default") for number in range(5))
+    request = Request("m", (Message("user", parts),))
+    endpoint = resolve("anthropic/claude", {}, key=KEY, wire=wire, extra_body={"cache_control": mark})
+    for version in ("2023-06-01", "2026-10-21"):
+        pinned = endpoint.with_version(version)
+        sent = EndpointRequest(request, pinned, stream=False, text=None, losses=Losses()).body
+        assert sent.count(b"cache_control") == 4

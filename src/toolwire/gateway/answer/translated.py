@@ -130,7 +130,8 @@ class TranslatedRequest:
             mark_prefix=(
                 target.upstream.row.cache == "auto"
                 and not is_same_wire  # where marks are the client's choice
-                and (len(client_request.body) >= _MIN_MARKED or gateway_tools is not None)
+                and not endpoint.has_body_mark
+                and (len(client_request.body) >= _MIN_MARKED or gateway_tools is not None or client_request.is_rebuilt)
             ),
         )
         if client_request.strict:
