@@ -119,7 +119,18 @@ def test_list_items_with_unescaped_quotes_are_read_as_written_or_rejected(items,
     assert repair_arguments(text, schema, policy="aggressive").arguments in (None, {"lines": items})
 
 
-SPELLINGS = st.sampled_from([r"max\_results", "max_results ", " max_results", "'max_results'", "max_results\u200b"])
+SPELLINGS = st.sampled_from(
+    [
+        r"max\_results",
+        "max_results ",
+        " max_results",
+        "'max_results'",
+        "max_results\u200b",
+        "max\u200b_results",
+        "max\uff3fresults",
+        "\uff4d\uff41\uff58_results",
+    ]
+)
 
 
 @pytest.mark.finding("TX1")

@@ -64,7 +64,7 @@ def branch_tags(nodes: Sequence[Node], target: RefResolver) -> frozenset[str]:
 
 
 def is_selected(node: Node, value: JSON, target: RefResolver, tags: frozenset[str]) -> bool:
-    """Return True if a value has the type and the tags of a branch; its other constraints are ignored."""
+    """Return True if a value has the type, the tags and the constants of a branch; other constraints are ignored."""
     node = _resolve(node, target)
     if isinstance(node, (ArrayNode, TupleNode)):
         return type(value) is list
@@ -84,10 +84,11 @@ def _size(enum: EnumNode) -> int:
 
 
 def _has_tags(node: ObjectNode, value: dict[str, JSON], tags: frozenset[str]) -> bool:
+    constants = {name: tag for name, tag in node.properties.items() if isinstance(tag, EnumNode)}
     return all(
-        hashable_key(value.get(name)) in tag.keys
-        for name in tags
-        if isinstance(tag := node.properties.get(name), EnumNode)
+        hashable_key(value.get(name)) in constant.keys
+        for name, constant in constants.items()
+        if name in tags or (_size(constant) == 1 and (name in value or name in node.required))
     )
 
 

@@ -5,8 +5,8 @@ the notation does not matter. Where it expects text, the text is the one that th
 number), and where it accepts both, the arguments are ambiguous.
 
 Property names that differ from a declared one only in characters that no name has: `"lat "`, `max\_results` as Markdown
-escapes it, `"'lat'"`. Where the declared name is absent, it is the one that was meant. Another case, and other
-separators (`maxResults` for `max_results`), are guesses.
+escapes it, `"'lat'"`, full-width letters. Where the declared name is absent, it is the one that was meant. Another case,
+and other separators (`maxResults` for `max_results`), are guesses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..ir.pointer import JSON, Object, child_pointer, split
 from ..ir.value import Value
 from ..stream.repair import repair_json
 from .coerce import coercion_budget, resolve_refs
-from .fits import RefResolver, fits
+from .fits import RefResolver, fits, text_matches
 from .nodes import AnyNode, ArrayNode, Node, ObjectNode, TupleNode, UnionNode
 from .step_budget import StepBudget
 from .steps import RepairStep
@@ -28,6 +28,7 @@ __all__ = [
     "Renamed",
     "Spellings",
     "ambiguous_spelling",
+    "find_branches",
     "find_spellings",
     "parse_as_written",
     "rename_members",
@@ -35,8 +36,9 @@ __all__ = [
 ]
 
 _MAX_CHECKED = 8
-_NOISE = r"[\s\u200b\u2060\ufeff\"'`\u2018\u2019\u201c\u201d]"  # spaces and quotes
-_NAME_NOISE = re.compile(rf"\A{_NOISE}++|{_NOISE}++\Z|\\")
+_NOISE = r"[\s\u200b-\u200d\u2060\ufeff\"'`\u2018\u2019\u201c\u201d]"  # spaces and quotes
+_NAME_NOISE = re.compile(rf"\A{_NOISE}++|{_NOISE}++\Z|[\\\u200b-\u200d\u2060\ufeff]")  # backslashes, no width
+_FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}  # the block repeats U+0021 to U+007E
 _SEPARATOR = re.compile(r"[\W_]++")
 
 
@@ -75,7 +77,7 @@ def find_spellings(root: Node, value: JSON, written: JSON, target: RefResolver) 
     if value is written:
         return Spellings({}, ())
     texts, doubtful = dict[str, str](), list[str]()
-    pending: list[tuple[list[Node], JSON, JSON, str]] = [(_branches([root], target), value, written, "")]
+    pending: list[tuple[list[Node], JSON, JSON, str]] = [(find_branches([root], target), value, written, "")]
     while pending:
         nodes, item, text, path = pending.pop()
         if type(item) in (int, float) and type(text) is str:
@@ -87,13 +89,13 @@ def find_spellings(root: Node, value: JSON, written: JSON, target: RefResolver) 
                 doubtful.append(path)
         elif type(item) is dict and type(text) is dict:
             pending += [
-                (_branches(_members(nodes, key), target), inner, text[key], child_pointer(path, key))
+                (find_branches(_members(nodes, key), target), inner, text[key], child_pointer(path, key))
                 for key, inner in item.items()
                 if key in text
             ]
         elif type(item) is list and type(text) is list:
             pending += [
-                (_branches(_items(nodes, index), target), inner, other, child_pointer(path, index))
+                (find_branches(_items(nodes, index), target), inner, other, child_pointer(path, index))
                 for index, (inner, other) in enumerate(zip(item, text, strict=False))
             ]
     return Spellings(texts, tuple(doubtful))
@@ -125,7 +127,7 @@ def _replace(value: JSON, path: list[str], text: str) -> JSON:
 
 
 class Renamed(Value, frozen=True):
-    """A value with declared property names, and the paths of keys that several names or values claim."""
+    """A value with declared property names, and the paths of keys that may be other spellings of declared names."""
 
     value: JSON
     steps: tuple[RepairStep, ...] = ()
@@ -133,27 +135,34 @@ class Renamed(Value, frozen=True):
 
 
 def rename_members(root: Node, value: JSON, target: RefResolver, *, guess: bool = False) -> Renamed:
-    """Replace misspelt property names by the declared ones. `guess`: the case may differ, too."""
-    renaming = _Renaming(target, coercion_budget(value), guess)
+    """Replace misspelt property names by the declared ones. `guess`: the case may differ, too.
+
+    If that would cost too much, no name is replaced: the same slip is repaired everywhere or nowhere.
+    """
+    budget = coercion_budget(value)
+    renaming = _Renaming(target, budget, guess)
     renamed = renaming.rename([root], value, "")
+    if budget.exhausted:
+        return Renamed(value, (), (*renaming.doubtful, *(step.path for step in renaming.steps)))
     return Renamed(renamed, tuple(renaming.steps), tuple(renaming.doubtful))
 
 
 class _Renaming:
     """One walk over a value; `steps` are its changes, `doubtful` the paths of keys that it left."""
 
-    __slots__ = ("_budget", "_guess", "_target", "doubtful", "steps")
+    __slots__ = ("_budget", "_declared", "_guess", "_target", "doubtful", "steps")
 
     def __init__(self, target: RefResolver, budget: StepBudget, guess: bool) -> None:
         self._target = target
         self._budget = budget
         self._guess = guess
+        self._declared: dict[tuple[int, ...], dict[str, list[str]]] = {}  # names by spelling, of nodes by their ids
         self.steps: list[RepairStep] = []
         self.doubtful: list[str] = []
 
     def rename(self, nodes: Iterable[Node | None], value: JSON, path: str) -> JSON:
         if type(value) is dict:
-            nodes = _branches(nodes, self._target)
+            nodes = find_branches(nodes, self._target)
             names = self._new_names([node for node in nodes if isinstance(node, ObjectNode)], value, path)
             renamed: Object = {}
             for key, item in value.items():
@@ -164,38 +173,55 @@ class _Renaming:
                 renamed[name] = self.rename(_members(nodes, name), item, inner_path)
             return renamed
         if type(value) is list:
-            nodes = _branches(nodes, self._target)
+            nodes = find_branches(nodes, self._target)
             return [
                 self.rename(_items(nodes, index), item, child_pointer(path, index)) for index, item in enumerate(value)
             ]
         return value
 
     def _new_names(self, nodes: list[ObjectNode], value: Object, path: str) -> dict[str, str]:
-        """Return the declared names of misspelt keys, where exactly one key is a spelling of exactly one name."""
-        declared = {name for node in nodes for name in node.properties}
-        misspelt = [key for key in value if key not in declared and (self._guess or _NAME_NOISE.search(key))]
-        is_known = bool(misspelt and declared) and not any(node.patterns for node in nodes)
-        if not is_known or not self._budget.spend(len(declared) + len(value)):
-            return {}
-        keys, names = self._by_spelling(misspelt), self._by_spelling(declared)
+        """Return the declared names of misspelt keys, where exactly one key is a spelling of exactly one name.
+
+        A key that a pattern may match is in doubt, and so are all if the budget ends.
+        """
+        self._budget.spend(len(nodes) + len(value))
+        misspelt: dict[str, list[str]] = {}
+        for key in value:
+            if not any(key in node.properties for node in nodes) and (self._guess or self._spelling(key) != key):
+                misspelt.setdefault(self._spelling(key), []).append(key)
+        names = self._declared_names(nodes) if misspelt else {}
         renamed: dict[str, str] = {}
-        for spelling in keys.keys() & names.keys():
-            found, (key, *others) = names[spelling], keys[spelling]
-            if others or len(found) > 1 or found[0] in value:
+        for spelling, (key, *others) in misspelt.items():
+            found = names.get(spelling, [])
+            is_taken = bool(others) or len(found) > 1 or any(name in value for name in found)
+            if found and (is_taken or self._budget.exhausted or self._matches_pattern(nodes, key)):
                 self.doubtful.append(child_pointer(path, key))
-            else:
+            elif found:
                 renamed[key] = found[0]
         return renamed
 
-    def _by_spelling(self, texts: Iterable[str]) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for text in texts:
-            spelling = _SEPARATOR.sub("", text).casefold() if self._guess else _NAME_NOISE.sub("", text)
-            found.setdefault(spelling, []).append(text)
-        return found
+    def _declared_names(self, nodes: list[ObjectNode]) -> dict[str, list[str]]:
+        """Return the declared names by their spelling."""
+        ids = tuple(map(id, nodes))
+        if ids not in self._declared:
+            declared = dict.fromkeys(name for node in nodes for name in node.properties)
+            self._budget.spend(len(declared))
+            self._declared[ids] = {}
+            for name in declared:
+                self._declared[ids].setdefault(self._spelling(name), []).append(name)
+        return self._declared[ids]
+
+    def _matches_pattern(self, nodes: list[ObjectNode], key: str) -> bool:
+        patterns = [pattern for node in nodes for pattern in node.patterns]
+        return any(text_matches(pattern, key, self._budget) is not False for pattern in patterns)
+
+    def _spelling(self, name: str) -> str:
+        if self._guess:
+            return _SEPARATOR.sub("", name).casefold()
+        return _NAME_NOISE.sub("", name if name.isascii() else name.translate(_FULL_WIDTH))
 
 
-def _branches(nodes: Iterable[Node | None], target: RefResolver) -> list[Node]:
+def find_branches(nodes: Iterable[Node | None], target: RefResolver) -> list[Node]:
     """Resolve references and unions. Nodes without a type are left out: they do not ask for text."""
     pending, found, seen = [node for node in nodes if node is not None], list[Node](), set[int]()
     while pending:

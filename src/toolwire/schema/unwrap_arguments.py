@@ -14,7 +14,7 @@ from ..ir.pointer import JSON, child_pointer, join
 from .coerce import coercion_budget, resolve_refs
 from .fits import RefResolver, fits
 from .nodes import ArrayNode, Node, ObjectNode, TupleNode, UnionNode
-from .spellings import find_spellings, parse_as_written
+from .spellings import find_branches, find_spellings, parse_as_written
 from .step_budget import StepBudget
 from .steps import RepairStep
 from .wrappers import may_be_call, parse_container, remove_layer
@@ -53,9 +53,10 @@ def unwrap(
 
 
 def _named_lists(root: ObjectNode, layer: Unwrapped, target: RefResolver) -> Iterator[Unwrapped]:
-    """Yield the arguments in which a list without a name is the value of a parameter.
+    """Yield the arguments in which a list without a name is the value of the only parameter with lists.
 
-    Objects that may be arguments themselves are several calls, not one list.
+    That parameter is required, or is the only one: otherwise the items may be the values of the others. An empty list
+    may also be an empty object. Objects that may be arguments themselves are several calls, not one list.
     """
     items, steps = layer
     if type(items) is not list or any(
@@ -63,8 +64,10 @@ def _named_lists(root: ObjectNode, layer: Unwrapped, target: RefResolver) -> Ite
         for item in items
     ):
         return
-    for name, node in root.properties.items():
-        if root.required <= {name} and fits(node, items, target):
+    lists = [name for name, node in root.properties.items() if _accepts_lists(node, target)]
+    for name in lists if len(lists) == 1 else ():
+        is_meant = root.required == {name} or (len(root.properties) == 1 and bool(items))
+        if is_meant and fits(root.properties[name], items, target):
             yield {name: items}, (*steps, RepairStep("named_list", join(name)))
 
 
@@ -133,12 +136,8 @@ class _MemberUnwrapper:
 
 def _may_hold_container(node: Node, target: RefResolver) -> bool:
     """Return True if the node accepts an object or a list, directly or in a branch of a union."""
-    pending, seen = [node], set[int]()
-    while pending:
-        item = resolve_refs(pending.pop(), target)
-        if isinstance(item, (ObjectNode, ArrayNode, TupleNode)):
-            return True
-        if isinstance(item, UnionNode) and id(item) not in seen:  # a union may refer to itself
-            seen.add(id(item))
-            pending += item.branches
-    return False
+    return any(isinstance(branch, (ObjectNode, ArrayNode, TupleNode)) for branch in find_branches([node], target))
+
+
+def _accepts_lists(node: Node, target: RefResolver) -> bool:
+    return any(isinstance(branch, (ArrayNode, TupleNode)) for branch in find_branches([node], target))

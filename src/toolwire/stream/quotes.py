@@ -167,7 +167,9 @@ class StringReader:
             raise invalid_error(
                 "quotes inside a string may be the ends of other strings", at, "escape quotes inside strings"
             )
-        if has_structure or not self._are_quotations(at):
+        if has_structure:
+            self._reading.add_code_string(doubt)
+        elif not self._are_quotations(at):
             self._reading.doubtful = True
         return True
 

@@ -57,6 +57,9 @@ GUESSES: frozenset[str] = frozenset(get_args(_Guess))
 _INDEPENDENT: frozenset[LexicalStep] = frozenset({"chosen_escape", "leading_zeros"})
 """Choices that never make a reading invalid: each doubles the number of readings."""
 
+_MAX_CODE_STRINGS = 16
+"""Strings of quoted code in one reading: each may end at several quotes, so the number of readings doubles with each."""
+
 GuessKind: TypeAlias = Literal["punctuation", "quotes"]
 """The assumed defect: commas and colons were left out, or quotes inside strings were not escaped."""
 
@@ -75,6 +78,7 @@ class RepairAttempt:
         "as_written",
         "checked",
         "closed",
+        "code_strings",
         "doubtful",
         "escaped_space",
         "finished",
@@ -101,6 +105,7 @@ class RepairAttempt:
         self.form = form
         self.checked = checked
         self.escaped_space = False  # the text around the values was escaped, too
+        self.code_strings = 0  # strings with quoted code, such as `x = ["5"]`
         self.doubtful = False  # a reading that counts as an alternative, and is never used itself
         self.steps: dict[LexicalStep, None] = {}
         self.closed = 0  # number of brackets missing at the end
@@ -115,6 +120,14 @@ class RepairAttempt:
 
     def record_step(self, step: LexicalStep) -> None:
         self.steps[step] = None
+
+    def add_code_string(self, error: BrokenJSON) -> None:
+        """Count a string with quoted code, which makes the reading doubtful; with too many, the text is ambiguous."""
+        self.doubtful = True
+        self.code_strings += 1
+        if self.code_strings > _MAX_CODE_STRINGS:
+            self.has_too_many_readings = True
+            raise error
 
     def choose(self, ways: int, step: LexicalStep, error: BrokenJSON, *, structural: bool = False) -> int:
         """Choose one of several readings. Raise `error` if guessing is off; a structural choice only needs a schema."""

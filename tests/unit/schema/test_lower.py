@@ -303,6 +303,30 @@ def test_tag_selects_the_branch_of_arguments_that_break_a_bound(name, as_referen
     assert not validator(schema).accepts(lowered.lift(sent))
 
 
+@pytest.mark.finding("TX3")
+@pytest.mark.parametrize("name", ["anthropic_strict", "openai_strict", "gemini"])
+@pytest.mark.parametrize("tags", [{"t": "x", "k": 1}, {"t": "x", "k": 2}, {"t": "y"}])
+def test_tags_on_two_levels_select_the_branch(name, tags):
+    fields = {
+        "n": {"type": "number", "minimum": 0},
+        "m": {"type": "object", "additionalProperties": {"type": "integer"}},
+    }
+    branches = [
+        {
+            "type": "object",
+            "properties": {**{tag: {"const": value} for tag, value in constants.items()}, **fields},
+            "required": [*constants, "n", "m"],
+            "additionalProperties": False,
+        }
+        for constants in ({"t": "x", "k": 1}, {"t": "x", "k": 2}, {"t": "y"})
+    ]
+    lowered = lower({"type": "object", "properties": {"p": {"anyOf": branches}}, "required": ["p"]}, name)
+    arguments = {"p": {**tags, "n": -1, "m": {"x": 1}}}
+    sent = lowered.encode(arguments)
+    assert sent["p"]["m"] == [{"key": "x", "value": 1}]
+    assert lowered.lift(sent) == arguments
+
+
 @pytest.mark.finding("TX5")
 @pytest.mark.parametrize("values", [[True, "true"], [1, "a", None], [1, 2.5, "x", False], ["a", None], [1, 2.5]])
 def test_enum_of_several_types_has_a_branch_for_each(values):

@@ -9,6 +9,7 @@ from toolwire.ir import ConfigError
 from toolwire.ir.text import dumps
 from toolwire.schema import repair_arguments
 from toolwire.schema.repair import POLICIES, RepairStep
+from toolwire.schema.step_budget import StepBudget
 from work_counter import count_work
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/repair/corruptions.json").read_text(encoding="utf-8"))
@@ -259,3 +260,81 @@ def test_arguments_with_many_values_are_validated_and_not_repaired():
         count_work(lambda: repair_arguments(given, schema, policy="aggressive")) for given in (few, many)
     )
     assert many_steps < few_steps * 10
+
+
+COUNT = {"type": "integer"}
+NAMES = {f"max_results{number}": COUNT for number in range(200)}
+
+
+@pytest.mark.finding("TX1")
+@pytest.mark.parametrize("count", [10, 1_000, 20_000])
+@pytest.mark.parametrize("properties", [{"max_results1": COUNT}, NAMES])
+def test_names_are_repaired_in_all_items(count, properties):
+    items = {"type": "array", "items": {"type": "object", "properties": properties}}
+    text = '{"items": [' + ", ".join([r'{"max\_results1": 1}'] * count) + "]}"
+    found = repair_arguments(text, {"type": "object", "properties": {"items": items}})
+    assert found.arguments == {"items": [{"max_results1": 1}] * count}
+
+
+@pytest.mark.finding("TX1")
+@pytest.mark.parametrize("others", [r'{"max\_results1": 1}', r'{"max\_results2": 1}', '{"a": 1}'])
+def test_no_name_is_repaired_if_that_would_cost_too_much(others, monkeypatch):
+    monkeypatch.setattr("toolwire.schema.spellings.coercion_budget", lambda _: StepBudget(250))
+    items = {"type": "array", "items": {"type": "object", "properties": NAMES}}
+    text = '{"items": [' + ", ".join([r'{"max\_results1": 1}', *[others] * 100]) + "]}"
+    found = repair_arguments(text, {"type": "object", "properties": {"items": items}})
+    assert found.arguments is None
+    assert found.problems[0].keyword == "ambiguous"
+    assert "key_spelling" not in [step.name for step in found.steps]
+
+
+@pytest.mark.finding("TX1")
+@pytest.mark.parametrize(
+    ("pattern", "right"),
+    [("^x-", {"max_results": 5}), (r"^max\\_", None), ("results", None), ("(?=x)x", None)],
+    ids=["no match", "matches the key as written", "matches both", "not supported"],
+)
+@pytest.mark.parametrize("closed", [False, True])
+def test_names_beside_patterns_are_repaired_or_refused(pattern, right, closed):
+    schema = {
+        "type": "object",
+        "properties": {"max_results": COUNT},
+        "patternProperties": {pattern: COUNT},
+        "additionalProperties": not closed,
+    }
+    assert repair_arguments(r'{"max\_results": 5}', schema).arguments == right
+    schema["patternProperties"]["^x-"] = COUNT
+    assert repair_arguments('{"x-y ": 5,}', schema).arguments == {"x-y ": 5}  # the pattern accepts it
+
+
+TEXT, TEXTS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+
+
+@pytest.mark.finding("TX8")
+@pytest.mark.parametrize(
+    ("properties", "required", "text"),
+    [
+        ({"city": TEXT, "unit": TEXT, "tags": TEXTS}, [], '["Paris", "metric"]'),
+        ({"city": TEXT, "tags": TEXTS}, [], "[]"),
+        ({"tags": TEXTS}, [], "[]"),
+        ({"tags": {"type": ["array", "null"]}}, [], "[]"),
+        ({"value": {}}, [], '["a"]'),
+        ({"value": {}}, ["value"], '["a", "b"]'),
+        ({"value": {}, "unit": TEXT}, [], '["a", "b"]'),
+        ({"tags": TEXTS, "ids": {"anyOf": [TEXTS, TEXT]}}, ["tags"], '["a", "b"]'),
+    ],
+)
+def test_bare_list_with_several_readings_is_refused(properties, required, text):
+    schema = {"type": "object", "properties": properties, "required": required}
+    assert repair_arguments(text, schema).arguments is None
+
+
+@pytest.mark.finding("TX8")
+@pytest.mark.parametrize(
+    ("properties", "required"),
+    [({"tags": TEXTS}, []), ({"tags": TEXTS}, ["tags"]), ({"city": TEXT, "tags": TEXTS, "value": {}}, ["tags"])],
+)
+def test_bare_list_for_the_only_list_gets_its_name(properties, required):
+    schema = {"type": "object", "properties": properties, "required": required}
+    assert repair_arguments('["a", "b"]', schema).arguments == {"tags": ["a", "b"]}
+    assert repair_arguments("[]", schema).arguments == ({"tags": []} if required else None)

@@ -68,6 +68,17 @@ def test_number_of_readings_is_bounded(monkeypatch):
     assert 1 < len(reads) <= 1 + 4 * MAX_INTERPRETATIONS + 4
 
 
+@pytest.mark.finding("TX2")
+def test_text_with_many_strings_of_code_is_read_a_few_times(monkeypatch):
+    """Each of these strings has several ends: one reading after the other takes seconds."""
+    reads = []
+    read = stream_repair._read
+    monkeypatch.setattr(stream_repair, "_read", lambda *given: reads.append(1) or read(*given))
+    found = repair_arguments('{"b": ["' + 'f("x")", ",{"a": 1} ' * 400 + '"]}', SCHEMA, policy="aggressive")
+    assert [problem.keyword for problem in found.problems] == ["ambiguous"]
+    assert len(reads) < 8
+
+
 @pytest.mark.finding("R")
 def test_long_text_is_read_in_one_way_only():
     for long in ('{"a": "' + "x" * MAX_READ + '" "b": []}', '"a": "' + "x" * MAX_READ + '"}'):

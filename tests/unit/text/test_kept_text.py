@@ -43,6 +43,11 @@ def written_calls(name):
             "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>two words\n```json\n{}\n```<｜tool▁call▁end｜>",
             "two words\n```json\n{}\n```",
         ),
+        (
+            "minicpm4",
+            "<|tool_call_start|>\n```python\nimport os\n```\n<|tool_call_end|>",
+            "\n```python\nimport os\n```\n",
+        ),
     ],
 )
 def test_rejected_call_keeps_its_text_without_parts_of_markers(name, text, kept):

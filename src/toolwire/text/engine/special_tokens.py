@@ -12,6 +12,7 @@ __all__ = ["HEAD", "begins_with_special_token", "remove_special_tokens"]
 
 HEAD = r"[\w-]*+(?: ++[\w-]++=\"[^\"\n]*+\")*+ *+"
 """The name of a marker and its attributes: ` role="assistant" index="1"`."""
+_FENCE = "```"  # a marker may contain the start of a code block, whose end remains
 _SPECIAL = re.compile(r"<\|[^|>]*\|?>|<[^|<>]*\|>|<｜[^｜]*｜>")
 
 
@@ -29,7 +30,7 @@ def remove_special_tokens(
     >>> remove_special_tokens("<|open|>tools<|sep|>a < b<|sep|>", (), ("<|open|>tools<|sep|>", "<tag>"))
     'a < b'
     """
-    tokens = [*noise, *filter(_SPECIAL.search, markers)]
+    tokens = [*noise, *(marker for marker in markers if _SPECIAL.search(marker) and _FENCE not in marker)]
     tokens.sort(key=len, reverse=True)
     whole = [f"{re.escape(opening)}{HEAD}{re.escape(closing)}" for opening, closing in heads]
     return re.sub("|".join((*whole, *map(re.escape, tokens), _SPECIAL.pattern)), "", text)
