@@ -88,7 +88,8 @@ def _read_limits(path: Path, model: str) -> ModelLimits:
     wire = get(upstream.wire or vendor.wire)
     known = match_capabilities(wire, target.model or model, vendor=vendor.name, rows=rows).capabilities
     facts = overlay(row.capabilities, known)
-    return ModelLimits(facts.window, facts.max_output)
+    known_windows = [window for window in (facts.window, upstream.context_max) if window is not None]
+    return ModelLimits(min(known_windows, default=None), facts.max_output)
 
 
 async def _request_limits(url: str, key: str, model: str) -> ModelLimits:

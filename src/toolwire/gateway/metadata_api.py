@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import time
 
+from msgspec.structs import replace
+
 from ..asgi.http_exchange import HeaderPairs, HttpExchange
 from ..asgi.offload import ClientOffload
 from ..asgi.origin_policy import RequestRefused
@@ -94,6 +96,9 @@ class MetadataApi:
             requested_model: JSON = document.get("model", document.get("name"))
             name = requested_model if isinstance(requested_model, str) else ""
         caller.check(name)
+        target = dependencies.router.first_target(name)
+        if target.upstream.context_sizes is not None:
+            await target.upstream.context_sizes.refresh(target.endpoint, target.upstream.transport)
         described = self._describe(name)
         return (
             ollama_description(described)
@@ -104,7 +109,8 @@ class MetadataApi:
     def _describe(self, name: str) -> ListedModel:
         """Return a model with the facts about its first target; UnknownModel if no upstream has it."""
         target = self._dependencies.router.first_target(name)
-        return ListedModel(name, self._created, target.capabilities, target.row.tools)
+        capabilities = replace(target.capabilities, window=target.listed_window)
+        return ListedModel(name, self._created, capabilities, target.row.tools)
 
 
 def _estimate_tokens(body: bytes) -> int:

@@ -72,8 +72,17 @@ class Target(Struct, frozen=True):
 
     @property
     def window(self) -> int | None:
-        """The tokens of prompt and answer that the model accepts at this upstream, or None if they are not known."""
-        sizes, window, context_max = self.upstream.context_sizes, self.capabilities.window, self.endpoint.context_max
+        """The tokens of prompt and answer that the model accepts at this upstream, or None if they are not certain."""
+        return self._limit_window(self.row.capabilities.window or self.endpoint.window)
+
+    @property
+    def listed_window(self) -> int | None:
+        """The window for lists of models: `window`, or else the usual one of models with this name."""
+        return self._limit_window(self.capabilities.window)
+
+    def _limit_window(self, window: int | None) -> int | None:
+        """Return the window that the server reports, or else `window` within the limit of the settings."""
+        sizes, context_max = self.upstream.context_sizes, self.endpoint.context_max
         known = None if sizes is None else sizes.window(self.model)
         if known is not None:
             return known

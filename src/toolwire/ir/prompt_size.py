@@ -78,12 +78,14 @@ _WORDS = bytes([byte if byte in _LETTERS else 0x20 for byte in range(0x100)])
 def least_tokens(request: Request) -> int:
     """Return a lower bound of a request's tokens for every tokenizer: the words of its messages and tools.
 
-    The vocabularies of models have no token with letters of two words, but long tokens for spaces and for repeated
+    Deferred tools count nothing, because their declarations are not in the prompt. The vocabularies of models have no token with letters of two words, but long tokens for spaces and for repeated
     characters, so bytes give no bound. Media, reasoning and schemas count nothing: a provider may ignore or rewrite
     them. English text has about 1.4 tokens in a word, source code 2 to 3.
     """
     texts = [text for message in request.messages for part in message.parts for text in _texts(part)]
     for tool in request.tools:
+        if tool.deferred:
+            continue
         texts += (tool.name, tool.description or "")
     return sum([len(text.encode(errors="replace").translate(_WORDS).split()) for text in texts])
 

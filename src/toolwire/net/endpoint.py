@@ -72,6 +72,7 @@ class Endpoint:
         "renamed_fields",
         "secrets",
         "vendor",
+        "window",
         "wire",
     )
 
@@ -97,12 +98,18 @@ class Endpoint:
         self.wire = self._fit_wire(wire, address.surface)
         self.model = model
         self.is_pinned = is_pinned
-        self.capabilities: ModelCapabilities = match_capabilities(
-            wire,
-            model,
-            vendor=_vendor_at(address.origin) if vendor is COMPATIBLE else vendor.name,
-            rows=capability_rows,
-        ).capabilities
+        described = _vendor_at(address.origin) if vendor is COMPATIBLE else vendor
+        known = match_capabilities(wire, model, vendor=described.name, rows=capability_rows)
+        self.capabilities: ModelCapabilities = known.capabilities
+        row = known.rows.get("window")
+        is_own_row = row is not None and row.vendors != ("*",) and bool(described.base_url)
+        is_certain = is_own_row and _is_own_origin(described, address, address.origin)
+        self.window: int | None = known.capabilities.window if is_certain or row in capability_rows else None
+        """The window by which a longer prompt can be refused before it is sent: a fact about this server.
+
+        It is from a row of the user, or from a row about the vendor's own API at the vendor's own address. Any other
+        server may give a model of this name another length, and so may a deployment, whose name is free.
+        """
         self.key_command = credentials.command
         self.key_variable = credentials.variable
         self.custom_headers: Mapping[str, str] = custom.literal
@@ -276,13 +283,13 @@ def _find_renamed_fields(
 
 
 @lru_cache(64)
-def _vendor_at(origin: str) -> str:
-    """Return the name of the vendor at an address, so that its rows apply if the settings name only a base URL."""
-    for name in names():
-        base_url = find(name).base_url
-        if base_url and "{" not in base_url and origin_of(urlsplit(base_url)) == origin:
-            return name
-    return COMPATIBLE.name
+def _vendor_at(origin: str) -> Vendor:
+    """Return the vendor at an address, so that its rows apply if the settings name only a base URL."""
+    for vendor in map(find, names()):
+        addresses = [url for url in (vendor.base_url, *vendor.regional_urls) if url and "{" not in url]
+        if any(origin_of(urlsplit(url)) == origin for url in addresses):
+            return vendor
+    return COMPATIBLE
 
 
 def resolve(model: str, environment: Mapping[str, str], **options: Unpack[EndpointOptions]) -> Endpoint:

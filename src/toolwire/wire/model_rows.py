@@ -207,14 +207,11 @@ _CLAUDE = (
             (("claude-3-[osh]*",), 4096),
         )
     ),
-    # Sonnet 4 and 4.5 have 1M tokens with the beta header `context-1m-2025-08-07`.
+    # Sonnet 4 and 4.5 have 1,000,000 with the beta header `context-1m-2025-08-07`.
     *(
         _claude(models, "about-claude/models/overview; https://pypi.org/project/litellm/1.109.1", "2026-11-16", window)
         for models, window in (
-            (
-                ("claude-*-4-[6-9]*", "claude-sonnet-4*", "claude-4-sonnet*", *_SINCE_5),
-                ModelCapabilities(window=1_000_000),
-            ),
+            (("claude-*-4-[6-9]*", *_SINCE_5), ModelCapabilities(window=1_000_000)),
             (("claude-*-4", "claude-*-4-*", "claude-4-*", "claude-3*"), ModelCapabilities(window=200_000)),
         )
     ),
@@ -457,12 +454,12 @@ _GEMINI = (
         "2026-11-09",
         ModelCapabilities(thinking=False, efforts=()),
     ),
-    # 1,048,576 tokens of prompt, and 65,536 of answer besides
+    # of prompt; 65,536 of answer are counted apart
     _gemini(
         ("gemini-2.5-pro*", "gemini-2.5-flash", "gemini-2.5-flash-lite*", "gemini-2.5-flash-preview*", "gemini-3*"),
         _GEMINI_DOCS + "models; https://github.com/anomalyco/models.dev@f3fc6922 models/google",
         "2026-11-16",
-        ModelCapabilities(window=1_114_112),
+        ModelCapabilities(window=1_048_576),
     ),
     _gemini(
         ("gemini-3*",), "https://github.com/crewAIInc/crewAI/pull/6973", "2026-08-20", ModelCapabilities(prefill=False)

@@ -3,9 +3,12 @@
 Many vendors serve these models. A fact of the model itself, such as its window, holds on every wire and vendor. A
 refusal is a fact of one vendor's API, and is stated only for that vendor.
 
-The gateway refuses a request that exceeds a known window, so a window that is too small would refuse requests that the
-server accepts. Where sources disagree, the row therefore has the largest window, and where a model card describes an
-extension (YaRN), the extended window.
+A window is the length that a server gives the model without special configuration, not an extended one (YaRN), and the
+smallest where sources disagree: agents compact a conversation by it. No prompt is refused by a window that is stated for
+every vendor (`Endpoint.window`). Names on Ollama have no size, so a family whose sizes differ has no window there.
+
+Patterns have the names that the maker publishes. A derivative, such as `llama-3.1-nemotron-nano-vl-8b-v1`, may have
+other media and other reasoning.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ __all__ = ["OPEN_ROWS"]
 
 _CHAT = "openai_chat"
 _WIRES = (_CHAT, "openai_responses", "anthropic", "ollama")
+_HOSTED = (_CHAT, "openai_responses", "anthropic")
 _ANYWHERE = ("*",)
 _LITELLM = "https://pypi.org/project/litellm/1.109.1 model_prices_and_context_window"
 _MODELS_DEV = "https://github.com/anomalyco/models.dev@f3fc6922 models/"
@@ -52,8 +56,12 @@ def _media(models: str, kinds: tuple[str, ...], source: str, date: str) -> tuple
     )
 
 
-def _windows(source: str, date: str, windows: dict[str, int]) -> tuple[CapabilityRow, ...]:
-    return tuple([_row(models, source, date, ModelCapabilities(window=size)) for models, size in windows.items()])
+def _windows(
+    source: str, date: str, windows: dict[str, int], wires: tuple[str, ...] = _WIRES
+) -> tuple[CapabilityRow, ...]:
+    return tuple(
+        [_row(models, source, date, ModelCapabilities(window=size), wires=wires) for models, size in windows.items()]
+    )
 
 
 _ALWAYS_THINKS = ModelCapabilities(thinking_off=False, forced_choice_when_thinking=False)
@@ -112,7 +120,8 @@ _KIMI = (
     ),
     *_media("kimi-k2.[567]* kimi-k3*", ("image", "video"), _MODELS_DEV + "moonshotai; " + _LITELLM, "2026-11-16"),
     *_media(
-        "kimi-k2 kimi-k2-* kimi-k2:1t* moonshot-v1-8k moonshot-v1-32k moonshot-v1-128k",
+        "kimi-k2 kimi-k2-instruct* kimi-k2-0711* kimi-k2-0905* kimi-k2-turbo* kimi-k2-thinking* kimi-k2:1t* "
+        "moonshot-v1-8k moonshot-v1-32k moonshot-v1-128k",
         (),
         _MODELS_DEV + "moonshotai; providers/moonshotai",
         "2026-07-02",
@@ -122,8 +131,8 @@ _KIMI = (
         "2026-11-16",
         {
             "kimi-k3*": 1_048_576,
-            "kimi-k2-0711*": 131_072,
-            "kimi-k2 kimi-k2-* kimi-k2.[567]*": 262_144,
+            "kimi-k2-0905* kimi-k2-instruct-0905* kimi-k2-turbo* kimi-k2-thinking* kimi-k2.[567]*": 262_144,
+            "kimi-k2 kimi-k2-0711* kimi-k2-instruct*": 131_072,
             "moonshot-v1-8k*": 8192,
             "moonshot-v1-32k*": 32_768,
             "moonshot-v1-128k* moonshot-v1-auto": 131_072,
@@ -132,7 +141,10 @@ _KIMI = (
 )
 
 _GLM_VISION = "glm-4.[56]v* glm-5v* glm-5.3-flash*"
-_GLM_TEXT = "glm-4.5 glm-4.5-* glm-4.6 glm-4.6-* glm-4.7* glm-5 glm-5-* glm-5.[12]* glm-5.3 glm-5.3-*"
+_GLM_TEXT = (
+    "glm-4.[567] glm-4.5-air* glm-4.5-x glm-4.5-flash* glm-4.7-flash* glm-4.[567]-fp8 glm-5 glm-5-turbo* glm-5-fp8 "
+    "glm-5.[123]"
+)
 _GLM = (
     # `{"message": "Tool choice must be auto", "code": 400, "metadata": {"provider_name": "Z.AI"}}`
     _at(
@@ -185,39 +197,45 @@ _GLM = (
         "2026-11-16",
         {
             "glm-4.5* glm-4.6v*": 131_072,
-            "glm-4.[67]* glm-5 glm-5-* glm-5.1* glm-5v*": 204_800,
-            "glm-5.[23]*": 1_048_576,
+            "glm-4.[67]* glm-5 glm-5-* glm-5.1* glm-5v*": 200_000,
+            "glm-5.[23]*": 1_000_000,
         },
     ),
 )
 
 _MINIMAX = (
-    # The API has no off: "M2.x models keep thinking enabled even when disabled is requested".
+    # Chat has no effort. M2 has no off: "M2.x models keep thinking enabled even when disabled is requested". M3.1 Flash
+    # answers `disabled` with 400, so the row of M3 is not its own.
     _at(
         "minimax",
-        "minimax-m2*",
-        "https://java.agentscope.io/v2/en/integration/model/minimax",
+        "minimax-m2 minimax-m2.*",
+        "https://java.agentscope.io/v2/en/integration/model/minimax; https://github.com/anomalyco/models.dev/pull/2305",
         "2026-11-16",
-        ModelCapabilities(thinking_off=False),
+        ModelCapabilities(thinking_off=False, efforts=()),
     ),
     _at(
         "minimax",
-        "minimax-m3*",
-        "https://java.agentscope.io/v2/en/integration/model/minimax",
+        "minimax-m3",
+        "https://github.com/anomalyco/models.dev/pull/1961; https://github.com/cuplivo/cuplivo/pull/721",
         "2026-11-16",
-        ModelCapabilities(thinking_off=True, thinking_off_type="disabled"),
+        ModelCapabilities(thinking_off=True, thinking_off_type="disabled", efforts=()),
     ),
-    *_media("minimax-m2*", (), _MODELS_DEV + "minimax; " + _LITELLM, "2026-11-16"),
+    *_media("minimax-m2 minimax-m2.[0-9] minimax-m2.[0-9]-[hl]*", (), _MODELS_DEV + "minimax", "2026-11-16"),
     *_media("minimax-m3*", ("image", "video"), _MODELS_DEV + "minimax; " + _LITELLM, "2026-11-16"),
     *_windows(
         _MODELS_DEV + "minimax; " + _LITELLM + " (novita, fireworks)",
         "2026-11-16",
-        {"minimax-m2*": 204_800, "minimax-m3*": 1_048_576, "minimax-m1*": 1_000_000},
+        {"minimax-m2 minimax-m2.*": 204_800, "minimax-m3* minimax-m1*": 1_000_000},
     ),
 )
 
 _QWEN_CODER_CARD = "https://huggingface.co/Qwen/Qwen3-Coder-480B-A35B-Instruct"
-_QWEN_TEXT = "qwen3 qwen3-[0-9]*b* qwen3-coder* qwen3-next* qwen3-max* qwen2.5 qwen2.5-[0-9]*b* qwen2.5-coder* qwq*"
+_QWEN_CARD = "https://huggingface.co/Qwen/Qwen3-32B"
+_QWEN_TEXT = (
+    "qwen3 qwen3-[0-9]*b qwen3-[0-9]*b-instruct* qwen3-[0-9]*b-thinking* qwen3-[0-9]*b-fp8 qwen3-[0-9]*b-awq "
+    "qwen3-[0-9]*b-gguf qwen3-coder* qwen3-next-* qwen3-max* qwen2.5 qwen2.5-[0-9]*b qwen2.5-[0-9]*b-instruct* "
+    "qwen2.5-coder* qwq qwq-*"
+)
 _QWEN = (
     # "The tool_choice parameter does not support being set to required or object in thinking mode"
     _at(
@@ -228,7 +246,13 @@ _QWEN = (
         ModelCapabilities(thinking_off_type="enable_thinking", forced_choice_when_thinking=False),
     ),
     # "supports only non-thinking mode"
-    _row("qwen3-coder* qwen3-*-instruct* qwen2.5*", _QWEN_CODER_CARD, "2026-11-16", ModelCapabilities(thinking=False)),
+    _row(
+        "qwen3-coder* qwen3-[0-9]*-instruct* qwen3-next-*-instruct* qwen3-vl-*-instruct* qwen2.5 qwen2.5-[0-9]*b "
+        "qwen2.5-[0-9]*b-instruct* qwen2.5-coder* qwen2.5-vl*",
+        _QWEN_CODER_CARD,
+        "2026-11-16",
+        ModelCapabilities(thinking=False),
+    ),
     # Groq accepts only `none` and `default`.
     _at(
         "groq",
@@ -242,25 +266,27 @@ _QWEN = (
         "qwen3-vl* qwen2.5-vl* qwen-vl* qwen3.[5-9]-plus*", ("image", "video"), _MODELS_DEV + "alibaba", "2026-07-02"
     ),
     *_media(_QWEN_TEXT, (), _MODELS_DEV + "alibaba; " + _QWEN_CODER_CARD, "2026-07-02"),
-    *_windows(_QWEN_CODER_CARD, "2026-11-16", {"qwen3*-1m* qwen2.5*-1m*": 1_048_576}),
-    # Ollama does not apply the extension.
+    *_windows(_QWEN_CODER_CARD, "2026-11-16", {"qwen3*-1m* qwen2.5*-1m*": 1_000_000}, _HOSTED),
+    # They extend the length.
     _row(
-        "qwen3*",
-        _MODELS_DEV + "../providers/ollama-cloud",
-        "2026-07-02",
-        ModelCapabilities(window=262_144),
-        _ANYWHERE,
-        ("ollama",),
+        "qwen3-32b",
+        _MODELS_DEV + "alibaba; " + _LITELLM,
+        "2026-11-16",
+        ModelCapabilities(window=131_072),
+        ("alibaba", "groq", "cerebras"),
+        (_CHAT,),
     ),
+    *_windows(_QWEN_CODER_CARD, "2026-11-16", {"qwen3-coder* qwen3-next*": 262_144}),
     *_windows(
-        _MODELS_DEV + "alibaba; " + _LITELLM + "; " + _QWEN_CODER_CARD + " (extended)",
+        _MODELS_DEV + "alibaba; " + _LITELLM + "; " + _QWEN_CARD + " (max_position_embeddings)",
         "2026-11-16",
         {
-            "qwen3-coder* qwen-plus* qwen-flash* qwen-turbo*": 1_048_576,
-            "qwen3-next* qwen3-*-2507* qwen3-vl* qwen3.[5-9]*": 1_010_000,
-            "qwen3 qwen3-max* qwen-max*": 262_144,
-            "qwen3-[0-9]*b* qwen2.5* qwq* qwen-vl*": 131_072,
+            "qwen-plus* qwen-flash* qwen3.[5-9]-plus* qwen3.[5-9]-flash*": 1_000_000,
+            "qwen3-*-2507* qwen3-vl-* qwen3-max* qwen3.[5-9]-[0-9]*b*": 262_144,
+            "qwen3-[0-9]*b*": 40_960,
+            "qwen2.5-[0-9]*b* qwen2.5-coder-*": 32_768,
         },
+        _HOSTED,
     ),
 )
 
@@ -275,8 +301,9 @@ _MISTRAL = (
         ModelCapabilities(thinking_off=True, efforts=("none", "high"), default_effort="none"),
     ),
     _row(
-        "codestral* devstral* ministral* mistral-large-2* mistral-large-3* mistral-nemo* open-mistral* open-mixtral* "
-        "mixtral* pixtral* mistral-small-24* mistral-small-25* mistral-medium-25*",
+        "codestral* devstral* ministral-[38]b* ministral-3-*-instruct* mistral-large-2* mistral-large-3* mistral-nemo "
+        "mistral-nemo-instruct* open-mistral* open-mixtral* mixtral-8x* pixtral* mistral-small-24* mistral-small-25* "
+        "mistral-medium-25*",
         _MODELS_DEV + "mistral; providers/mistral",
         "2026-07-02",
         ModelCapabilities(thinking=False),
@@ -291,7 +318,7 @@ _MISTRAL = (
     ),
     *_media(
         "codestral* devstral devstral-2512* devstral-medium* devstral-small-250* devstral-2 mistral-large-24* "
-        "mistral-nemo* open-mistral* open-mixtral* mixtral*",
+        "mistral-nemo mistral-nemo-instruct* open-mistral* open-mixtral* mixtral-8x*",
         (),
         _MODELS_DEV + "mistral; providers/mistral",
         "2026-07-02",
@@ -300,10 +327,12 @@ _MISTRAL = (
         _MODELS_DEV + "mistral; " + _LITELLM,
         "2026-11-16",
         {
-            "mistral-large-24* pixtral*": 131_072,
-            "mistral-large-4*": 1_048_576,
-            "codestral-25* codestral-latest codestral mistral-large-2512* mistral-large-3* mistral-large-latest "
-            "mistral-medium* mistral-small-2* mistral-small-latest devstral* ministral* magistral*": 262_144,
+            "mistral-large-24* pixtral* mistral-medium-25* mistral-small-2503* mistral-small-2506* ministral-[38]b-24* "
+            "devstral devstral-small-250* devstral-medium-2507* magistral-*-2509*": 131_072,
+            "mistral-large-4*": 1_000_000,
+            "codestral-25* codestral-latest mistral-large-2512* mistral-large-3* mistral-large-latest "
+            "mistral-medium-latest mistral-medium-3[.-]5* mistral-medium-2604* mistral-small-2603* mistral-small-latest "
+            "devstral-2512* devstral-small-2* devstral-2 devstral-2-* ministral-*-2512* ministral-3 ministral-3-*": 262_144,
             "open-mixtral-8x22b* mixtral-8x22b*": 65_536,
             "open-mixtral-8x7b* mixtral-8x7b* open-mistral-7b*": 32_768,
         },
@@ -360,16 +389,27 @@ _GROK = (
         "2026-11-16",
         {
             "grok-4-fast* grok-4[.-]1-fast* grok-4.20*": 2_000_000,
-            "grok-4 grok-4-0709 grok-4-latest grok-4.3* grok-3 grok-latest": 1_000_000,
+            "grok-4.3* grok-latest": 1_000_000,
             "grok-4.[567]* grok-build-latest": 500_000,
-            "grok-code-fast* grok-build-0.1": 256_000,
-            "grok-3-mini*": 131_072,
+            "grok-4 grok-4-0709 grok-4-latest grok-code-fast* grok-build-0.1": 256_000,
+            "grok-3 grok-3-mini*": 131_072,
         },
     ),
 )
 
-_LLAMA_3 = "llama-3.[123]* llama3.[123]* llama3-[123]-* llama-v3.[123]*"
-_LLAMA_4 = "llama-4* llama4*"
+# Meta's names, those of clouds (`llama3-1-8b-instruct-v1:0`), of Fireworks, and of Ollama
+_LLAMA_TEXT = (
+    "llama-3.[13]-[0-9]*b llama-3.[13]-[0-9]*b-instruct llama-3.[13]-[0-9]*b-instruct-[ft]* llama-3.3-70b-versatile "
+    "llama-3.1-8b-instant llama3-[13]-[0-9]*b-instruct llama-v3.[13]-[0-9]*b-instruct llama3.[123] llama-3.2-[13]b "
+    "llama-3.2-[13]b-instruct* llama3-2-[13]b-instruct llama-v3.2-[13]b-instruct"
+)
+_LLAMA_VISION = (
+    "llama-3.2-11b-vision* llama-3.2-90b-vision* llama3.2-vision llama3-2-11b-instruct* llama3-2-90b-instruct* "
+    "llama-v3.2-11b-vision* llama-v3.2-90b-vision*"
+)
+_LLAMA_3 = f"{_LLAMA_TEXT} {_LLAMA_VISION}"
+_LLAMA_4 = "llama-4-scout* llama-4-maverick* llama4 llama4-scout* llama4-maverick*"
+_LLAMA_FIRST = "llama3 llama-3-8b-instruct llama-3-70b-instruct llama-3-8b-chat-hf llama-3-70b-chat-hf"
 _LLAMA = (
     # "Parallel tool calls are not supported" for Llama 3; its chat template rejects a turn with two calls: "This model
     # only supports single tool-calls at once!"
@@ -383,14 +423,13 @@ _LLAMA = (
     ),
     _row(_LLAMA_3 + " " + _LLAMA_4, _MODELS_DEV + "meta", "2026-07-02", ModelCapabilities(thinking=False)),
     *_media(
-        "llama-3.2-*vision* llama3.2-vision* llama3-2-11b* llama3-2-90b* llama-v3.2-*vision* " + _LLAMA_4,
+        f"{_LLAMA_VISION} {_LLAMA_4}",
         ("image",),
         _MODELS_DEV + "meta; providers/amazon-bedrock",
         "2026-07-02",
     ),
     *_media(
-        "llama-3.[13]* llama3.[13]* llama3-[13]-* llama-v3.[13]* llama3.2 llama-3.2-[13]b* llama3-2-[13]b* "
-        "llama-v3.2-[13]b* llama3 llama3-8b* llama3-70b* llama-3-8b* llama-3-70b*",
+        f"{_LLAMA_TEXT} {_LLAMA_FIRST} llama3-8b llama3-70b llama3-8b-instruct* llama3-70b-instruct*",
         (),
         _MODELS_DEV + "meta; providers/amazon-bedrock",
         "2026-07-02",
@@ -399,17 +438,15 @@ _LLAMA = (
         _LITELLM + "; " + _MODELS_DEV + "meta",
         "2026-11-16",
         {
-            # not `Llama-3.1-8B-UltraLong-4M-Instruct`
-            "llama-3.[123]-*b llama-3.[123]-*b-inst* llama-3.[123]-*b-versatile* llama-3.2-*vision* llama3.[123] "
-            "llama3.2-vision* llama3.[123]-*b llama3-[123]-*b-inst* llama-v3.[123]-*b-inst*": 131_072,
-            "llama-4-scout* llama4-scout* llama4": 10_000_000,
+            _LLAMA_3: 131_072,  # Llama 4 Scout has 10,000,000, which no vendor offers
             "llama-4-maverick* llama4-maverick*": 1_048_576,
-            "llama-3-8b-instruct llama-3-70b-instruct llama-3-8b-chat-hf llama-3-70b-chat-hf llama3": 8192,
+            _LLAMA_FIRST: 8192,
         },
     ),
 )
 
 _GPT_OSS_DOCS = "https://developers.openai.com/api/docs/models/gpt-oss-120b"
+_GPT_OSS_NAMES = "gpt-oss gpt-oss-20b gpt-oss-120b gpt-oss-*0b-1 gpt-oss-*0b-maas gpt-oss-*0b-gguf"
 _GPT_OSS = (
     # The model has three levels and no off (openai/harmony); Cerebras and Groq answer `none` with 400.
     _row(
@@ -427,8 +464,8 @@ _GPT_OSS = (
         "2026-11-16",
         ModelCapabilities(reasoning_replay="accepted"),
     ),
-    *_media("gpt-oss*", (), _GPT_OSS_DOCS, "2026-11-16"),
-    *_windows(_GPT_OSS_DOCS, "2026-11-16", {"gpt-oss*": 131_072}),
+    *_media(_GPT_OSS_NAMES, (), _GPT_OSS_DOCS, "2026-11-16"),
+    *_windows(_GPT_OSS_DOCS, "2026-11-16", {_GPT_OSS_NAMES: 131_072}),
 )
 
 _DEEPSEEK_DOCS = "https://api-docs.deepseek.com/"
@@ -482,15 +519,23 @@ _DEEPSEEK = (
         (_CHAT, "openai_responses", "anthropic"),
     ),
     # DeepSeek answers `deepseek-v4-flash` with V4.1 Flash, which reads images; the open weights of that name do not.
-    *_media("deepseek-v4-pro* deepseek-v3* deepseek-r1*", (), _DEEPSEEK_DOCS + "quick_start/pricing", "2026-11-16"),
+    *_media(
+        "deepseek-v4-pro deepseek-v3 deepseek-v3-* deepseek-v3.[12]* deepseek-r1 deepseek-r1-0528* "
+        "deepseek-r1-distill-llama-*b deepseek-r1-distill-qwen-*b",
+        (),
+        _DEEPSEEK_DOCS + "quick_start/pricing",
+        "2026-11-16",
+    ),
     *_windows(
         _DEEPSEEK_DOCS + "quick_start/pricing; " + _LITELLM,
         "2026-11-16",
         {
-            "deepseek-v4* deepseek-flash* deepseek-chat deepseek-reasoner": 1_048_576,
-            "deepseek-v3* deepseek-r1* deepseek.v3* deepseek.r1*": 163_840,
+            "deepseek-v4* deepseek-flash* deepseek-chat deepseek-reasoner": 1_000_000,
+            "deepseek-v3 deepseek-v3-* deepseek-v3.* deepseek.v3*": 163_840,
         },
     ),
+    # On Ollama, most sizes of this name are distilled models.
+    *_windows(_LITELLM, "2026-11-16", {"deepseek-r1 deepseek-r1-0528* deepseek.r1*": 163_840}, _HOSTED),
 )
 
 _NOVA = (
@@ -511,9 +556,7 @@ _NOVA = (
         "2026-11-16",
     ),
     *_windows(
-        _LITELLM,
-        "2026-11-16",
-        {"nova-micro*": 128_000, "nova-lite* nova-pro*": 300_000, "nova-premier* nova-2-*": 1_000_000},
+        _LITELLM, "2026-11-16", {"nova-premier* nova-2-*": 1_000_000, "nova-micro*": 128_000, "nova-[lp]*": 300_000}
     ),
 )
 
@@ -535,9 +578,9 @@ _COMMAND = (
         f"{_COMMAND_R} {_COMMAND_A} command-a-reasoning*", (), _MODELS_DEV + "cohere; providers/cohere", "2026-07-02"
     ),
     *_windows(
-        "https://docs.cohere.com/docs/command-a-reasoning; " + _LITELLM,
+        "https://docs.cohere.com/docs/command-a-reasoning",
         "2026-11-16",
-        {f"{_COMMAND_A} command-a-reasoning*": 262_144, f"{_COMMAND_R} command-a-vision*": 131_072},
+        {f"{_COMMAND_A} command-a-reasoning*": 256_000, f"{_COMMAND_R} command-a-vision*": 128_000},
     ),
 )
 
@@ -552,16 +595,5 @@ _PARALLEL = (
 )
 
 OPEN_ROWS: tuple[CapabilityRow, ...] = (
-    *_KIMI,
-    *_GLM,
-    *_MINIMAX,
-    *_QWEN,
-    *_MISTRAL,
-    *_GROK,
-    *_LLAMA,
-    *_GPT_OSS,
-    *_DEEPSEEK,
-    *_NOVA,
-    *_COMMAND,
-    *_PARALLEL,
+    _KIMI + _GLM + _MINIMAX + _QWEN + _MISTRAL + _GROK + _LLAMA + _GPT_OSS + _DEEPSEEK + _NOVA + _COMMAND + _PARALLEL
 )

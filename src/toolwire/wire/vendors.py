@@ -74,6 +74,7 @@ class Vendor(Value, frozen=True):
     location: str | None = None  # the default location
     base_urls: dict[str, str] = {}  # by location, if it is not `base_url`
     raw_completions: bool = False  # has the wire's completion endpoint, and uses a prompt as it is
+    regional_urls: tuple[str, ...] = ()  # the same API for other accounts; a key from the environment is not sent there
     domains: tuple[str, ...] = ()  # domains of the vendor; a key from the environment may be sent to hosts in them
 
 
@@ -215,8 +216,15 @@ _VERTEX = Vendor(
 )
 
 
-def _hosted_vendor(name: str, base_url: str, variable: str) -> Vendor:
-    return Vendor(name, base_url, _bearer_key(variable), cache_marks=False, fields=_MAX_TOKENS_FIELD)
+def _hosted_vendor(name: str, base_url: str, variable: str, *regional_urls: str) -> Vendor:
+    return Vendor(
+        name,
+        base_url,
+        _bearer_key(variable),
+        cache_marks=False,
+        fields=_MAX_TOKENS_FIELD,
+        regional_urls=regional_urls,
+    )
 
 
 def _local_vendor(name: str, base_url: str, variable: str, dialect: str | None = None) -> Vendor:
@@ -287,10 +295,16 @@ _ROWS = (
     _hosted_vendor("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
     _hosted_vendor("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
     _hosted_vendor("perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
-    _hosted_vendor("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
-    _hosted_vendor("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
-    _hosted_vendor("minimax", "https://api.minimax.io/v1", "MINIMAX_API_KEY"),
-    _hosted_vendor("alibaba", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
+    _hosted_vendor("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "https://api.moonshot.cn"),
+    _hosted_vendor("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", "https://open.bigmodel.cn"),
+    _hosted_vendor("minimax", "https://api.minimax.io/v1", "MINIMAX_API_KEY", "https://api.minimaxi.com"),
+    _hosted_vendor(
+        "alibaba",
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "DASHSCOPE_API_KEY",
+        "https://dashscope.aliyuncs.com",
+        "https://dashscope-us.aliyuncs.com",
+    ),
     _hosted_vendor("cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
     _hosted_vendor("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
     _hosted_vendor("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),

@@ -128,6 +128,39 @@ async def test_request_of_an_ollama_client_is_passed_on_unchanged():
 
 
 @run
+async def test_ollama_client_without_a_context_gets_the_one_of_translated_requests():
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "stream": False,
+        "options": {"num_predict": 9},
+    }
+    async with OllamaServer() as ollama, serving(settings(ollama.url)) as gateway:
+        for _ in range(3):
+            assert (await ask(gateway, claude_request(WORDS * 300)))[0] == 200
+            assert (await ask(gateway, body, "/api/chat"))[0] == 200
+    assert ollama.loads == [8_192]
+    added = {"truncate": False, "shift": False, "options": {"num_predict": 9, "num_ctx": 8_192}}
+    assert ollama.bodies[1] == {**body, "model": "qwen3:8b", **added}
+
+
+@run
+async def test_prompt_of_an_ollama_client_is_not_cut():
+    messages = [{"role": "user", "content": WORDS * 700}]
+    async with OllamaServer() as ollama, serving(settings(ollama.url)) as gateway:
+        status, _ = await ask(gateway, {"model": "m", "messages": messages, "stream": False}, "/api/chat")
+    assert (status, ollama.prompts[0].is_whole) == (200, True)
+
+
+@run
+async def test_huge_output_limit_reserves_no_memory_for_later_requests():
+    async with OllamaServer(reports=False, length=1 << 24) as ollama, serving(settings(ollama.url)) as gateway:
+        assert (await ask(gateway, claude_request("Say hello.", max_tokens=10**9)))[0] == 200
+        assert (await ask(gateway, claude_request("Say hello.")))[0] == 200
+    assert ollama.loads == [16_384]
+
+
+@run
 async def test_memory_is_halved_once_and_remembered():
     long_prompt = claude_request(WORDS * 300, max_tokens=20_000)
     async with OllamaServer(memory=16_384) as ollama, serving(settings(ollama.url)) as gateway:
@@ -279,6 +312,95 @@ async def test_same_rule_for_other_upstreams_with_a_known_window():
                 assert status == 400
                 assert _overflow(path, answer) == ("invalid_request_error", True, True)
     assert provider.requests == []
+
+
+def chat_settings(url, wire="openai_chat", **row):
+    rows = {"up": {"base_url": url, "wire": wire, "retries": 0}}
+    return {"upstreams": rows, "models": {"*": {"upstream": "up", "model": "m", **row}}}
+
+
+@pytest.mark.parametrize(
+    ("wire", "path", "fields"),
+    [
+        ("openai_responses", "/v1/responses", {"truncation": "auto"}),
+        ("openai_responses", "/v1/responses", {"context_management": [{"type": "compaction"}]}),
+        ("anthropic", "/v1/messages", {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}),
+        ("openai_chat", "/v1/chat/completions", {"transforms": ["middle-out"]}),
+        ("openai_chat", "/v1/chat/completions", {"plugins": [{"id": "context-compression"}]}),
+        ("openai_chat", "/v1/chat/completions", {"truncate_prompt_tokens": 4_000}),
+    ],
+)
+@run
+async def test_prompt_that_the_provider_shortens_is_not_refused(wire, path, fields):
+    limits = {"capabilities": {"window": 40_960}}
+    async with Upstream() as provider, serving(chat_settings(provider.url, wire, **limits)) as gateway:
+        await ask(gateway, {**FRONTS[path], **fields}, path)
+        assert len(provider.requests) == 1
+        assert (await ask(gateway, FRONTS[path], path))[0] == 400
+    assert len(provider.requests) == 1
+
+
+@run
+async def test_prompt_for_the_larger_window_of_a_beta_is_not_refused():
+    beta = {"anthropic-beta": "tools-2026-01-01,context-1m-2025-08-07"}
+    body = json.dumps(FRONTS["/v1/messages"]).encode()
+    limits = {"capabilities": {"window": 40_960}}
+    async with Upstream() as provider, serving(chat_settings(provider.url, "anthropic", **limits)) as gateway:
+        await send("POST", f"{gateway.url}/v1/messages", body, beta)
+    assert len(provider.requests) == 1
+
+
+@run
+async def test_ollama_client_that_lets_the_server_cut_is_not_refused():
+    body = {"model": "m", "messages": [{"role": "user", "content": TOO_LONG}], "stream": False}
+    async with OllamaServer() as ollama, serving(settings(ollama.url)) as gateway:
+        assert (await ask(gateway, body, "/api/chat"))[0] == 400
+        assert (await ask(gateway, {**body, "truncate": True}, "/api/chat"))[0] == 200
+        assert (await ask(gateway, {**body, "options": {"num_ctx": 8_192}}, "/api/chat"))[0] == 200
+
+
+@pytest.mark.parametrize("model", ["gpt-4", "gpt-3.5-turbo", "llama3", "gpt-oss-20b", "qwen2.5-7b-instruct"])
+@run
+async def test_window_of_a_name_refuses_nothing_at_an_unknown_server(model):
+    body = {"model": model, "messages": [{"role": "user", "content": WORDS * 20_000}]}
+    async with Upstream() as provider, serving(chat_settings(provider.url, model=model)) as gateway:
+        await ask(gateway, body, "/v1/chat/completions")
+    assert len(provider.requests) == 1
+
+
+@run
+async def test_tools_that_are_not_sent_are_not_counted():
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 200_000}}
+    tools = [
+        {"type": "function", "function": {"name": f"tool_{number}", "description": WORDS * 10, "parameters": {}}}
+        for number in range(600)
+    ]
+    body = {"model": "m", "messages": [{"role": "user", "content": [image, {"type": "text", "text": "fox"}]}]}
+    limits = {"capabilities": {"window": 8_192}}
+    async with Upstream() as provider:
+        async with serving(chat_settings(provider.url, retrieve=True, **limits)) as gateway:
+            await ask(gateway, {**body, "tools": tools}, "/v1/chat/completions")
+        assert len(provider.requests) == 1
+        async with serving(chat_settings(provider.url, **limits)) as gateway:
+            assert (await ask(gateway, {**body, "tools": tools}, "/v1/chat/completions"))[0] == 400
+
+
+# --- lists of models
+
+
+@run
+async def test_list_of_models_has_the_length_that_the_server_reports():
+    headers = {"anthropic-version": "2023-06-01"}
+    async with OllamaServer() as ollama, serving(settings(ollama.url)) as gateway:
+        gateway_models = f"{gateway.url}/v1/models/"
+        _, _, described = await send("GET", gateway_models + "qwen3:8b", b"", headers)
+    assert json.loads(described)["max_input_tokens"] == 40_960
+    async with OllamaServer(reports=False) as ollama, serving(settings(ollama.url)) as gateway:
+        _, _, unknown = await send("GET", f"{gateway.url}/v1/models/qwen3:8b", b"", headers)
+    assert "max_input_tokens" not in json.loads(unknown)
+    async with OllamaServer() as ollama, serving(settings(ollama.url, context_max=20_000)) as gateway:
+        _, _, limited = await send("GET", f"{gateway.url}/v1/models/qwen3:8b", b"", headers)
+    assert json.loads(limited)["max_input_tokens"] == 20_000
 
 
 @run

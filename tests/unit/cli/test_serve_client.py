@@ -136,6 +136,15 @@ def test_known_limits_of_the_model_are_written(tmp_path, is_running):
 
 
 @pytest.mark.finding("CA8")
+def test_limit_of_the_upstream_is_written(tmp_path):
+    limited = SETTINGS.replace("[models", "context_max = 32768\n[models")
+    (tmp_path / "toolwire.toml").write_text(limited + "capabilities = {window = 65536}\n")
+    assert run_client(tmp_path, "http://127.0.0.1:9", "codex", "--write") == 0
+    codex = tomllib.loads((tmp_path / "home" / ".codex" / "config.toml").read_text())
+    assert codex["model_context_window"] == 32_768
+
+
+@pytest.mark.finding("CA8")
 def test_unknown_limits_are_not_written(tmp_path):
     with gateway("local") as url:
         assert run_client(tmp_path, url, "claude", "--write") == 0

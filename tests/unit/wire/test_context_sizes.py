@@ -60,9 +60,16 @@ def test_context_is_never_below_the_loaded_one_and_the_modelfile(needed, loaded,
 
 def test_huge_numbers_are_bounded():
     assert choose_context(10**30) == 1 << 24
-    assert output_limit({"num_predict": 10**30}) == 1 << 24
-    assert [output_limit({"num_predict": value}) for value in (-1, 0, "x", True, None)] == [8192] * 5
+    assert [output_limit({"num_predict": value}) for value in (-1, 0, "x", True, None, 131_073, 10**30)] == [8192] * 7
+    assert output_limit({"num_predict": 131_072}) == 131_072
     assert read_loaded_context({"models": [{"model": "m", "context_length": 1e300}]}, "m") == 1 << 24
+
+
+def test_size_above_a_length_that_is_reported_later_is_forgotten():
+    size = ContextSize(None)
+    assert size.choose(100_000) == 131_072
+    size.facts = ModelFacts(40_960)
+    assert (size.window, size.choose(10)) == (40_960, 40_960)
 
 
 def test_facts_of_a_model_are_read():

@@ -41,6 +41,16 @@ __all__ = ["AnswerContext", "Attempt", "open_context"]
 _log = getLogger("toolwire.gateway")
 _WORK_PER_LOSS = 32  # bytes of text that take as long
 _BYTES_OF_TOKEN = 4  # as in ir.prompt_size; a shorter body is not counted, because its prompt is rarely too long
+_LARGER_WINDOW = (
+    "context-1m"  # `context-1m-2025-08-07`: 1,000,000 tokens instead of 200,000 for Claude Sonnet 4 and 4.5
+)
+# Requests that the provider shortens: by `truncation` of Responses, `context_management` of Anthropic and Responses,
+# `transforms` and the plugin of OpenRouter (docs/features/message-transforms), `truncate_prompt_tokens` of vLLM.
+_SHORTENED = re.compile(
+    rb'"(?:truncation"\s*+:\s*+"auto"|context_management"\s*+:\s*+[\[{]|transforms"\s*+:\s*+\[\s*+"|context-compression"'
+    rb'|truncate_prompt_tokens"\s*+:\s*+-?\d)'
+)
+_NOT_CUT = re.compile(rb'"truncate"\s*+:\s*+false')  # Ollama cuts every other prompt that is too long
 _SUMMARISED_AT_ONCE = 256 * 1024  # bytes of an answer
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _NO_LOSSES = (b"x-toolwire-losses", b"0")
@@ -130,7 +140,7 @@ class Attempt(Struct, eq=False):
         try:
             window = target.window
             if window is not None and len(out.body) > window * _BYTES_OF_TOKEN:
-                overflow = await self._find_overflow(window)
+                overflow = await self._find_overflow(out, window)
                 if overflow is not None:
                     return overflow
             return await self._send(target, out)
@@ -180,15 +190,15 @@ class Attempt(Struct, eq=False):
             else stats.estimate_streamed(upload.size)
         )
 
-    async def _find_overflow(self, window: int) -> Fault | None:
+    async def _find_overflow(self, out: OutboundRequest, window: int) -> Fault | None:
         """Return a fault if the prompt is certainly longer than the window. Other prompts are left to the upstream."""
-        client_request = self._context.client_request
 
         def count_tokens() -> int:
-            request = client_request.request_or_none
+            request = None if _may_exceed_window(out) else out.sent_request
             return 0 if request is None else least_tokens(request)
 
-        tokens = await self._context.offload.run(max(client_request.work_size, LARGE + 1), count_tokens)
+        work_size = max(self._context.client_request.work_size, LARGE + 1)
+        tokens = await self._context.offload.run(work_size, count_tokens)
         return overflow_fault(tokens, window) if tokens > window else None
 
     async def _send(self, target: Target, out: OutboundRequest) -> Fault | None:
@@ -536,6 +546,18 @@ class Attempt(Struct, eq=False):
         await delivery.write(last)
         await delivery.end()
         return None
+
+
+def _may_exceed_window(out: OutboundRequest) -> bool:
+    """Check whether the provider shortens a long prompt itself, or has a larger window for this request.
+
+    A field of the same name elsewhere in the body leaves the decision to the provider, too.
+    """
+    if _LARGER_WINDOW in out.headers.get("anthropic-beta", ""):
+        return True
+    if out.endpoint.wire.name == "ollama":
+        return _NOT_CUT.search(out.body) is None
+    return _SHORTENED.search(out.body) is not None
 
 
 def _forward_headers(headers: Mapping[str, str], secrets: Iterable[str]) -> HeaderPairs:

@@ -22,6 +22,7 @@ from ...net.endpoint import Endpoint
 from ...net.endpoint_request import redact_secrets
 from ...net.forwarded_stream import ForwardedStream
 from ...net.http import StreamedBody
+from ...net.ollama_context import SizedBody
 from ...stream.strict import parse_object
 from ...wire.protocol import Wire
 from ..client_request import ClientRequest
@@ -44,6 +45,7 @@ class PassThroughRequest(Struct, eq=False):
     losses: Losses = field(default_factory=Losses)
     stats: AnswerStats = field(default_factory=AnswerStats)
     repairs: list[CallRepair] = []
+    _sized_body: SizedBody | None = None  # of a client of Ollama that leaves the context to the gateway
     _data: bytes = b""  # the accepted answer
     _response: Response | None = None  # if it was decoded
 
@@ -57,9 +59,17 @@ class PassThroughRequest(Struct, eq=False):
         fault = self.endpoint.wire.decode_error(status, _parse_or_raw(data), headers)
         return redact_secrets(self.endpoint.known_secrets, fault)
 
+    @property
+    def sent_request(self) -> Request | None:
+        """The decoded request, or None if it cannot be decoded."""
+        return self._client_request.request_or_none
+
     def resize_context(self, fault: Fault) -> bool:
-        """Change nothing: a client of Ollama chooses the context itself."""
-        return False
+        """Change the context of an Ollama model after a fault. Return whether to send the request again."""
+        if self._sized_body is None or not self._sized_body.resize(fault):
+            return False
+        self.body = self._sized_body.data
+        return True
 
     def accept(self, data: bytes) -> bool:
         """Accept a whole answer by its summary. Return False if it must be decoded with `read_answer`."""

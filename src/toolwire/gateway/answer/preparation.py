@@ -22,8 +22,10 @@ from ...ir.request import Request
 from ...ir.text import to_bytes
 from ...net.body_settings import NO_DEFAULTS, RequestDefaults
 from ...net.endpoint import Endpoint
+from ...net.ollama_context import SizedBody
 from ...net.runner import Runner
 from ...net.same_wire import accepts_request, has_valid_ids, replace_leading_model, replace_model
+from ...stream.strict import parse_object
 from ...wire.protocol import Limits
 from ..client_request import ClientRequest
 from ..dependencies import Dependencies
@@ -122,7 +124,9 @@ class RequestPreparation:
             work_size = LARGE + 1  # a small envelope may contain much text
         self._tool_count = None
         sizes = target.upstream.context_sizes
-        if sizes is not None:
+        if sizes is not None and (
+            target.endpoint.wire.name != client_request.wire.name or _leaves_context(client_request, target)
+        ):
             await sizes.refresh(target.endpoint, target.upstream.transport)
         runner, restored, offer = self._runner_for(target), None, None
         if self._may_select_tools(target, runner):
@@ -154,6 +158,7 @@ class RequestPreparation:
         if (
             target.keeps_requests
             and target.endpoint.wire.name == client_request.wire.name
+            and not _leaves_context(client_request, target)
             and client_request.pending_response is None
             and (not self._dependencies.runners or self._runner_for(target) is None)
             and not (target.renamed_fields and any(map(client_request.may_have_field, target.renamed_fields)))
@@ -255,8 +260,11 @@ def _adapt(
     endpoint, body, losses = target.endpoint, None, Losses()
     if endpoint.wire.name == client_request.wire.name and _keeps_body(client_request, target):
         body, losses = _same_wire_body(client_request, restored, endpoint)
+        sized_body = _size_context(client_request, body, target) if _leaves_context(client_request, target) else None
+        body = body if sized_body is None else sized_body.data
         if target.row.repair is None and not client_request.records_at(target.upstream):
-            return PassThroughRequest(client_request, endpoint, body, losses=losses)  # which need not be decodable
+            # which need not be decodable
+            return PassThroughRequest(client_request, endpoint, body, losses=losses, _sized_body=sized_body)
     request = client_request.request if restored is None else restored
     # decoding the request has set them, if it was not decoded before
     translations = client_request.translations if translations is None else translations
@@ -265,6 +273,25 @@ def _adapt(
     )
     out.losses.extend(losses)
     return out
+
+
+def _leaves_context(client_request: ClientRequest, target: Target) -> bool:
+    """Check whether an Ollama model is requested without a size of its context. A streamed body is not searched."""
+    if target.upstream.context_sizes is None or client_request.upload is not None:
+        return False
+    return b'"num_ctx"' not in client_request.body
+
+
+def _size_context(client_request: ClientRequest, body: bytes, target: Target) -> SizedBody | None:
+    """Choose the context for a request of an Ollama client, or return None for a model at ollama.com.
+
+    Without it, the server would cut the prompt to its default, and load the model again after each translated request.
+    """
+    sizes = target.upstream.context_sizes
+    size = None if sizes is None else sizes.of(target.endpoint)
+    if size is None or size.facts.is_remote:
+        return None
+    return SizedBody(size, parse_object(body), client_request.wire.conversation)
 
 
 def _replace_leading_model(client_request: ClientRequest, endpoint: Endpoint) -> bytes | None:

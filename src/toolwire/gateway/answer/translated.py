@@ -174,6 +174,11 @@ class TranslatedRequest:
             return request
         return replace(request, params=replace(request.params, store=False))
 
+    @property
+    def sent_request(self) -> Request:
+        """The request with the tools that were selected for the target, before it is translated."""
+        return self._request
+
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
         return self._endpoint_request.decode_fault(status, data, headers)
 

@@ -24,6 +24,7 @@ __all__ = ["ModelFacts", "choose_context", "estimate_prompt", "output_limit", "r
 
 _MIN_CONTEXT = 4096  # the smallest default of the server
 _MAX_CONTEXT = 1 << 24  # more than any model has; a report or an output limit may be any number
+_MAX_OUTPUT = 131_072  # the largest answer of models that run locally (gpt-oss, GLM); a larger limit is none
 _OUTPUT = 8192  # for a request without a limit: the default that requests to Anthropic get, which must have one
 _IMAGE_TOKENS = 1600  # as in ir.prompt_size
 _TEMPLATE_TOKENS = 512  # instructions that chat templates add for tools and reasoning, such as those of Qwen 3
@@ -109,8 +110,9 @@ def _text_tokens(text: bytes) -> int:
 
 
 def output_limit(options: Object) -> int:
-    """Return the tokens to reserve for the answer. A negative `num_predict` means no limit."""
-    return _positive(options.get("num_predict")) or _OUTPUT
+    """Return the tokens to reserve for the answer. A negative or a huge `num_predict` means no limit."""
+    limit = _positive(options.get("num_predict"))
+    return _OUTPUT if limit is None or limit > _MAX_OUTPUT else limit
 
 
 def choose_context(needed: int, *, least: int = 0, most: int | None = None) -> int:
