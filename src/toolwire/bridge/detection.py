@@ -18,7 +18,7 @@ from ..stream.strict import as_bytes, parse
 from ..wire import get, mcp, names
 from ..wire.protocol import Kind, Wire
 
-__all__ = ["NAME_THE_WIRE", "Detected", "detect", "is_stream", "read_message"]
+__all__ = ["NAME_THE_WIRE", "Detected", "detect", "is_stream", "read_message", "to_document"]
 
 NAME_THE_WIRE = "name its wire and kind"  # a hint; a caller with a parameter for it replaces it
 
@@ -34,7 +34,7 @@ class Detected(Value, frozen=True):
 
 
 def detect(body: JSON | bytes | str) -> Detected:
-    """Detect the wire and kind of a document: parsed, as JSON text, or as the bytes of a stream.
+    """Detect the wire and kind of a document: parsed, as JSON text, as an SDK's object, or as the bytes of a stream.
 
     >>> detect({"contents": [{"parts": [{"text": "hi"}]}]})
     Detected(wire='gemini', kind='request')
@@ -46,6 +46,8 @@ def detect(body: JSON | bytes | str) -> Detected:
             body, kinds = _first_event(data), ("stream",)
         else:
             body = parse(data)
+    else:
+        body = to_document(body)
     found = _best_match(body, kinds)
     if found is None and kinds == ("stream",) and (error := _best_match(body, ("error",))):
         found = Detected(error.wire, "stream")  # the stream failed before its first event
@@ -54,6 +56,17 @@ def detect(body: JSON | bytes | str) -> Detected:
     if found is None:
         raise ProtocolError("the document matches no known wire", hint=NAME_THE_WIRE)
     return found
+
+
+def to_document(body: JSON) -> JSON:
+    """Return the document of an SDK's object, or of a list of them; any other value as it is.
+
+    The official SDKs return pydantic models, with an absent field as None and, at Google, with names in snake case.
+    """
+    if type(body) is list:
+        return list(map(to_document, body))
+    dump = getattr(body, "model_dump", None)
+    return dump(mode="json", by_alias=True, exclude_none=True) if callable(dump) else body
 
 
 def _best_match(body: JSON, kinds: tuple[Kind, ...]) -> Detected | None:

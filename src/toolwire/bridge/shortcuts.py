@@ -15,7 +15,7 @@ from ..ir.tools import Tool
 from ..stream.strict import as_bytes, parse
 from ..wire import get, mcp
 from ..wire.protocol import Wire
-from .detection import NAME_THE_WIRE, detect, is_stream, read_message
+from .detection import NAME_THE_WIRE, detect, is_stream, read_message, to_document
 from .exchange import Exchange
 from .fit_history import fit_results
 from .readable import decode_readable_tools
@@ -26,9 +26,11 @@ __all__ = ["calls", "list_tools", "results"]
 def calls(body: JSON | bytes | str, wire: str | None = None) -> tuple[ToolCall, ...]:
     """Return the calls of an answer on any wire: a response, its message, or the bytes of a complete stream.
 
+    A response or message may also be the object that an official SDK returns.
+
     Each call has an id, even if the wire gave none. Run only calls whose `state` is "complete".
     """
-    data = as_bytes(body) if isinstance(body, (bytes, str)) else body
+    data = as_bytes(body) if isinstance(body, (bytes, str)) else to_document(body)
     kind = "stream" if isinstance(data, bytes) and is_stream(data) else "response"
     if wire is None:
         try:

@@ -19,6 +19,7 @@ from ..ir.errors import ConfigError, ToolwireError
 from ..ir.hints import translate_hint
 from ..net.body_settings import NO_DEFAULTS
 from ..net.endpoint import Endpoint
+from ..net.same_wire import max_same_wire_tools
 from ..run.suggestions import NameIndex
 from ..wire.capability_rows import ModelCapabilities
 from ..wire.profiles import overlay
@@ -66,7 +67,7 @@ class Target(Struct, frozen=True):
     capabilities: ModelCapabilities  # of the settings, of their capabilities file, and of the built-in rows
     keeps_requests: bool  # a request on its wire needs no change, apart from the model and renamed fields
     renamed_fields: tuple[str, ...]
-    max_tools: int | None
+    max_tools: int | None  # in a request on its wire
     log_names: tuple[str, str, str, str]  # of the upstream, the model, the provider and the wire
     headers: tuple[tuple[bytes, bytes], ...]  # of its answers: the names of the upstream and the model
 
@@ -121,7 +122,7 @@ def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow) -> Targ
         capabilities,
         keeps_requests,
         renamed_fields,
-        endpoint.wire.limits.tools,
+        max_same_wire_tools(endpoint, capabilities),
         log_names,
         headers,
     )

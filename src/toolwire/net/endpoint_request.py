@@ -18,6 +18,7 @@ from ..bridge.emulation import Emulation, emulate
 from ..bridge.emulation_settings import EmulationSettings
 from ..bridge.exchange import Exchange
 from ..bridge.fitted_prefix import PrefixStore
+from ..bridge.limit_tools import keep_all
 from ..bridge.preparation import prepare
 from ..bridge.repair import CallRepairer
 from ..bridge.versions import encode_best_version
@@ -64,6 +65,7 @@ class EndpointRequest:
         store: PrefixStore | None = None,
         context_size: ContextSize | None = None,
         mark_prefix: bool = False,
+        keep_tools: bool = False,
     ) -> None:
         """Prepare the request.
 
@@ -71,7 +73,8 @@ class EndpointRequest:
         request names this model by an alias. `repairer` repairs the calls of the answer. `same_wire_body`: the body as
         the client wrote it for this wire, which is sent without changes; `request` is then its decoded form.
         `capabilities` describe the model; by default, those of the endpoint. `runs_search`, `store` and
-        `mark_prefix` as for `prepare`. `context_size` chooses the context of an Ollama model.
+        `mark_prefix` as for `prepare`. `context_size` chooses the context of an Ollama model. `keep_tools`: send all tools,
+        whatever the wire's limit.
         """
         self.endpoint = endpoint
         self.client = client
@@ -96,7 +99,7 @@ class EndpointRequest:
             endpoint.wire,
             history_model=history_model,
             capabilities=endpoint.capabilities if capabilities is None else capabilities,
-            choose=choose_by_words,
+            choose=keep_all if keep_tools else choose_by_words,
             runs_search=runs_search,
             store=store if emulation is None else None,
             mark_prefix=mark_prefix,

@@ -13,7 +13,14 @@ from ..wire.capability_rows import ModelCapabilities
 from ..wire.protocol import Limits
 from .endpoint import Endpoint
 
-__all__ = ["accepts_request", "find_leading_model", "has_valid_ids", "replace_leading_model", "replace_model"]
+__all__ = [
+    "accepts_request",
+    "find_leading_model",
+    "has_valid_ids",
+    "max_same_wire_tools",
+    "replace_leading_model",
+    "replace_model",
+]
 
 # at the start of an object, members with plain values, up to the model
 _LEADING_MODEL = re.compile(
@@ -34,8 +41,8 @@ def accepts_request(
     `has_field` checks for a field of the request, `find_choice` returns its `tool_choice`, and `has_more_tools` compares
     its number of tools with the wire's limit. `capabilities` describe the model; by default, those of the endpoint.
     """
-    max_tools = endpoint.wire.limits.tools
     known = endpoint.capabilities if capabilities is None else capabilities
+    max_tools = max_same_wire_tools(endpoint, known)
     return (
         endpoint.wire.name == wire
         and endpoint.vendor.dialect is None
@@ -43,6 +50,18 @@ def accepts_request(
         and (known.choice_by_schema is None or find_choice() in (None, "auto", "none"))
         and (max_tools is None or not has_more_tools(max_tools))
     )
+
+
+def max_same_wire_tools(endpoint: Endpoint, capabilities: ModelCapabilities) -> int | None:
+    """Return the maximum number of tools in a request on the endpoint's own wire, or None if no source states one.
+
+    Many servers of Chat accept more tools than OpenAI, and a router's limit depends on the model. A request with too
+    many is refused by such a server, not reduced here.
+    """
+    if capabilities.tools is not None:
+        return capabilities.tools
+    is_stated = endpoint.wire.name in endpoint.vendor.stated_tool_limits
+    return endpoint.wire.limits.tools if is_stated else None
 
 
 def has_valid_ids(request: Request, limits: Limits) -> bool:

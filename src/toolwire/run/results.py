@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -63,6 +64,8 @@ _PART_MARK = b'"part":"'  # in the JSON of every `Text` and `Media`; a value wit
 RESULT_METHOD = "__toolwire_result__"
 """A method of a return value that builds the result of the call, such as that of an agent that takes over."""
 
+_ITERABLES = (deque, KeysView, ValuesView, ItemsView)
+_LISTS = (list, tuple, *_ITERABLES)
 _decode = msgspec.json.Decoder(ToolResult).decode
 
 
@@ -145,7 +148,14 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     elif _begins_with_part(value):
         return msgspec.structs.replace(call.result(), parts=_split_parts(value)), None
     else:
-        json_value = _to_json_types(value)
+        try:
+            json_value = _to_json_types(value)
+        except (
+            ValueError
+        ):  # pydantic refuses to serialise a model with media, or any other object that it does not know
+            if (parts := _split_parts(value)) is None:
+                raise
+            return msgspec.structs.replace(call.result(), parts=parts), None
     try:
         encoded = to_bytes(json_value)
         size, may_have_parts = len(encoded), _PART_MARK in encoded or isinstance(json_value, str)
@@ -198,7 +208,7 @@ def _begins_with_part(value: Any) -> bool:
 def _split_parts(value: Any) -> tuple[Text | Media, ...] | None:
     """Split a value that contains media, or a list with texts, into parts; return None for any other value.
 
-    The items of a list or tuple become parts in their order. Everything else is JSON text, in which media that follow
+    The items of a list, tuple, deque or view of a dictionary become parts in their order. Everything else is JSON text, in which media that follow
     it are replaced by their kind and number: `{"note": "see", "image": "[image 1]"}`.
     """
     parts: list[Text | Media] = []
@@ -210,7 +220,7 @@ def _split_parts(value: Any) -> tuple[Text | Media, ...] | None:
             parts.append(Text("\n".join(lines)))
             lines.clear()
 
-    for item in value if isinstance(value, (list, tuple)) else (value,):
+    for item in value if isinstance(value, _LISTS) else (value,):
         if isinstance(item, (Text, Media)):
             end_text()
             parts.append(item)
@@ -236,15 +246,20 @@ def _replace_media(value: Any, found: list[Media], count: int) -> Any:
         return value.text
     if isinstance(value, Mapping):
         return {name: _replace_media(item, found, count) for name, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (*_LISTS, set, frozenset)):
         return [_replace_media(item, found, count) for item in value]
     if isinstance(value, msgspec.Struct):
         return _replace_media(msgspec.structs.asdict(value), found, count)
-    if is_dataclass(value) and not isinstance(value, type):
-        return _replace_media({field.name: getattr(value, field.name) for field in fields(value)}, found, count)
+    members = getattr(type(value), "__attrs_attrs__", ()) or (fields(value) if _is_dataclass(value) else ())
+    if members:
+        return _replace_media({member.name: getattr(value, member.name) for member in members}, found, count)
     if callable(getattr(value, "model_dump", None)):
         return _replace_media(dict(value), found, count)
     return value
+
+
+def _is_dataclass(value: Any) -> bool:
+    return is_dataclass(value) and not isinstance(value, type)
 
 
 def _json_text(value: JSON) -> str:
@@ -269,6 +284,11 @@ def _to_json_types(value: Any) -> Any:
 
 
 def _encode_unknown(value: Any) -> Any:
+    """Convert a value that msgspec does not know. A range and other lazy sequences are not expanded."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, _ITERABLES):
+        return list(value)
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if callable(dump) else str(value)
 

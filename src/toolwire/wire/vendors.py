@@ -61,7 +61,9 @@ class Vendor(Value, frozen=True):
     id: str | None = None  # a regular expression for call ids, if it is not the wire's own
     id_length: int = 40
     choice_by_schema: Literal["declared", "stated"] | None = None  # it ignores a forced choice; see `Capabilities`
-    limits_tools: bool = True  # enforces the wire's maximum number of tools
+    limits_tools: bool = True  # the wire's maximum number of tools applies to requests of other wires
+    # Wires whose maximum number of tools a source states for this vendor: it applies to requests of the same wire, too.
+    stated_tool_limits: tuple[str, ...] = ()
     cache_marks: bool = True  # supports prompt-cache marks; strict servers reject unknown fields
     fields: dict[str, str] = {}  # fields of a request that it names differently
     rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that it rejects: (extra, field)
@@ -89,6 +91,8 @@ _OPENAI = Vendor(
     _bearer_key("OPENAI_API_KEY"),
     "openai_responses",
     base_variable="OPENAI_BASE_URL",
+    # "Invalid 'tools': array too long. Expected an array with maximum length 128" (zed-industries/zed#32946)
+    stated_tool_limits=("openai_chat",),
     keeps_responses=True,
 )
 _GEMINI = Vendor(
@@ -97,6 +101,7 @@ _GEMINI = Vendor(
     (ApiKey("GOOGLE_API_KEY", "x-goog-api-key", ""), ApiKey("GEMINI_API_KEY", "x-goog-api-key", "")),
     "gemini",
     base_variable="GOOGLE_GEMINI_BASE_URL",
+    stated_tool_limits=("gemini",),  # google-genai 3.1.0, types.py: `Tool.function_declarations`
     # Fields that only Vertex AI has: google-genai 3.1.0 raises for them in the mode of the Gemini API
     # (models.py, `_*_to_mldev`; read 2026-11-16).
     rejected_fields=frozenset(
@@ -140,6 +145,7 @@ _AZURE = Vendor(
     ),
     base_variable="AZURE_OPENAI_ENDPOINT",
     keeps_responses=True,
+    stated_tool_limits=("openai_chat",),  # OpenAI's models and limits
     # "string too long. Expected a string with maximum length 40": still enforced here (2026-07)
     id="[a-zA-Z0-9_-]+",
     id_length=40,
@@ -172,6 +178,7 @@ _VERTEX = Vendor(
     (ApiKey("CLOUDSDK_AUTH_ACCESS_TOKEN", is_token=True),),
     "gemini",
     base_variable="GOOGLE_VERTEX_BASE_URL",
+    stated_tool_limits=("gemini",),
     surfaces=(
         Surface(
             "gemini",
@@ -288,7 +295,10 @@ _ROWS = (
         counts_on_request=False,
     ),
     _hosted_vendor("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    _hosted_vendor("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    # "'tools': maximum number of items is 128" (gsd-build/gsd-2#4376)
+    replace(
+        _hosted_vendor("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"), stated_tool_limits=("openai_chat",)
+    ),
     _hosted_vendor("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
     _hosted_vendor("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     _hosted_vendor("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
@@ -368,10 +378,13 @@ def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:
     changes: dict[str, object] = {}
     if vendor.dialect is not None:
         changes["dialect"] = vendor.dialect
+    limits = codec.limits
     if vendor.id is not None:
-        changes["limits"] = replace(codec.limits, id=vendor.id, id_length=vendor.id_length)
+        limits = replace(limits, id=vendor.id, id_length=vendor.id_length)
     if not vendor.limits_tools:
-        changes["limits"] = replace(codec.limits, tools=None)
+        limits = replace(limits, tools=None)
+    if limits is not codec.limits:
+        changes["limits"] = limits
     can = codec.capabilities
     if vendor.choice_by_schema is not None:
         can = forced_by_schema(can, vendor.choice_by_schema)

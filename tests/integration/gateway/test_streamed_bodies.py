@@ -270,6 +270,17 @@ async def test_too_many_tools_are_refused_before_the_body_is_complete():
 
 @pytest.mark.finding("LE1")
 @run
+async def test_tools_after_the_messages_reach_a_server_without_a_stated_limit():
+    tools = b",".join(b'{"type":"function","function":{"name":"t%d"}}' % number for number in range(200))
+    start = CHAT_START.replace(b"openai_chat/m", b"house/m")
+    async with streaming_gateway(house=True) as (gateway, upstream):
+        answer = await post(gateway, CHAT_PATH, start + TEXT + b'"}],"tools":[' + tools + b"]}")
+        assert answer.status == 200 and upstream.is_complete
+        assert len(json.loads(upstream.body)["tools"]) == 200
+
+
+@pytest.mark.finding("LE1")
+@run
 async def test_too_many_tools_before_the_messages_are_reduced():
     tools = b",".join(b'{"type":"function","function":{"name":"t%d"}}' % number for number in range(200))
     start = b'{"model":"openai_chat/m","tools":[' + tools + CHAT_START.replace(b'{"model":"openai_chat/m"', b"]")

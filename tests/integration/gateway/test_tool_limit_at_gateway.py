@@ -109,8 +109,13 @@ def test_too_many_tools_are_reduced_on_the_same_wire(wire: str, excess: int, pad
 
     async def check() -> None:
         async with Upstream(DONE) as upstream:
-            document = {"upstreams": upstream_rows(upstream.url), "models": {"m": {"upstream": wire}}}
-            async with serving(document, encoder=None) as gateway, httpx.AsyncClient() as client:
+            provider = {"openai_chat": "openai-chat"}.get(wire, wire)
+            row = {"provider": provider, "base_url": upstream.url, "key_env": "KEY"}
+            document = {"upstreams": {wire: row}, "models": {"m": {"upstream": wire}}}
+            async with (
+                serving(document, encoder=None, environment={"KEY": "k"}) as gateway,
+                httpx.AsyncClient() as client,
+            ):
                 answer = await client.post(f"{gateway.url}{path}", json=body)
         assert answer.status_code == 200
         (sent,) = upstream.requests
@@ -123,6 +128,55 @@ def test_too_many_tools_are_reduced_on_the_same_wire(wire: str, excess: int, pad
             assert json.loads(sent.body)["tools"] == body["tools"]
         if wire == "openai_chat":
             assert json.loads(sent.body)["vendor_field"] == {"kept": True}
+
+    asyncio.run(check())
+
+
+@pytest.mark.finding("LE1")
+@pytest.mark.parametrize("padding", [0, 50_000], ids=["small", "large"])
+@pytest.mark.parametrize("provider", [None, "openrouter", "xai", "mistral", "deepseek", "groq", "openai-chat"])
+@pytest.mark.parametrize("field", ["seed", "max_completion_tokens"])  # the second has another name at most servers
+def test_only_a_stated_limit_reduces_tools_on_the_same_wire(provider: str | None, field: str, padding: int) -> None:
+    path, limit, make_body = SAME_WIRE["openai_chat"]
+    body = {**make_body(make_tools(200)), field: 9}
+    body["messages"][0]["content"] += " x" * padding
+
+    async def check() -> None:
+        async with Upstream(DONE, DONE) as upstream:
+            row = {"wire": "openai_chat"} if provider is None else {"provider": provider, "key_env": "KEY"}
+            upstreams = {"u": {**row, "base_url": upstream.url}}
+            document = {"upstreams": upstreams, "models": {"m": {"upstream": "u"}}}
+            async with (
+                serving(document, encoder=None, environment={"KEY": "k"}) as gateway,
+                httpx.AsyncClient() as client,
+            ):
+                same = await client.post(f"{gateway.url}{path}", json=body)
+                other = {"model": "m", "max_tokens": 9, "messages": body["messages"], "tools": make_tools(200)}
+                translated = await client.post(f"{gateway.url}/v1/messages", json=other)
+        assert (same.status_code, translated.status_code) == (200, 200)
+        count = limit if provider in ("groq", "openai-chat") else 200
+        assert [len(json.loads(sent.body)["tools"]) for sent in upstream.requests] == [count, limit]
+        left_out = [loss for loss in gateway.turns[0].losses if loss.concept == "tool"]
+        assert len(left_out) == 200 - count
+
+    asyncio.run(check())
+
+
+@pytest.mark.finding("LE1")
+@pytest.mark.parametrize("provider", ["openrouter", "openai-chat"])
+def test_limit_of_the_settings_applies_on_the_same_wire(provider: str) -> None:
+    path, _, make_body = SAME_WIRE["openai_chat"]
+
+    async def check() -> None:
+        async with Upstream(DONE) as upstream:
+            upstreams = {"u": {"provider": provider, "base_url": upstream.url, "key_env": "KEY"}}
+            document = {"upstreams": upstreams, "models": {"m": {"upstream": "u", "capabilities": {"tools": 20}}}}
+            async with (
+                serving(document, encoder=None, environment={"KEY": "k"}) as gateway,
+                httpx.AsyncClient() as client,
+            ):
+                assert (await client.post(f"{gateway.url}{path}", json=make_body(make_tools(64)))).status_code == 200
+        assert len(json.loads(upstream.requests[0].body)["tools"]) == 20
 
     asyncio.run(check())
 
@@ -153,8 +207,12 @@ def test_strict_request_with_too_many_tools_is_refused_on_the_same_wire() -> Non
 
     async def check() -> None:
         async with Upstream(DONE) as upstream:
-            document = {"upstreams": upstream_rows(upstream.url), "models": {"m": {"upstream": "openai_chat"}}}
-            async with serving(document, encoder=None) as gateway, httpx.AsyncClient() as client:
+            row = {"provider": "openai-chat", "base_url": upstream.url, "key_env": "KEY"}
+            document = {"upstreams": {"u": row}, "models": {"m": {"upstream": "u"}}}
+            async with (
+                serving(document, encoder=None, environment={"KEY": "k"}) as gateway,
+                httpx.AsyncClient() as client,
+            ):
                 headers = {"x-toolwire-strict": "1"}
                 answer = await client.post(f"{gateway.url}{path}", json=make_body(make_tools(200)), headers=headers)
         assert answer.status_code == 400 and "is left out" in answer.text

@@ -7,6 +7,7 @@ import pytest
 import toolwire
 from toolwire.bridge.detection import detect
 from toolwire.ir.errors import ProtocolError, ToolwireError
+from toolwire.ir.response import Stop
 
 ARGUMENTS = {"city": "Paris"}
 CHAT_CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": json.dumps(ARGUMENTS)}}
@@ -96,6 +97,11 @@ def test_messages_of_the_official_sdks_are_read():
     output = [responses.ResponseFunctionToolCall(**FUNCTION_CALL)]
     content = genai.Content(role="model", parts=[genai.Part.from_function_call(name="look", args=ARGUMENTS)])
     for body, wire in (
+        (chat, "openai_chat"),
+        (blocks, "anthropic"),
+        (blocks[0], "anthropic"),
+        (output, "openai_responses"),
+        (content, "gemini"),
         (chat.model_dump(), "openai_chat"),
         ([block.model_dump() for block in blocks], "anthropic"),
         ([item.model_dump() for item in output], "openai_responses"),
@@ -104,3 +110,28 @@ def test_messages_of_the_official_sdks_are_read():
     ):
         assert detect(body).wire == wire
         assert [call.arguments for call in toolwire.calls(body)] == [ARGUMENTS]
+
+
+SDK_ANSWERS = {
+    "openai_chat": ("openai.types.chat", "ChatCompletion", lambda response: response.choices[0].message),
+    "openai_responses": ("openai.types.responses", "Response", lambda response: response.output),
+    "anthropic": ("anthropic.types", "Message", lambda response: response.content),
+    "gemini": ("google.genai.types", "GenerateContentResponse", lambda response: response.candidates[0].content),
+    "ollama": ("ollama", "ChatResponse", lambda response: response.message),
+}
+
+
+@pytest.mark.finding("LE7")
+@pytest.mark.parametrize("wire", SDK_ANSWERS)
+def test_objects_of_the_official_sdks_are_read(wire):
+    """`calls(response)` and `calls(response.choices[0].message)`, as an SDK returns them."""
+    module, name, take_message = SDK_ANSWERS[wire]
+    model = getattr(pytest.importorskip(module), name)
+    call = toolwire.ToolCall("c1", "look", ARGUMENTS)
+    answer = toolwire.Response(parts=(call,), stop=Stop("tool_calls"))
+    body = toolwire.wire.get(wire).encode_response(answer, toolwire.Request("m")).body
+    response = model.model_validate(body)
+    for value, kind in ((response, "response"), (take_message(response), "message")):
+        assert detect(value) == toolwire.bridge.Detected(wire, kind)
+        for found in (toolwire.calls(value), toolwire.calls(value, wire)):
+            assert [(call.name, call.arguments) for call in found] == [("look", ARGUMENTS)]

@@ -1,7 +1,8 @@
 """Media in a tool's return value is media on every wire, wherever it is in the value."""
 
-from collections import namedtuple
+from collections import deque, namedtuple
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import msgspec
 import pytest
@@ -57,6 +58,69 @@ def returned(value):
 )
 def test_media_anywhere_in_a_value_becomes_a_part(value, parts):
     assert returned(value) == parts
+
+
+@pytest.mark.finding("LE2")
+@pytest.mark.parametrize(
+    ("value", "parts"),
+    [
+        (deque(["see", CAT]), (Text("see"), CAT)),
+        ({"a": "see", "b": CAT}.values(), (Text("see"), CAT)),
+        ({"b": CAT}.items(), (Text('["b","[image 1]"]'), CAT)),
+        ({"all": deque(["see", CAT])}, (Text('{"all":["see","[image 1]"]}'), CAT)),
+        ([{"a": CAT}.values(), DOG], (Text('["[image 1]"]'), CAT, DOG)),
+        ({"all": MappingProxyType({"a": CAT})}, (Text('{"all":{"a":"[image 1]"}}'), CAT)),
+    ],
+)
+def test_media_in_a_deque_or_a_view_becomes_a_part(value, parts):
+    assert returned(value) == parts
+
+
+def test_deque_and_views_without_media_are_json():
+    value = {"queue": deque([1, "a"]), "keys": {"b": 1}.keys(), "map": MappingProxyType({"c": deque()})}
+    assert value_result(CALL, value).structured == {"queue": [1, "a"], "keys": ["b"], "map": {"c": []}}
+
+
+@pytest.mark.finding("LE2")
+def test_media_in_a_pydantic_model_becomes_a_part():
+    pydantic = pytest.importorskip("pydantic")
+
+    class Picture(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
+        title: str
+        image: Media
+
+    class Pictures(pydantic.BaseModel):
+        pictures: list[Picture]
+
+    cat = Picture(title="Tom", image=CAT)
+    text = '{"title":"Tom","image":"[image 1]"}'
+    assert returned(cat) == returned([cat]) == (Text(text), CAT)
+    assert returned({"cat": cat}) == (Text(f'{{"cat":{text}}}'), CAT)
+    assert returned(Pictures(pictures=[cat])) == (Text(f'{{"pictures":[{text}]}}'), CAT)
+
+
+@pytest.mark.finding("LE2")
+def test_media_in_an_attrs_object_becomes_a_part():
+    attrs = pytest.importorskip("attrs")
+
+    @attrs.define
+    class Frame:
+        title: str
+        image: Media
+
+    assert returned([Frame("Tom", CAT)]) == (Text('{"title":"Tom","image":"[image 1]"}'), CAT)
+
+
+def test_pydantic_model_that_cannot_be_serialised_is_an_error():
+    pydantic = pytest.importorskip("pydantic")
+
+    class Holder(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
+        value: object
+
+    with pytest.raises(ValueError, match="Unable to serialize"):
+        value_result(CALL, Holder(value=object()))
 
 
 @pytest.mark.parametrize("value", [["see", {"part": "media"}], {"part": "media", "kind": "image", "data": "aGk="}])

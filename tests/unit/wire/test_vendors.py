@@ -5,6 +5,7 @@ import re
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec.structs import replace
 
 from toolwire.bridge.preparation import prepare
 from toolwire.ir.parts import Text, ToolCall, ToolResult
@@ -178,3 +179,8 @@ def test_ids_of_a_history_are_legal_for_the_vendor():
     (call,) = [part for message in fitted.messages for part in message.parts if isinstance(part, ToolCall)]
     assert len(call.id) == 9
     assert call.id.isalnum()
+
+
+def test_vendor_without_a_tool_limit_keeps_its_rule_for_ids():
+    mistral = replace(find("mistral"), limits_tools=False)
+    assert (vendor_codec(mistral).limits.tools, vendor_codec(mistral).limits.id_length) == (None, 9)

@@ -127,6 +127,7 @@ class TranslatedRequest:
             runs_search=gateway_tools is not None and gateway_tools.runs_hosted_search,
             store=translations,
             context_size=None if sizes is None else sizes.of(endpoint),
+            keep_tools=is_same_wire and target.max_tools is None,
             mark_prefix=(
                 target.upstream.row.cache == "auto"
                 and not is_same_wire  # where marks are the client's choice
