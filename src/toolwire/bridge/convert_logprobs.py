@@ -7,6 +7,7 @@ and Ollama in their last event, Responses in the text of `response.completed`.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -38,7 +39,11 @@ class LogprobConverter:
         self._tokens: dict[int, list[Object]] = {}  # by choice
 
     def take(self, response: Response) -> Response:
-        if self._target is None:
+        extras = [response.extra, *[part.extra for part in response.parts if type(part) is Text and part.extra]]
+        if response.stop is not None:
+            extras.append(response.stop.extra)
+        has_any = response.alternatives or any(map(_find_form, chain.from_iterable(extras)))
+        if self._target is None or not has_any:  # nearly all answers have none
             return response
         parts = tuple([self._take_text(part) for part in response.parts])
         stop = self._take_stop(0, response.stop)

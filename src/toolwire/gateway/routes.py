@@ -77,8 +77,9 @@ class Ingress(Struct, frozen=True):
         prefix = self.id_prefix
         if prefix and upstream_id.startswith(prefix):
             return upstream_id
-        for other in _ID_PREFIXES:
-            upstream_id = upstream_id.removeprefix(other)
+        if upstream_id.startswith(_ID_PREFIXES):
+            for other in _ID_PREFIXES:
+                upstream_id = upstream_id.removeprefix(other)
         return prefix + (upstream_id or token_hex(12)) if prefix else upstream_id
 
     def codec_for(self, headers: Mapping[str, str]) -> Wire:

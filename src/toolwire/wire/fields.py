@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import compress
 from math import floor, isfinite
-from operator import length_hint, not_
+from operator import contains, length_hint, not_
 from typing import TypeVar
 
 from ..ir.errors import ProtocolError
@@ -185,7 +185,10 @@ def read_label(raw: Object, key: str) -> str:
 
 def odd_values(raw: Object, types: Mapping[str, tuple[type, ...]], wire: str) -> Extra:
     """Return the fields whose value has another type than the wire defines, as an `extra`."""
-    odd = {key: raw[key] for key, kinds in types.items() if not is_empty(raw.get(key)) and type(raw[key]) not in kinds}
+    if all(map(contains, types.values(), map(type, map(raw.get, types)))):
+        return {}
+    values = {key: raw.get(key) for key, kinds in types.items() if type(raw.get(key)) not in kinds}
+    odd = {key: value for key, value in values.items() if not is_empty(value)}
     return {f"{wire}?": odd} if odd else {}
 
 
