@@ -71,11 +71,39 @@ def _fit_amount(reasoning: ReasoningConfig, request: Request, wire: Wire, losses
 
 
 def fit_reasoning_to_history(
-    reasoning: ReasoningConfig, turns: list[DraftMessage], wire: Wire, model: ModelCapabilities, losses: Losses
+    reasoning: ReasoningConfig | None, turns: list[DraftMessage], wire: Wire, model: ModelCapabilities, losses: Losses
 ) -> ReasoningConfig | None:
     """Leave thinking off if the fitted conversation does not allow it."""
-    fitted = _require_thinking_before_calls(reasoning, turns, model, losses)
-    return None if fitted is None else _drop_thinking_for_prefill(fitted, turns, wire, losses)
+    if model.reasoning_replay == "required":
+        reasoning = _require_reasoning_of_calls(reasoning, turns, wire, model, losses)
+    if reasoning is not None:
+        reasoning = _require_thinking_before_calls(reasoning, turns, model, losses)
+    return None if reasoning is None else _drop_thinking_for_prefill(reasoning, turns, wire, losses)
+
+
+def _require_reasoning_of_calls(
+    reasoning: ReasoningConfig | None, turns: list[DraftMessage], wire: Wire, model: ModelCapabilities, losses: Losses
+) -> ReasoningConfig | None:
+    """Turn thinking off if the model requires the reasoning of every earlier call, and the history lacks some.
+
+    "thinking is enabled but reasoning_content is missing in assistant tool call message" (QuantumNous/new-api#3121).
+    The model thinks by default, so thinking is turned off also in a request that does not mention it.
+    """
+    if reasoning is not None and reasoning.mode == "off":
+        return reasoning
+    if not any(
+        turn.message.role == "assistant"
+        and any(type(part) is ToolCall for part in turn.parts)
+        and not any(type(part) is Reasoning for part in turn.parts)
+        for turn in turns
+    ):
+        return reasoning
+    detail = "the reasoning of earlier calls is not in the history, and the model requires it"
+    if model.thinking_off is False:
+        losses.add(_REASONING, "thinking", "weakened", f"{detail}; it cannot turn thinking off, and may refuse this")
+        return reasoning
+    losses.add(_REASONING, "thinking", "weakened", f"{detail} while it thinks; thinking was turned off")
+    return _fit_off(ReasoningConfig("off"), wire, model, losses)
 
 
 def _require_thinking_before_calls(

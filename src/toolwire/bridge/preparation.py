@@ -170,7 +170,7 @@ def prepare(
     body_mark = has_body_mark(request.extra)
     if has_marks:
         tools = limit_marks(turns, tools, wire, marks, losses, has_body_mark=body_mark)
-    if reasoning is not None:
+    if reasoning is not None or model.reasoning_replay == "required":
         reasoning = fit_reasoning_to_history(reasoning, turns, wire, model, losses)
     if answer.instructions is not None:
         turns = add_instructions(turns, answer.instructions, can)

@@ -253,6 +253,18 @@ def check_thinking_before_calls(wire, known):
     assert any("history" in loss.detail for loss in losses) == bool(known.thinking_before_calls)
 
 
+def check_reasoning_replay(wire, known):
+    call, result = ToolCall("call00001", "look", {}), ToolResult("call00001", "look", (Text("ok"),))
+    thought = Reasoning("I look.", extra={"openai_chat~": {":field": "reasoning_content"}})
+    for parts in ((call,), (thought, call)):
+        request = Request("m", (USER, Message("assistant", parts), Message("user", (result,))), (TOOL,))
+        body, losses = fitted(wire, request, known)
+        details = [(loss.action, loss.severity) for loss in losses if "reasoning of earlier calls" in loss.detail]
+        is_missing = known.reasoning_replay == "required" and "I look." not in str(body)
+        assert details == ([("weakened", "warning")] if is_missing else [])
+        assert (thinking_of(wire, body)[0] == "off") == (is_missing and known.thinking_off is not False)
+
+
 def check_effort_with_tools(wire, known):
     body, losses = fitted(wire, Request("m", (USER,), (TOOL,), reasoning=ReasoningConfig("auto", "high")), known)
     can_turn_off = known.efforts is None or "none" in known.efforts
@@ -349,7 +361,7 @@ CHECKS = {
     "refused_params": check_params,
     "refused_when_thinking": check_params_when_thinking,
     "exclusive_params": check_params,
-    "reasoning_replay": check_unchanged,
+    "reasoning_replay": check_reasoning_replay,
     "parallel_calls": check_parallel,
     "window": check_unchanged,
     "min_output": check_min_output,
@@ -662,3 +674,26 @@ def test_media_are_sent_as_the_kind_of_their_content(wire, kind, media_type, is_
     assert ("aGk=" in str(body)) == is_sent
     assert "image" not in str(body)
     assert bool([loss for loss in losses if loss.severity == "error"]) == (not is_sent)
+
+
+@pytest.mark.finding("CA7")
+@pytest.mark.parametrize(
+    ("vendor", "model", "thinking"),
+    [
+        ("deepseek", "deepseek-v4-pro", {"thinking": {"type": "disabled"}}),
+        ("moonshot", "kimi-k2.5", {"thinking": {"type": "disabled"}}),
+        ("deepseek", "deepseek-reasoner", {"reasoning_effort": "high"}),
+        ("moonshot", "kimi-k3", {"reasoning_effort": "high"}),
+    ],
+)
+def test_missing_reasoning_of_calls_turns_thinking_off_with_a_loss(vendor, model, thinking):
+    messages = (USER, Message("assistant", (ToolCall("call00001", "look", {}),)))
+    messages += (Message("user", (ToolResult("call00001", "look", (Text("ok"),)),)),)
+    request = Request("m", messages, (TOOL,), reasoning=ReasoningConfig("auto", "high"))
+    body, losses = fitted("openai_chat", request, capabilities_for("openai_chat", model, vendor=vendor))
+    assert {name: body[name] for name in ("thinking", "reasoning_effort") if name in body} == thinking
+    [loss] = [loss for loss in losses if "reasoning of earlier calls" in loss.detail]
+    assert (loss.path, loss.action, loss.severity) == ("/reasoning", "weakened", "warning")
+    other, losses = fitted("openai_chat", request, capabilities_for("openai_chat", model, vendor="vllm"))
+    assert "thinking" not in other
+    assert not any("earlier calls" in loss.detail for loss in losses)
