@@ -77,10 +77,15 @@ class AnswerReporter(Struct, eq=False):
 
     def report_event(self, event: Event) -> Event:
         """Report the losses of one event of a stream; deltas have none. Return it with converted log probabilities."""
-        event = self._logprobs.take_event(event)
-        report = _STEPS.get(type(event))
-        if report is not None:
+        kind = type(event)
+        report = _STEPS.get(kind)
+        if report is None:
+            return event
+        if kind is not TextEnd and kind is not ResponseEnd:
             report(self, event)
+            return event
+        event = self._logprobs.take_event(event)
+        report(self, event)
         return self._logprobs.put_event(event)
 
     def _report_start(self, event: TextStart | ReasoningStart | CallStart) -> None:

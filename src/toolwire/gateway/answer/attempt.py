@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from logging import getLogger
 from time import perf_counter
 
@@ -22,7 +22,7 @@ from ...ir.prompt_size import least_tokens
 from ...ir.response import Fault, UpstreamError
 from ...net.http import Reply
 from ...net.key_command import KeyCommandError
-from ...net.replies import drain, read_reply_body, transport_losses
+from ...net.replies import drain, forwarded_headers, read_reply_body, transport_losses
 from ...net.upstream_exchange import ERROR_LIMIT, ReplyMeaning, UpstreamExchange
 from ..client_request import CALL_MARKS, ClientRequest
 from ..dependencies import Dependencies
@@ -54,10 +54,6 @@ _NOT_CUT = re.compile(rb'"truncate"\s*+:\s*+false')  # Ollama cuts every other p
 _SUMMARISED_AT_ONCE = 256 * 1024  # bytes of an answer
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _NO_LOSSES = (b"x-toolwire-losses", b"0")
-_FORWARDED = re.compile(r"(?:x|anthropic)-ratelimit-[a-z0-9_-]{1,64}").fullmatch
-_MAX_FORWARDED = 32  # rate-limit headers; Anthropic sends 15
-_PLAIN_VALUE = re.compile(r"[\x20-\x7e]{1,200}").fullmatch
-_UPSTREAM_REQUEST_ID = b"x-toolwire-upstream-request-id"
 # Bytes of output without content that are held back: the start events of all providers have less than 4 kB, apart from
 # the request, which Responses repeats in two of them.
 _MAX_START = 64 * 1024
@@ -217,7 +213,7 @@ class Attempt(Struct, eq=False):
             body = out.body if out.upload is None else out.upload
             async with target.upstream.transport.post(url, headers, secrets, body, seconds) as reply:
                 meaning = exchange.receive_head(reply.status, reply.headers, secrets)
-                self._reply_headers = [*target.headers, *_forward_headers(reply.headers, endpoint.known_secrets)]
+                self._reply_headers = [*target.headers, *forwarded_headers(reply, endpoint)]
                 if out.upload is not None:
                     meaning = self._open_late_delivery(meaning, reply)
                 if meaning == "whole":
@@ -558,20 +554,6 @@ def _may_exceed_window(out: OutboundRequest) -> bool:
     if out.endpoint.wire.name == "ollama":
         return _NOT_CUT.search(out.body) is None
     return _SHORTENED.search(out.body) is not None
-
-
-def _forward_headers(headers: Mapping[str, str], secrets: Iterable[str]) -> HeaderPairs:
-    """Select the upstream's rate limits and its request id for the client, in a safe form and number."""
-    names = [name for name in headers if "-ratelimit-" in name and _FORWARDED(name)]
-    pairs = [(name.encode(), headers[name]) for name in names[:_MAX_FORWARDED]]
-    request_id = headers.get("request-id") or headers.get("x-request-id")
-    if request_id:
-        pairs.append((_UPSTREAM_REQUEST_ID, request_id))
-    return [
-        (name, value.encode())
-        for name, value in pairs
-        if _PLAIN_VALUE(value) and not any(secret in value for secret in secrets)
-    ]
 
 
 def _too_large_fault(limit: int) -> Fault:

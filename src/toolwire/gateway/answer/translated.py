@@ -270,8 +270,9 @@ class TranslatedRequest:
             response = replace(response, created=int(time()))
         self.stats.add_response(response)
         response = AnswerReporter(self._client_request.wire.name, self.losses).report_response(response)
-        if self._make_id is not None:
-            response = replace(response, id=self._make_id(response.id))
+        make_id = self._make_id
+        if make_id is not None:
+            response = replace(response, id=make_id(response.id))
         return response if self._sealer is None else self._sealer.seal_response(response)
 
     @property
