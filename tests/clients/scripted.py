@@ -58,7 +58,7 @@ def model_for(
 
     def _read_results(request: Request) -> ModelAnswer:
         if agent.read is None:
-            return ModelAnswer(_sentence(_words_in(request)))
+            return ModelAnswer(_sentence(_words_in(request, notes)))
         if not any(tool.name == agent.read(notes.paths[0])[0] for tool in request.tools):
             return ModelAnswer("A title")  # some agents ask for a title, without tools
         parts = [part for message in request.messages for part in message.parts]
@@ -76,7 +76,7 @@ def model_for(
     def _read_text(request: Request) -> ModelAnswer:
         text = "\n".join(part.text for message in request.messages for part in message.parts if isinstance(part, Text))
         if agent.read is None:
-            return ModelAnswer(_sentence(_words_in(request)))
+            return ModelAnswer(_sentence(_words_in(request, notes)))
         if f'"{agent.read(notes.paths[0])[0]}"' not in text:
             return ModelAnswer("A title")
         history = text.rpartition("</tools>")[2]
@@ -99,13 +99,11 @@ def model_for(
     return answer
 
 
-def _words_in(request: Request) -> tuple[str, ...]:
-    """Return the words in the last message that has any: the agent's prompt has the files."""
-    for message in reversed(request.messages):
-        words = WORD.findall("".join(part.text for part in message.parts if isinstance(part, Text)))
-        if words:
-            return tuple(words)
-    return ()
+def _words_in(request: Request, notes: Notes) -> tuple[str, ...]:
+    """Return the words of the files in the agent's prompt, which has them in any order."""
+    text = "\n".join(part.text for message in request.messages for part in message.parts if isinstance(part, Text))
+    found = [re.search(rf"{path.name}\s+`+\s+({WORD.pattern})", text) for path in notes.paths]
+    return tuple("nothing" if match is None else match[1] for match in found)
 
 
 def _word(text: str) -> str:
