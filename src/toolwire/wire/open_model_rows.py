@@ -3,9 +3,9 @@
 Many vendors serve these models. A fact of the model itself, such as its window, holds on every wire and vendor. A
 refusal is a fact of one vendor's API, and is stated only for that vendor.
 
-A window is the length that a server gives the model without special configuration, not an extended one (YaRN), and the
-smallest where sources disagree: agents compact a conversation by it. No prompt is refused by a window that is stated for
-every vendor (`Endpoint.window`). Names on Ollama have no size, so a family whose sizes differ has no window there.
+A window is the length that a server gives the model without special configuration, not an extended one (YaRN), and
+rather the smaller one where sources disagree: agents compact a conversation by it. No prompt is refused by a window that is stated for
+every vendor (`Endpoint.window`).
 
 Patterns have the names that the maker publishes. A derivative, such as `llama-3.1-nemotron-nano-vl-8b-v1`, may have
 other media and other reasoning.
@@ -19,7 +19,6 @@ __all__ = ["OPEN_ROWS"]
 
 _CHAT = "openai_chat"
 _WIRES = (_CHAT, "openai_responses", "anthropic", "ollama")
-_HOSTED = (_CHAT, "openai_responses", "anthropic")
 _ANYWHERE = ("*",)
 _LITELLM = "https://pypi.org/project/litellm/1.109.1 model_prices_and_context_window"
 _MODELS_DEV = "https://github.com/anomalyco/models.dev@f3fc6922 models/"
@@ -56,12 +55,10 @@ def _media(models: str, kinds: tuple[str, ...], source: str, date: str) -> tuple
     )
 
 
-def _windows(
-    source: str, date: str, windows: dict[str, int], wires: tuple[str, ...] = _WIRES
-) -> tuple[CapabilityRow, ...]:
-    return tuple(
-        [_row(models, source, date, ModelCapabilities(window=size), wires=wires) for models, size in windows.items()]
-    )
+def _windows(source: str, date: str, windows: dict[str, int]) -> tuple[CapabilityRow, ...]:
+    """Make the rows about windows. An Ollama server reports its own, and the names of its models have no size."""
+    facts = {models: ModelCapabilities(window=size) for models, size in windows.items()}
+    return tuple([_row(models, source, date, known, wires=_WIRES[:-1]) for models, known in facts.items()])
 
 
 _ALWAYS_THINKS = ModelCapabilities(thinking_off=False, forced_choice_when_thinking=False)
@@ -196,7 +193,9 @@ _GLM = (
         _MODELS_DEV + "zhipuai; " + _LITELLM,
         "2026-11-16",
         {
-            "glm-4.5* glm-4.6v*": 131_072,
+            "glm-4.5v*": 64_000,
+            "glm-4.6v*": 128_000,
+            "glm-4.5*": 131_072,
             "glm-4.[67]* glm-5 glm-5-* glm-5.1* glm-5v*": 200_000,
             "glm-5.[23]*": 1_000_000,
         },
@@ -225,7 +224,7 @@ _MINIMAX = (
     *_windows(
         _MODELS_DEV + "minimax; " + _LITELLM + " (novita, fireworks)",
         "2026-11-16",
-        {"minimax-m2 minimax-m2.*": 204_800, "minimax-m3* minimax-m1*": 1_000_000},
+        {"minimax-m2": 196_608, "minimax-m2.*": 204_800, "minimax-m3*": 512_000, "minimax-m1*": 1_000_000},
     ),
 )
 
@@ -266,16 +265,17 @@ _QWEN = (
         "qwen3-vl* qwen2.5-vl* qwen-vl* qwen3.[5-9]-plus*", ("image", "video"), _MODELS_DEV + "alibaba", "2026-07-02"
     ),
     *_media(_QWEN_TEXT, (), _MODELS_DEV + "alibaba; " + _QWEN_CODER_CARD, "2026-07-02"),
-    *_windows(_QWEN_CODER_CARD, "2026-11-16", {"qwen3*-1m* qwen2.5*-1m*": 1_000_000}, _HOSTED),
-    # They extend the length.
+    *_windows(_QWEN_CODER_CARD, "2026-11-16", {"qwen3*-1m* qwen2.5*-1m*": 1_000_000}),
+    # Their own lengths
     _row(
-        "qwen3-32b",
-        _MODELS_DEV + "alibaba; " + _LITELLM,
-        "2026-11-16",
+        "qwen3-[0-9]*b qwen3-next* qwen3-vl-*b*",
+        _MODELS_DEV + "../providers/alibaba; " + _MODELS_DEV + "../providers/groq",
+        "2026-07-02",
         ModelCapabilities(window=131_072),
-        ("alibaba", "groq", "cerebras"),
+        ("alibaba", "groq"),
         (_CHAT,),
     ),
+    *_windows(_MODELS_DEV + "alibaba", "2026-07-02", {"qwen3-coder-plus* qwen3-coder-flash*": 1_000_000}),
     *_windows(_QWEN_CODER_CARD, "2026-11-16", {"qwen3-coder* qwen3-next*": 262_144}),
     *_windows(
         _MODELS_DEV + "alibaba; " + _LITELLM + "; " + _QWEN_CARD + " (max_position_embeddings)",
@@ -286,7 +286,6 @@ _QWEN = (
             "qwen3-[0-9]*b*": 40_960,
             "qwen2.5-[0-9]*b* qwen2.5-coder-*": 32_768,
         },
-        _HOSTED,
     ),
 )
 
@@ -327,12 +326,12 @@ _MISTRAL = (
         _MODELS_DEV + "mistral; " + _LITELLM,
         "2026-11-16",
         {
-            "mistral-large-24* pixtral* mistral-medium-25* mistral-small-2503* mistral-small-2506* ministral-[38]b-24* "
-            "devstral devstral-small-250* devstral-medium-2507* magistral-*-2509*": 131_072,
+            "mistral-large-24* pixtral* mistral-medium-25* mistral-small-2503* mistral-small-2506* ministral* "
+            "devstral devstral-small-250* devstral-medium-2507* magistral-*": 128_000,
             "mistral-large-4*": 1_000_000,
             "codestral-25* codestral-latest mistral-large-2512* mistral-large-3* mistral-large-latest "
             "mistral-medium-latest mistral-medium-3[.-]5* mistral-medium-2604* mistral-small-2603* mistral-small-latest "
-            "devstral-2512* devstral-small-2* devstral-2 devstral-2-* ministral-*-2512* ministral-3 ministral-3-*": 262_144,
+            "devstral-2512* devstral-small-2* devstral-2 devstral-2-*": 256_000,
             "open-mixtral-8x22b* mixtral-8x22b*": 65_536,
             "open-mixtral-8x7b* mixtral-8x7b* open-mistral-7b*": 32_768,
         },
@@ -388,8 +387,8 @@ _GROK = (
         _LITELLM + "; https://openrouter.ai/x-ai/grok-4-fast",
         "2026-11-16",
         {
-            "grok-4-fast* grok-4[.-]1-fast* grok-4.20*": 2_000_000,
-            "grok-4.3* grok-latest": 1_000_000,
+            "grok-4-fast* grok-4[.-]1-fast*": 2_000_000,
+            "grok-4.20* grok-4.3* grok-latest": 1_000_000,
             "grok-4.[567]* grok-build-latest": 500_000,
             "grok-4 grok-4-0709 grok-4-latest grok-code-fast* grok-build-0.1": 256_000,
             "grok-3 grok-3-mini*": 131_072,
@@ -438,8 +437,8 @@ _LLAMA = (
         _LITELLM + "; " + _MODELS_DEV + "meta",
         "2026-11-16",
         {
-            _LLAMA_3: 131_072,  # Llama 4 Scout has 10,000,000, which no vendor offers
-            "llama-4-maverick* llama4-maverick*": 1_048_576,
+            _LLAMA_3: 128_000,  # Llama 4 Scout has 10,000,000, which no vendor offers
+            "llama-4-maverick* llama4-maverick*": 1_000_000,
             _LLAMA_FIRST: 8192,
         },
     ),
@@ -534,8 +533,7 @@ _DEEPSEEK = (
             "deepseek-v3 deepseek-v3-* deepseek-v3.* deepseek.v3*": 163_840,
         },
     ),
-    # On Ollama, most sizes of this name are distilled models.
-    *_windows(_LITELLM, "2026-11-16", {"deepseek-r1 deepseek-r1-0528* deepseek.r1*": 163_840}, _HOSTED),
+    *_windows(_MODELS_DEV + "deepseek", "2026-07-02", {"deepseek-r1 deepseek-r1-0528* deepseek.r1*": 128_000}),
 )
 
 _NOVA = (

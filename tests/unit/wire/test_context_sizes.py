@@ -212,3 +212,11 @@ def test_errors_of_the_server_are_recognised_with_and_without_a_status(message, 
         assert fault.code == code
         assert (fault.kind == "invalid_request") is (code == CONTEXT_LENGTH)
     assert (fault.retryable is False) is (code == OUT_OF_MEMORY)
+
+
+def test_deferred_tools_are_not_in_the_prompt():
+    tools = (
+        Tool("look", "two words", {"type": "object"}),
+        Tool("find", "two words", {"type": "object"}, deferred=True),
+    )
+    assert least_tokens(Request("m", (), tools)) == 3
