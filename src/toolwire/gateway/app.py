@@ -33,6 +33,7 @@ from ..net.translation_cache import TranslationCache
 from .answer.attempt import open_context
 from .answer.request_handler import RequestHandler
 from .answer_cache import AnswerCache
+from .client_body import EnvelopeFound
 from .client_request import ClientRequest, ModelMissing
 from .dependencies import Dependencies
 from .faults import INTERNAL_FAULT, SHUTDOWN_FAULT
@@ -101,7 +102,7 @@ class Gateway:
     `retrieve`; None compares keywords only. `publish` is the server for MCP clients at `/mcp`. `publish_for` is the
     model pattern that a key must allow to use it. `on_key` is called with every key that a key command prints, for
     redaction. `requires_key` rejects clients without a key even if the settings have no keys. `secret` signs reasoning
-    for clients if the settings have no secret; without it, this gateway makes its own.
+    for clients if the settings have no secret; without it, this gateway makes its own, which no other process knows.
     """
 
     def __init__(
@@ -157,11 +158,12 @@ class Gateway:
         self._keys = ClientKeys(settings.keys, is_required=requires_key)
         self.apply(settings)
 
-    def apply(self, settings: Settings, tool_bindings: ToolBindings | None = None) -> None:
+    def apply(self, settings: Settings, tool_bindings: ToolBindings | None = None, secret: str | None = None) -> None:
         """Apply new settings to future requests; on ConfigError the old ones stay in place.
 
         A gateway that has had keys goes on to require one: without the last key it rejects every client.
         `tool_bindings` replaces the gateway's tools. The old tools can be closed after `drain_previous` returns.
+        `secret` replaces the one for settings without a secret.
         """
         rows = settings.upstreams or upstreams_from_environment(self._environment)
         self._http.reload(rows)
@@ -186,6 +188,7 @@ class Gateway:
         )
         keys = ClientKeys(settings.keys, is_required=self._keys.is_required)
         server = settings.server
+        self._secret = self._secret if secret is None else secret
         envelopes = ReasoningEnvelopes(configured_secrets(server, self._environment) or [self._secret])
         self._settings, self._keys, self._router = settings, keys, router
         if tool_bindings is not None:
@@ -444,7 +447,19 @@ class Gateway:
             http_exchange.watch()
         try:
             context = open_context(dependencies, http_exchange, client_request, log_writer, memory)
-            await RequestHandler(context).run()
+            try:
+                await RequestHandler(context).run()
+            except EnvelopeFound:
+                if client_request.upload is None:
+                    raise
+                client_request = await self._reader.read_whole_request(
+                    client_request.upload, http_exchange, route, memory, dependencies
+                )
+                log_writer.set_request(client_request)
+                caller.check(client_request.model)
+                http_exchange.watch()
+                context = open_context(dependencies, http_exchange, client_request, log_writer, memory)
+                await RequestHandler(context).run()
         finally:
             http_exchange.unwatch()
             if client_request.pending_response is not None:

@@ -1,8 +1,11 @@
 """A large body of a client: its beginning is read first, then it is read whole, or sent on while it arrives.
 
 While it is sent on, one piece is held. Each piece is checked before it is sent: a second model would circumvent the
-models that a key allows, because upstreams read the last one, and reasoning of another model cannot be removed. The
-upstream then gets an incomplete request, which has no effect.
+models that a key allows, because upstreams read the last one. The upstream then gets an incomplete request, which has no
+effect.
+
+Clients of Anthropic may return reasoning of another model, which must be removed. Their pieces are kept until all of them
+are sent, so that the request can be sent again without it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import AsyncIterator, Mapping
 import msgspec
 
 from ..asgi.http_exchange import BodyTooLarge, HttpExchange
-from ..bridge.reasoning_envelope import ENVELOPE_MARK
+from ..bridge.reasoning_envelope import EnvelopeFinder
 from ..ir.errors import ToolwireError
 from ..ir.pointer import join
 from ..ir.text import to_bytes
@@ -26,7 +29,7 @@ from .observe.answer_stats import RequestSize
 from .settings import LimitsRow
 from .shared.memory_bound import MemoryReservation
 
-__all__ = ["BodyRefused", "ClientBody"]
+__all__ = ["BodyRefused", "ClientBody", "EnvelopeFound"]
 
 _REFUSED_FIELDS = ("model", *FORBIDDEN_FIELDS)  # after the leading model
 _MAX_START = 64 * 1024  # bytes in which the model must be found
@@ -38,10 +41,14 @@ class BodyRefused(ToolwireError):
     default_status = 400
 
 
+class EnvelopeFound(ToolwireError):
+    """A body that is sent on may contain reasoning of another model: it must be read whole."""
+
+
 class ClientBody:
     """The body of one request. `model` is its leading model, and `size` its size as far as it was sent.
 
-    `is_sent` is True once a part of it was sent: it cannot be sent again.
+    `is_sent` is True once a part of it was sent: it cannot be sent again, except after EnvelopeFound.
     """
 
     def __init__(self, http_exchange: HttpExchange, limits: LimitsRow, memory: MemoryReservation) -> None:
@@ -61,8 +68,8 @@ class ClientBody:
         self._scan = FieldScan(_REFUSED_FIELDS)
         self._renamed: Mapping[str, str] = {}
         self._max_tools = 0
-        self._may_have_envelopes = False
-        self._tail = b""  # the end of the last piece, in which an envelope may begin
+        self._finder: EnvelopeFinder | None = None  # if the pieces may contain envelopes
+        self._kept: list[bytes] = []  # the pieces so far, if they may
 
     async def read_start(self, *, needs_model: bool) -> None:
         """Read the first pieces, with the leading model if it is needed."""
@@ -87,9 +94,10 @@ class ClientBody:
         start, span = self._start, self._model_span
         if not self._has_more or (span is not None and self.model is None):
             return False
-        self._may_have_envelopes = may_have_envelopes
-        if self._has_envelope(start):
-            return False
+        if may_have_envelopes:
+            self._finder = EnvelopeFinder()
+            if self._finder.feed(start):
+                return False
         self._scan, self._renamed = FieldScan(_REFUSED_FIELDS, renamed, counted), renamed
         self._max_tools = 0 if counted is None else counted.limit
         try:
@@ -105,10 +113,10 @@ class ClientBody:
         return True
 
     async def read_whole(self) -> bytes:
-        """Read the rest, and return the whole body."""
+        """Read the rest, and return the whole body, also after EnvelopeFound."""
+        start, self._start, self._kept = self._start or b"".join(self._kept), b"", []
         if not self._has_more:
-            return self._start
-        start, self._start = self._start, b""
+            return start
         return await self._http_exchange.read_remaining_body(start, self._limits.body, self._seconds, self._memory.add)
 
     def for_model(self, model: str) -> StreamedBody:
@@ -121,6 +129,8 @@ class ClientBody:
     async def _send(self, start: bytes) -> AsyncIterator[bytes]:
         """Yield the pieces. After the last one, watch the connection for a disconnect."""
         self.is_sent = True
+        if self._finder is not None:
+            self._kept.append(self._start)
         self._start = self._checked_start = b""
         self.size.add(start)
         yield start
@@ -133,6 +143,8 @@ class ClientBody:
         if self._scan.held:
             self.size.add(self._scan.held)
             yield self._scan.held
+        self._memory.subtract(sum(map(len, self._kept[1:])))
+        self._kept = []
         self._http_exchange.watch()
 
     async def _read_piece(self, kept: int) -> bytes:
@@ -151,24 +163,17 @@ class ClientBody:
 
     def _check(self, piece: bytes) -> bytes:
         """Return the bytes that can be sent on; an error if a field must not be sent."""
-        if self._has_envelope(piece):
-            message = "the body contains reasoning of another model, in an envelope of this gateway"
-            hint = "raise limits.stream_body above the size of the body: then the reasoning is left out"
-            raise BodyRefused(message, hint=hint)
+        if self._finder is not None:
+            self._memory.add(len(piece))
+            self._kept.append(piece)
+            if self._finder.feed(piece):
+                raise EnvelopeFound("the body may contain reasoning of another model")
         try:
             return self._scan.feed(piece)
         except InvalidPiece:
             raise BodyRefused("the body is not valid JSON") from None
         except FieldFound as found:
             raise self._refusal_of(found.name) from None
-
-    def _has_envelope(self, piece: bytes) -> bool:
-        """Search a piece, and the end of the one before it."""
-        if not self._may_have_envelopes:
-            return False
-        overlap = len(ENVELOPE_MARK) - 1
-        seam, self._tail = self._tail + piece[:overlap], (self._tail + piece[-overlap:])[-overlap:]
-        return ENVELOPE_MARK in piece or ENVELOPE_MARK in seam
 
     def _refusal_of(self, name: str) -> ToolwireError:
         if name == "model":

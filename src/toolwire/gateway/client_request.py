@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..asgi.offload import LARGE
 from ..bridge.conversation_reading import RequestReading
 from ..bridge.fitted_prefix import PrefixStore
-from ..bridge.reasoning_envelope import ENVELOPE_WIRES, may_contain_envelope
+from ..bridge.reasoning_envelope import ENVELOPE_WIRES, has_envelope, may_contain_envelope
 from ..bridge.stored import find_new_thread, find_stored, may_be_stored
 from ..ir.errors import ProtocolError, StoredStateError, ToolwireError
 from ..ir.pointer import JSON, Object, nearest_existing
@@ -106,7 +106,6 @@ class ClientRequest:
     _request: Request | ToolwireError | None = None  # decoded on demand
     _decoded: Request | None = None  # before it was rebuilt
     _schemas: bytes | None = None  # the encoded fields of a large request
-    _may_have_escaped_letters = False  # of a large request
     upload: ClientBody | None = None  # a body that is sent on while it arrives
 
     def __init__(
@@ -154,7 +153,6 @@ class ClientRequest:
         new_text = self.body if self._reading is None else self._reading.new_text
         envelope = _read_envelope(new_text)
         if envelope is None:
-            self._may_have_escaped_letters = True
             document = self._parse_new_text(new_text)
             self._read_document_fields(route, document)
             self._schemas = _encode_schemas(document)
@@ -326,14 +324,14 @@ class ClientRequest:
         return error
 
     @cached_property
-    def may_have_envelopes(self) -> bool:
-        """True if the history may contain reasoning in an envelope of ours, also of another model."""
+    def has_envelopes(self) -> bool:
+        """True if the request has reasoning in an envelope of ours, also of another model, or may get it from the store.
+
+        Use it first in a thread if the body is large.
+        """
         if self.wire.name not in ENVELOPE_WIRES:
             return False
-        if self.is_rebuilt or self._may_have_escaped_letters or may_contain_envelope(self.body):
-            return True
-        is_small = len(self.body) <= LARGE  # a large one has been searched
-        return is_small and b"\\u00" in self.body and _ESCAPED_LETTER(self.body) is not None
+        return self.is_rebuilt or (may_contain_envelope(self.body) and has_envelope(self.document))
 
     def may_have_calls(self) -> bool:
         """Check whether the history may contain calls; a search in the bytes is cheaper than decoding."""

@@ -50,9 +50,31 @@ class RequestReader:
             streamed = open_streamed_request(dependencies, route, client_body, headers, query)
             if streamed is not None:
                 return streamed
-            body = await client_body.read_whole()
-        else:
-            body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
+            return await self.read_whole_request(client_body, http_exchange, route, memory, dependencies)
+        body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
+        return await self._open_request(body, http_exchange, route, memory, dependencies)
+
+    async def read_whole_request(
+        self,
+        client_body: ClientBody,
+        http_exchange: HttpExchange,
+        route: Route,
+        memory: MemoryReservation,
+        dependencies: Dependencies,
+    ) -> ClientRequest:
+        """Read the rest of a body whose beginning was read, or even sent on."""
+        body = await client_body.read_whole()
+        return await self._open_request(body, http_exchange, route, memory, dependencies)
+
+    async def _open_request(
+        self,
+        body: bytes,
+        http_exchange: HttpExchange,
+        route: Route,
+        memory: MemoryReservation,
+        dependencies: Dependencies,
+    ) -> ClientRequest:
+        limits, headers, query = dependencies.limits, http_exchange.headers, http_exchange.query
         body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         wire = route.ingress.codec_for(headers)
         if len(body) <= SMALL_DOCUMENT:

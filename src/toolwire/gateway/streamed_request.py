@@ -23,7 +23,7 @@ class StreamedRequest(ClientRequest):
     Whether the answer is a stream is known from the path, or else from the upstream's reply.
     """
 
-    may_have_envelopes = False  # its pieces are searched before they are sent on
+    has_envelopes = False  # its pieces are searched before they are sent on
 
     def __init__(self, route: Route, upload: ClientBody, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
         self._read_head(route, headers, query)

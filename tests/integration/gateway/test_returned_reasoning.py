@@ -3,6 +3,7 @@
 import asyncio
 import json
 import stat
+from threading import current_thread, main_thread
 
 import anthropic
 import openai
@@ -13,8 +14,9 @@ from msgspec.structs import replace
 from serving import serving, upstream_rows
 
 from toolwire import Reasoning, Response, Text, ToolCall
-from toolwire.bridge.reasoning_envelope import PREFIX
+from toolwire.bridge.reasoning_envelope import PREFIX, may_contain_envelope
 from toolwire.bridge.turns import InMemoryTurns
+from toolwire.gateway import client_request
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.testing.upstream import RawReply, Upstream
@@ -345,6 +347,40 @@ def test_reload_replaces_the_secrets():
     asyncio.run(main())
 
 
+def test_settings_without_a_secret_use_the_given_one_after_a_reload():
+    session, model = AnthropicSession(), StrictModel(CHAT)
+
+    async def main():
+        async with Upstream(*[model] * 9) as upstream, serving(document(upstream.url), **NO_TURNS) as gateway:
+            await session.turn(gateway.url)
+            without_secret = {**document(upstream.url), "server": {}}
+            gateway.gateway.apply(parse_settings(without_secret), secret=SECRET)
+            await session.turn(gateway.url)
+
+    asyncio.run(main())
+    assert model.refused == 0
+
+
+def test_large_body_is_searched_once_and_not_on_the_event_loop(monkeypatch):
+    threads = []
+
+    def search(body):
+        threads.append(current_thread())
+        return may_contain_envelope(body)
+
+    monkeypatch.setattr(client_request, "may_contain_envelope", search)
+    body = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "é" * 500_000}]})
+
+    async def main():
+        async with Upstream(ANSWER) as upstream, serving(document(upstream.url)) as gateway:
+            status, _, _ = await post(gateway.url, "/v1/messages", body.encode())
+            assert status == 200
+
+    asyncio.run(main())
+    (thread,) = threads
+    assert thread is not main_thread()
+
+
 def test_either_of_two_workers_restores_the_reasoning(tmp_path):
     """Their secret is in a file beside the settings, and the turns that they share expire at once."""
     session, model = AnthropicSession(stream=True), StrictModel(CHAT)
@@ -393,8 +429,9 @@ def test_envelope_is_never_sent_to_a_provider_of_its_wire(kind, stream, escaped)
                     body = json.dumps({"model": "native", "max_tokens": 9, field(kind): session.history})
                     body = body.replace(PREFIX, "\\u0054OOLWIRE~")
                     path = "/v1/messages" if kind is AnthropicSession else "/v1/responses"
-                    status, headers, _ = await post(gateway.url, path, body.encode())
-                    assert (status, headers["x-toolwire-losses"]) == (200, "1")
+                    status, _, _ = await post(gateway.url, path, body.encode())
+                    assert status == 200
+                    assert "reasoning" in [loss.concept for loss in gateway.turns[-1].losses]
             received = upstream.requests[-1]
             assert received.wire == kind.wire
             assert b"OOLWIRE~" not in received.body
@@ -402,6 +439,88 @@ def test_envelope_is_never_sent_to_a_provider_of_its_wire(kind, stream, escaped)
             assert b"call_1" in received.body
 
     asyncio.run(main())
+
+
+CLAUDE = "claude-sonnet-4-5"  # with a budget, it requires its thinking before the last calls
+ANSWER = Response(id="r", model="m", parts=(Text("hello"),), stop=Stop("stop"), usage=Usage(1, 1))
+LONG = "x" * 1_500_000  # above limits.stream_body
+
+
+async def send_to_claude(make_body, path="/v1/messages"):
+    """Let another model make a turn, and send it to Claude. Return the body sent, and the log of the request."""
+    session = AnthropicSession()
+    async with Upstream(StrictModel(CHAT), *[ANSWER] * 9) as upstream:
+        rows = document(upstream.url)
+        rows["models"] = {"deepseek": rows["models"]["*"], "claude": {"upstream": "anthropic", "model": CLAUDE}}
+        async with serving(rows, **NO_TURNS) as gateway:
+            await session.turn(gateway.url)
+            status, _, answer = await post(gateway.url, path, make_body(session.history))
+            assert status == 200, answer
+            (log,) = gateway.turns[1:]
+        received = upstream.requests[-1]
+        assert received.wire == "anthropic"
+        assert b"OOLWIRE~A" not in received.body
+        return json.loads(received.body), log
+
+
+def claude_body(history, text="begin", **fields):
+    messages = [{"role": "user", "content": text}, *history[1:]]
+    request = {"model": "claude", "max_tokens": 5000, "messages": messages, "tools": [AnthropicSession.tool]}
+    return json.dumps({**request, **fields}).encode()
+
+
+@pytest.mark.parametrize("spelling", [PREFIX, "\\u0054OOLWIRE~", "TOOLWIR\\u0045\\u007E"])
+def test_envelope_is_removed_from_a_large_body_that_was_partly_sent(spelling):
+    """The pieces are kept until all are sent: the request is read whole, and sent again without the envelope."""
+
+    def make_body(history):
+        return claude_body(history, LONG).replace(PREFIX.encode(), spelling.encode())
+
+    sent, log = asyncio.run(send_to_claude(make_body))
+    assert [block["type"] for block in sent["messages"][1]["content"]] == ["tool_use"]
+    assert sent["messages"][0]["content"] == LONG
+    assert log.attempts == 2
+    assert "reasoning" in [loss.concept for loss in log.losses]
+
+
+def test_large_body_that_quotes_the_prefix_is_sent_as_it_is():
+    def make_body(_):
+        messages = [{"role": "user", "content": LONG}, {"role": "user", "content": f'see "{PREFIX}x"'}]
+        return json.dumps({"model": "claude", "max_tokens": 9, "new_field": 1, "messages": messages}).encode()
+
+    sent, log = asyncio.run(send_to_claude(make_body))
+    assert sent == {**json.loads(make_body(())), "model": CLAUDE}
+    assert log.passed_through
+    assert log.losses == ()
+
+
+def test_thinking_is_left_off_if_the_thinking_of_the_last_calls_was_removed():
+    thinking = {"type": "enabled", "budget_tokens": 2000}
+    sent, log = asyncio.run(send_to_claude(lambda history: claude_body(history, thinking=thinking)))
+    assert "thinking" not in sent
+    assert {"reasoning", "thinking"} <= {loss.concept for loss in log.losses}
+
+
+def test_turn_of_reasoning_alone_leaves_no_empty_message():
+    def make_body(history):
+        thinking = [block for block in history[1]["content"] if block["type"] == "thinking"]
+        return claude_body([None, {"role": "assistant", "content": thinking}, {"role": "user", "content": "go on"}])
+
+    sent, _ = asyncio.run(send_to_claude(make_body))
+    assert all(message["content"] for message in sent["messages"])
+
+
+@pytest.mark.parametrize("change", [" {}", "\0{}", "{}\0", PREFIX + "{}", "{}"])
+@pytest.mark.parametrize("form", ["thinking", "redacted_thinking"])
+def test_edited_envelope_reaches_no_provider_of_its_wire(change, form):
+    def make_body(history):
+        block = history[1]["content"][0]
+        text = change.format(block["signature"])
+        history[1]["content"][0] = {**block, "signature": text} if form == "thinking" else {"type": form, "data": text}
+        return claude_body(history)
+
+    _, log = asyncio.run(send_to_claude(make_body))
+    assert "reasoning" in [loss.concept for loss in log.losses]
 
 
 def field(kind):

@@ -291,26 +291,37 @@ async def test_too_many_tools_before_the_messages_are_reduced():
 
 
 @pytest.mark.finding("CA1")
+@pytest.mark.parametrize("text", ["plain", r"see \u0041", r"see \"TOOLWIRE~x\""])
 @run
-async def test_reasoning_of_another_model_is_refused_before_the_body_is_complete():
-    """At every boundary between two pieces: the provider would refuse the whole request."""
-    start = b'{"model":"anthropic/m","max_tokens":9,"messages":[{"role":"user","content":"' + TEXT + b'"},'
-    block, end = b'"TOOLWIRE~AAAA"', b"}]}]}"
-    opening = b'{"role":"assistant","content":[{"type":"thinking","thinking":"x","signature":'
+async def test_block_that_only_the_provider_knows_is_passed_on_beside_any_text(text):
+    """No text decides whether a request is decoded, which would refuse the block."""
+    start = b'{"model":"%b","max_tokens":9,"messages":[{"role":"user","content":[{"type":"text","text":"'
+    end = text.encode() + b'"},{"type":"image","source":"a future form"}]}]}'
     async with streaming_gateway("anthropic") as (gateway, upstream):
-        for cut in (0, 1, 10, len(block) - 1):
-            upstream.__init__()
-            reader, writer = await begin(gateway, len(start + opening + block + end), path_of("anthropic"))
-            writer.write(start + opening)
-            await until(lambda: upstream.received == len(start + opening) - len("anthropic/"))
-            writer.write(block[:cut])
-            await asyncio.sleep(0.01)  # so that they are two pieces
-            writer.write(block[cut:] + end)
-            fault = expect_error(await read_answer(reader), "anthropic", 400)
-            assert "another model" in fault.message
-            assert "limits.stream_body" in fault.message
-            await until(lambda: upstream.is_cut)
-            writer.close()
+        answer = await post(gateway, path_of("anthropic"), start % b"anthropic/m" + end)
+        assert answer.status == 200
+        assert upstream.body == start % b"m" + end
+
+
+@pytest.mark.finding("CA1")
+@run
+async def test_pieces_that_may_contain_envelopes_are_kept_until_all_are_sent():
+    body = large_body("anthropic", text=b"x" * 20_000_000)[0]
+    async with streaming_gateway("anthropic", keeps=False) as (gateway, upstream):
+        bound, peak = gateway.gateway._memory_bound, 0
+        upstream.may_read.clear()
+        _, writer = await begin(gateway, len(body), path_of("anthropic"))
+        sending = asyncio.ensure_future(send_slowly(writer, body))
+        await until(lambda: upstream.requests)
+        upstream.reply = b""  # the answer is awaited
+        upstream.may_read.set()
+        while not upstream.is_complete:
+            await asyncio.sleep(0)
+            peak = max(peak, bound.used)
+        await sending
+        assert len(body) // 2 < peak < len(body) + 1_000_000
+        await until(lambda: bound.used < 1_000_000)
+        writer.close()
 
 
 @pytest.mark.parametrize("cut", [0, 5, 22, 23, 24])

@@ -1,5 +1,7 @@
 """Envelopes of reasoning: only their own gateway, server and model can open them, and only unchanged."""
 
+import json
+import tracemalloc
 import zlib
 from base64 import b64decode, urlsafe_b64encode
 from hashlib import sha256
@@ -16,8 +18,10 @@ from toolwire.bridge.reasoning_envelope import (
     MAX_OPENED,
     PREFIX,
     AnswerSealer,
+    EnvelopeFinder,
     EnvelopeReader,
     ReasoningEnvelopes,
+    has_envelope,
     may_contain_envelope,
 )
 from toolwire.ir.events import ReasoningDelta, ReasoningEnd, ReasoningStart, WholePart
@@ -213,6 +217,68 @@ def test_signed_and_unmarked_reasoning_gets_no_envelope():
 def test_only_fields_of_the_model_wire_are_contained():
     part = replace(THOUGHT, extra={**FORM, "openai_responses": {"id": "rs_1"}, "openai_chat/message": {"a": 1}})
     assert returned(envelope(part), "").extra == {**FORM, "openai_chat/message": {"a": 1}}
+
+
+def spell(text, letters):
+    """Write some letters of a JSON string as escapes, every second one with capital digits."""
+    digits = ("\\u{:04x}", "\\u{:04X}")
+    return "".join(
+        digits[number % 2].format(ord(letter)) if number in letters else letter for number, letter in enumerate(text)
+    )
+
+
+SPELLINGS = [spell(PREFIX, letters) for letters in ((), (0,), (8,), (0, 8), (3, 4), range(9))]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("noise", [b"", b"~" * 99, b"\\u0041 \\u00e9" * 99])
+def test_envelope_is_found_in_any_spelling_and_in_any_pieces(spelling, noise):
+    body = b'{"text":"%b","signature":"%bAAAA"}' % (noise, spelling.encode())
+    assert json.loads(body)["signature"] == f"{PREFIX}AAAA"
+    assert may_contain_envelope(body)
+    assert not may_contain_envelope(body.replace(spelling.encode(), b"TOOLWIRE"))
+    for cut in range(body.index(b'"signature"'), len(body)):
+        finder = EnvelopeFinder()
+        assert any([finder.feed(body[:cut]), finder.feed(body[cut:])])
+    finder = EnvelopeFinder()
+    assert any(finder.feed(body[index : index + 1]) for index in range(len(body)))
+
+
+def test_only_fields_for_signatures_have_an_envelope():
+    for slot in ("signature", "data", "encrypted_content"):
+        assert has_envelope({"input": [1, {"content": [{slot: f" {PREFIX}x"}]}]})
+    assert not has_envelope({"messages": [{"content": [{"type": "text", "text": f"{PREFIX}x", "signature": None}]}]})
+
+
+@pytest.mark.parametrize("change", [" {}", "x{}", PREFIX + "{}", "\0{}", "{}\0", "{} "])
+def test_text_around_an_envelope_makes_it_foreign(change):
+    assert returned(change.format(envelope()), "") is None
+
+
+@pytest.mark.parametrize("size", [500, 7_000, 9_000, 40_000])
+def test_open_stream_needs_less_memory_than_is_counted(size):
+    """The memory of a stream is counted as five times its text."""
+    words = [f"{number * 7919 % 10007:x} ".encode() for number in range(size // 5)]
+    count = 20
+    tracemalloc.start()
+    try:
+        sealers = [AnswerSealer(model(), "anthropic") for _ in range(count)]
+        before = tracemalloc.get_traced_memory()[0]
+        for sealer in sealers:
+            sealer.seal_event(ReasoningStart(0, 0, FORM))
+            for word in words:
+                sealer.seal_event(ReasoningDelta(0, bytes(word)))
+        held = (tracemalloc.get_traced_memory()[0] - before) / count
+    finally:
+        tracemalloc.stop()
+    assert held < 5 * sum(map(len, words)) + 2_000
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai_responses"])
+def test_provider_that_signs_its_own_reasoning_gets_no_envelope(wire):
+    """Its encoder could not send it back, and it would contain the id of an item."""
+    part = Reasoning("hm", extra={wire: {"id": "rs_1"}, f"{wire}~": {":item": "reasoning"}})
+    assert seal(part, model(wire=wire)) is part
 
 
 @pytest.mark.parametrize("before", [b"", b"~", b"~" * 63, b"~" * 64, b"~" * 65, b"TOOLWIRE" * 99, b"a~b" * 999])

@@ -17,7 +17,6 @@ from ...bridge.fitted_prefix import PrefixStore
 from ...bridge.reasoning_envelope import ReasoningEnvelopes
 from ...bridge.restore_turns import turn_is_incomplete
 from ...bridge.turns import StoredTurn
-from ...ir.losses import Losses, require_lossless
 from ...ir.request import Request
 from ...ir.text import to_bytes
 from ...net.body_settings import NO_DEFAULTS, RequestDefaults
@@ -121,7 +120,7 @@ class RequestPreparation:
         if target.endpoint.wire.name == client_request.wire.name:
             work_size = max(work_size, len(client_request.body))  # which may be parsed, also if its messages are known
         if self._turns is not None and self._turns.has_envelopes:
-            work_size = LARGE + 1  # a small envelope may contain much text
+            work_size = max(work_size, LARGE + 1)  # a small envelope may contain much text
         self._tool_count = None
         sizes = target.upstream.context_sizes
         if sizes is not None and (
@@ -225,7 +224,16 @@ class RequestPreparation:
         client_request = self._client_request
         self.gateway_tools = None
         if runner is None and offer is None:
-            return _adapt(client_request, *self._find_restored(target), target, self._dependencies.envelopes)
+            restored_request, translations = self._find_restored(target)
+            keeps_conversation = self._turns is None or not self._turns.removes_envelopes
+            return _adapt(
+                client_request,
+                restored_request,
+                translations,
+                target,
+                self._dependencies.envelopes,
+                keeps_conversation=keeps_conversation,
+            )
         run_id = token_hex(16)  # not the request id, which a client may choose
         request, translations = self._restore(target) if restored is None else restored
         self.gateway_tools = tools = GatewayTools(runner, request, run_id, self._caller, offer)
@@ -255,24 +263,27 @@ def _adapt(
     translations: PrefixStore | None,
     target: Target,
     envelopes: ReasoningEnvelopes,
+    *,
+    keeps_conversation: bool,
 ) -> OutboundRequest:
-    """Adapt a request without tools of the gateway; `restored` is the request with its stored turns, if there are any."""
-    endpoint, body, losses = target.endpoint, None, Losses()
-    if endpoint.wire.name == client_request.wire.name and _keeps_body(client_request, target):
-        body, losses = _same_wire_body(client_request, restored, endpoint)
+    """Adapt a request without tools of the gateway; `restored` is the request with its stored turns, if there are any.
+
+    Without `keeps_conversation`, reasoning was removed, and the rest must be fitted to that.
+    """
+    endpoint, body = target.endpoint, None
+    if keeps_conversation and endpoint.wire.name == client_request.wire.name and _keeps_body(client_request, target):
+        body = _same_wire_body(client_request, restored, endpoint)
         sized_body = _size_context(client_request, body, target) if _leaves_context(client_request, target) else None
         body = body if sized_body is None else sized_body.data
         if target.row.repair is None and not client_request.records_at(target.upstream):
             # which need not be decodable
-            return PassThroughRequest(client_request, endpoint, body, losses=losses, _sized_body=sized_body)
+            return PassThroughRequest(client_request, endpoint, body, _sized_body=sized_body)
     request = client_request.request if restored is None else restored
     # decoding the request has set them, if it was not decoded before
     translations = client_request.translations if translations is None else translations
-    out = TranslatedRequest(
+    return TranslatedRequest(
         client_request, request, target, same_wire_body=body, translations=translations, envelopes=envelopes
     )
-    out.losses.extend(losses)
-    return out
 
 
 def _leaves_context(client_request: ClientRequest, target: Target) -> bool:
@@ -307,31 +318,20 @@ def _replace_model(client_request: ClientRequest, endpoint: Endpoint) -> bytes:
     return replace_model(client_request.body, client_request.document, endpoint.model) if replaced is None else replaced
 
 
-def _same_wire_body(
-    client_request: ClientRequest, restored: Request | None, endpoint: Endpoint
-) -> tuple[bytes, Losses]:
-    """Return the client's body for the target's model, with the conversation of `restored` if it is given.
-
-    Reasoning of another model, which the gateway has put into an envelope, is lost.
-    """
-    losses = Losses()
+def _same_wire_body(client_request: ClientRequest, restored: Request | None, endpoint: Endpoint) -> bytes:
+    """Return the client's body for the target's model, with the conversation of `restored` if it is given."""
     if restored is None and not endpoint.changes_body:
-        return _replace_model(client_request, endpoint), losses
+        return _replace_model(client_request, endpoint)
     document = client_request.document
     if restored is not None:
         conversation = client_request.wire.conversation
-        encoded, found = client_request.wire.encode_request(restored)
-        losses.extend(
-            [loss for loss in found if loss.concept == "reasoning"]
-        )  # the rest is sent as the client wrote it
-        if client_request.strict:
-            require_lossless(losses)
+        encoded, _ = client_request.wire.encode_request(restored)
         document = {**document, conversation: encoded[conversation]}
         if client_request.pending_response is not None and client_request.is_rebuilt:
             document = client_request.pending_response.without_references(document, encoded)
     if "model" in document:
         document = {**document, "model": endpoint.model}
-    return to_bytes(endpoint.finish_body(document, client_request.headers.get("anthropic-version"))), losses
+    return to_bytes(endpoint.finish_body(document, client_request.headers.get("anthropic-version")))
 
 
 def _keeps_body(client_request: ClientRequest, target: Target) -> bool:

@@ -25,7 +25,7 @@ __all__ = ["TurnMemory", "envelopes_for"]
 class TurnMemory:
     """The part of the store that one request of `caller` reads and writes, and the envelopes in its history."""
 
-    __slots__ = ("_caller", "_client_request", "_envelopes", "_offload", "_store", "_turns")
+    __slots__ = ("_caller", "_client_request", "_envelopes", "_offload", "_store", "_turns", "removes_envelopes")
 
     def __init__(
         self,
@@ -36,11 +36,12 @@ class TurnMemory:
         envelopes: ReasoningEnvelopes,
     ) -> None:
         self._store = store
-        self._envelopes = envelopes if client_request.may_have_envelopes else None
+        self._envelopes = envelopes if client_request.has_envelopes else None
         self._client_request = client_request
         self._caller = caller
         self._offload = offload
         self._turns: Mapping[str, StoredTurn] = {}  # of the history, by key
+        self.removes_envelopes = False  # in the last request, because its provider would refuse them
 
     @property
     def found_any(self) -> bool:
@@ -77,9 +78,13 @@ class TurnMemory:
         client_request = self._client_request
         translations = client_request.translations
         envelopes = None if self._envelopes is None else envelopes_for(self._envelopes, endpoint)
+        self.removes_envelopes = False
         if endpoint.wire.name == client_request.wire.name:
             reader = None if envelopes is None else EnvelopeReader(envelopes)
-            return restore_turns(request, self._turns, endpoint.turn_origin, reader), translations
+            restored = restore_turns(request, self._turns, endpoint.turn_origin, reader)
+            if reader is None or not reader.found:
+                return restored, translations
+            self.removes_envelopes = True
         return restore_known_turns(request, self._turns, endpoint.turn_origin, translations, envelopes)
 
     async def save(self, turn: StoredTurn, endpoint: Endpoint, size: int) -> None:
