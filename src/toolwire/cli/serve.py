@@ -99,6 +99,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
     from ..gateway.observe.telemetry import open_telemetry
     from ..gateway.serve import bind, serve
     from ..gateway.shared.state import open_state
+    from ..gateway.worker_process import share_secret
 
     log_handler = None if arguments.quiet else TableLogHandler()
     line_lock = None if worker is None else open_line_lock(worker.folder)
@@ -116,6 +117,13 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
         fresh = _load_settings(arguments)
         telemetry.add_secrets(fresh)
         return fresh
+
+    async def apply(fresh: Settings) -> None:
+        file_secret = load_secret(arguments, fresh, secret)  # the settings may have had one before
+        telemetry.redactor.add_secrets([file_secret])
+        if worker is not None and file_secret != secret:
+            share_secret(worker.folder, file_secret)  # for the workers that replace this one
+        await _apply(fresh, gateway, tools, worker, file_secret)
 
     try:
         sinks = [*state.sinks, *telemetry.sinks]
@@ -147,7 +155,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
                 settings,
                 listener,
                 reload=reload,
-                apply=lambda fresh: _apply(fresh, gateway, tools, worker),
+                apply=apply,
                 ready=lambda: write_banner(_make_banner(listener, settings, gateway)),
                 app=telemetry.wrap(gateway),
                 ends_process=True,
@@ -179,12 +187,14 @@ async def _run_as_worker(
         await asyncio.wait(tasks)
 
 
-async def _apply(settings: Settings, gateway: Gateway, tools: ToolLoader, worker: WorkerProcess | None) -> None:
+async def _apply(
+    settings: Settings, gateway: Gateway, tools: ToolLoader, worker: WorkerProcess | None, secret: str
+) -> None:
     """Apply new settings with their tools; the old tools stay open until the last request that may call them ends."""
     opened = await tools.prepare(settings)
     try:
         _remember_keys(settings, worker)
-        gateway.apply(settings, opened.bindings)
+        gateway.apply(settings, opened.bindings, secret)
     except BaseException:
         await tools.abandon(opened)
         raise

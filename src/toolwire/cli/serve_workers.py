@@ -62,12 +62,17 @@ def open_line_lock(folder: Path) -> LineLock:
     return LineLock(folder / "lines")
 
 
-def load_secret(arguments: argparse.Namespace, settings: Settings) -> str:
-    """Return the secret for settings without one: of the file beside them, which is made if they need it."""
+def load_secret(arguments: argparse.Namespace, settings: Settings, new_secret: str | None = None) -> str:
+    """Return the secret for settings without one: of the file beside them, which is made if they need it.
+
+    `new_secret` is the one to use if there is no file.
+    """
     from ..gateway.server_secret import load_file_secret, make_secret
 
     has_secret = settings.server.secret is not None or settings.server.secret_env is not None
-    return make_secret() if has_secret or arguments.config is None else load_file_secret(Path(arguments.config))
+    if has_secret or arguments.config is None:
+        return new_secret or make_secret()
+    return load_file_secret(Path(arguments.config), new_secret)
 
 
 def print_banner(banner: str) -> None:

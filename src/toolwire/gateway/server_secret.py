@@ -49,14 +49,17 @@ def configured_secrets(row: ServerRow, environment: Mapping[str, str]) -> list[s
     return secrets
 
 
-def load_file_secret(settings_file: Path) -> str:
-    """Return the secret beside a settings file, which is made if there is none. Without write access, it is in memory."""
+def load_file_secret(settings_file: Path, new_secret: str | None = None) -> str:
+    """Return the secret beside a settings file, which is made if there is none. Without write access, it is in memory.
+
+    `new_secret` is the one to write, by default a random one.
+    """
     path = settings_file.with_name(f"{settings_file.name}.secret")
     try:
         return read_secret(path)
     except FileNotFoundError:
         pass
-    secret = make_secret()
+    secret = make_secret() if new_secret is None else new_secret
     try:
         _write_secret(path, secret)
     except FileExistsError:

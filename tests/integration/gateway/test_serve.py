@@ -124,6 +124,26 @@ def test_sighup_reloads_settings_and_ignores_invalid_ones(tmp_path: Path) -> Non
     asyncio.run(check())
 
 
+@pytest.mark.finding("CA1")
+def test_secret_file_is_made_when_the_settings_lose_their_secret(tmp_path: Path) -> None:
+    async def check() -> None:
+        file = tmp_path / "toolwire.toml.secret"
+        config(tmp_path, "http://127.0.0.1:1", more='[server]\nsecret = "0123456789abcdef0123456789abcdef"\n')
+        with process(tmp_path, "--port", "0") as (running, _):
+            assert running.stdout is not None
+            assert not file.exists()
+            config(tmp_path, "http://127.0.0.1:1")
+            running.send_signal(signal.SIGHUP)
+            await read_until(running.stdout, "settings reloaded")
+            secret = file.read_text()
+            assert len(secret.strip()) == 64
+            running.send_signal(signal.SIGHUP)
+            await read_until(running.stdout, "settings reloaded")
+            assert file.read_text() == secret
+
+    asyncio.run(check())
+
+
 @pytest.mark.finding("U7")
 @pytest.mark.parametrize("arguments", [(), ("--quiet",)], ids=["table", "lines"])
 def test_reloads_and_unknown_paths_are_logged(tmp_path: Path, arguments: tuple[str, ...]) -> None:

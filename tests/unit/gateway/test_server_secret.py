@@ -33,6 +33,12 @@ def test_secret_is_made_once_and_only_its_owner_can_read_it(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["toolwire.toml.secret"]
 
 
+def test_file_gets_the_secret_that_is_in_use(tmp_path):
+    """Workers that reload at once write the secret that they share."""
+    assert load_file_secret(tmp_path / "toolwire.toml", SECRET) == SECRET
+    assert load_file_secret(tmp_path / "toolwire.toml", SECRET[::-1]) == SECRET
+
+
 def test_processes_that_start_at_once_use_the_same_secret(tmp_path):
     barrier = Barrier(8)
 
