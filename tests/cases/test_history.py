@@ -80,7 +80,7 @@ def test_arguments_without_exact_object_form_are_reported_as_a_loss(text, target
 
 
 @pytest.mark.case("22")
-@pytest.mark.parametrize("text", ["[]", "null", '"x"', "3"])
+@pytest.mark.parametrize("text", ["[]", '"x"', "3"])
 def test_non_object_arguments_are_invalid_and_sent_as_raw_arguments(text):
     body = chat(user(), called(("a", "f", text)), result("a"))
     call = get("openai_chat").decode_request(body).messages[1].parts[0]
@@ -92,6 +92,17 @@ def test_non_object_arguments_are_invalid_and_sent_as_raw_arguments(text):
         translated = to(target, body)
         assert read(translated.body) == {"raw_arguments": text}
         assert "arguments" in concepts(translated)
+
+
+@pytest.mark.case("20")
+@pytest.mark.parametrize("text", ["", "null"])
+def test_no_arguments_are_an_empty_object_on_other_wires(text):
+    body = chat(user(), called(("a", "f", text)), result("a"))
+    wire = get("openai_chat")
+    call = wire.decode_request(body).messages[1].parts[0]
+    assert (call.state, call.arguments, call.raw) == ("complete", {}, text)
+    assert wire.encode_request(wire.decode_request(body)).body == body
+    assert to("anthropic", body).body["messages"][1]["content"][0]["input"] == {}
 
 
 @pytest.mark.case("24")

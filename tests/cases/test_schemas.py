@@ -116,7 +116,8 @@ def test_a_map_never_becomes_an_empty_object(name):
     schema = {"type": "object", "properties": {"m": {"type": "object", "additionalProperties": {"type": "integer"}}}}
     lowered = lower(schema, name)
     assert "key" in json.dumps(lowered.schema)
-    assert [(loss.path, loss.concept) for loss in lowered.losses] == [("/properties/m", "map")]
+    closed = [("", "open object")] if name != "gemini" else []  # strict schemas close every object
+    assert [(loss.path, loss.concept) for loss in lowered.losses] == [("/properties/m", "map"), *closed]
     assert lowered.lift(lowered.encode({"m": {"a": 1}})) == {"m": {"a": 1}}
 
 

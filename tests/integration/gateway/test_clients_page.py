@@ -9,6 +9,8 @@ ROOT = Path(__file__).parents[3]
 
 def test_clients_matrix_page_matches_the_pinned_versions():
     pinned = json.loads((ROOT / "tests/clients/package.json").read_text("utf-8"))["optionalDependencies"]
+    lines = (ROOT / "tests/clients/requirements.txt").read_text("utf-8").split()
+    pinned |= dict(line.split("==") for line in lines)
     agents = runpy.run_path(str(ROOT / "tests/clients/agents.py"))["AGENTS"]
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]

@@ -262,7 +262,7 @@ def test_prompt_over_the_context_size_raises_upstream_error(model):
     async def stream():
         return [event async for event in ModelClient("local/smollm2").stream(request)]
 
-    with pytest.raises(UpstreamError, match="exceeds the available context size"):
+    with pytest.raises(UpstreamError, match="maximum context length is 4096 tokens"):
         asyncio.run(stream())
 
 

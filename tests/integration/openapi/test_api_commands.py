@@ -152,7 +152,7 @@ def test_gateway_needs_the_variable_of_the_credential(document):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["mcp", "serve", "{document}"], "the document names https://api.example.com/v1"),
+        (["mcp", "serve", "{document}"], "add --api-url https://api.example.com/v1, the server in the document"),
         (["mcp", "serve", "{document}", "--api-url", "http://api.example.com"], "unencrypted"),
         (
             ["mcp", "serve", "{document}", "--api-url", "https://x.example", "--api-auth-env", "NO_SUCH"],
