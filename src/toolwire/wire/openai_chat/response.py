@@ -86,7 +86,9 @@ _STOP_NAMES: dict[StopReason, str] = {
 
 def decode_response(body: Object) -> Response:
     """Decode a response or an error body; the first choice is the answer, the others are alternatives."""
-    if type(require_object(body).get("choices")) is not list:
+    if type(require_object(body).get("choices")) is dict and body["choices"]:
+        body = {**body, "choices": [body["choices"]]}
+    if type(body.get("choices")) is not list:
         error = find_error(body)
         if error is not None:
             return Response(fault=read_fault(error, NAME))
@@ -133,11 +135,13 @@ def stop_fault(stop: Stop | None) -> Fault | None:
 def _read_choice(raw: JSON) -> Alternative:
     """Read a choice; fields of its message are kept under `openai_chat/message`."""
     input_tokens = require_object(raw).get("message")  # the raw message, not a count
-    message = {} if input_tokens is None else require_object(input_tokens, "message")
+    field, message = _find_message(raw)
     try:
         read = read_assistant(message)
     except ProtocolError as error:
-        raise error.within("message") from None
+        raise error.within(field) from None
+    if field != "message":
+        raw = {key: value for key, value in raw.items() if key != field}
     extra = {name.replace(NAME, _MESSAGE): fields for name, fields in read.extra.items()} if read.extra else {}
     form = extra.get(_MESSAGE_FORM, {})
     if type(message.get("content")) is list:
@@ -157,6 +161,19 @@ def _read_choice(raw: JSON) -> Alternative:
     if is_truncated(read_reason(raw.get("finish_reason"))):
         parts = _mark_last_truncated(parts)
     return Alternative(parts, _read_stop(raw, parts), extra)
+
+
+def _find_message(choice: Object) -> tuple[str, Object]:
+    """Return the field with the message and the message: some servers send a delta, or the text of a completion."""
+    field, message = "message", choice.get("message")
+    if not message and choice.get("delta"):
+        field, message = "delta", choice["delta"]
+    elif not message and type(choice.get("text")) is str:
+        field, message = "text", {"content": choice["text"]}
+    message = {} if message is None else require_object(message, field)
+    if type(message.get("tool_calls")) is dict and message["tool_calls"]:
+        message = {**message, "tool_calls": [message["tool_calls"]]}
+    return field, message
 
 
 def is_truncated(word: str) -> bool:
@@ -213,6 +230,8 @@ _USAGE = frozenset(
     {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details"}
 )
 
+_OTHER_COUNTS = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}  # as Responses names them
+
 
 def read_usage(raw: JSON) -> Usage | None:
     """Read the counts; a total that is not the sum is kept as a field of this wire."""
@@ -229,6 +248,8 @@ def read_usage(raw: JSON) -> Usage | None:
             and input_tokens >= 0 <= output_tokens
         ):
             return Usage(input_tokens, output_tokens)
+    if "prompt_tokens" not in raw and "completion_tokens" not in raw and not _OTHER_COUNTS.keys().isdisjoint(raw):
+        raw = {_OTHER_COUNTS.get(key, key): value for key, value in raw.items()}
     extra = read_extra(raw, _USAGE, NAME)
     prompt = read_details(raw, "prompt_tokens_details", NAME, extra)
     completion = read_details(raw, "completion_tokens_details", NAME, extra)

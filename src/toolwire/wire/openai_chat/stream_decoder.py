@@ -15,7 +15,8 @@ OpenAI's SDK concatenates them; a name that is repeated in full counts once. So 
 arguments, when its name is complete.
 
 A choice may have a `message` in place of the delta, which holds the answer so far: MiniMax ends its streams with one, and
-servers that cannot stream send only one. Text and arguments that earlier chunks contained are not repeated.
+servers that cannot stream send only one. Text and arguments that earlier chunks contained are not repeated; arguments and
+calls that they lack are added.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ _CHUNK = frozenset({"id", "object", "created", "model", "choices", "usage", "obf
 _CHOICE = frozenset({"index", "delta", "message", "text", "finish_reason"})
 _TEXT_FIELDS = (*REASONING_FIELDS, "content", "refusal")
 _DELTA = frozenset({"role", "tool_calls", "function_call", *_TEXT_FIELDS})
+_ANSWER = ("tool_calls", "function_call", DETAILS, *_TEXT_FIELDS)
 _IN_CONTENT = ":thinking"  # reasoning in an array of content, as Mistral sends it
 _REASONING = frozenset({*REASONING_FIELDS, DETAILS, _IN_CONTENT})
 _WRITTEN_FIELDS = {DETAILS: "reasoning"}  # its text is in this field on OpenRouter
@@ -100,6 +102,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         super().__init__()
         self._choices: dict[int, GrowingChoice] = {}
         self._started = False
+        self._has_usage = False
         self._envelope = b"\n"  # the bytes before "choices" in the last chunk that was parsed in full
         self._event_start = b"data: \n"  # the same in an event
         self._fields: Object = {}  # unknown fields of the chunks
@@ -153,9 +156,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if not call.has_started and (call.pieces or not call.name):
             return False
         call.pieces.append(fragment)
-        if choice.last is not call:
-            choice.last = call
-            choice.grown.append(call)
+        choice.continue_call(call)
         if call.has_started:
             events.append(CallDelta(call.key, fragment))
         else:
@@ -207,7 +208,8 @@ class ChatStreamDecoder(BaseStreamDecoder):
         for number, raw in enumerate(_read_array(chunk, "choices")):
             self._read_choice(number, require_object(raw, "choices"), events)
         usage = read_usage(_find_usage(chunk))
-        if usage is not None:
+        if usage is not None and (usage.input or usage.output or not self._has_usage):
+            self._has_usage = bool(usage.input or usage.output)  # a later 0 and 0 does not replace real counts
             events.append(UsageUpdate(usage))
 
     def _fail(self, error: JSON, events: list[Event]) -> None:
@@ -250,9 +252,10 @@ class ChatStreamDecoder(BaseStreamDecoder):
         """Read the delta of a choice, the `text` of a completion chunk, or the `message` of a whole answer."""
         delta, message = raw.get("delta"), raw.get("message")
         if delta:
-            choice.has_deltas = True
             try:
-                self._read_delta(choice, require_object(delta), events)
+                fields = require_object(delta)
+                self._read_delta(choice, fields, events)
+                choice.has_deltas = choice.has_deltas or any(map(fields.get, _ANSWER))
             except ProtocolError as error:
                 raise error.within("delta") from None
         elif type(raw.get("text")) is str:
@@ -297,16 +300,29 @@ class ChatStreamDecoder(BaseStreamDecoder):
             self._emit_text(choice, "content", text, events)
         if text := read_optional_string(delta, "refusal"):
             self._emit_text(choice, "refusal", text, events)
-        for number, raw in enumerate(_read_array(delta, "tool_calls")):
-            try:
-                self._read_call(choice, require_object(raw), events)
-            except ProtocolError as error:
-                raise error.within("tool_calls", number) from None
+        if calls := _read_array(delta, "tool_calls"):
+            self._read_calls(choice, calls, events)
         if delta.get("function_call"):
             function = require_object(delta["function_call"], "function_call")
             self._read_call(choice, {"index": 0, "function": function, ":call": "function_call"}, events)
         if not _DELTA.issuperset(delta):
             choice.message.add(read_unknown(delta, _DELTA, NAME).get(NAME, {}))
+
+    def _read_calls(self, choice: GrowingChoice, calls: list[JSON], events: list[Event]) -> None:
+        """Read an array of call deltas. In an array of several, the position replaces a missing index and id."""
+        row: list[GrowingCall] = []
+        for number, raw in enumerate(calls):
+            try:
+                entry = require_object(raw)
+                if len(calls) > 1 and number < len(choice.row) and entry.get("index") is None and not _read_id(entry):
+                    choice.continue_call(choice.row[number])
+                self._read_call(choice, entry, events)
+            except ProtocolError as error:
+                raise error.within("tool_calls", number) from None
+            if choice.last is not None:
+                row.append(choice.last)
+        if len(calls) > 1:
+            choice.row = row
 
     def _read_message(self, choice: GrowingChoice, message: Object, events: list[Event]) -> None:
         """Read a message as the delta between it and the chunks before it."""
@@ -314,32 +330,42 @@ class ChatStreamDecoder(BaseStreamDecoder):
         delta = dict(message)
         for field in _TEXT_FIELDS:
             text = message.get(field)
+            if field == "content" and type(text) is list and text and all(map(_is_plain_text, text)):
+                text = "".join([part["text"] for part in text])
             if type(text) is str and text:
-                delta[field] = self._missing_text(choice, field, text)
-        if choice.calls and choice.has_deltas:
-            self._compare_calls(choice, message)
+                delta[field] = choice.missing_text(field, text, self.losses)
+        if choice.calls and (choice.has_deltas or choice.is_cumulative or message == choice.last_message):
             delta = {key: value for key, value in delta.items() if key not in ("tool_calls", "function_call")}
-        self._read_delta(choice, delta, events)
+            self._read_delta(choice, delta, events)
+            self._complete_calls(choice, message, events)
+        else:
+            self._read_delta(choice, delta, events)
+        choice.last_message = message
 
-    def _missing_text(self, choice: GrowingChoice, field: str, text: str) -> str:
-        """Return the rest of a message's text after the chunks so far; report text that differs from them."""
-        so_far = unescape(bytes(choice.texts.get(field, b"")))
-        if text.startswith(so_far):
-            if so_far:
-                self.losses.add("/parts", field, "rewritten", "a message repeats the text of earlier chunks", "info")
-            return text[len(so_far) :]
-        if not choice.has_deltas:  # messages with a fragment each, as if they were deltas
-            return text
-        detail = "the final message differs from the deltas, which have been sent"
-        self.losses.add("/parts", field, "dropped", detail)
-        return ""
-
-    def _compare_calls(self, choice: GrowingChoice, message: Object) -> None:
-        """Report calls of a message that differ from the calls of the deltas."""
-        repeated = [function_of(raw) for raw in _read_array(message, "tool_calls") if type(raw) is dict]
-        if [call.name for call in choice.calls] != [function.get("name") for function in repeated] and repeated:
-            detail = "the final message has other calls than the deltas, which have been sent"
-            self.losses.add("/parts", "calls", "dropped", detail)
+    def _complete_calls(self, choice: GrowingChoice, message: Object, events: list[Event]) -> None:
+        """Add the arguments and the calls of a message that the chunks before it lack."""
+        repeated = [require_object(raw, "tool_calls") for raw in _read_array(message, "tool_calls")]
+        if message.get("function_call"):
+            function = require_object(message["function_call"], "function_call")
+            repeated.append({"function": function, ":call": "function_call"})
+        ids, count = {*map(_read_id, repeated)}, len(choice.calls)
+        for position, raw in enumerate(repeated):
+            kind, inner, arguments = _read_function(raw)
+            call_id, name = _read_id(raw), read_optional_string(inner, "name") or ""
+            call = choice.find_call(call_id, position if position < count else None, ids)
+            if call is None or (call_id and call.id not in ("", call_id)):  # another id is another call
+                call = self._add_call(choice, -1 - len(choice.calls), call_id, kind, _call_form(raw))
+                choice.continue_call(call)
+                self._keep_fields(call, raw, inner)
+            rest = call.missing_arguments(arguments)
+            if rest is None or not call.may_have_name(name):
+                detail = "the final message has other calls than the deltas, which have been sent"
+                self.losses.add("/parts", "calls", "dropped", detail)
+                continue
+            choice.set_id(call, call_id)
+            call.add_name(name)
+            if rest:
+                self._append_arguments(choice, call, rest, events)
 
     def _read_content(self, choice: GrowingChoice, content: list[JSON], events: list[Event]) -> None:
         """Read an array of content, as Mistral sends it."""
@@ -392,23 +418,11 @@ class ChatStreamDecoder(BaseStreamDecoder):
 
     def _read_call(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
         """Apply a call delta; the call starts with its first arguments, when its name is complete."""
-        kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
-        inner = require_object(raw.get("custom"), "custom") if kind == "freeform" else function_of(raw)
-        call_id, name = read_label(raw, "id"), read_optional_string(inner, "name") or ""
-        if call_id == NO_ID:
-            call_id = ""
-        fragment = inner.get("input" if kind == "freeform" else "arguments")
-        if type(fragment) is dict or type(fragment) is list:  # the whole object at once; PHP writes {} as []
-            fragment = dumps(fragment) if fragment else "{}"
-        elif fragment is not None and type(fragment) is not str:
-            raise type_error("a string", fragment, "function", "arguments")
-        call = self._find_call(choice, call_id, name, kind, fragment or "", raw)
-        if choice.last is not call:
-            choice.last = call
-            choice.grown.append(call)
-        if call_id and not call.id:
-            call.id = call_id
-            choice.by_id.setdefault(call_id, call)
+        kind, inner, fragment = _read_function(raw)
+        call_id, name = _read_id(raw), read_optional_string(inner, "name") or ""
+        call = self._find_call(choice, call_id, name, kind, fragment, raw)
+        choice.continue_call(call)
+        choice.set_id(call, call_id)
         self._keep_fields(call, raw, inner)
         call.add_name(name)
         if fragment:
@@ -476,8 +490,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         self.losses.add("/parts", "call", "rewritten", "two objects of arguments are two calls", "info")
         following = self._add_call(choice, call.index, "", call.kind, call.extra)
         following.name = call.name
-        choice.last = following
-        choice.grown.append(following)
+        choice.continue_call(following)
         return following
 
     def _find_call(
@@ -488,8 +501,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         call = choice.by_id.get(call_id) or choice.last if index is None else choice.by_index.get(index)
         if call is not None and not is_new_call(call, index, call_id, name, fragment):
             return call
-        extra: Extra = {_FORM: {":call": raw[":call"]}} if ":call" in raw else {}
-        return self._add_call(choice, len(choice.by_index) if index is None else index, call_id, kind, extra)
+        return self._add_call(choice, len(choice.by_index) if index is None else index, call_id, kind, _call_form(raw))
 
     def _add_call(self, choice: GrowingChoice, index: int, call_id: str, kind: CallKind, extra: Extra) -> GrowingCall:
         call = choice.by_index[index] = GrowingCall(self._new_key(), len(choice.calls), index, call_id, kind, extra)
@@ -533,6 +545,31 @@ class ChatStreamDecoder(BaseStreamDecoder):
 
 
 _ANY_CALL = ToolCall("", "")
+
+
+def _is_plain_text(part: JSON) -> bool:
+    return type(part) is dict and part.keys() == {"type", "text"} and type(part["text"]) is str
+
+
+def _call_form(raw: Object) -> Extra:
+    return {_FORM: {":call": raw[":call"]}} if ":call" in raw else {}
+
+
+def _read_id(raw: Object) -> str:
+    call_id = read_label(raw, "id")
+    return "" if call_id == NO_ID else call_id
+
+
+def _read_function(raw: Object) -> tuple[CallKind, Object, str]:
+    """Return the kind of a call, its function or custom tool, and the arguments."""
+    kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
+    inner = require_object(raw.get("custom"), "custom") if kind == "freeform" else function_of(raw)
+    fragment = inner.get("input" if kind == "freeform" else "arguments")
+    if type(fragment) is dict or type(fragment) is list:  # the whole object at once; PHP writes {} as []
+        fragment = dumps(fragment) if fragment else "{}"
+    elif fragment is not None and type(fragment) is not str:
+        raise type_error("a string", fragment, "function", "arguments")
+    return kind, inner, fragment or ""
 
 
 def _read_array(raw: Object, key: str) -> list[JSON]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from ...ir.losses import Losses
 from ...ir.parts import Artefact, CallKind, Extra
 from ...ir.pointer import JSON, Object
 from ...ir.text import unescape
 from ...stream.scanner import Scanner
+from ...stream.strict import parse_arguments
 from ..fragments import Fragments
 
 __all__ = ["GrowingCall", "GrowingChoice", "OpenText", "collect_logprobs", "is_new_call"]
+
+MAX_ESCAPED = 12  # bytes of a character that is written as an escaped surrogate pair
 
 
 class OpenText:
@@ -70,6 +74,27 @@ class GrowingCall:
         """Return whether the only arguments so far are `{}`, which may precede the real ones under the same index."""
         return index is not None and not self.has_started and self.pieces == [b"{}"]
 
+    def may_have_name(self, name: str) -> bool:
+        """Return whether a message may have this name for the call, whose name may be incomplete until it starts."""
+        return not name or name == self.name or (not self.has_started and name.startswith(self.name))
+
+    def missing_arguments(self, arguments: str) -> str | None:
+        """Return the rest of a message's arguments after the pieces so far; None if they differ."""
+        if not arguments or not self.pieces or self.has_placeholder(0):
+            return arguments
+        limit = MAX_ESCAPED * len(arguments)  # arguments so far that are longer differ; this keeps the cost linear
+        if len(self.pieces) > limit or sum(map(len, self.pieces)) > limit:
+            return None
+        so_far = unescape(b"".join(self.pieces))
+        if arguments.startswith(so_far) and not self.ended:
+            return arguments[len(so_far) :]
+        if arguments == so_far:
+            return ""
+        is_equal = (
+            self.kind == "function" and self.is_complete() and parse_arguments(arguments) == parse_arguments(so_far)
+        )
+        return "" if is_equal else None
+
     def restart(self) -> None:
         """Forget the arguments so far."""
         self.pieces.clear()
@@ -100,14 +125,19 @@ class GrowingChoice:
         "grown",
         "has_deltas",
         "has_early_reason",
+        "has_fragments",
         "index",
+        "is_cumulative",
         "last",
+        "last_message",
         "logprobs",
         "message",
         "open",
         "ready",
         "reason",
         "refused",
+        "repeated",
+        "row",
         "starting",
         "texts",
     )
@@ -129,9 +159,59 @@ class GrowingChoice:
         self.ends_with_call = False  # the delta with the finish reason has a call
         self.has_early_reason = False  # that reason came before, or is not about calls
         self.has_deltas = False  # not only messages
+        self.has_fragments = False  # each message holds a fragment of the text
+        self.is_cumulative = False  # each message holds all text so far
+        self.repeated: dict[str, int] = {}  # by field: the number of messages that equal the first
+        self.last_message: Object | None = None
+        self.row: list[GrowingCall] = []  # calls of the last array of several
         self.texts: dict[str, bytearray] = {}  # by field: all text so far, JSON-escaped
         self.extra: Extra = {}
         self.message = Fragments()  # unknown fields of the message
+
+    def continue_call(self, call: GrowingCall) -> None:
+        """Make `call` the call of the last delta."""
+        if self.last is not call:
+            self.last = call
+            self.grown.append(call)
+
+    def set_id(self, call: GrowingCall, call_id: str) -> None:
+        """Set the id of a call, unless it has an id."""
+        if call_id and not call.id:
+            call.id = call_id
+            self.by_id.setdefault(call_id, call)
+
+    def find_call(self, call_id: str, position: int | None, ids: set[str]) -> GrowingCall | None:
+        """Return the call so far that a message repeats: by id, then by position unless one of the `ids` has that call."""
+        near = None if position is None else self.calls[position]
+        if near is not None and near.id == call_id:
+            return near
+        return self.by_id.get(call_id) or (near if near is not None and (not near.id or near.id not in ids) else None)
+
+    def missing_text(self, field: str, text: str, losses: Losses) -> str:
+        """Return the rest of a message's text after the chunks so far; report text that differs from them.
+
+        Without deltas, the second message shows whether each message holds all text so far or a fragment. If it equals
+        the first, the next message shows it; without a next message the text was sent twice.
+        """
+        escaped = self.texts.get(field, b"")
+        if not escaped or (self.has_fragments and not self.has_deltas):
+            return text
+        so_far = unescape(bytes(escaped)) if len(escaped) <= MAX_ESCAPED * len(text) else None  # linear cost
+        if so_far is not None and text.startswith(so_far):
+            losses.add("/parts", field, "rewritten", "a message repeats the text of earlier chunks", "info")
+            if text == so_far:
+                self.repeated[field] = self.repeated.get(field, 0) + 1
+            else:
+                self.is_cumulative = True
+            return text[len(so_far) :]
+        if self.has_deltas:
+            detail = "the final message differs from the deltas, which have been sent"
+            losses.add("/parts", field, "dropped", detail)
+            return ""
+        if self.is_cumulative:
+            return text
+        self.has_fragments = True
+        return unescape(bytes(escaped)) * self.repeated.get(field, 0) + text
 
 
 def is_new_call(call: GrowingCall, index: int | None, call_id: str, name: str, fragment: str) -> bool:
@@ -145,10 +225,11 @@ def is_new_call(call: GrowingCall, index: int | None, call_id: str, name: str, f
     if not name or not call.name:
         return bool(name) and has_other_id
     if name != call.name:  # of the next call, or a piece of this name
-        return has_other_id or index is None or bool(call.pieces) or call.has_started
+        is_other = index is None and not (call_id and call_id == call.id)
+        return has_other_id or is_other or bool(call.pieces) or call.has_started
     if has_other_id:
         return index is None or not call.pieces or call.is_complete()
-    if not fragment or not (call.ended or call.is_complete()) or call.has_placeholder(index):
+    if not fragment or fragment.isspace() or not (call.ended or call.is_complete()) or call.has_placeholder(index):
         return False
     return not call_id or fragment != unescape(b"".join(call.pieces))  # else the call is repeated
 
