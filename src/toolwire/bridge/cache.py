@@ -26,7 +26,10 @@ def has_body_mark(extra: Extra) -> bool:
 
     Anthropic sets it on the last block, and counts it as one of the marks.
     """
-    return any(type(extra.get(wire, {}).get("cache_control")) is dict for wire in ("anthropic", "openai_chat"))
+    for wire in ("anthropic", "openai_chat"):
+        if wire in extra and type(extra[wire].get("cache_control")) is dict:
+            return True
+    return False
 
 
 def fit_mark(marked: _Marked, element: str, wire: Wire, path: str, losses: Losses) -> str | None:

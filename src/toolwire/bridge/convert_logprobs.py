@@ -7,7 +7,6 @@ and Ollama in their last event, Responses in the text of `response.completed`.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import chain
 
 from msgspec.structs import replace
 
@@ -20,7 +19,7 @@ from ..ir.response import Response, Stop
 from ..wire import get
 from ..wire.logprobs import LogprobForm
 
-__all__ = ["LogprobConverter"]
+__all__ = ["LogprobConverter", "may_have_logprobs"]
 
 
 class LogprobConverter:
@@ -39,11 +38,7 @@ class LogprobConverter:
         self._tokens: dict[int, list[Object]] = {}  # by choice
 
     def take(self, response: Response) -> Response:
-        extras = [response.extra, *[part.extra for part in response.parts if type(part) is Text and part.extra]]
-        if response.stop is not None:
-            extras.append(response.stop.extra)
-        has_any = response.alternatives or any(map(_find_form, chain.from_iterable(extras)))
-        if self._target is None or not has_any:  # nearly all answers have none
+        if self._target is None:
             return response
         parts = tuple([self._take_text(part) for part in response.parts])
         stop = self._take_stop(0, response.stop)
@@ -133,6 +128,14 @@ class LogprobConverter:
 
     def _put_stop(self, choice: int, stop: Stop | None, target: LogprobForm) -> Stop | None:
         return stop if stop is None else replace(stop, extra=self._put(choice, stop.extra, target))
+
+
+def may_have_logprobs(response: Response) -> bool:
+    """Return whether an answer may have log probabilities. Nearly all have none, and need no converter."""
+    stop = response.stop
+    if response.alternatives or (stop is not None and stop.extra) or any(map(_find_form, response.extra)):
+        return True
+    return any(part.extra for part in response.parts if type(part) is Text)
 
 
 @lru_cache(256)

@@ -32,9 +32,11 @@ def fit_extra(extra: Extra, wire: Wire, losses: Losses, vendor_marks: frozenset[
     fields, but no marks.
     """
     moved: Extra = {}
-    marks = wire.capabilities.cache | vendor_marks - {"request"}
     for source, shared in _SHARED.get(wire.name, {}).items():
-        fields = extra.get(source, {})
+        if source not in extra or shared.keys().isdisjoint(extra[source]):
+            continue
+        fields = extra[source]
+        marks = wire.capabilities.cache | vendor_marks - {"request"}
         moved = {name: fields[name] for name in fields if shared.get(name) in marks}
         if moved:
             rest = {name: value for name, value in fields.items() if name not in moved}

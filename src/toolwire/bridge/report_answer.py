@@ -27,7 +27,7 @@ from ..ir.losses import Losses
 from ..ir.parts import Extra, Opaque, Part
 from ..ir.response import Response, Usage
 from ..wire import get
-from .convert_logprobs import LogprobConverter
+from .convert_logprobs import LogprobConverter, may_have_logprobs
 from .foreign import report_extra
 
 __all__ = ["AnswerReporter"]
@@ -53,6 +53,9 @@ class AnswerReporter(Struct, eq=False):
 
     def report_response(self, response: Response) -> Response:
         """Report the losses of a complete answer and its alternatives. Return it with converted log probabilities."""
+        if not may_have_logprobs(response):
+            self._report_whole(response)
+            return response
         response = self._logprobs.take(response)
         self._report_whole(response)
         return self._logprobs.put(response)
@@ -81,7 +84,7 @@ class AnswerReporter(Struct, eq=False):
         report = _STEPS.get(kind)
         if report is None:
             return event
-        if kind is not TextEnd and kind is not ResponseEnd:
+        if kind is not ResponseEnd and not (kind is TextEnd and event.extra):  # type: ignore[union-attr]
             report(self, event)
             return event
         event = self._logprobs.take_event(event)

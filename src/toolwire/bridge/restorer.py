@@ -249,7 +249,13 @@ class Restorer:
     def feed_all(self, events: Iterable[Event]) -> list[Event]:
         """Return the client's events for several events of the provider. Runs of unchanged deltas cost no step each."""
         restored: list[Event] = []
-        for kind, run in groupby(events, type):
+        for kind, group in groupby(events, type):
+            run = iter(group)
+            if kind is CallDelta and self._converting:
+                for event in run:
+                    restored += self.feed(event)
+                    if not self._converting:
+                        break  # a guard of `null` is done after the first deltas
             if self._passes_unchanged(kind):
                 restored += run
             else:

@@ -548,7 +548,8 @@ def _unknown_path(http_exchange: HttpExchange) -> RequestRefused:
     (core/src/client.rs of openai/codex; 7 attempts of Codex 0.169.0 after a 405).
     """
     methods = allowed_methods(http_exchange.path)
-    if http_exchange.method == "GET" and http_exchange.headers.get("upgrade", "").lower() == "websocket":
+    protocols = http_exchange.headers.get("upgrade", "").lower().split(",")
+    if http_exchange.method == "GET" and "websocket" in map(str.strip, protocols):
         hint = f"use {' or '.join(methods or ['POST'])} over HTTP"
         return RequestRefused("WebSockets are not supported", hint=hint, status=_UPGRADE_REQUIRED_STATUS)
     if methods:

@@ -77,9 +77,9 @@ class Ingress(Struct, frozen=True):
         prefix = self.id_prefix
         if prefix and upstream_id.startswith(prefix):
             return upstream_id
-        if upstream_id.startswith(_ID_PREFIXES):
-            for other in _ID_PREFIXES:
-                upstream_id = upstream_id.removeprefix(other)
+        found = _ID_PREFIXES(upstream_id)
+        if found is not None:
+            upstream_id = upstream_id[found.end() :]
         return prefix + (upstream_id or token_hex(12)) if prefix else upstream_id
 
     def codec_for(self, headers: Mapping[str, str]) -> Wire:
@@ -91,7 +91,7 @@ class Ingress(Struct, frozen=True):
         return get(f"{self.wire}@{version}") if version in getattr(codec, "versions", {}) else codec
 
 
-_ID_PREFIXES = ("chatcmpl-", "resp_", "msg_")
+_ID_PREFIXES = re.compile("(?:chatcmpl-|resp_|msg_)+").match
 INGRESSES = {
     "openai_chat": Ingress("openai_chat", "/v1/chat/completions", id_prefix="chatcmpl-"),
     "openai_responses": Ingress("openai_responses", "/v1/responses", stores_responses=True, id_prefix="resp_"),

@@ -70,24 +70,25 @@ class Target(Struct, frozen=True):
     max_tools: int | None  # in a request on its wire
     log_names: tuple[str, str, str, str]  # of the upstream, the model, the provider and the wire
     headers: tuple[tuple[bytes, bytes], ...]  # of its answers: the names of the upstream and the model
+    stated_window: int | None  # in the settings and the built-in rows
 
     @property
     def window(self) -> int | None:
         """The tokens of prompt and answer that the model accepts at this upstream, or None if they are not certain."""
-        return self._limit_window(self.row.capabilities.window or self.endpoint.window)
+        sizes = self.upstream.context_sizes
+        return self.stated_window if sizes is None else sizes.window(self.model) or self.stated_window
 
     @property
     def listed_window(self) -> int | None:
         """The window for lists of models: `window`, or else the usual one of models with this name."""
-        return self._limit_window(self.capabilities.window)
-
-    def _limit_window(self, window: int | None) -> int | None:
-        """Return the window that the server reports, or else `window` within the limit of the settings."""
-        sizes, context_max = self.upstream.context_sizes, self.endpoint.context_max
+        sizes = self.upstream.context_sizes
         known = None if sizes is None else sizes.window(self.model)
-        if known is not None:
-            return known
-        return window if context_max is None or (window is not None and window < context_max) else context_max
+        return known or _limit_window(self.capabilities.window, self.endpoint)
+
+
+def _limit_window(window: int | None, endpoint: Endpoint) -> int | None:
+    context_max = endpoint.context_max
+    return window if context_max is None or (window is not None and window < context_max) else context_max
 
 
 def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow) -> Target:
@@ -125,6 +126,7 @@ def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow) -> Targ
         max_same_wire_tools(endpoint, capabilities),
         log_names,
         headers,
+        _limit_window(row.capabilities.window or endpoint.window, endpoint),
     )
 
 

@@ -71,10 +71,11 @@ async def test_request_for_an_upgrade_keeps_its_body(client, size):
         ("/api/chat", "ollama"),
     ],
 )
+@pytest.mark.parametrize("protocols", ["websocket", "h2c, WebSocket"])
 @run
-async def test_websocket_handshake_is_answered_with_426(path, front):
+async def test_websocket_handshake_is_answered_with_426(path, front, protocols):
     """Codex uses HTTP after a 426, and retries for seconds after any other status. The connection stays usable."""
-    headers = {"host": "localhost", **UPGRADES["websocket"]}
+    headers = {"host": "localhost", **UPGRADES["websocket"], "upgrade": protocols}
     async with gateway_to(TEXT_ANSWER) as (gateway, _):
         reader, writer = await connect(gateway)
         writer.write(head_of(path, headers, method="GET"))

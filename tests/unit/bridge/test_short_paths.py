@@ -6,8 +6,9 @@ from toolwire.bridge import fit_tools as fitting
 from toolwire.bridge.exchange import Exchange
 from toolwire.bridge.names import NameMap
 from toolwire.bridge.preparation import prepare
+from toolwire.bridge.restorer import Restorer
 from toolwire.bridge.search_plan import NO_SEARCH
-from toolwire.ir import Message, Opaque, Request, Response, Stop, Text, Tool, ToolCall
+from toolwire.ir import CallDelta, CallStart, Message, Opaque, Request, Response, Stop, Text, Tool, ToolCall
 from toolwire.ir.losses import Losses
 from toolwire.testing import load_vectors
 from toolwire.wire import get
@@ -101,3 +102,19 @@ def test_unusual_answer_is_restored_as_before(response):
         restored = Exchange().restore(response, losses, client)
         assert restored == Exchange().make_restorer(full_losses, client).restore(response)
         assert list(losses) == list(full_losses)
+
+
+def test_arguments_pass_together_once_they_cannot_be_null(monkeypatch):
+    """The first fragments are held, because they may become `null`; the others take no step each."""
+    steps, feed = [], Restorer.feed
+
+    def count(self, event):
+        steps.append(event)
+        return feed(self, event)
+
+    monkeypatch.setattr(Restorer, "feed", count)
+    deltas = [CallDelta(0, b" "), CallDelta.of(0, '{"a":['), *[CallDelta(0, b"1,")] * 100, CallDelta(0, b"1]}")]
+    start = CallStart(0, "c1", "f")
+    restored = Exchange().make_restorer(Losses(), get("openai_chat").capabilities).feed_all([start, *deltas])
+    assert restored == [start, CallDelta.of(0, ' {"a":['), *deltas[2:]]
+    assert steps == [start, *deltas[:2]]

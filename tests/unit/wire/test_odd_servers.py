@@ -212,6 +212,25 @@ def test_event_type_may_be_given_only_in_the_sse_frame():
     assert toolwire.calls(data, "openai_responses") == ()
 
 
+def test_type_of_an_anthropic_delta_is_inferred_from_its_field():
+    blocks = [
+        ({"type": "thinking", "thinking": ""}, {"thinking": "So"}),
+        ({"type": "text", "text": ""}, {"text": "Hi"}),
+        ({"type": "tool_use", "id": "t", "name": "f", "input": {}}, {"partial_json": '{"a":1}'}),
+        ({"type": "new"}, {"text": "?"}),
+    ]
+    events = [{"type": "message_start", "message": {"id": "m"}}]
+    for index, (block, delta) in enumerate(blocks):
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
+        events.append({"type": "content_block_delta", "index": index, "delta": delta})
+    events += [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}]
+    data = "".join([f"data: {json.dumps(event)}\n\n" for event in events]).encode()
+    response = fold(decode_stream(get("anthropic"), [data]))
+    reasoning, text, call, other = response.parts
+    assert (reasoning.joined_text, text.text, call.arguments) == ("So", "Hi", {"a": 1})
+    assert other.value == {"type": "new", "text": "?"}
+
+
 @pytest.mark.parametrize("wire", ["anthropic", "openai_responses"])
 @pytest.mark.parametrize("kind", [[1], {}, 5, None])
 def test_event_without_a_valid_type_is_ignored(wire, kind):

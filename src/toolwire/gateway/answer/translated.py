@@ -129,10 +129,10 @@ class TranslatedRequest:
             context_size=None if sizes is None else sizes.of(endpoint),
             keep_tools=is_same_wire and target.max_tools is None,
             mark_prefix=(
-                target.upstream.row.cache == "auto"
+                (len(client_request.body) >= _MIN_MARKED or gateway_tools is not None or client_request.is_rebuilt)
+                and target.upstream.row.cache == "auto"
                 and not is_same_wire  # where marks are the client's choice
                 and not endpoint.has_body_mark
-                and (len(client_request.body) >= _MIN_MARKED or gateway_tools is not None or client_request.is_rebuilt)
             ),
         )
         if client_request.strict:
@@ -462,14 +462,14 @@ class TranslatedStream:
         if isinstance(event, StreamFault):
             self.fault = fault = self._endpoint_request.sanitise_fault(event.fault)
             return self._encoder.feed(StreamFault(fault, event.end))
+        self._stats.add_event(event)
+        event = self._reporter.report_event(event)
         if isinstance(event, ResponseStart):
             self._started = True
             if event.created is None and self._adds_time:
                 event = replace(event, created=int(time()))
-        self._stats.add_event(event)
-        event = self._reporter.report_event(event)
-        if isinstance(event, ResponseStart) and self._make_id is not None:
-            event = replace(event, id=self._make_id(event.id))
+            if self._make_id is not None:
+                event = replace(event, id=self._make_id(event.id))
         return self._encoder.feed(event if self._sealer is None else self._sealer.seal_event(event))
 
     def fail(self, fault: Fault) -> bytes:

@@ -74,7 +74,7 @@ _STOP_NAMES: dict[StopReason, str] = {reason: word for word, reason in STOP_REAS
 
 def decode_response(body: Object) -> Response:
     """Decode a response or an error body; the last call is truncated if a limit or a refusal ended the answer."""
-    if require_object(body).get("type") == "error":
+    if require_object(body).get("type") == "error" or (body.get("error") and not body.get("content")):
         return Response(fault=read_fault(body))
     content = body.get("content")
     is_text = type(content) is str and bool(content) and body.get("type") == "message"

@@ -81,7 +81,7 @@ _KNOWN = frozenset({"text", "tool_use", "thinking", "redacted_thinking"})
 class _OpenBlock:
     """A content block that is not closed yet."""
 
-    __slots__ = ("artefacts", "delta", "extra_fragments", "fields", "held", "key", "kind", "pieces")
+    __slots__ = ("artefacts", "delta", "extra_fragments", "fields", "held", "is_stopped", "key", "kind", "pieces")
 
     def __init__(self, key: int, kind: str, fields: Object) -> None:
         self.key = key
@@ -90,6 +90,7 @@ class _OpenBlock:
         self.delta: Callable[[int, bytes], Event] | None = _DELTAS.get(kind)
         self.pieces: list[bytes] = []  # escaped input of a call or an unknown block, parsed at its end
         self.held = b""  # a closing brace at the end of a call's input so far
+        self.is_stopped = False  # a call; it is closed later, since more of its input may follow
         self.artefacts: tuple[Artefact, ...] = ()
         self.extra_fragments = Fragments()  # fields from deltas of an unknown type
 
@@ -122,7 +123,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._add_whole(decode_response(document), events)
 
     def _is_complete(self) -> bool:
-        return bool(self._stop.get("stop_reason")) and not self._blocks  # message_stop may be missing
+        """Return whether the stop reason has arrived. The stops of the message and of whole blocks may be missing."""
+        return bool(self._stop.get("stop_reason")) and all(map(_is_whole, self._blocks.values()))
 
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that `data` completes. One delta in one read takes a short path."""
@@ -243,9 +245,15 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             events.append(UsageUpdate(total))
 
     def _block_start(self, event: Object, events: list[Event]) -> None:
-        """Open a block and emit its start event, with the text or signature that `content_block_start` may hold."""
+        """Open a block and emit its start event, with the text or signature that `content_block_start` may hold.
+
+        The start of a call that is open is a repetition, as with `message_start`.
+        """
         fields = require_object(event.get("content_block"), "content_block")
         index = read_index(event, "index")
+        block = None if index is None else self._blocks.get(index)
+        if block is not None and not block.is_stopped and fields.get("id") and fields == block.fields:
+            return
         self._open_block(self._next_index if index is None else index, fields, events)
 
     def _open_block(self, index: int, fields: Object, events: list[Event]) -> _OpenBlock:
@@ -255,8 +263,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         if self._id is None:
             self._id = ""
             events.append(ResponseStart())
-        if index in self._blocks:
-            self._close_block(index, events)
+        for other in [number for number, block in self._blocks.items() if number == index or block.is_stopped]:
+            self._close_block(other, events)
         self._end_last_call(events)
         self._next_index = index + 1
         kind = read_string(fields, "type")
@@ -280,7 +288,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
     def _block_delta(self, event: Object, events: list[Event]) -> None:
         """Apply a delta to its block; citations and the fields of unknown block types are collected for its end."""
         delta = require_object(event.get("delta"), "delta")
-        kind = delta.get("type")
+        kind = delta.get("type") or next((word for word, field in _TEXT_OF.items() if field in delta), None)
         block = self._find_block(event, kind, events)
         if kind == "signature_delta":
             self._set_signature(block, "signature", read_optional_string(delta, "signature"))
@@ -289,7 +297,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
                 **block.fields,
                 "citations": [*(block.fields.get("citations") or ()), delta.get("citation")],
             }
-        elif type(kind) is str and kind in _TEXT_OF:
+        elif type(kind) is str and kind in _TEXT_OF and (block.kind in _KNOWN or kind == "input_json_delta"):
             self._append_text(block, read_optional_string(delta, _TEXT_OF[kind]), events)
         elif block.kind in _KNOWN:
             self._report_unknown("delta", kind)
@@ -327,11 +335,19 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             block.artefacts = (Artefact(PROVIDER, kind, data),)
 
     def _block_stop(self, event: Object, events: list[Event]) -> None:
-        """Close a block. A stop without an open block is ignored: it carries nothing."""
+        """Close a block; the latest call only at the next block or the end, as the SDK reads input after its stop.
+
+        A stop without an open block is ignored: it carries nothing.
+        """
         index = read_index(event, "index")
         if index is None:
             index = max(self._blocks, default=-1)
-        if index in self._blocks:
+        block = self._blocks.get(index)
+        if block is None:
+            return
+        if block.kind == "tool_use" and block.key == self._next_key - 1:
+            block.is_stopped, block.delta = True, None  # no fast path: a delta of another kind opens a block
+        else:
             self._close_block(index, events)
 
     def _close_block(self, index: int, events: list[Event]) -> None:
@@ -402,7 +418,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         if index is None:
             index = self._next_index - 1 if self._next_index - 1 in self._blocks else self._next_index
         block = self._blocks.get(index)
-        if block is not None:
+        if block is not None and not (block.is_stopped and kind in ("text_delta", "thinking_delta")):
             return block
         if kind not in ("text_delta", "thinking_delta"):
             raise ProtocolError(f"content block {event.get('index')} is not open", pointer="/index", status=502)
@@ -421,8 +437,6 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._update_usage(event.get("usage"), events)
 
     def _message_stop(self, event: Object, events: list[Event]) -> None:
-        for index in sorted(self._blocks):
-            self._close_block(index, events)
         if self._id is None:
             raise ProtocolError("the message ends before it has begun", status=502)
         self._finish(events)
@@ -430,6 +444,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
 
     def _finish(self, events: list[Event]) -> None:
         """Emit the end of the answer; only the stop reason shows whether a pending call was truncated."""
+        for index in sorted(self._blocks):
+            self._close_block(index, events)
         stop = read_stop(self._stop, self._has_calls)
         self._end_last_call(events, is_cut=stop is not None and is_truncated(stop))
         for name, fields in read_unknown(self._stop, ("stop_reason", "stop_sequence", "stop_details"), NAME).items():
@@ -455,6 +471,13 @@ _STEPS: dict[str, Callable[[MessagesStreamDecoder, Object, list[Event]], None]] 
     "ping": MessagesStreamDecoder._ping,
     "error": MessagesStreamDecoder._error,
 }
+
+
+def _is_whole(block: _OpenBlock) -> bool:
+    """Return whether nothing shows that the block has been cut."""
+    if block.is_stopped or not (block.pieces or block.kind == "tool_use"):
+        return True
+    return parse_arguments(unescape(b"".join([*block.pieces, block.held])))[1] == "complete"
 
 
 def _split_run(data: bytes, first: re.Match[bytes]) -> tuple[list[bytes], int]:

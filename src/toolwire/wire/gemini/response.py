@@ -85,7 +85,7 @@ _STOP_NAMES: dict[StopReason, str] = {
 
 def decode_response(body: Object) -> Response:
     """Decode a response or an error body; a blocked prompt is an answer without candidates."""
-    if "error" in require_object(body) and "candidates" not in body:
+    if require_object(body).get("error") and not body.get("candidates"):
         return Response(fault=read_fault(body))
     extra: Extra = {}
     fields = read_fields(body, _KNOWN, NAME, extra)

@@ -137,7 +137,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
 
     def _read_chunk(self, raw: Object, events: list[Event]) -> None:
         chunk = to_camel_case(raw)
-        if "error" in chunk and "candidates" not in chunk:
+        if chunk.get("error") and not chunk.get("candidates"):
             self._over = True
             events.append(StreamFault(read_fault(chunk)))
             return

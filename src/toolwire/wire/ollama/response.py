@@ -65,8 +65,8 @@ _UNNAMED_REASONS = frozenset({"content_filter", "refusal", "pause", "malformed_c
 
 def decode_response(body: Object) -> Response:
     """Decode a response or an error body; fields of the message are kept under `ollama/message`."""
-    if require_object(body).get("error") and "message" not in body:
-        return Response(fault=read_fault(body))
+    if require_object(body).get("error"):
+        return Response(fault=read_fault({key: body[key] for key in body if key not in KNOWN}))
     message = _read_message(require_object(body.get("message"), "message"))
     extra = read_extra(body, KNOWN, NAME)
     created, form = read_created(body)

@@ -81,12 +81,12 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         self._read_line(self._read_object(payload), events)
 
     def _read_line(self, line: Object, events: list[Event]) -> None:
-        if line.get("error") and "message" not in line:
+        if line.get("error"):
             if self._end:  # the answer is complete
                 self.losses.add("", "error", "dropped", "it came after the end of the answer", "info")
                 return
             self._over = True
-            events.append(StreamFault(read_fault(line)))
+            events.append(StreamFault(read_fault({key: line[key] for key in line if key not in KNOWN})))
             return
         if not self._started:
             self._started = True
