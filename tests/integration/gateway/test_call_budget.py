@@ -13,7 +13,9 @@ from gateway.hostile import TEXT_ANSWER, body_of, connect, gateway_to, path_of, 
 
 REQUESTS = 20
 # client, wire of the upstream, calls of each request
-BUDGETS = [("openai_chat", "openai_chat", 187), ("openai_chat", "anthropic", 380), ("anthropic", "openai_chat", 380)]
+# Translated answers get an id of the client's wire and their log probabilities; those for Anthropic clients also a
+# sealer for reasoning (9 calls).
+BUDGETS = [("openai_chat", "openai_chat", 187), ("openai_chat", "anthropic", 381), ("anthropic", "openai_chat", 390)]
 
 
 @contextmanager
