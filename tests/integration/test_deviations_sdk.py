@@ -38,6 +38,14 @@ def chat(data):
     return {"text": message.content or "", "calls": [[name, json.loads(text or "{}") or {}] for name, text in calls]}
 
 
+def responses(data):
+    client = OpenAI(api_key="k", base_url="http://judge", http_client=client_of(httpx, data))
+    with client.responses.stream(model="m", input="") as stream:
+        response = stream.get_final_response()
+    calls = [[item.name, item.arguments] for item in response.output if item.type == "function_call"]
+    return {"text": response.output_text, "calls": [[name, json.loads(text or "{}") or {}] for name, text in calls]}
+
+
 def messages(data):
     client = anthropic.Anthropic(api_key="k", base_url="http://judge", http_client=client_of(httpx2, data))
     with client.messages.stream(model="m", max_tokens=1, messages=[]) as stream:
@@ -74,7 +82,13 @@ def ollama(data):
     }
 
 
-SDKS = {"openai_chat": chat, "anthropic": messages, "gemini": generate_content, "ollama": ollama}
+SDKS = {
+    "openai_chat": chat,
+    "openai_responses": responses,
+    "anthropic": messages,
+    "gemini": generate_content,
+    "ollama": ollama,
+}
 
 
 JUDGED = [deviation for deviation in STREAMS if deviation.wire in SDKS]

@@ -5,8 +5,8 @@ response. Servers omit one or another. The deltas are used as they arrive; a lat
 otherwise only read for data that deltas cannot carry (ids, annotations, encrypted reasoning, which is final only in
 `output_item.done`).
 
-An item that no event ended, and that the final response does not repeat, ends with the text of its deltas. An event without
-an output index belongs to the item with its id, without both to the last item. A stream without a final response is complete
+An item that no event ended, and that the final response does not repeat, ends with the text of its deltas. `OutputItems`
+finds the item of an event. A call starts when its name is known. A stream without a final response is complete
 only if it has the end marker of other wires, `[DONE]`, and all its items have ended.
 """
 
@@ -57,14 +57,14 @@ from ..openai_fault import read_fault
 from .content import NAME
 from .items import read_call_id, read_output_item
 from .response import ECHO, ENVELOPE_TYPES, decode_response, read_response_fault, read_stop, read_usage
-from .stream_state import GrowingItem, own_fields, strip_form
+from .stream_state import GrowingItem, OutputItems, own_fields, read_id, strip_form
 from .tool_search import is_client_search
 
 __all__ = ["ResponsesStreamDecoder"]
 
 _FAST = re.compile(
     rb'\{"type": ?"response\.(?:function_call_arguments|output_text|custom_tool_call_input)\.delta", ?'
-    rb'(?:"sequence_number": ?\d+, ?)?"item_id": ?"[^"\\]*", ?"output_index": ?(\d{1,6}), ?'
+    rb'(?:"sequence_number": ?\d+, ?)?"item_id": ?"([^"\\]*)", ?"output_index": ?(\d{1,6}), ?'
     rb'(?:"content_index": ?(\d{1,6}), ?)?"delta": ?'
     + FAST_STRING
     + rb'(?:, ?"(?:logprobs": ?\[\]|obfuscation": ?"[^"\\]*+"|sequence_number": ?\d++))*+\}'
@@ -91,8 +91,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._items: dict[int, GrowingItem] = {}
-        self._by_id: dict[str, int] = {}  # by item id: the output index
+        self._items = OutputItems()
         self._started = False
         self._has_calls = False
         self._refused = False
@@ -101,7 +100,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         self._add_whole(decode_response(document), events)
 
     def _is_complete(self) -> bool:
-        return self._has_end_marker and bool(self._items) and all(item.ended for item in self._items.values())
+        return self._has_end_marker and bool(self._items.all) and all(item.ended for item in self._items.all)
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         """Decode one event; plain deltas take a fast path without a JSON parser."""
@@ -125,11 +124,11 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
 
     def _fast_delta(self, fast: re.Match[bytes], events: list[Event]) -> bool:
         """Emit a delta that `_FAST` matched; return False if the full parser has to read the event."""
-        item, fragment = self._items.get(int(fast[1])), fast[3]
-        if item is None or item.ended or not is_utf8(fragment):
+        item, fragment = self._items.by_index.get(int(fast[2])), fast[4]
+        if item is None or item.ended or item.is_held or item.id_bytes != fast[1] or not is_utf8(fragment):
             return False
         if item.kind == "message":
-            number = int(fast[2] or 0)
+            number = int(fast[3] or 0)
             key = item.keys.get(number)
             if key is None:
                 return False
@@ -167,62 +166,68 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
     def _on_item_added(self, event: Object, events: list[Event]) -> None:
         """Open an item; one of an unknown kind is announced with PartStart and emitted whole at its end."""
         raw = require_object(event.get("item"), "item")
-        index = self._item_index(event, raw.get("id"), is_new=True)
-        if index in self._items:
-            self._reopen(index, raw)
+        index = read_index(event, "output_index")
+        item = self._items.find_announced(raw, index)
+        if item is not None:
+            if item.ended:
+                raise ProtocolError(f"output item {item.index} starts twice", pointer="/output_index", status=502)
+            if item.is_held and read_label(raw, "name"):
+                self._start_call(item, raw, events)
             return
         item = self._open_item(index, raw, events)
         if item.key < 0 and item.kind != "message" and not item.is_search:
             item.key = self._new_key()
             events.append(PartStart(item.key, Opaque(NAME, item.kind, raw)))
 
-    def _item_index(self, event: Object, item_id: JSON, *, is_new: bool = False) -> int:
-        """Return the output index of an event: its own, the index of the item with its id, or the last one.
-
-        `is_new`: the event opens an item, if there is none with its id.
-        """
-        index = read_index(event, "output_index")
-        if index is not None:
-            return index
-        if type(item_id) is str and item_id in self._by_id:
-            return self._by_id[item_id]
-        return max(self._items, default=-1) + 1 if is_new else max(self._items, default=0)
-
-    def _reopen(self, index: int, raw: Object) -> None:
-        """Accept an item that is announced twice; raise if the second one is another item."""
-        item = self._items[index]
-        if item.ended or item.kind != raw.get("type", "message"):
-            raise ProtocolError(f"output item {index} starts twice", pointer="/output_index", status=502)
-
-    def _open_item(self, index: int, raw: Object, events: list[Event]) -> GrowingItem:
-        """Open an item; a call or reasoning starts at once, a message with its first content."""
-        kind = str(raw.get("type", "message"))
-        item = self._items[index] = GrowingItem(kind, raw.get("id"))
-        if type(raw.get("id")) is str:
-            self._by_id.setdefault(raw["id"], index)
-        if kind == "function_call" or kind == "custom_tool_call":
+    def _open_item(self, index: int | None, raw: Object, events: list[Event]) -> GrowingItem:
+        """Open an item; a call with a name or reasoning starts at once, a message with its first content."""
+        item = GrowingItem(raw)
+        self._items.add(item, index)
+        if item.group == "call":
             self._has_calls = True
             item.key = self._new_key()
             item.texts[None] = []
-            call_kind: CallKind = "freeform" if kind == "custom_tool_call" else "function"
-            namespace = read_optional_string(raw, "namespace")
-            call_id, name = read_call_id(raw), read_string(raw, "name")
-            events.append(CallStart(item.key, call_id, name, call_kind, namespace, 0, own_fields(NAME, item.id)))
-            self._append_arguments(item, raw.get("arguments" if call_kind == "function" else "input"), events)
-        elif kind == "tool_search_call":
+            item.is_held = True
+            if raw.get("name"):
+                self._start_call(item, raw, events)
+            self._read_first_arguments(item, raw.get("arguments" if item.kind == "function_call" else "input"), events)
+        elif item.kind == "tool_search_call":
             item.is_search = is_client_search(raw)
-        elif kind == "reasoning":
+        elif item.kind == "reasoning":
             item.key = self._new_key()
             events.append(ReasoningStart(item.key, 0, own_fields(NAME, item.id)))
         return item
 
-    def _find_item(self, event: Object, kind: str | None = None, events: list[Event] | None = None) -> GrowingItem:
-        """Return the item of an event. Open one of `kind` if the server omitted `output_item.added`."""
-        index = self._item_index(event, event.get("item_id"))
-        item = self._items.get(index)
-        if item is None and kind is not None and events is not None:
-            item = self._open_item(index, {"type": kind, "id": event.get("item_id")}, events)
-        if item is None or item.ended:
+    def _start_call(self, item: GrowingItem, raw: Object, events: list[Event]) -> None:
+        """Start a call whose name is known, with the arguments that arrived before it."""
+        item.is_held = False
+        item.name = read_string(raw, "name")
+        kind: CallKind = "freeform" if item.kind == "custom_tool_call" else "function"
+        namespace = read_optional_string(raw, "namespace")
+        call_id = read_call_id(raw) or read_call_id({"call_id": item.call_id, **item.id})
+        if not item.call_id:
+            self._items.add_call_id(item, raw.get("call_id"))
+        events.append(CallStart(item.key, call_id, item.name, kind, namespace, 0, own_fields(NAME, item.id)))
+        if item.texts[None]:
+            events.append(CallDelta(item.key, b"".join(item.texts[None])))
+
+    def _read_first_arguments(self, item: GrowingItem, value: JSON, events: list[Event]) -> None:
+        """Read the arguments in the start of a call: whole ones may be repeated in deltas, or stand for none yet."""
+        text = dumps(value) if value and type(value) is dict else value
+        if type(text) is str and item.kind == "function_call" and parse_arguments(text)[1] == "complete":
+            item.placeholder = text
+        else:
+            self._append_arguments(item, text, events)
+
+    def _find_item(self, event: Object, kind: str, events: list[Event], *, is_copy: bool = False) -> GrowingItem:
+        """Return the item of an event. Open one of `kind` if the server omitted `output_item.added`.
+
+        `is_copy`: the event repeats text, and may come after the end of its item.
+        """
+        index, item_id = read_index(event, "output_index"), read_id({"id": event.get("item_id")})
+        raw: Object = {"type": kind, "id": item_id}
+        item = self._items.find(GrowingItem(raw).group, index, item_id) or self._open_item(index, raw, events)
+        if item.ended and not is_copy:
             raise ProtocolError("the output item is not open", pointer="/output_index", status=502)
         return item
 
@@ -234,6 +239,15 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             number = read_index(event, "content_index") or 0
             self._open_content(item, number, part.get("type") == "refusal", events)
             self._emit_text(item, number, part.get("text") or part.get("refusal"), events)
+
+    def _part_done(self, event: Object, events: list[Event]) -> None:
+        """Fill in the text of a content that the deltas left out."""
+        part = require_object(event.get("part"), "part")
+        kind = part.get("type")
+        if kind == "reasoning_text" or kind == "summary_text":
+            self._reasoning_done({**event, "text": part.get("text")}, events)
+        elif kind == "output_text" or kind == "refusal":
+            self._fill_text(event, part.get("text") or part.get("refusal"), kind == "refusal", events)
 
     def _open_content(self, item: GrowingItem, index: int, refusal: bool, events: list[Event]) -> int:
         """Return the key of a content; emit TextStart if it is new."""
@@ -261,13 +275,16 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
 
     def _text_done(self, event: Object, events: list[Event]) -> None:
         """Fill in the text that the deltas left out."""
-        item, number = self._find_item(event, "message", events), read_index(event, "content_index") or 0
+        refusal = event["type"] == "response.refusal.done"
+        self._fill_text(event, event.get("refusal" if refusal else "text"), refusal, events)
+
+    def _fill_text(self, event: Object, text: JSON, refusal: bool, events: list[Event]) -> None:
+        item = self._find_item(event, "message", events, is_copy=True)
+        number = read_index(event, "content_index") or 0
         if item.kind == "message":
-            refusal = event["type"] == "response.refusal.done"
-            self._open_content(item, number, refusal, events)
-            self._emit_text(
-                item, number, self._missing_text(item, number, event.get("refusal" if refusal else "text")), events
-            )
+            if not item.ended:
+                self._open_content(item, number, refusal, events)
+            self._emit_text(item, number, self._missing_text(item, number, text), events)
 
     def _missing_text(self, item: GrowingItem, number: int | None, full_text: JSON) -> str:
         """Return the rest of `full_text` after the deltas; report a loss if they differ, as they have been sent."""
@@ -276,51 +293,68 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         so_far = item.joined_text(number)
         if full_text.startswith(so_far):
             self._pending_surrogates.pop(item.keys.get(number or 0, item.key), None)  # its other half is in the rest
-            return full_text[len(so_far) :]
+            rest = full_text[len(so_far) :]
+            if rest and item.ended:
+                self.losses.add("/parts", f"text of a {item.kind}", "dropped", "it came after the end of the item")
+                return ""
+            return rest
         if not self._pending_surrogates:
             detail = "the finished item differs from its deltas, which have been sent"
             self.losses.add("/parts", f"text of a {item.kind}", "rewritten", detail)
         return ""
 
     def _call_delta(self, event: Object, events: list[Event]) -> None:
-        self._append_arguments(self._find_item(event), read_optional_string(event, "delta"), events)
+        item = self._find_item(event, _call_kind(event), events)
+        self._append_arguments(item, read_optional_string(event, "delta"), events)
 
     def _append_arguments(self, item: GrowingItem, value: JSON, events: list[Event]) -> None:
         text = dumps(value) if value and type(value) is dict else value
         if text and type(text) is str and None in item.texts:
             if escaped := self._escape(item.key, text):
                 item.texts[None].append(escaped)
-                events.append(CallDelta(item.key, escaped))
+                if not item.is_held:
+                    events.append(CallDelta(item.key, escaped))
 
     def _call_done(self, event: Object, events: list[Event]) -> None:
-        item = self._find_item(event)
+        item = self._find_item(event, _call_kind(event), events, is_copy=True)
         value = event.get("arguments") or event.get("input")
         text = dumps(value) if type(value) is dict else value
-        self._append_arguments(item, self._missing_text(item, None, text), events)
+        if item.group == "call":
+            self._append_arguments(item, self._missing_text(item, None, text), events)
 
     def _reasoning_delta(self, event: Object, events: list[Event]) -> None:
-        section = read_index(event, "summary_index")
-        self._emit_reasoning(
-            self._find_item(event, "reasoning", events), section, read_optional_string(event, "delta") or "", events
-        )
+        item = self._find_item(event, "reasoning", events)
+        self._emit_reasoning(item, _reasoning_section(event), read_optional_string(event, "delta") or "", events)
+
+    def _reasoning_done(self, event: Object, events: list[Event]) -> None:
+        """Fill in the text that the deltas left out."""
+        item, section = self._find_item(event, "reasoning", events, is_copy=True), _reasoning_section(event)
+        if item.kind == "reasoning":
+            self._emit_reasoning(item, section, self._missing_text(item, section, event.get("text")), events)
 
     def _emit_reasoning(self, item: GrowingItem, section: int | None, text: str, events: list[Event]) -> None:
+        """Emit more text of a section of the summary, or of a content, whose number is negative (`_reasoning_section`)."""
         if item.kind == "reasoning" and (escaped := self._escape(item.key, text)):
             item.texts.setdefault(section, []).append(escaped)
+            if section is not None and section < 0:
+                section = None
+                item.texts.setdefault(None, []).append(escaped)
             events.append(ReasoningDelta(item.key, escaped, section))
 
     def _item_done(self, event: Object, events: list[Event]) -> None:
         raw = require_object(event.get("item"), "item")
-        self._close_item(self._item_index(event, raw.get("id"), is_new=True), raw, events)
+        index = read_index(event, "output_index")
+        item = self._items.find_ended(raw, index)
+        self._close_item(item or self._open_item(index, raw, events), raw, events)
 
-    def _close_item(self, index: int, raw: Object, events: list[Event]) -> None:
-        """End an item with its final copy `raw`; open it first if the server omitted all earlier events."""
-        item = self._items.get(index) or self._open_item(index, raw, events)
+    def _close_item(self, item: GrowingItem, raw: Object, events: list[Event]) -> None:
+        """End an item with its final copy `raw`."""
         if item.ended:  # repeated
             return
-        item.ended = True
-        if raw.get("type", "message") != item.kind:
-            raise ProtocolError(f"a {item.kind} item ends as {raw.get('type')!r}", pointer="/item/type", status=502)
+        if item.placeholder and not raw.get("arguments") and raw.get("status") != "incomplete":
+            raw = {**raw, "arguments": item.placeholder}
+        if item.is_held:
+            self._start_call(item, raw, events)
         parts = read_output_item(raw)
         if item.kind == "message":
             self._close_message(item, parts, events)
@@ -333,6 +367,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         else:
             key = item.key if item.key >= 0 else self._new_key()
             events.append(WholePart(key, Opaque(NAME, item.kind, raw)))
+        item.ended = True
 
     def _close_message(self, item: GrowingItem, parts: list[Part], events: list[Event]) -> None:
         """End the contents of a message, and fill in the text that the deltas left out."""
@@ -381,13 +416,12 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         self._on_created(event, events)
         response = require_object(event.get("response"), "response")
         output = response.get("output")
-        free = max(self._items, default=-1) + 1
-        for number, raw in enumerate(output if type(output) is list else ()):
-            index = self._find_index(number, require_object(raw, "response", "output", number), free)
-            item = self._items.get(index)
-            if item is None or not item.ended:
-                self._close_item(index, raw, events)
-                free = max(free, index + 1)
+        items = [
+            require_object(raw, "response", "output", number)
+            for number, raw in enumerate(output if type(output) is list else ())
+        ]
+        for raw, item in zip(items, self._items.match_output(items), strict=True):
+            self._close_item(item or self._open_item(None, raw, events), raw, events)
         usage = read_usage(response.get("usage"))
         if usage is not None:
             events.append(UsageUpdate(usage))
@@ -395,7 +429,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if fault is not None:
             self._fail(fault, events)
             return
-        for item in self._items.values():
+        for item in self._items.all:
             if not item.ended:
                 self._close_unfinished(item, events)
         seen: list[Part] = [Refusal("")] if self._refused else []
@@ -411,6 +445,10 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if item.kind == "message":
             events.extend(TextEnd(key) for key in item.keys.values())
         elif item.kind in ("function_call", "custom_tool_call"):
+            if item.is_held:
+                raise ProtocolError("a call has no name", pointer="/item/name", status=502)
+            if not item.texts[None]:
+                self._append_arguments(item, item.placeholder, events)
             raw = item.joined_text(None)
             arguments, state = (None, "complete") if item.kind == "custom_tool_call" else parse_arguments(raw)
             if not raw:  # the arguments have not arrived
@@ -421,23 +459,22 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         else:
             self.losses.add("/parts", item.kind, "dropped", "the item has no end")
 
-    def _find_index(self, number: int, raw: Object, free: int) -> int:
-        """Return the output index of an item of the final response: by its id, by its position, or a new one.
-
-        Positions differ where the final response lacks an item; ids differ from event to event on some servers (GitHub
-        Copilot, OpenRouter).
-        """
-        item_id = raw.get("id")
-        if type(item_id) is str and item_id in self._by_id:
-            return self._by_id[item_id]
-        item = self._items.get(number)
-        return number if item is None or item.kind == raw.get("type", "message") else free
-
     def _finish(self, events: list[Event]) -> None:
         """End a stream that has only the end marker of other wires."""
         seen: tuple[Part, ...] = (ToolCall("", ""),) if self._has_calls else ()
         stop = read_stop({"status": "completed"}, seen)
         events.append(ResponseEnd((stop,)))
+
+
+def _call_kind(event: Object) -> str:
+    return "custom_tool_call" if event["type"].startswith("response.custom") else "function_call"
+
+
+def _reasoning_section(event: Object) -> int:
+    """Return the section of a summary, or the complement of the index of a content."""
+    if event["type"].startswith("response.reasoning_summary"):
+        return read_index(event, "summary_index") or 0
+    return ~(read_index(event, "content_index") or 0)
 
 
 _STEPS: dict[str, Callable[[ResponsesStreamDecoder, Object, list[Event]], None]] = {
@@ -450,6 +487,10 @@ _STEPS: dict[str, Callable[[ResponsesStreamDecoder, Object, list[Event]], None]]
     "response.output_text.done": ResponsesStreamDecoder._text_done,
     "response.refusal.delta": ResponsesStreamDecoder._text_delta,
     "response.refusal.done": ResponsesStreamDecoder._text_done,
+    "response.content_part.done": ResponsesStreamDecoder._part_done,
+    "response.reasoning_summary_part.done": ResponsesStreamDecoder._part_done,
+    "response.reasoning_summary_text.done": ResponsesStreamDecoder._reasoning_done,
+    "response.reasoning_text.done": ResponsesStreamDecoder._reasoning_done,
     "response.reasoning_summary_text.delta": ResponsesStreamDecoder._reasoning_delta,
     "response.reasoning_text.delta": ResponsesStreamDecoder._reasoning_delta,
     "response.function_call_arguments.delta": ResponsesStreamDecoder._call_delta,
