@@ -6,8 +6,10 @@ import pytest
 
 import toolwire
 from toolwire.ir import Ping, ResponseEnd, ResponseStart, Stop, StreamFault, TextEnd, TextStart, fold
+from toolwire.ir.text import unescape
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get
+from toolwire.wire.openai_chat import stream_decoder, stream_state
 
 
 def chat(*choices, done=True, **envelope):
@@ -264,3 +266,23 @@ def test_byte_order_mark_before_a_chunk_array_is_accepted(bom, size):
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
     assert fold(decode_stream(get("gemini"), pieces)).text == "hi"
     assert toolwire.calls(data, "gemini") == toolwire.calls(data) == ()
+
+
+@pytest.mark.parametrize("has_deltas", [False, True])
+def test_many_messages_do_not_read_the_text_so_far_again(monkeypatch, has_deltas):
+    read = []
+
+    def count(escaped):
+        read.append(len(escaped))
+        return unescape(escaped)
+
+    for module in (stream_state, stream_decoder):
+        monkeypatch.setattr(module, "unescape", count)
+    choices = []
+    for number in range(300):
+        if has_deltas:
+            choices.append({"index": 0, "delta": {"content": f"word {number} "}})
+        choices.append({"index": 0, "message": {"content": f"{number} "}})
+    data = chat(*choices)
+    get("openai_chat").stream_decoder().feed(data)
+    assert sum(read) < len(data)
