@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -106,6 +105,7 @@ class ClientRequest:
     _request: Request | ToolwireError | None = None  # decoded on demand
     _decoded: Request | None = None  # before it was rebuilt
     _schemas: bytes | None = None  # the encoded fields of a large request
+    _has_envelopes: bool | None = None  # None: not searched yet
     upload: ClientBody | None = None  # a body that is sent on while it arrives
 
     def __init__(
@@ -323,15 +323,17 @@ class ClientRequest:
             error.pointer = nearest_existing(self.document, self.wire.locator(request)(error.pointer))
         return error
 
-    @cached_property
+    @property
     def has_envelopes(self) -> bool:
         """True if the request has reasoning in an envelope of ours, also of another model, or may get it from the store.
 
         Use it first in a thread if the body is large.
         """
-        if self.wire.name not in ENVELOPE_WIRES:
-            return False
-        return self.is_rebuilt or (may_contain_envelope(self.body) and has_envelope(self.document))
+        if self._has_envelopes is None:
+            self._has_envelopes = self.wire.name in ENVELOPE_WIRES and (
+                self.is_rebuilt or (may_contain_envelope(self.body) and has_envelope(self.document))
+            )
+        return self._has_envelopes
 
     def may_have_calls(self) -> bool:
         """Check whether the history may contain calls; a search in the bytes is cheaper than decoding."""
