@@ -353,7 +353,11 @@ class ChatStreamDecoder(BaseStreamDecoder):
             kind, inner, arguments = _read_function(raw)
             call_id, name = _read_id(raw), read_optional_string(inner, "name") or ""
             call = choice.find_call(call_id, position if position < count else None, ids)
-            if call is None or (call_id and call.id not in ("", call_id)):  # another id is another call
+            if call is not None and call_id and call.id not in ("", call_id):
+                if call.may_have_name(name) and call.missing_arguments(arguments) == "":
+                    continue  # a repetition whose id was made anew: a second call would run its effect twice
+                call = None  # another id is another call
+            if call is None:
                 call = self._add_call(choice, -1 - len(choice.calls), call_id, kind, _call_form(raw))
                 choice.continue_call(call)
                 self._keep_fields(call, raw, inner)
