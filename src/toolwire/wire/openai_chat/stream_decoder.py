@@ -353,10 +353,9 @@ class ChatStreamDecoder(BaseStreamDecoder):
             kind, inner, arguments = _read_function(raw)
             call_id, name = _read_id(raw), read_optional_string(inner, "name") or ""
             call = choice.find_call(call_id, position if position < count else None, ids)
-            if call is not None and call_id and call.id not in ("", call_id):
-                if call.may_have_name(name) and call.missing_arguments(arguments) == "":
-                    continue  # a repetition whose id was made anew: a second call would run its effect twice
-                call = None  # another id is another call
+            # At the position of a call so far, another id is the same call with an id made anew: a second call would
+            # run its effect twice. Only calls beyond them are new.
+            is_renamed = call is not None and bool(call_id) and call.id not in ("", call_id)
             if call is None:
                 call = self._add_call(choice, -1 - len(choice.calls), call_id, kind, _call_form(raw))
                 choice.continue_call(call)
@@ -366,7 +365,8 @@ class ChatStreamDecoder(BaseStreamDecoder):
                 detail = "the final message has other calls than the deltas, which have been sent"
                 self.losses.add("/parts", "calls", "dropped", detail)
                 continue
-            choice.set_id(call, call_id)
+            if not is_renamed:
+                choice.set_id(call, call_id)
             call.add_name(name)
             if rest:
                 self._append_arguments(choice, call, rest, events)
