@@ -61,12 +61,16 @@ class GrowingItem:
             (self.call_id and self.call_id == raw.get("call_id")) or (self.id and self.id["id"] == raw.get("id"))
         )
 
-    def is_renamed(self, raw: Object, index: int) -> bool:
-        """Return whether `raw` is this call with another call id: it has its output index, name and arguments."""
+    def is_renamed(self, raw: Object) -> bool:
+        """Return whether `raw` is this call with another call id: it has its kind, name and arguments.
+
+        A second call would run its effect twice.
+        """
         text = raw.get("arguments") or raw.get("input") or ""
-        is_same_place = self.index == index and self.name == raw.get("name")
+        if raw.get("type", "message") != self.kind or self.name != raw.get("name") or type(text) is not str:
+            return False
         so_far = self.joined_text(None)
-        return is_same_place and type(text) is str and (text == so_far if self.ended else text.startswith(so_far))
+        return text == so_far if self.ended else text.startswith(so_far)
 
     def has_other_id(self, raw: Object) -> bool:
         return differ(self.id.get("id"), raw.get("id")) and not self.shares_id(raw)
@@ -160,7 +164,7 @@ class OutputItems:
         for item in found:
             if item.accepts(raw) and not (item.ended and item.has_other_id(raw)):
                 return item
-        return None
+        return next((item for item in found if not item.ended and item.is_renamed(raw)), None)
 
     def _with_call_id(self, raw: Object, index: int | None) -> list[GrowingItem]:
         """Return the call with the call id of `raw`, if there is one; `index`: only with this output index."""
@@ -194,7 +198,7 @@ class OutputItems:
                 rest.setdefault(item.kind, deque()).append(item)
         for number, raw in enumerate(output):
             queue = rest.get(str(raw.get("type", "message")))
-            if matches[number] is None and queue and (queue[0].accepts(raw) or queue[0].is_renamed(raw, number)):
+            if matches[number] is None and queue and (queue[0].accepts(raw) or queue[0].is_renamed(raw)):
                 matches[number] = queue.popleft()
         return matches
 
