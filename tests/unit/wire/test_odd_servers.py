@@ -286,3 +286,19 @@ def test_many_messages_do_not_read_the_text_so_far_again(monkeypatch, has_deltas
     data = chat(*choices)
     get("openai_chat").stream_decoder().feed(data)
     assert sum(read) < len(data)
+
+
+def test_responses_call_that_ends_under_another_id_is_one_call():
+    call = {"type": "function_call", "id": "i1", "call_id": "a", "name": "f", "arguments": ""}
+    renamed = {**call, "call_id": "b", "arguments": '{"x":1}'}
+    response = {"id": "r", "model": "m", "status": "completed", "output": [renamed]}
+    events = [
+        {"type": "response.output_item.added", "output_index": 0, "item": call},
+        {"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "i1", "delta": '{"x":1}'},
+        {"type": "response.output_item.done", "output_index": 0, "item": renamed},
+        {"type": "response.completed", "response": response},
+    ]
+    decoder = get("openai_responses").stream_decoder()
+    found = [item for event in events for item in decoder.feed(f"data: {json.dumps(event)}\n\n".encode())]
+    parts = fold([*found, *decoder.close()]).parts
+    assert [(part.id, part.arguments) for part in parts] == [("a", {"x": 1})]
