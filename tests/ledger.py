@@ -483,7 +483,7 @@ FINDINGS_2 = {
     "GA14": Entry("rate-limit headers, request id, upstream and model of the answer reach the client"),
     "GA15": Entry("the gateway and MCP over HTTP can be mounted under a prefix"),
     "GA17": Entry("arguments null and empty arguments are treated alike"),
-    # coding agents and open models behind the gateway
+    # coding agents and open models at the gateway
     "CA1": Entry("reasoning that a client returns goes back to the model that wrote it, without a store"),
     "CA2": Entry("requests that are translated to a provider with explicit cache marks get them"),
     "CA3": Entry("a WebSocket upgrade that is not supported is answered with 426"),

@@ -23,7 +23,7 @@ __all__ = ["LogprobConverter", "may_have_logprobs"]
 
 
 class LogprobConverter:
-    """Move the log probabilities of one answer from the extras of its wire to those of `wire`.
+    """Move an answer's log probabilities from its wire's extras to the extras of `wire`.
 
     `take` and `take_event` remove them from the answer, so that they are not reported as lost; `put` and `put_event` add
     them in their new form. A wire without log probabilities gets the answer as it is.
@@ -87,7 +87,7 @@ class LogprobConverter:
             return event
         if target.position == "response":
             return replace(event, extra=self._put(0, event.extra, target))
-        # the texts of a stream have ended, so the encoder finds those of the first choice at its stop
+        # the texts of a stream have ended, so the encoder finds the first choice's log probabilities at its stop
         return replace(
             event, stops=tuple([self._put_stop(number, stop, target) for number, stop in enumerate(event.stops)])
         )

@@ -68,10 +68,10 @@ could repeat an envelope of 1 KB, which may contain 1 MB."""
 
 _MAX_TEXT = len(PREFIX) + MAX_CONTENTS * 3 // 2  # base64 adds a third; text that does not shrink, and the other fields
 _VERSION = b"\x01"
-_FIELDS = 5
-_MAC_SIZE = 32
+_FIELDS = 5  # version, key id, upstream, model, contents
+_MAC_SIZE = 32  # bytes of SHA-256
 _KEY_ID_SIZE = 4  # enough to choose between two secrets; a collision only fails the comparison of the MAC
-_UPSTREAM_SIZE = 16
+_UPSTREAM_SIZE = 16  # bytes: no two servers of a gateway collide, and the MAC protects it
 _BLOCK = 8 * 1024  # bytes that are compressed at once; for each delta, the call would cost more than its work
 _WINDOW_BITS, _MEMORY_LEVEL = 12, 5  # 32 KB instead of 256 KB; the output is up to 14 % larger
 _FEW_TILDES = 64  # of which each is examined; in a text with more, a search for the whole mark costs less

@@ -38,7 +38,7 @@ __all__ = ["mark_stable_prefix", "place_marks"]
 
 _SYSTEM_ROLES = ("system", "developer")
 _TTL = "default"
-_MARKED_TURNS = 2
+_MARKED_TURNS = 2  # the end of this request, and the end of the previous one, which has its entry there
 _LOOKBACK = 20  # blocks in which a mark finds an entry, with its own
 
 _Position: TypeAlias = tuple[int, int]  # of a message in a request, and of a part in it

@@ -129,7 +129,7 @@ class Attempt(Struct, eq=False):
         preparation = context.preparation
         out: OutboundRequest = preparation.forward(target) or await preparation.prepare(target)
         context.log_writer.start_attempt(target, out.is_passed_through, started_at)
-        context.http_exchange.answer_headers = []  # those of a target that failed
+        context.http_exchange.answer_headers = []  # without the headers of a failed target
         self._reply_headers = [*target.headers]
         if context.stream_delivery is not None:
             context.stream_delivery.note_activity()  # the silence of earlier targets does not count for this one
@@ -427,7 +427,7 @@ class Attempt(Struct, eq=False):
     def _announce(self) -> None:
         """Add the headers about this target to the head of the answer, which is certain from here on.
 
-        They are those of the upstream, and the number of losses, and of offered and declared tools.
+        They are the upstream's headers, the number of losses, and the numbers of offered and declared tools.
         """
         losses = () if self._out is None else self._out.losses
         headers = [*self._reply_headers, (b"x-toolwire-losses", b"%d" % len(losses)) if losses else _NO_LOSSES]

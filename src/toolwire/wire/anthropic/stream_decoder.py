@@ -74,7 +74,7 @@ _WINDOW = 8 * 1024  # bytes that are split to find a run, which may end after th
 _NEXT_DELTA = re.compile(rb'\n\n(?=(?:event: ?content_block_delta\n)?data: ?\{"type": ?"content_block_delta")').search
 _MESSAGE = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
 _MESSAGE_DELTA = frozenset({"type", "delta", "usage"})  # others: context_management, input_transformations
-_MAX_UNKNOWN = 100
+_MAX_UNKNOWN = 100  # losses up to which unknown events are reported: an upstream could send many of them
 _KNOWN = frozenset({"text", "tool_use", "thinking", "redacted_thinking"})
 
 

@@ -69,7 +69,7 @@ _FAST = re.compile(
     + FAST_STRING
     + rb'(?:, ?"(?:logprobs": ?\[\]|obfuscation": ?"[^"\\]*+"|sequence_number": ?\d++))*+\}'
 ).fullmatch
-_MAX_UNKNOWN = 100
+_MAX_UNKNOWN = 100  # losses up to which unknown events are reported: an upstream could send many of them
 # Events of hosted tools, whose items are whole in `output_item.done`.
 _OTHER_ITEMS = (
     "response.code_interpreter",
@@ -212,7 +212,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             events.append(CallDelta(item.key, b"".join(item.texts[None])))
 
     def _read_first_arguments(self, item: GrowingItem, value: JSON, events: list[Event]) -> None:
-        """Read the arguments in the start of a call: whole ones may be repeated in deltas, or stand for none yet."""
+        """Read the arguments in the start of a call: deltas may repeat complete ones, and `{}` may precede the real ones."""
         text = dumps(value) if value and type(value) is dict else value
         if type(text) is str and item.kind == "function_call" and parse_arguments(text)[1] == "complete":
             item.placeholder = text
