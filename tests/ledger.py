@@ -463,7 +463,7 @@ FINDINGS = {
     "X11": Entry("toolwire test finds the planted faults of tools with generated calls, and none in sound tools"),
 }
 
-_STEP_16 = "not done yet"
+_STEP_17 = "not done yet"
 
 # The second review; its numbers differ from the first review's, and share the marker `finding`.
 FINDINGS_2 = {
@@ -519,4 +519,39 @@ FINDINGS_2 = {
         "names are found in any case; ModelClient.ask takes a text, and refuses other values with a typed error"
     ),
     "LE9": Entry("docs/commands.md lists every command"),
+    # security
+    "SE1": Entry("no regular expression of the package has super-linear cost", _STEP_17),
+    "SE2": Entry("limits.memory counts tool calls, and many small calls do not block the loop", _STEP_17),
+    "SE3": Entry("a clock that was ahead for a moment does not lock a key out", _STEP_17),
+    "SE4": Entry("a held lock or a truncated limits file neither freezes nor ends a worker", _STEP_17),
+    "SE5": Entry("fields that choose another model are refused where a key allows only some models", _STEP_17),
+    "SE6": Entry("/metrics needs a key of its own, or a loopback listener", _STEP_17),
+    "SE8": Entry("bodies of every size are validated alike", _STEP_17),
+    "SE9": Entry("a configured port is exact", _STEP_17),
+    "SE10": Entry("no server of an OpenAPI operation leaves the path of base_url", _STEP_17),
+    "SE11": Entry("a worker accepts connections when it is ready", _STEP_17),
+    "SE12": Entry("skills, NO_PROXY, TLS errors through a proxy and hidden characters in names are safe", _STEP_17),
+    "SE14": Entry("requests that wait for an upstream connection are counted and bounded", _STEP_17),
+    # operation
+    "OP1": Entry("health checks on new connections are answered under overload", _STEP_17),
+    "OP2": Entry("an upstream that hangs fails over", _STEP_17),
+    "OP3": Entry("overload is refused with 503 and retry-after instead of queued without bound", _STEP_17),
+    "OP4": Entry("a draining or frozen worker receives no new connections", _STEP_17),
+    "OP5": Entry("retries have a budget", _STEP_17),
+    "OP6": Entry("a long retry-after is passed on, with its status", _STEP_17),
+    "OP7": Entry("the translation cache has metrics and keeps a stable subset", _STEP_17),
+    "OP8": Entry("a full log disk costs one line per ten seconds and a counter", _STEP_17),
+    "OP9": Entry("a cooldown has a cap", _STEP_17),
+    "OP10": Entry("one probe at a time reaches a target whose cooldown has ended", _STEP_17),
+    # long runs
+    "RU1": Entry("a checkpoint writes what is new, off the event loop", _STEP_17),
+    "RU2": Entry("runs of any size are durable, approvable and resumable", _STEP_17),
+    "RU3": Entry("subagents cost CPU linear in their number", _STEP_17),
+    "RU4": Entry("agents sweep their store; runs can be swept and deleted", _STEP_17),
+    "RU5": Entry("sweeping in batches stalls no other process, and the file shrinks", _STEP_17),
+    "RU6": Entry("a hanging MCP server delays no other", _STEP_17),
+    "RU7": Entry("a client that opens many MCP sessions evicts only its own", _STEP_17),
+    "RU8": Entry("tracing large results does not block the loop, and trace files have a retention", _STEP_17),
+    "RU9": Entry("replay and compaction cost CPU linear in the turns", _STEP_17),
+    "RU10": Entry("batches above the limit of calls per turn are run or refused as documented", _STEP_17),
 }
