@@ -21,15 +21,12 @@ _Marked: TypeAlias = Text | Media | ToolCall | ToolResult | Tool
 _MINUTES = {"5m": 5, "30m": 30, "1h": 60, "12h": 720}
 
 
-def has_body_mark(extra: Extra) -> bool:
-    """Return whether a request has Anthropic's mark of the whole body, from a client of Anthropic or of a Chat router.
+def has_body_mark(extra: Extra, wire: str) -> bool:
+    """Return whether the fields of a request on `wire` have Anthropic's mark of the whole body.
 
-    Anthropic sets it on the last block, and counts it as one of the marks.
+    Anthropic sets it on the last block, and counts it as one of the marks. Chat routers read it, too.
     """
-    for wire in ("anthropic", "openai_chat"):
-        if wire in extra and type(extra[wire].get("cache_control")) is dict:
-            return True
-    return False
+    return wire in extra and type(extra[wire].get("cache_control")) is dict
 
 
 def fit_mark(marked: _Marked, element: str, wire: Wire, path: str, losses: Losses) -> str | None:

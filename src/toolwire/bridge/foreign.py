@@ -17,10 +17,11 @@ _CONVERSATION = frozenset({"previous_response_id", "conversation", "prompt", "ca
 # Fields of a request with the same name and meaning on two wires, by target and source, each with the kind of cache
 # mark that its server must support: most servers of Chat have none, and strict ones reject unknown fields.
 _OPENAI_FIELDS = {"prompt_cache_options": "part", "prompt_cache_retention": "part"}
+# OpenRouter reads Anthropic's field on Chat (microsoft/vscode#312939)
+_BODY_MARK = {"cache_control": "request"}
 _SHARED = {
-    # OpenRouter reads Anthropic's field on Chat (microsoft/vscode#312939)
-    "anthropic": {"openai_chat": {"cache_control": "request"}},
-    "openai_chat": {"openai_responses": _OPENAI_FIELDS},
+    "anthropic": {"openai_chat": _BODY_MARK},
+    "openai_chat": {"openai_responses": _OPENAI_FIELDS, "anthropic": _BODY_MARK},
     "openai_responses": {"openai_chat": _OPENAI_FIELDS},
 }
 
@@ -37,10 +38,11 @@ def fit_extra(extra: Extra, wire: Wire, losses: Losses, vendor_marks: frozenset[
             continue
         fields = extra[source]
         marks = wire.capabilities.cache | vendor_marks - {"request"}
-        moved = {name: fields[name] for name in fields if shared.get(name) in marks}
-        if moved:
-            rest = {name: value for name, value in fields.items() if name not in moved}
+        found = {name: fields[name] for name in fields if shared.get(name) in marks}
+        if found:
+            rest = {name: value for name, value in fields.items() if name not in found}
             extra = {**extra, source: rest}
+            moved = {**moved, **found}
     report_extra(extra, "", wire.name, losses)
     return {**extra, wire.name: {**moved, **extra.get(wire.name, {})}} if moved else extra
 

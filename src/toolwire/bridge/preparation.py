@@ -167,7 +167,8 @@ def prepare(
     reuse = None if store is None else _find_prefix(store, request, wire, history_model, indexed_tools, plan)
     turns, marks = fit_history(request, wire, names, losses, history_model, lifts, plan, indexed_tools, reuse, outline)
     has_marks = marks > 0 or any(tool.cache is not None for tool in tools)
-    body_mark = has_body_mark(request.extra)
+    extra = fit_extra(request.extra, wire, losses, vendor_marks) if request.extra else request.extra
+    body_mark = has_body_mark(extra, wire.name)  # only a mark that the target gets counts
     if has_marks:
         tools = limit_marks(turns, tools, wire, marks, losses, has_body_mark=body_mark)
     if reasoning is not None or model.reasoning_replay == "required":
@@ -176,7 +177,6 @@ def prepare(
         turns = add_instructions(turns, answer.instructions, can)
     if required is not None and required.instructions is not None:
         turns = add_instructions(turns, required.instructions, can)
-    extra = fit_extra(request.extra, wire, losses, vendor_marks) if request.extra else request.extra
     _report_extras(request, wire.name, losses)
     parallel = _fit_parallel(request, can, model, losses, has_tools=bool(tools))
     fitted = Request(

@@ -52,7 +52,7 @@ def mark_stable_prefix(request: Request, wire: Wire, model: ModelCapabilities = 
     """
     if model is not UNKNOWN_MODEL and isinstance(wire, WireCodec):
         wire = fit_codec(wire, model)
-    if not wire.capabilities.cache or _has_marks(request):
+    if "part" not in wire.capabilities.cache or _has_marks(request):
         return request
     if wire.limits.cache_marks is not None:
         return place_marks(request, wire)
@@ -88,7 +88,7 @@ def place_marks(request: Request, wire: Wire, remember: RememberMarked | None = 
 
 
 def _has_marks(request: Request) -> bool:
-    if has_body_mark(request.extra) or any(tool.cache is not None for tool in request.tools):
+    if any(has_body_mark(request.extra, wire) for wire in request.extra) or any(tool.cache is not None for tool in request.tools):
         return True
     return any(getattr(part, "cache", None) is not None for message in request.messages for part in message.parts)
 

@@ -65,6 +65,7 @@ class Vendor(Value, frozen=True):
     # Wires whose maximum number of tools a source states for this vendor: it applies to requests of the same wire, too.
     stated_tool_limits: tuple[str, ...] = ()
     cache_marks: bool = True  # supports prompt-cache marks; strict servers reject unknown fields
+    marks_body: bool = False  # supports Anthropic's prompt-cache mark of the whole body, also without `cache_marks`
     fields: dict[str, str] = {}  # fields of a request that it names differently
     rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that it rejects: (extra, field)
     rejected_kinds: frozenset[str] = frozenset()  # built-in tools and kinds of parts of the wire that it rejects
@@ -300,7 +301,8 @@ _ROWS = (
         _hosted_vendor("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"), stated_tool_limits=("openai_chat",)
     ),
     _hosted_vendor("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    _hosted_vendor("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    # https://openrouter.ai/docs/guides/best-practices/prompt-caching: `cache_control` in the body of a Chat request
+    replace(_hosted_vendor("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"), marks_body=True),
     _hosted_vendor("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
     _hosted_vendor("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
     _hosted_vendor("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
@@ -389,7 +391,7 @@ def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:
     if vendor.choice_by_schema is not None:
         can = forced_by_schema(can, vendor.choice_by_schema)
     if not vendor.cache_marks:
-        can = replace(can, cache=frozenset())
+        can = replace(can, cache=frozenset({"request"}) if vendor.marks_body else frozenset())
     if not vendor.counts_on_request:
         can = replace(can, counts_on_request=False)
     if vendor.rejected_fields or vendor.rejected_kinds:

@@ -271,6 +271,40 @@ def test_cache_mark_of_the_body_is_not_sent_to_vertex(provider, wire):
         assert ("/cache_control" in [loss.path for loss in losses]) != is_sent
 
 
+@pytest.mark.finding("CA2")
+def test_dropped_cache_mark_of_the_body_does_not_count():
+    """Vertex drops the mark, so the request gets as many other marks as without it."""
+    body_mark = {"openai_chat": {"cache_control": {"type": "ephemeral"}}}
+    vertex = resolve("vertex-anthropic/claude-sonnet-4-5", {}, key=KEY, project="p")
+    parts = tuple(Text(f"page {number}", cache="default") for number in range(5))
+    long = Text("word " * 9000)
+    unmarked = (Message("user", (long,)), Message("assistant", (long,)), Message("user", (long,)))
+    for messages, marks in ((Message("user", parts),), 4), (unmarked, 2):
+        for extra in ({}, body_mark):
+            request = Request("m", messages, extra=extra)
+            sent = EndpointRequest(request, vertex, stream=False, text=None, losses=Losses(), mark_prefix=True).body
+            assert sent.count(b"cache_control") == marks
+
+
+@pytest.mark.finding("CA2")
+@pytest.mark.parametrize(
+    ("model", "options", "is_sent"),
+    [
+        ("openrouter/anthropic/claude-sonnet-4.5", {}, True),
+        ("groq/m", {}, False),
+        ("m", {"base_url": "https://proxy.example/v1"}, False),
+    ],
+)
+def test_cache_mark_of_the_body_reaches_a_chat_router_that_reads_it(model, options, is_sent):
+    mark = {"type": "ephemeral"}
+    request = Request(messages=(Message("user", (Text("hi"),)),), extra={"anthropic": {"cache_control": mark}})
+    losses = Losses()
+    endpoint = resolve(model, {}, key=KEY, **options)
+    sent = parse_object(EndpointRequest(request, endpoint, stream=False, text=None, losses=losses).body)
+    assert sent.get("cache_control") == (mark if is_sent else None)
+    assert ("/cache_control" in [loss.path for loss in losses]) != is_sent
+
+
 @pytest.mark.parametrize("wire", ["anthropic", "anthropic@2023-06-01"])
 def test_cache_mark_of_the_body_in_the_settings_is_one_of_four(wire):
     mark = {"type": "ephemeral"}
