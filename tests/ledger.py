@@ -522,8 +522,8 @@ FINDINGS_2 = {
     # security
     "SE1": Entry("no regular expression of the package has super-linear cost", _STEP_17),
     "SE2": Entry("limits.memory counts tool calls, and many small calls do not block the loop", _STEP_17),
-    "SE3": Entry("a clock that was ahead for a moment does not lock a key out", _STEP_17),
-    "SE4": Entry("a held lock or a truncated limits file neither freezes nor ends a worker", _STEP_17),
+    "SE3": Entry("a clock that was ahead for a moment does not lock a key out"),
+    "SE4": Entry("a held lock or a truncated limits file neither freezes nor ends a worker"),
     "SE5": Entry("fields that choose another model are refused where a key allows only some models", _STEP_17),
     "SE6": Entry("/metrics needs a key of its own, or a loopback listener", _STEP_17),
     "SE8": Entry("bodies of every size are validated alike", _STEP_17),

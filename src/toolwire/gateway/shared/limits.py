@@ -22,6 +22,8 @@ from ..settings import KeyRow
 from .keys import Caller
 
 __all__ = [
+    "MAX_AHEAD",
+    "MAX_LIFETIME",
     "SLICES",
     "InProcessLimiter",
     "Limit",
@@ -35,6 +37,14 @@ __all__ = [
 
 LimitName: TypeAlias = Literal["requests", "tokens", "day"]
 SLICES = 60
+MAX_AHEAD = 1
+"""The number of slices that a stored amount may be ahead of the clock, because clocks are adjusted by a moment.
+
+Amounts of later slices were counted while the clock was wrong. They count as of now: otherwise a clock that was a year
+ahead for one request would lock its key out for a year.
+"""
+MAX_LIFETIME = 2 * 86_400.0
+"""Seconds, more than the longest window; stored limits that expire later were written while the clock was ahead."""
 _LIMIT_LABELS = {"requests": "requests per minute", "tokens": "tokens per minute", "day": "tokens per day"}
 
 
@@ -53,7 +63,7 @@ class Limiter(Protocol):
 class LocalLimiter(Limiter, Protocol):
     """A limiter of this process or this machine."""
 
-    def refund(self, caller: Caller) -> None:
+    async def refund(self, caller: Caller) -> None:
         """Undo the count of a request that was admitted here, but refused elsewhere."""
         ...
 
@@ -132,7 +142,7 @@ class InProcessLimiter:
         for window in windows.token_windows:
             window.add(tokens, now)
 
-    def refund(self, caller: Caller) -> None:
+    async def refund(self, caller: Caller) -> None:
         requests = self._prepare_windows(caller, self._clock()).requests
         if requests is not None:
             requests.refund()
@@ -169,14 +179,19 @@ def admit_request(entries: Sequence[tuple[Limit, LimitWindow]], now: float) -> t
 class LimitWindow:
     """Amounts by slice number, the oldest first. `seconds` is the length of a slice.
 
+    `amounts` are stored amounts, which are adjusted to the time `now` of their clock.
     `total` is at least the sum of the amounts that count; `wait_seconds` drops those that have expired.
     """
 
     __slots__ = ("_slice", "amounts", "total")
 
-    def __init__(self, seconds: float, amounts: Mapping[int, int] | None = None) -> None:
+    def __init__(self, seconds: float, amounts: Mapping[int, int] | None = None, now: float = 0.0) -> None:
         self._slice = seconds
-        self.amounts = {} if amounts is None else dict(sorted(amounts.items()))
+        self.amounts: dict[int, int] = {}
+        newest = int(now // seconds) + MAX_AHEAD
+        for slice_number, amount in sorted((amounts or {}).items()):
+            number = min(slice_number, newest)
+            self.amounts[number] = self.amounts.get(number, 0) + amount
         self.total = sum(self.amounts.values())
 
     def add(self, amount: int, now: float) -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .keys import Caller
-from .limits import SLICES, Limit, limits_of, rate_limit_error
+from .limits import MAX_AHEAD, SLICES, Limit, limits_of, rate_limit_error
 from .redis_link import Command, RedisLink
 
 __all__ = ["RedisLimiter"]
 
 # ARGV[1] is the time; empty for the server's clock.
 _SCRIPT_HEAD = f"""
-local SLICES = {SLICES}
+local SLICES, MAX_AHEAD = {SLICES}, {MAX_AHEAD}
 local now = tonumber(ARGV[1])
 if not now then
   local clock = redis.call('TIME')
@@ -33,15 +33,20 @@ _ADMIT = (
     _SCRIPT_HEAD
     + """
 local function wait(key, most, slice)
-  local oldest, found = math.floor(now / slice) - SLICES, redis.call('HGETALL', key)
+  local current, found = math.floor(now / slice), redis.call('HGETALL', key)
   local numbers, amounts, left = {}, {}, 0
   for at = 1, #found, 2 do
-    local number = tonumber(found[at])
-    if number < oldest then
+    local number, amount = tonumber(found[at]), tonumber(found[at + 1])
+    if number < current - SLICES then
       redis.call('HDEL', key, found[at])
     else
-      numbers[#numbers + 1], amounts[number] = number, tonumber(found[at + 1])
-      left = left + amounts[number]
+      if number > current + MAX_AHEAD then
+        redis.call('HDEL', key, found[at])
+        number = current + MAX_AHEAD
+        redis.call('HINCRBY', key, string.format('%.0f', number), amount)
+      end
+      if not amounts[number] then numbers[#numbers + 1], amounts[number] = number, 0 end
+      amounts[number], left = amounts[number] + amount, left + amount
     end
   end
   table.sort(numbers)

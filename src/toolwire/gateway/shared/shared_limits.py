@@ -30,7 +30,7 @@ class SharedLimiter:
             await self._shared.admit(caller)
         except (RateLimited, StoreError) as error:
             if self._strict or isinstance(error, RateLimited):
-                self._local.refund(caller)
+                await self._local.refund(caller)
                 raise
 
     async def spend(self, caller: Caller, tokens: int) -> None:

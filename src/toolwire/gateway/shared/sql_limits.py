@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ...ir.errors import StoreError
 from .keys import Caller
-from .limits import SLICES, Limit, LimitWindow, admit_request, limits_of, rate_limit_error
+from .limits import MAX_LIFETIME, SLICES, Limit, LimitWindow, admit_request, limits_of, rate_limit_error
 from .response_store import entry_key
 from .sql_link import Execute
 from .sql_state import StateDatabase
@@ -37,8 +37,8 @@ INSERT INTO toolwire_limits (id, amounts, expires_at) VALUES (?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at RETURNING amounts
 """
 _SAVE = "UPDATE toolwire_limits SET amounts = ? WHERE id = ?"
-_EXPIRED = "SELECT id FROM toolwire_limits WHERE expires_at <= ?"
-_DELETE = "DELETE FROM toolwire_limits WHERE id = ? AND expires_at <= ?"
+_EXPIRED = "SELECT id FROM toolwire_limits WHERE expires_at <= ? OR expires_at > ?"
+_DELETE = "DELETE FROM toolwire_limits WHERE id = ? AND (expires_at <= ? OR expires_at > ?)"
 
 _Amounts: TypeAlias = dict[str, dict[int, int]]  # by name of the limit and number of the slice
 _decoder = msgspec.msgpack.Decoder(_Amounts)
@@ -117,9 +117,9 @@ class SqlLimiter:
         for row_id, counts in sorted(counts_by_id.items()):
             expires_at = now + max((SLICES + 2) * limit.slice for count in counts for limit in count.limits)
             [(data,)] = execute(_LOCK, (row_id, _NONE, expires_at))
-            windows = _Windows(_decoder.decode(data))
+            windows = _Windows(_decoder.decode(data), now)
             for count in counts:
-                windows.apply(count, now)
+                windows.apply(count)
             execute(_SAVE, (msgspec.msgpack.encode(windows.amounts), row_id))
 
     async def _sweep(self) -> None:
@@ -137,33 +137,34 @@ class SqlLimiter:
 
     def _find_expired(self, execute: Execute) -> tuple[list[bytes], float]:
         now = self._clock(execute)
-        return [bytes(row_id) for (row_id,) in execute(_EXPIRED, (now,))], now
+        return [bytes(row_id) for (row_id,) in execute(_EXPIRED, (now, now + MAX_LIFETIME))], now
 
 
 def _delete_expired(row_id: bytes, now: float, execute: Execute) -> None:
-    execute(_DELETE, (row_id, now))
+    execute(_DELETE, (row_id, now, now + MAX_LIFETIME))
 
 
 class _Windows:
-    """The windows of one row, made on first use."""
+    """The windows of one row at the time `now`, made on first use."""
 
-    def __init__(self, amounts: _Amounts) -> None:
+    def __init__(self, amounts: _Amounts, now: float) -> None:
         self._stored = amounts
+        self._now = now
         self._windows: dict[str, LimitWindow] = {}
 
-    def apply(self, count: _Count, now: float) -> None:
+    def apply(self, count: _Count) -> None:
         """Decide on a request, or count tokens."""
         entries = [(limit, self._window(limit)) for limit in count.limits]
         if count.tokens is None:
-            count.exceeded = admit_request(entries, now)
+            count.exceeded = admit_request(entries, self._now)
             return
         for _, window in entries:
-            window.add(count.tokens, now)
+            window.add(count.tokens, self._now)
 
     def _window(self, limit: Limit) -> LimitWindow:
         window = self._windows.get(limit.name)
         if window is None:
-            window = self._windows[limit.name] = LimitWindow(limit.slice, self._stored.get(limit.name))
+            window = self._windows[limit.name] = LimitWindow(limit.slice, self._stored.get(limit.name), self._now)
         return window
 
     @property

@@ -150,10 +150,10 @@ def _open_shared(url: str, row: StateRow, folder: Path | None) -> _Parts:
 
 def _open_folder(row: StateRow, folder: Path) -> _LocalParts:
     """Open the state of the workers of one gateway, which a single process has in its memory."""
-    from .mapped_limits import MappedLimiter
+    from .file_limits import FileLimiter
     from .sql_turns import TURN_TABLES, SqlTurns
 
-    limiter = MappedLimiter(folder / "limits", InProcessLimiter(time.monotonic))
+    limiter = FileLimiter(folder / "limits", InProcessLimiter(time.monotonic), timeout=row.timeout)
     database = _open_sqlite(folder / "turns.db", TURN_TABLES)
     table = SqlTurns(database, row.turn_seconds, bounds=OwnerBounds(row.turn_bytes, row.turns))
     return _LocalParts(
@@ -167,11 +167,12 @@ def _open_folder(row: StateRow, folder: Path) -> _LocalParts:
 
 def _open_file(file: Path, row: StateRow, local: _LocalParts) -> _Parts:
     """Open the state of the gateways of one machine: a SQLite file, and one for the limits."""
-    from .mapped_limits import MappedLimiter
+    from .file_limits import FileLimiter
     from .sql_cooldowns import COOLDOWN_TABLES
     from .sql_turns import TURN_TABLES
 
-    limiter = MappedLimiter(file.with_name(f"{file.name}-limits"), None if row.strict else local.limiter)
+    limits = file.with_name(f"{file.name}-limits")
+    limiter = FileLimiter(limits, None if row.strict else local.limiter, timeout=row.timeout)
     parts = _open_sql(_open_sqlite(file, (*TURN_TABLES, *COOLDOWN_TABLES)), limiter, row, local)
     return parts._replace(
         open_callbacks=(limiter.open, *parts.open_callbacks), close_callbacks=(*parts.close_callbacks, limiter.aclose)

@@ -43,6 +43,20 @@ async def answer(limiter, who):
     return None
 
 
+async def answers_around_a_wrong_clock(limiter, set_clock):
+    """Send requests at a correct clock, a year ahead, corrected again, and after the window; return which pass."""
+    who = caller(requests_per_minute=2, tokens_per_day=100)
+    year = 366 * 86_400.0
+    found = []
+    for now, count in ((0.0, 1), (year, 2), (5.0, 2), (30.0, 1), (70.0, 2)):
+        set_clock(1_000_000.0 + now)
+        found.append([await answer(limiter, who) is None for _ in range(count)])
+        if now == year:
+            await limiter.spend(who, 1)
+    return found
+
+
+ADMITTED_AROUND_A_WRONG_CLOCK = [[True], [True, True], [False, False], [False], [True, True]]
 steps = st.lists(st.tuples(st.floats(0, 40), st.sampled_from(["ask", "ask", "spend"])), min_size=1, max_size=25)
 
 
@@ -212,3 +226,18 @@ def test_restarted_redis_is_used_again(redis_server, redis_url):
 def test_invalid_redis_url_is_rejected():
     with pytest.raises(ConfigError, match=r"invalid \[state\] url"):
         RedisLink("redis://me:geheim@host:port/0", lambda: 0.0)
+
+
+@pytest.mark.finding("SE3")
+def test_clock_of_redis_that_was_ahead_locks_no_key_out(redis_url):
+    now = 0.0
+
+    def set_clock(seconds):
+        nonlocal now
+        now = seconds
+
+    async def run():
+        async with linked(redis_url) as link:
+            return await answers_around_a_wrong_clock(RedisLimiter(link, lambda: now), set_clock)
+
+    assert asyncio.run(run()) == ADMITTED_AROUND_A_WRONG_CLOCK

@@ -6,7 +6,13 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
-from gateway.state.test_redis_limits import answer, caller, steps
+from gateway.state.test_redis_limits import (
+    ADMITTED_AROUND_A_WRONG_CLOCK,
+    answer,
+    answers_around_a_wrong_clock,
+    caller,
+    steps,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -122,3 +128,25 @@ def test_limiter_counts_locally_while_its_database_is_unavailable(tmp_path, capl
     first, last = [record.getMessage() for record in caplog.records]
     assert "is unavailable" in first
     assert "is available again" in last
+
+
+@pytest.mark.finding("SE3")
+def test_clock_of_the_database_that_was_ahead_locks_no_key_out(open_link):
+    now = 366 * 86_400.0 * 60
+
+    def set_clock(seconds):
+        nonlocal now
+        now = seconds
+
+    async def run():
+        async with opened(open_link()) as database:
+            limiter = SqlLimiter(database, clock=lambda _: now)
+            await limiter.admit(caller("removed", requests_per_minute=1))
+            found = await answers_around_a_wrong_clock(limiter, set_clock)
+            limiter._next_sweep = 0.0
+            await limiter.admit(caller("new", requests_per_minute=1))
+            await limiter._task
+            [(count,)] = await database.transact(lambda execute: execute("SELECT count(*) FROM toolwire_limits", ()))
+            return found, count
+
+    assert asyncio.run(run()) == (ADMITTED_AROUND_A_WRONG_CLOCK, 2)  # the row of the removed key is deleted
