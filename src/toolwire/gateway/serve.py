@@ -38,23 +38,35 @@ __all__ = ["WorkerPort", "bind", "serve"]
 _log = getLogger("toolwire.gateway")
 _KEEP_ALIVE = 75  # seconds; longer than the minute after which balancers close a connection
 _BACKLOG = 2048
+_DEFAULT_PORT = 4141
 _MAX_PORT_TRIES = 20  # ports, from the default one
+_PORT_HINT = "stop the program that listens there, or choose another port; 0 takes any free port"
 _HAS_BALANCING = sys.platform == "linux"  # the kernel distributes connections among sockets on one port
 
 
 def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
-    """Open a listening socket: on `port` exactly, or on the first free port from that of the settings."""
+    """Open a listening socket on `port`, or on the port of the settings.
+
+    Without both, it is the first free port from the default one. With keys, that port is exact, too: clients would send
+    their keys to the process that has taken it.
+    """
     host = settings.server.host
     _check_exposure(host, requires_key=bool(settings.keys))
-    ports = [port] if port is not None else range(settings.server.port, settings.server.port + _MAX_PORT_TRIES)
+    exact = settings.server.port if port is None else port
+    tries = 1 if settings.keys else _MAX_PORT_TRIES
+    ports = range(_DEFAULT_PORT, _DEFAULT_PORT + tries) if exact is None else [exact]
     for number in ports:
         try:
-            return _open_listener(host, number)
+            listener = _open_listener(host, number)
         except OSError as error:
             reason = error.strerror or str(error)
         except OverflowError:
             raise ConfigError(f"invalid port {number}", hint="use 0 to 65535; 0 takes any free port") from None
-    raise ConfigError(f"cannot listen on {host}:{ports[0]}: {reason}", hint="use --port 0 for any free port")
+        else:
+            if number != ports[0]:
+                _log.warning("port %d is in use, so the gateway listens on port %d", ports[0], number)
+            return listener
+    raise ConfigError(f"cannot listen on {host}:{ports[0]}: {reason}", hint=_PORT_HINT)
 
 
 class WorkerPort:
@@ -95,7 +107,7 @@ def _bind_shared(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         reason = error.strerror or str(error)
-        raise ConfigError(f"cannot listen on {host}:{port}: {reason}", hint="use --port 0 for any free port") from None
+        raise ConfigError(f"cannot listen on {host}:{port}: {reason}", hint=_PORT_HINT) from None
     return listener
 
 

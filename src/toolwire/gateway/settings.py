@@ -48,7 +48,7 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
 
 class ServerRow(Row, frozen=True):
     host: str = "127.0.0.1"
-    port: int = 4141
+    port: int | None = None  # exact; default: 4141, or the next free port if there are no keys
     workers: int = 1  # processes on the port; several need `state.url`
     hosts: tuple[str, ...] = ()  # host names that clients may use, besides those of this machine
     origins: tuple[str, ...] = ()  # origins of web pages that may send requests

@@ -22,7 +22,7 @@ from toolwire import Response, Text, ToolCall, ToolResult
 from toolwire.cli import gateway_models
 from toolwire.cli.main import main
 from toolwire.gateway.serve import bind
-from toolwire.gateway.settings import ServerRow, Settings
+from toolwire.gateway.settings import KeyRow, ServerRow, Settings
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.tls import check_certificate
 from toolwire.ir.errors import ConfigError
@@ -341,14 +341,32 @@ def test_requested_port_in_use_is_an_error(tmp_path: Path) -> None:
         assert f"cannot listen on 127.0.0.1:{port}" in run_failing_serve(tmp_path, "--port", str(port))
 
 
-def test_configured_port_in_use_falls_back_to_a_higher_one(tmp_path: Path) -> None:
+@pytest.mark.finding("SE9")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_configured_port_in_use_is_an_error(tmp_path: Path, workers: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        config(tmp_path, "http://127.0.0.1:9", more=f"[server]\nport = {port}\n")
-        with process(tmp_path) as (_, url):
-            assert int(url.rpartition(":")[2]) > port
+        more = f'[server]\nport = {port}\nworkers = {workers}\n[state]\nurl = "state.db"\n'
+        config(tmp_path, "http://127.0.0.1:9", more=more)
+        assert f"cannot listen on 127.0.0.1:{port}" in run_failing_serve(tmp_path)
+
+
+@pytest.mark.finding("SE9")
+def test_default_port_in_use_moves_with_a_message_and_only_without_keys(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr("toolwire.gateway.serve._DEFAULT_PORT", port)
+        with bind(Settings()) as listener:
+            assert listener.getsockname()[1] > port
+        assert f"port {port} is in use" in caplog.text
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+            bind(Settings(keys={"a": KeyRow("0" * 64)}))
 
 
 def test_client_command_prints_or_writes_client_settings(tmp_path: Path) -> None:

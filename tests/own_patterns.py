@@ -1,0 +1,179 @@
+"""Collect every regular expression of the package with the methods that are called on it.
+
+Calls of `re` are found in the source. Patterns are evaluated in their module, or recorded while the package is imported
+if they are made by a function or a comprehension. `unknown` are the calls that neither way resolves.
+"""
+
+import ast
+import importlib
+import pkgutil
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+FUNCTIONS = frozenset({"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"})
+FLAGS_AT = {"compile": 1, "match": 2, "search": 2, "fullmatch": 2, "findall": 2, "finditer": 2, "split": 3, "sub": 4}
+OPTIONAL = {"torch", "transformers", "xgrammar"}  # extras whose modules need not be installed
+
+
+class OwnPattern(NamedTuple):
+    place: str
+    pattern: str | bytes
+    flags: int
+    method: str
+
+
+class PatternCall(NamedTuple):
+    """A call of `re` in the source."""
+
+    path: str
+    function: str
+    node: ast.Call
+    method: str
+    assigned: str
+    """The name of the pattern, or empty."""
+
+    @property
+    def place(self):
+        return f"{self.path}:{self.node.lineno}"
+
+
+def import_all(package):
+    """Import every module of the package that can be imported, and record the patterns that they compile."""
+    recorded = {}
+    compile_pattern = re._compile
+
+    def record(pattern, flags):
+        compiled = compile_pattern(pattern, flags)
+        frame = sys._getframe(2)
+        recorded.setdefault((frame.f_code.co_filename, frame.f_lineno), set()).add((compiled.pattern, compiled.flags))
+        return compiled
+
+    re._compile = record
+    try:
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                try:
+                    importlib.import_module(module.name)
+                except ModuleNotFoundError as error:
+                    assert error.name in OPTIONAL, error
+                except ImportError as error:
+                    assert type(error).__name__ == "MissingExtra", error
+                except Exception as error:
+                    assert type(error).__name__ == "MissingExtra", error
+    finally:
+        re._compile = compile_pattern
+    return recorded
+
+
+class _Finder(ast.NodeVisitor):
+    """Finds the calls of `re` in a module."""
+
+    def __init__(self, path):
+        self.path, self.calls, self._functions, self._parents = path, [], [], []
+
+    def visit(self, node):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FUNCTIONS:
+            if isinstance(node.func.value, ast.Name) and node.func.value.id == "re":
+                self._add(node, node.func.attr)
+        is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        self._functions += [node] if is_function else []
+        self._parents.append(node)
+        self.generic_visit(node)
+        self._parents.pop()
+        if is_function:
+            self._functions.pop()
+
+    def _add(self, node, method):
+        parent = self._parents[-1]
+        assigned = ""
+        if method == "compile":
+            method = parent.attr if isinstance(parent, ast.Attribute) else ""
+            if isinstance(parent, (ast.Assign, ast.AnnAssign)):
+                target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
+                assigned = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
+        function = self._functions[-1].name if self._functions else ""
+        self.calls.append((PatternCall(self.path, function, node, method, assigned), self._functions[-1:]))
+
+
+def _evaluate(node, namespace):
+    return eval(compile(ast.Expression(node), "<pattern>", "eval"), namespace)
+
+
+def _namespace(module, functions):
+    """Return the names of a module, and the constants of a function in it."""
+    names = dict(vars(module))
+    for function in functions:
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                try:
+                    names[node.targets[0].id] = _evaluate(node.value, names)
+                except Exception:  # noqa: BLE001, S112  # it needs an argument of the function
+                    names.pop(node.targets[0].id, None)
+    return names
+
+
+def _resolve(call, functions, module, recorded, filename):
+    """Return the patterns of a call with their flags; empty if they are not known."""
+    if module is not None:
+        try:
+            names = _namespace(module, functions)
+            pattern = _evaluate(call.node.args[0], names)
+            at = FLAGS_AT[call.node.func.attr]
+            given = call.node.args[at : at + 1] + [word.value for word in call.node.keywords if word.arg == "flags"]
+            compiled = re.compile(pattern, _evaluate(given[0], names) if given else 0)
+        except (NameError, AttributeError):
+            pass
+        else:
+            return {(compiled.pattern, compiled.flags)}
+    return recorded.get((filename, call.node.lineno), set())
+
+
+def _used_methods(tree):
+    """Return the methods that are called on each name in a module."""
+    used = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in FUNCTIONS:
+            name = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
+            used.setdefault(name, set()).add(node.attr)
+    return used
+
+
+def _imported_names(tree):
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return {alias.name for node in nodes for alias in node.names}
+
+
+def _reduce(methods):
+    """Return the methods with different costs: a search for every match includes a match at the beginning."""
+    scans = methods & {"sub", "subn", "split", "findall", "finditer"}
+    first = {"finditer"} if scans or not methods else methods & {"search"} or methods & {"match"}
+    return sorted(first | methods & {"fullmatch"})
+
+
+def collect(package):
+    """Return the patterns of the package, and the calls whose patterns are not known."""
+    root = Path(package.__file__).parent
+    recorded = import_all(package)
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(root.rglob("*.py"))}
+    used = {path: _used_methods(tree) for path, tree in trees.items()}
+    imported = {path: _imported_names(tree) for path, tree in trees.items()}
+    patterns, unknown = [], []
+    for path, tree in trees.items():
+        finder = _Finder(path.relative_to(root).as_posix())
+        finder.visit(tree)
+        name = ".".join([package.__name__, *path.relative_to(root).with_suffix("").parts]).removesuffix(".__init__")
+        for call, functions in finder.calls:
+            found = _resolve(call, functions, sys.modules.get(name), recorded, str(path))
+            methods = {call.method} - {""}
+            if call.assigned:
+                users = [other for other in trees if other == path or call.assigned in imported[other]]
+                methods = methods.union(*(used[user].get(call.assigned, ()) for user in users))
+            elif not methods:  # in a container, from which other names get it
+                own = {"re", *(other.assigned for other, _ in finder.calls)}
+                methods = methods.union(*(found for name, found in used[path].items() if name not in own))
+            if not found:
+                unknown.append((call, _reduce(methods)))
+            patterns += [OwnPattern(call.place, *item, method) for item in found for method in _reduce(methods)]
+    return patterns, unknown
