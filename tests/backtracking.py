@@ -96,7 +96,9 @@ def character_test(node, flags):
         result = known.get(char)
         if result is None:
             spellings = {char, char.lower(), char.upper()} if flags & re.IGNORECASE else {char}
-            found = any(_in_item(item, spelling, flags) for item in items for spelling in spellings if len(spelling) == 1)
+            found = any(
+                _in_item(item, spelling, flags) for item in items for spelling in spellings if len(spelling) == 1
+            )
             result = known[char] = found is not is_negated
         return result
 
@@ -420,7 +422,9 @@ class Attacks:
             kind, value = node
             test = character_test(node, flags)
             if test is not None:
-                fitting = [char for char in self._characters if test(char)] or [chr(value) if kind is op.LITERAL else ""]
+                fitting = [char for char in self._characters if test(char)] or [
+                    chr(value) if kind is op.LITERAL else ""
+                ]
                 text += fitting[choice % len(fitting)]
             elif kind in REPEATS:
                 times = min(max(value[0], repeats), value[1])
@@ -440,7 +444,9 @@ class Attacks:
             if kind in REPEATS:
                 body = list(value[2])
                 if value[1] >= UNBOUNDED:
-                    examples = {self._example(body, flags, repeats, choice) for repeats in (0, 1) for choice in range(4)}
+                    examples = {
+                        self._example(body, flags, repeats, choice) for repeats in (0, 1) for choice in range(4)
+                    }
                     following = self._example(nodes[index + 1 :], flags)
                     yield prefix, examples - {""}, following
                 yield from self._walk(body, flags, prefix)

@@ -60,7 +60,9 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--config", metavar="FILE", help=f"settings ({_CONFIG}, if it exists)")
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port to listen on (4141, or without keys the next free one); 0 is any free port")
+    parser.add_argument(
+        "--port", type=int, help="port to listen on (4141, or without keys the next free one); 0 is any free port"
+    )
     parser.add_argument("--workers", type=int, metavar="N", help="number of processes on the port (1)")
     parser.add_argument("--demo", action="store_true", help="answer every model name with SmolLM2-135M in this process")
     parser.add_argument("--quiet", action="store_true", help="log each request as a JSON line instead of a table row")

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from ..ir.errors import ConfigError, EncodeError
+from ..ir.errors import ConfigError, EncodeError, SchemaError
 from ..ir.parts import Media
 from ..ir.pointer import JSON, Object
 from ..ir.terminal import neutralise_line
@@ -34,7 +34,7 @@ from ..run.toolbox import Entry, Toolbox
 from .api_tools import ApiTool, OperationProblem, OperationRequest
 from .credentials import ApiCredentials, AppliedCredentials, Auth, SecretFilter
 from .document import load_document
-from .operations import document_servers, read_operations
+from .operations import check_path, document_servers, read_operations
 from .responses import ApiResponse, failure, result
 
 __all__ = ["ApiToolbox", "toolbox"]
@@ -121,8 +121,8 @@ def toolbox(
     options = Options(timeout=timeout + _GRACE, untrusted=not trusted, resource=origin_of(base))
     for tool in listed.tools:
         try:
-            prefix = _prefix(base, tool.server)
-        except ConfigError as error:
+            prefix = _prefix(base, tool.server, trust_servers=trust_servers)
+        except (ConfigError, SchemaError) as error:
             problems.append(OperationProblem(tool.operation, str(error)))
             continue
         sender = reader if tool.effect == "read" else writer
@@ -150,8 +150,11 @@ def _server_url(document: Object, *, trust_servers: bool) -> str:
     raise ConfigError("base_url is missing", hint=hint)
 
 
-def _prefix(base: SplitResult, server: str | None) -> str:
-    """Return the URL before the path of an operation; ConfigError if the operation has a server on another host."""
+def _prefix(base: SplitResult, server: str | None, *, trust_servers: bool) -> str:
+    """Return the URL before the path of an operation; an error if its server is not below `base`.
+
+    The operator gives a credential to the API at `base`. The document is untrusted, and must not choose another API for it.
+    """
     if server is None:
         return origin_of(base) + base.path.rstrip("/")
     if server.startswith("/") and not server.startswith("//"):
@@ -160,6 +163,10 @@ def _prefix(base: SplitResult, server: str | None) -> str:
         own = parse_base_url(server, insecure=True)
     if origin_of(own) != origin_of(base) or own.query:
         raise ConfigError("the operation has a server on another host than base_url")
+    check_path(own.path or "/")
+    if not trust_servers and not f"{own.path}/".startswith(base.path.rstrip("/") + "/"):
+        hint = "pass trust_servers=True if the document may choose the path"
+        raise ConfigError("the operation has a server outside the path of base_url", hint=hint)
     return origin_of(own) + own.path.rstrip("/")
 
 

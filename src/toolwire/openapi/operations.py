@@ -28,7 +28,7 @@ from .references import References
 from .schemas import DocumentLimit, SchemaReader
 from .security import SecurityScheme, read_requirements, read_schemes
 
-__all__ = ["OperationList", "document_servers", "read_operations"]
+__all__ = ["OperationList", "check_path", "document_servers", "read_operations"]
 
 _EFFECTS: dict[str, Effect] = {"get": "read", "query": "read", "put": "idempotent", "delete": "idempotent"}
 _METHODS = ("get", "put", "post", "delete", "patch", "query")  # a response to HEAD, OPTIONS or TRACE has no content
@@ -179,7 +179,7 @@ class _DocumentReader:
     def make_tool(self, operation: _Operation, *, outputs: bool) -> ApiTool:
         """Convert one operation to a tool."""
         fields, method = operation.fields, operation.method
-        _check_path(operation.path)
+        check_path(operation.path)
         arguments = self._arguments.read(method, operation.path, operation.item, fields)
         return ApiTool(
             name=operation.name,
@@ -231,8 +231,8 @@ def _with_hash(name: str, method: str, path: str) -> str:
     return f"{name[: _MAX_NAME - 9]}_{digest}"
 
 
-def _check_path(path: str) -> None:
-    """Refuse a path that would leave the base URL. It may have a fixed query; a fragment is not sent."""
+def check_path(path: str) -> None:
+    """Raise SchemaError for a path that would leave the base URL. It may have a fixed query; a fragment is not sent."""
     if not path.startswith("/") or "\\" in path or not path.isprintable():
         raise SchemaError("the path must begin with a slash and have no backslashes or control characters")
     template, _, fixed = path.partition("#")[0].partition("?")

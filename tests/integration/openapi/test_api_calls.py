@@ -533,11 +533,57 @@ def test_servers_of_the_document_are_used_only_if_trusted():
         toolbox(document(servers=[{"url": "http://169.254.169.254/latest"}]), trust_servers=True)
 
 
+SERVERS_ELSEWHERE = [
+    {"url": "/../../adm"},
+    {"url": "/v1/../adm"},
+    {"url": "/v1/%2e%2e/adm"},
+    {"url": "/v1/%252E%252e/adm"},
+    {"url": "/v1/..%2fadm"},
+    {"url": "/v1\\..\\adm"},
+    {"url": "/v1/..%5cadm"},
+    {"url": "/v1/./../adm"},
+    {"url": "/adm"},
+    {"url": "/v10"},
+    {"url": "/v1%2fadm"},
+    {"url": "//evil.example/v1"},
+    {"url": "../adm"},
+    {"url": "adm"},
+    {"url": "{origin}/v1/../adm"},
+    {"url": "{origin}/adm"},
+    {"url": "/v1/{x}", "variables": {"x": {"default": "../adm"}}},
+    {"url": "/v1/{x}{x}/adm", "variables": {"x": {"default": "."}}},
+    {"url": "{x}", "variables": {"x": {"default": "//evil.example/v1"}}},
+    {"url": "/v1/{x}"},
+]
+
+
+@pytest.mark.finding("SE10")
+@pytest.mark.parametrize("row", SERVERS_ELSEWHERE, ids=lambda row: row["url"])
+@pytest.mark.parametrize("place", ["operation", "path"])
+def test_operation_with_a_server_outside_the_path_of_base_url_is_not_offered(server, row, place):
+    source = document()
+    item = source["paths"]["/status"]
+    row = {**row, "url": row["url"].replace("{origin}", server.url)}
+    (item["get"] if place == "operation" else item)["servers"] = [row]
+    box = toolbox(source, base_url=f"{server.url}/v1")
+    assert "status" not in [entry.name for entry in box.tools]
+    assert len(box.problems) == 1
+    assert str(box.problems[0]).startswith("GET /status: ")
+
+
+@pytest.mark.finding("SE10")
+def test_operation_with_a_server_below_the_path_of_base_url_is_called_there(server):
+    source = document()
+    source["paths"]["/pets"]["get"]["servers"] = [{"url": "/v1/eu"}]
+    call(toolbox(source, base_url=f"{server.url}/v1/"), "listPets")
+    assert server.last.target == "/v1/eu/pets"
+
+
 def test_operation_with_a_server_on_another_host_is_not_offered(server):
     source = document()
     source["paths"]["/status"]["get"]["servers"] = [{"url": "https://evil.example"}]
     source["paths"]["/pets"]["get"]["servers"] = [{"url": "/{version}", "variables": {"version": {"default": "v2"}}}]
-    box = toolbox(source, base_url=f"{server.url}/v1")
+    box = toolbox(source, base_url=f"{server.url}/v1", trust_servers=True)
     assert [str(problem) for problem in box.problems] == [
         "GET /status: the operation has a server on another host than base_url"
     ]
