@@ -109,7 +109,7 @@ def _namespace(module, functions):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 try:
                     names[node.targets[0].id] = _evaluate(node.value, names)
-                except Exception:  # noqa: BLE001, S112  # it needs an argument of the function
+                except Exception:  # it needs an argument of the function
                     names.pop(node.targets[0].id, None)
     return names
 
