@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from hashlib import sha256
-from itertools import count
 from typing import Any, Literal, TypedDict
 
 from ..ir.errors import ConfigError
@@ -75,7 +74,6 @@ class CallScope(Value, frozen=True):
     deps: Any = None
 
 
-_SWEEP_INTERVAL = 1000  # writes after which expired results are deleted from the default store
 _reply: ContextVar[ApprovalReply] = ContextVar("toolwire_framework_reply")
 
 
@@ -94,17 +92,15 @@ class FrameworkRunner:
             hint = "pass its tools, and policy, store and approve as arguments"
             raise ConfigError("a framework cannot use a Runner: it asks for approval by itself", hint=hint)
         sources: Any = tools if isinstance(tools, (list, tuple)) else (tools,)
-        self._own_store = None if "store" in options else MemoryStore()
         defaults: AdapterOptions = {"approve": _framework_reply}
-        if self._own_store is not None:
-            defaults["store"] = self._own_store
+        if "store" not in options:
+            defaults["store"] = MemoryStore()
         merged: AdapterOptions = {**defaults, **options}
         self.runner = Runner(*sources, **merged, keeps_outputs=keeps_outputs)
         self.source = tools if isinstance(tools, Toolbox) else None
         self._asks_framework = "approve" not in options
         self._has_rules = bool(options.get("policy") or options.get("gates"))
         self._order = CallOrder()
-        self._writes = count(1)
         for entry in self.box:
             if entry.tool.kind != "function":
                 raise ConfigError(f"{entry.name} is a {entry.tool.kind} tool; a framework takes functions only")
@@ -139,8 +135,6 @@ class FrameworkRunner:
                 if ask is not None:
                     _reply.set(ask())
                 keys = _call_keys(call, entry, scope)
-                if keys is not None and self._own_store is not None and next(self._writes) % _SWEEP_INTERVAL == 0:
-                    self._own_store.sweep()
                 results = await self.runner.run([call], run_id=scope.run_id, deps=scope.deps, keys=keys)
         finally:
             _reply.reset(token)

@@ -1,8 +1,9 @@
-"""`toolwire runs`: list and show stored runs, decide about their waiting calls, and continue them."""
+"""`toolwire runs`: list, show, continue and delete stored runs, and decide about their waiting calls."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,14 @@ examples:
   toolwire runs deny 3f2a call_1 --reason "too expensive"
   toolwire runs supply 3f2a call_2 --result '{"arrives": "Monday"}'       for a tool that suspended itself
   toolwire runs resume 3f2a -t tools.py -m openai/gpt-5.6      run the approved calls and continue
+  toolwire runs delete 3f2a 77b0 --yes                delete runs with their events, without a question
+  toolwire runs sweep --store runs.db --json          delete expired runs and records: {"runs": 12, "records": 340}
 
 status: waiting for a decision, ready to be resumed, running in a process, interrupted (its process ended), done, failed.
 A run is named by the beginning of its id, if that is unambiguous. An approval is valid for the tool, its definition and
 the arguments that `show` prints, until it expires; the call runs once, when the run is continued.
-exit codes: 0 done   1 the run gave no answer, or still waits   2 wrong usage, an unknown or expired call, or the store or
+Agents and servers sweep their store now and then; `sweep` is for stores that no process uses any more.
+exit codes: 0 done   1 the run gave no answer, still waits, or was not deleted   2 wrong usage, an unknown or expired call, or the store or
 the model is unreachable
 """
 
@@ -49,8 +53,8 @@ the model is unreachable
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "runs",
-        help="list stored runs, approve or deny their waiting calls, continue them",
-        description="List and show stored runs, decide about the calls that wait for approval, and continue runs.",
+        help="list stored runs, approve or deny their waiting calls, continue or delete them",
+        description="List, show and delete stored runs, decide about the calls that wait for approval, and continue runs.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -67,6 +71,10 @@ def add_to(commands: Any) -> None:
     supply = _add_decision(verbs, "supply", "set the result of a call whose tool suspended itself", _supply)
     supply.add_argument("--result", required=True, metavar="JSON", help="the result of the call")
     _add_resume(verbs)
+    delete = _add_verb(verbs, "delete", "delete runs", _delete)
+    delete.add_argument("run_ids", nargs="+", metavar="RUN", help="id of a run, or its unambiguous beginning")
+    delete.add_argument("--yes", action="store_true", help="do not ask before deleting")
+    _add_verb(verbs, "sweep", "delete expired runs and records of all tenants", _sweep)
 
 
 def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentParser:
@@ -76,7 +84,10 @@ def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentP
     )  # fmt: skip
     if name != "resume":  # has all options of an agent
         add_store_option(parser, "the store: a file, redis://… or postgresql://…")
-    parser.add_argument("--tenant", default="", metavar="NAME", help="the tenant of the runs, if their runner has one")
+    if name != "sweep":  # expired runs of every tenant are deleted
+        parser.add_argument(
+            "--tenant", default="", metavar="NAME", help="the tenant of the runs, if their runner has one"
+        )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
     return parser
@@ -190,20 +201,67 @@ def _resume(arguments: argparse.Namespace) -> int:
     return resume(store, _load(store, arguments.run_id, arguments.tenant)[1], arguments)
 
 
+def _delete(arguments: argparse.Namespace) -> int:
+    """Delete runs after a confirmation. A run that a process continues is not deleted."""
+    store = open_store_at(arguments.store)
+    run_ids = list(dict.fromkeys(_find_id(store, prefix, arguments.tenant) for prefix in arguments.run_ids))
+    if not arguments.yes and not _confirm_deletion(run_ids):
+        return 1
+    deleted = [run_id for run_id in run_ids if store.runs.delete(run_id)]
+    kept = [run_id for run_id in run_ids if run_id not in deleted]
+    if arguments.json:
+        print(json_text({"deleted": deleted, "kept": kept}))
+    else:
+        print(f"deleted {count_of(len(deleted), 'run')}")
+    for run_id in kept:
+        print(f"toolwire: not deleted: a process continues run {neutralise_line(run_id)}", file=sys.stderr)
+    return 1 if kept else 0
+
+
+def _confirm_deletion(run_ids: list[str]) -> bool:
+    from .line_editor import edit_line
+    from .live_approval import has_terminal
+
+    if not has_terminal():
+        raise ConfigError("there is no terminal to confirm the deletion on", hint="add --yes")
+    print("\n".join(map(neutralise_line, run_ids)), file=sys.stderr)
+    try:
+        return edit_line(f"Delete {count_of(len(run_ids), 'run')}? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    store = open_store_at(arguments.store)
+    runs = store.runs.sweep()
+    records = store.sweep()
+    if arguments.json:
+        print(json_text({"runs": runs, "records": records}))
+    else:
+        print(f"deleted {count_of(runs, 'expired run')} and {count_of(records, 'expired record')}")
+    return 0
+
+
 def _load(store: Store, prefix: str, tenant: str) -> tuple[StoredRun, Session]:
-    """Load a run by the beginning of its id. Raises ConfigError if no run or several runs have it."""
+    """Load a run by the beginning of its id."""
     from ..net.approvals import load_run
 
+    return load_run(store, _find_id(store, prefix, tenant), tenant)
+
+
+def _find_id(store: Store, prefix: str, tenant: str) -> str:
+    """Return the id of a tenant's run by its beginning. Raises ConfigError if no run or several runs have it."""
     if not prefix:
         raise ConfigError("the id of a run is empty", hint="toolwire runs list")
-    if store.runs.get(prefix) is None:
-        found = [
-            run.run_id for run in store.runs.list(limit=_MAX_LISTED, tenant=tenant) if run.run_id.startswith(prefix)
-        ]
-        if len(found) > 1:
-            raise ConfigError(f"several runs begin with {prefix!r}: {', '.join(found[:5])}", hint="give the whole id")
-        prefix = found[0] if found else prefix
-    return load_run(store, prefix, tenant)
+    stored = store.runs.get(prefix)
+    if stored is not None and stored.tenant == tenant:
+        return prefix
+    found = [run.run_id for run in store.runs.list(limit=_MAX_LISTED, tenant=tenant) if run.run_id.startswith(prefix)]
+    if len(found) > 1:
+        raise ConfigError(f"several runs begin with {prefix!r}: {', '.join(found[:5])}", hint="give the whole id")
+    if not found:
+        raise ConfigError(f"there is no run {prefix!r} in the store", hint="toolwire runs list")
+    return found[0]
 
 
 def _report(stored: StoredRun, store: Store, arguments: argparse.Namespace) -> int:

@@ -147,7 +147,6 @@ class Gateway:
         self._publish_for = publish_for
         self._mcp_mount = None if publish is None else self._make_mcp_mount(publish)
         self._retired: list[McpMount] = []  # replaced servers, not yet closed
-        self._started = False  # the ASGI server has sent its startup event
         self._generation = InFlight()  # the requests since the last reload
         self._older_generations: list[InFlight] = []  # replaced ones with requests in flight
         self._draining = False  # shutdown has begun
@@ -240,8 +239,6 @@ class Gateway:
         if previous is not None:
             self._retired.append(previous)
         self._mcp_mount = None if server is None else self._make_mcp_mount(server)
-        if self._mcp_mount is not None and self._started:
-            self._mcp_mount.start()
 
     async def drain_previous(self) -> None:
         """Wait until the current requests are over, then close the replaced servers."""
@@ -304,9 +301,6 @@ class Gateway:
 
         app = Starlette(routes=[Mount("/llm", app=gateway)], lifespan=gateway.lifespan)
         """
-        self._started = True
-        if self._mcp_mount is not None:
-            self._mcp_mount.start()
         try:
             yield
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from ..asgi.access import AccessDenied
@@ -27,21 +26,15 @@ class McpMount:
     def __init__(self, server: Server, access: Callable[[], tuple[OriginPolicy, ClientKeys, str]]) -> None:
         self.server = server
         self._app = HttpApp(server, path=None, guard=_GatewayAccess(access))
-        self._sweep_task: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
-
-    def start(self) -> None:
-        self._sweep_task = asyncio.ensure_future(self.server.sweep_periodically())
 
     async def end_sessions(self) -> None:
         """Close streams that would stay open as long as the server runs."""
         await self._app.close()
 
     async def aclose(self) -> None:
-        if self._sweep_task is not None:
-            self._sweep_task.cancel()
         await self._app.close()
         self.server.close()
 

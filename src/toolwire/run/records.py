@@ -105,8 +105,12 @@ class Store(Protocol):
         """Resolve an `unknown` record by hand: with a result it becomes done, without one it is deleted."""
         ...
 
-    def sweep(self) -> int:
-        """Delete done records whose time to live is over; never running or unknown ones."""
+    def sweep(self, limit: int | None = None) -> int:
+        """Delete expired runs, and done records whose time to live is over; return how many were deleted.
+
+        Running and unknown records stay. Writers of other processes can write between the batches of a sweep. `limit`:
+        the maximum number to delete; the next sweep deletes the others.
+        """
         ...
 
     def close(self) -> None: ...

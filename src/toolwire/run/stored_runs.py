@@ -91,8 +91,8 @@ class RunStore(Protocol):
         """Delete a run. Return False if it is absent or a process holds its lease."""
         ...
 
-    def sweep(self) -> int:
-        """Delete expired runs and return their number."""
+    def sweep(self, limit: int | None = None) -> int:
+        """Delete expired runs, at most `limit`, and return their number. `Store.sweep` also deletes records."""
         ...
 
 

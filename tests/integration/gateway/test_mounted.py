@@ -124,5 +124,5 @@ async def test_lifespan_of_the_outer_application_starts_and_stops_the_gateway():
     gateway = Gateway(parse_settings({}), environment={}, publish=Server(Toolbox()))
     outer = Starlette(routes=[Mount("/llm", app=gateway)], lifespan=gateway.lifespan)
     async with listening(outer):
-        assert gateway._started and not gateway._mcp_mount._sweep_task.done()
-    assert gateway._mcp_mount._sweep_task.cancelled()
+        assert not gateway._mcp_mount.server._threads._workers._closed
+    assert gateway._mcp_mount.server._threads._workers._closed

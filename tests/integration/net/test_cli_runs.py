@@ -8,7 +8,7 @@ import pytest
 
 from toolwire import ToolCall, open_store
 from toolwire.cli.main import main
-from toolwire.run import StoredRun
+from toolwire.run import Claim, StoredRun
 from toolwire.testing import Upstream, says
 
 TOOLS = '''
@@ -248,3 +248,55 @@ def test_status_names_the_process_that_continues_a_run(folder, capsys):
         assert main(["runs", "list", "--status", status, "--json", "--store", str(folder / "runs.db")]) == 0
         listed = json.loads(capsys.readouterr().out)
         assert [(run["run_id"], run["status"]) for run in listed] == [(run_id, status)]
+
+
+@pytest.mark.finding("RU4")
+def test_runs_are_deleted_by_the_beginning_of_their_ids(toolwire, folder):
+    store = open_store(str(folder / "runs.db"))
+    for run_id in ("aa1", "aa2", "bb1", "cc1"):
+        store.runs.put(StoredRun(run_id, "not readable by this version", "done"), 0)
+    store.runs.put(StoredRun("dd1", "{}", "done", tenant="other"), 0)
+    store.runs.lease("cc1", "a process", 60)
+    code, _, err = toolwire("runs", "delete", "bb")
+    assert (code, "add --yes" in err) == (2, True)
+    code, _, err = toolwire("runs", "delete", "bb", "aa", "--yes")
+    assert (code, "several runs begin with 'aa'" in err) == (2, True)
+    code, _, err = toolwire("runs", "delete", "dd1", "--yes")
+    assert (code, "there is no run 'dd1'" in err) == (2, True)
+    assert len(store.runs.list()) == 5, "nothing is deleted after an error"
+    assert toolwire("runs", "delete", "bb", "bb1", "--yes") == (0, "deleted 1 run\n", "")
+    code, out, err = toolwire("runs", "delete", "aa1", "cc1", "--yes", "--json")
+    assert (code, json.loads(out)) == (1, {"deleted": ["aa1"], "kept": ["cc1"]})
+    assert "a process continues run cc1" in err
+    assert {run.run_id for run in store.runs.list()} == {"aa2", "cc1", "dd1"}
+
+
+@pytest.mark.finding("RU4")
+@pytest.mark.parametrize(("reply", "code"), [("y", 0), ("", 1), (EOFError(), 1)])
+def test_deletion_is_confirmed_on_a_terminal(folder, capsys, monkeypatch, reply, code):
+    def answer(prompt):
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    monkeypatch.setattr("toolwire.cli.live_approval.has_terminal", lambda: True)
+    monkeypatch.setattr("toolwire.cli.line_editor.edit_line", answer)
+    store = open_store(str(folder / "runs.db"))
+    store.runs.put(StoredRun("aa1", "{}", "done"), 0)
+    assert main(["runs", "delete", "aa", "--store", str(folder / "runs.db")]) == code
+    assert "aa1" in capsys.readouterr().err
+    assert (store.runs.get("aa1") is None) == (code == 0)
+
+
+@pytest.mark.finding("RU4")
+def test_expired_runs_and_records_are_swept(toolwire, folder):
+    store = open_store(str(folder / "runs.db"))
+    store.runs.put(StoredRun("over", "{}", "done", tenant="any"), 0, ttl=-1.0)
+    store.runs.put(StoredRun("lasts", "{}", "done"), 0)
+    for number in range(2):
+        claim = Claim(key=str(number), tool="pay", fingerprint="f", token="t")
+        store.claim(claim)
+        store.complete(claim.key, "t", "done", ttl=-1.0)
+    assert json.loads(toolwire("runs", "sweep", "--json")[1]) == {"runs": 1, "records": 2}
+    assert toolwire("runs", "sweep") == (0, "deleted 0 expired runs and 0 expired records\n", "")
+    assert [run.run_id for run in store.runs.list()] == ["lasts"]

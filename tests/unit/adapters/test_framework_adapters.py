@@ -8,12 +8,13 @@ import pytest
 
 import toolwire
 from toolwire import Toolbox, adapters
-from toolwire.adapters import framework_runner
 from toolwire.adapters.call_order import CallOrder
 from toolwire.adapters.framework_runner import CallScope, FrameworkRunner, open_question
 from toolwire.adapters.framework_tools import choose_effect
 from toolwire.ir import ConfigError, MissingExtra, ToolCall
+from toolwire.net import store_steps
 from toolwire.run import Suspended
+from waiting import wait_until
 
 FRAMEWORKS = {
     "pydantic_ai": ("pydantic_ai", "pydantic_ai_toolset", "pydantic-ai-slim"),
@@ -210,11 +211,11 @@ def test_call_id_without_a_scope_is_never_that_of_a_repeated_call():
 
 
 def test_expired_results_are_deleted_from_the_default_store(monkeypatch):
-    monkeypatch.setattr(framework_runner, "_SWEEP_INTERVAL", 3)
+    monkeypatch.setattr(store_steps, "_SWEEP_INTERVAL", 0.0)
     runner = FrameworkRunner(write, {"ttl": 1e-9})
     for number in range(10):
         runner.run_sync(ToolCall(f"c{number}", "write", {"text": "a"}), CallScope("run", "run"))
-    assert len(runner.runner.store._records) <= 3
+    wait_until(lambda: len(runner.runner.store._records) <= 3)
 
 
 def test_shortened_result_does_not_name_a_tool_that_is_not_offered():

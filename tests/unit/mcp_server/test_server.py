@@ -7,7 +7,7 @@ import pytest
 
 from toolwire import Media, Text, Tool, tool
 from toolwire.asgi.access import AccessDenied, Guard
-from toolwire.ir.errors import ConfigError, StoreError
+from toolwire.ir.errors import ConfigError
 from toolwire.ir.request import Message
 from toolwire.mcp import Server, current_exchange, prompt, resource
 from toolwire.mcp.protocol.errors import RpcError
@@ -316,26 +316,6 @@ def test_host_origin_and_token_are_checked():
             guard.admit({**good, **changed})
         assert caught.value.status == status
     assert Guard(("*",)).admit({"host": "anything"}) == ""
-
-
-def test_expired_records_are_removed_periodically(caplog):
-    class Store(MemoryStore):
-        swept = 0
-
-        def sweep(self):
-            Store.swept += 1
-            if Store.swept == 1:
-                raise StoreError("away")
-            return super().sweep()
-
-    async def work():
-        tidying = asyncio.create_task(Server(twice, store=Store()).sweep_periodically(0.001))
-        while Store.swept < 3:  # noqa: ASYNC110  # it is the sweeping that takes its time
-            await asyncio.sleep(0.005)
-        tidying.cancel()
-
-    asyncio.run(asyncio.wait_for(work(), SAFETY))
-    assert "cannot remove expired records" in caplog.text
 
 
 @tool

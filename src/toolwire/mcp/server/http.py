@@ -10,7 +10,6 @@ stream.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -69,15 +68,13 @@ class HttpApp:
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
-        """Remove expired records while an application that mounts this one runs, and end all sessions after it.
+        """End all sessions after an application that mounts this one.
 
         app = Starlette(routes=[Mount("/tools", app=mcp_app)], lifespan=mcp_app.lifespan)
         """
-        sweep_task = asyncio.create_task(self.server.sweep_periodically())
         try:
             yield
         finally:
-            sweep_task.cancel()
             await self.close()
 
     async def _handle_lifespan(self, receive: Receive, send: Send) -> None:

@@ -15,7 +15,7 @@ import inspect
 import logging
 import secrets
 import time
-from asyncio import sleep, to_thread, wrap_future
+from asyncio import to_thread, wrap_future
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from functools import partial
@@ -24,7 +24,6 @@ from typing import Any, Literal, TypeAlias
 from msgspec.structs import replace
 
 from ... import __version__
-from ...ir.errors import StoreError
 from ...ir.parts import Text, ToolResult
 from ...ir.pointer import Object
 from ...ir.tools import Tool
@@ -89,10 +88,9 @@ class Server:
         runner: Runner | None = None,
         log_arguments: bool = False,
     ) -> None:
-        self._store = store or open_store("memory:")
         self.runner = runner or Runner(
             *sources,
-            store=self._store,
+            store=store or open_store("memory:"),
             policy=policy,
             approve=make_approver(approve, store),
             lease=lease,
@@ -145,16 +143,6 @@ class Server:
             self.listeners.changed("resources")
         if before[1] != after[1]:
             self.listeners.changed("prompts")
-
-    async def sweep_periodically(self, interval: float = 3600.0) -> None:
-        """Remove expired records and runs from the store at intervals, until cancelled."""
-        while True:
-            await sleep(interval)
-            try:
-                await to_thread(self._store.sweep)
-                await to_thread(self._store.runs.sweep)
-            except StoreError as error:
-                _log.warning("cannot remove expired records from the store: %s", error)
 
     async def perform(self, work: ServeRequest, exchange: RequestContext) -> SendMessage:
         """Return the answer to a request that runs a function."""

@@ -112,9 +112,7 @@ async def serve_stdio(server: Server) -> None:
     with reserve_stdout() as output:
         sink, lost = await open_output(output)
         lines = await _open_input(server, sink)
-        sweep_task = asyncio.create_task(server.sweep_periodically())
         await asyncio.wait({lines.ended, lost}, return_when=asyncio.FIRST_COMPLETED)
-        sweep_task.cancel()
         await lines.close(0.0 if lost.done() else _GRACE)
         sink.close()
         await asyncio.wait({lost}, timeout=_GRACE)

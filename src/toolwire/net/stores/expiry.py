@@ -1,4 +1,4 @@
-"""The time by which finished records expire. A clock that jumps must not end their time to live.
+"""The time by which finished records expire, and their removal in batches. A clock that jumps must not end their time to live.
 
 The time of the machine can be set: by hand, by a hypervisor, or by a wrong time server. The clock that counts since the
 start of the machine cannot. A record expires only if both agree, and is kept from the later of both. So a jump makes
@@ -11,7 +11,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["ExpiryClock"]
+__all__ = ["ExpiryClock", "sweep_in_batches"]
+
+_FIRST_BATCH = 16  # entries; small, because their size is unknown: a run may have many megabytes
+_BATCH_SECONDS = 0.1  # a writer of another process waits for one batch; far below the timeout of every store
 
 
 class ExpiryClock:
@@ -29,6 +32,28 @@ class ExpiryClock:
     def end_of(self, ttl: float) -> float:
         """Return the end of the time to live of a record that is completed now, by the later time."""
         return max(self._wall(), self._ticks() + self._offset) + ttl
+
+
+def sweep_in_batches(
+    remove: Callable[[int], tuple[int, float]], limit: int | None, *, max_batch: int, pause: float = 0.0
+) -> int:
+    """Remove expired entries until none are left or `limit` are removed, and return their number.
+
+    `remove(size)` removes at most `size` entries in one transaction. It returns how many, and the seconds for which it
+    blocked other writers. The next size follows these seconds, because a run can have a kilobyte or many megabytes.
+    `pause`: seconds between two batches, for stores with one writer at a time.
+    """
+    swept, size = 0, min(_FIRST_BATCH, max_batch)
+    while True:
+        wanted = size if limit is None else min(size, limit - swept)
+        if wanted <= 0:
+            return swept
+        removed, seconds = remove(wanted)
+        swept += removed
+        if removed < wanted:
+            return swept
+        size = max(1, min(max_batch, int(size * min(2.0, _BATCH_SECONDS / max(seconds, 1e-6)))))
+        time.sleep(pause)
 
 
 def _since_start() -> float:

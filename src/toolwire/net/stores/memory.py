@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -89,14 +90,15 @@ class MemoryStore:
                 )
             return True
 
-    def sweep(self) -> int:
-        """Delete expired records and return their number."""
+    def sweep(self, limit: int | None = None) -> int:
+        """Delete expired records and runs, and return their number."""
         with self._lock_records() as records:
             now, expiry_now = self._clock(), self._expiry.now()
-            expired = [key for key, record in records.items() if effective_state(record, now, expiry_now) is None]
-            for key in expired:
+            expired = (key for key, record in records.items() if effective_state(record, now, expiry_now) is None)
+            keys = list(islice(expired, limit))
+            for key in keys:
                 del records[key]
-            return len(expired)
+        return len(keys) + self.runs.sweep(None if limit is None else limit - len(keys))
 
     def close(self) -> None:
         with self._lock:

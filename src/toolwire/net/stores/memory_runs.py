@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -81,14 +82,15 @@ class MemoryRuns:
             del self._runs[run_id]
             return True
 
-    def sweep(self) -> int:
+    def sweep(self, limit: int | None = None) -> int:
         """Delete expired runs and return their number."""
         with self._lock():
             now = self._clock()
-            expired = [run_id for run_id, run in self._runs.items() if existing_run(run, now) is None]
-            for run_id in expired:
+            expired = (run_id for run_id, run in self._runs.items() if existing_run(run, now) is None)
+            run_ids = list(islice(expired, limit))
+            for run_id in run_ids:
                 del self._runs[run_id]
-            return len(expired)
+            return len(run_ids)
 
     def clear(self) -> None:
         """Discard all runs, when the store is closed."""

@@ -13,6 +13,7 @@ import hashlib
 from typing import Any
 
 from ...run.records import DAY, Claim, Record, RecordState
+from .expiry import sweep_in_batches
 from .postgres_pool import NOW, PostgresPool, PostgresTable
 from .postgres_runs import RUNS, PostgresRuns
 from .rows import COLUMNS, as_bytes, record_from_row
@@ -36,6 +37,7 @@ CREATE TABLE IF NOT EXISTS toolwire_records (
     id bytea PRIMARY KEY, key bytea NOT NULL, tool bytea NOT NULL, fingerprint bytea NOT NULL, state text NOT NULL,
     token bytea NOT NULL, lease_until float8 NOT NULL, expires_at float8 NOT NULL, created_at float8 NOT NULL, result bytea
 );
+CREATE INDEX IF NOT EXISTS toolwire_records_by_expiry ON toolwire_records (expires_at) WHERE state = 'done';
 COMMENT ON TABLE toolwire_records IS '{_VERSION}';
 """,
 )
@@ -135,12 +137,11 @@ class PostgresStore:
             return self._change(_DELETE_UNKNOWN, {"id": _record_id(key)})
         return self._change(_RESOLVE, {"id": _record_id(key), "result": as_bytes(result), "ttl": float(ttl)})
 
-    def sweep(self) -> int:
-        swept = removed = int(self._pool.run(_SWEEP, {"most": _SWEEP_BATCH}).rowcount)
-        while removed == _SWEEP_BATCH:
-            removed = int(self._pool.run(_SWEEP, {"most": _SWEEP_BATCH}).rowcount)
-            swept += removed
-        return swept
+    def sweep(self, limit: int | None = None) -> int:
+        swept = sweep_in_batches(
+            lambda size: (int(self._pool.run(_SWEEP, {"most": size}).rowcount), 0.0), limit, max_batch=_SWEEP_BATCH
+        )
+        return swept + self.runs.sweep(None if limit is None else limit - swept)
 
     def close(self) -> None:
         self._pool.close()

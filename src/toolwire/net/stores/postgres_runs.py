@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 from ...run.stored_runs import WEEK, RunStatus, StoredRun, check_run_size
+from .expiry import sweep_in_batches
 from .postgres_pool import NOW, PostgresPool, PostgresTable
 from .rows import RUN_COLUMNS, as_bytes, run_from_row
 from .run_rules import is_repeated_put
@@ -22,10 +23,12 @@ CREATE TABLE IF NOT EXISTS toolwire_runs (
     summary bytea NOT NULL, lease_until float8 NOT NULL, expires_at float8 NOT NULL, created_at float8 NOT NULL,
     updated_at float8 NOT NULL, tenant bytea NOT NULL, state bytea NOT NULL
 );
+CREATE INDEX IF NOT EXISTS toolwire_runs_by_expiry ON toolwire_runs (greatest(expires_at, lease_until));
 COMMENT ON TABLE toolwire_runs IS '{_VERSION}';
 """,
 )
 _EXISTS = f"greatest(r.expires_at, r.lease_until) > {NOW}"
+_IS_EXPIRED = f"greatest(r.expires_at, r.lease_until) <= {NOW}"  # NOT (…) would not use the index
 _IS_FREE = f"(r.token = '' OR r.token = %(token)s OR r.lease_until <= {NOW})"
 _LEASE_END = f"CASE WHEN %(leased)s THEN {NOW} + %(lease)s ELSE 0 END"
 _HOLDER_AFTER_PUT = "CASE WHEN %(leased)s THEN %(token)s ELSE ''::bytea END"
@@ -65,7 +68,7 @@ _RELEASE = (
 _DELETE = f"DELETE FROM toolwire_runs r WHERE id = %(id)s AND {_EXISTS} AND (r.token = '' OR r.lease_until <= {NOW})"
 _SWEEP = f"""
 DELETE FROM toolwire_runs WHERE id IN (
-    SELECT id FROM toolwire_runs r WHERE NOT ({_EXISTS}) LIMIT %(most)s FOR UPDATE SKIP LOCKED
+    SELECT id FROM toolwire_runs r WHERE {_IS_EXPIRED} LIMIT %(most)s FOR UPDATE SKIP LOCKED
 )
 """
 _SWEEP_BATCH = 1_000  # rows; a run is larger than a record
@@ -121,13 +124,11 @@ class PostgresRuns:
     def delete(self, run_id: str) -> bool:
         return self._change(_DELETE, {"id": _row_id(run_id)})
 
-    def sweep(self) -> int:
+    def sweep(self, limit: int | None = None) -> int:
         """Delete expired runs in batches, so that no statement exceeds its timeout."""
-        swept = removed = int(self._pool.run(_SWEEP, {"most": _SWEEP_BATCH}).rowcount)
-        while removed == _SWEEP_BATCH:
-            removed = int(self._pool.run(_SWEEP, {"most": _SWEEP_BATCH}).rowcount)
-            swept += removed
-        return swept
+        return sweep_in_batches(
+            lambda size: (int(self._pool.run(_SWEEP, {"most": size}).rowcount), 0.0), limit, max_batch=_SWEEP_BATCH
+        )
 
     def _read_one(self, statement: str, values: dict[str, Any]) -> StoredRun | None:
         row = self._pool.run(statement, values).fetchone()

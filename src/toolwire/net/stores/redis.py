@@ -6,6 +6,7 @@
     {toolwire:1}:ends            done keys by the time they expire: for sweeping
     {toolwire:1}:run:<id>        a run, with a time to live
     {toolwire:1}:runs            ids of runs by the time of their creation
+    {toolwire:1}:run_ends        ids of runs by the time they expire: for sweeping
 
 All names have the same hash tag, so that a script may access them together on a cluster, too: one store is one slot.
 
@@ -22,7 +23,8 @@ from itertools import islice
 from typing import Any
 
 from ...run.records import DAY, Claim, Record, RecordState
-from .redis_client import PREFIX, RedisClient
+from .expiry import sweep_in_batches
+from .redis_client import PREFIX, SWEEP_BATCH, RedisClient
 from .redis_runs import RedisRuns
 from .rows import as_bytes, record_from_row
 
@@ -153,11 +155,14 @@ class RedisStore:
         deletes = int(result is None)
         return self._change(_RESOLVE, key, deletes, as_bytes(result or ""), repr(float(ttl)))
 
-    def sweep(self) -> int:
-        with self._client.use() as client:
-            seconds, micros = client.time()
-            expired = client.zrangebyscore(_INDEXES[2], "-inf", seconds + micros / 1e6)
-        return sum(self._run_for_each(_SWEEP, expired))
+    def sweep(self, limit: int | None = None) -> int:
+        """Remove expired records and runs from the indexes; Redis deletes their hashes itself."""
+
+        def remove(size: int) -> tuple[int, float]:
+            return sum(self._run_for_each(_SWEEP, self._client.expired_members(_INDEXES[2], size))), 0.0
+
+        swept = sweep_in_batches(remove, limit, max_batch=SWEEP_BATCH)
+        return swept + self.runs.sweep(None if limit is None else limit - swept)
 
     def close(self) -> None:
         self._client.close()

@@ -17,12 +17,13 @@ try:
 except ImportError:
     raise MissingExtra("the package redis is not installed", hint=install_command("redis")) from None
 
-__all__ = ["PREFIX", "RedisClient"]
+__all__ = ["PREFIX", "SWEEP_BATCH", "RedisClient"]
 
 PREFIX = b"{toolwire:1}:"
 _CONNECT_SECONDS = 2.0
 _REPLY_SECONDS = 5.0
 _PAGE = 100  # scripts per round trip
+SWEEP_BATCH = 1_000  # expired members that a sweep reads at once
 
 
 class RedisClient:
@@ -62,6 +63,13 @@ class RedisClient:
                     script(keys=keys, args=arguments, client=pipeline)
                 replies = pipeline.execute()
             yield from replies
+
+    def expired_members(self, index: bytes, count: int) -> list[bytes]:
+        """Return up to `count` members of a sorted set whose score is a time in the past, by the server's clock."""
+        with self.use() as client:
+            seconds, micros = client.time()
+            members: list[bytes] = client.zrangebyscore(index, "-inf", seconds + micros / 1e6, start=0, num=count)
+            return members
 
     @contextmanager
     def use(self) -> Iterator[Any]:

@@ -6,17 +6,19 @@ from itertools import islice
 from typing import Any
 
 from ...run.stored_runs import WEEK, RunStatus, StoredRun, check_run_size
-from .redis_client import PREFIX, RedisClient
+from .expiry import sweep_in_batches
+from .redis_client import PREFIX, SWEEP_BATCH, RedisClient
 from .rows import as_bytes, run_from_row
 from .run_rules import is_listed, is_repeated_put
 
 __all__ = ["RedisRuns"]
 
 _INDEX = PREFIX + b"runs"
+_ENDS = PREFIX + b"run_ends"
 
-# KEYS: the run, the index. ARGV[1]: the id of the run. Times are in seconds, with microseconds.
+# KEYS: the run, the index by creation, the index by expiry. ARGV[1]: the id of the run. Times are in seconds, with microseconds.
 _HEAD = """
-local run, index, id = KEYS[1], KEYS[2], ARGV[1]
+local run, index, ends, id = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local clock = redis.call('TIME')
 local now = clock[1] + clock[2] / 1000000
 local function after(seconds) return string.format('%.6f', now + tonumber(seconds)) end
@@ -33,6 +35,7 @@ end
 local function expire()
   local found = redis.call('HMGET', run, 'lease_until', 'expires_at')
   local over = math.max(tonumber(found[1]), tonumber(found[2]))
+  redis.call('ZADD', ends, string.format('%.6f', over), id)
   if over < 1e11 then redis.call('PEXPIREAT', run, string.format('%.0f', math.ceil(over * 1000)))
   else redis.call('PERSIST', run) end
 end
@@ -90,12 +93,14 @@ local found = fields()
 if not exists(found) or not is_free(found, '') then return 0 end
 redis.call('DEL', run)
 redis.call('ZREM', index, id)
+redis.call('ZREM', ends, id)
 return 1
 """
 _SWEEP = """
 if exists(fields()) then return 0 end
 redis.call('DEL', run)
-return redis.call('ZREM', index, id)
+redis.call('ZREM', index, id)
+return redis.call('ZREM', ends, id)
 """
 
 
@@ -150,11 +155,15 @@ class RedisRuns:
     def delete(self, run_id: str) -> bool:
         return bool(self._run(_DELETE, run_id))
 
-    def sweep(self) -> int:
-        """Remove expired runs from the index; Redis deletes their hashes itself."""
-        with self._client.use() as client:
-            ids = client.zrange(_INDEX, 0, -1)
-        return sum(self._client.run_for_each(self._scripts[_SWEEP], [(_key_names(run_id), [run_id]) for run_id in ids]))
+    def sweep(self, limit: int | None = None) -> int:
+        """Remove expired runs from the indexes; Redis deletes their hashes itself."""
+
+        def remove(size: int) -> tuple[int, float]:
+            ids = self._client.expired_members(_ENDS, size)
+            inputs = [(_key_names(run_id), [run_id]) for run_id in ids]
+            return sum(self._client.run_for_each(self._scripts[_SWEEP], inputs)), 0.0
+
+        return sweep_in_batches(remove, limit, max_batch=SWEEP_BATCH)
 
     def _run(self, script: str, run_id: str, *arguments: Any) -> Any:
         name = as_bytes(run_id)
@@ -162,7 +171,7 @@ class RedisRuns:
 
 
 def _key_names(run_id: bytes) -> list[bytes]:
-    return [PREFIX + b"run:" + run_id, _INDEX]
+    return [PREFIX + b"run:" + run_id, _INDEX, _ENDS]
 
 
 def _to_run(run_id: bytes, found: Any) -> StoredRun:

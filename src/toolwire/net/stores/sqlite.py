@@ -51,7 +51,10 @@ UPDATE records SET state = 'done', token = x'', result = :result, expires_at = :
 WHERE key = :key AND {_IS_UNKNOWN}
 """
 _DELETE_UNKNOWN = f"DELETE FROM records WHERE key = :key AND {_IS_UNKNOWN}"
-_SWEEP = "DELETE FROM records WHERE state = 'done' AND expires_at <= ?"
+_SWEEP = """
+DELETE FROM records
+WHERE rowid IN (SELECT rowid FROM records WHERE state = 'done' AND expires_at <= :now LIMIT :size)
+"""
 
 
 class SqliteStore:
@@ -120,9 +123,9 @@ class SqliteStore:
         values = {"key": as_bytes(key), "now": now, "result": as_bytes(result), "expires_at": self._expiry.end_of(ttl)}
         return self._change(_RESOLVE, values, full=True)
 
-    def sweep(self) -> int:
-        with self._file.use() as connection:
-            return connection.execute(_SWEEP, (self._expiry.now(),)).rowcount
+    def sweep(self, limit: int | None = None) -> int:
+        swept = self._file.sweep(_SWEEP, self._expiry.now(), limit)
+        return swept + self.runs.sweep(None if limit is None else limit - swept)
 
     def close(self) -> None:
         self._file.close()

@@ -20,12 +20,26 @@ from pathlib import Path
 from weakref import WeakSet
 
 from ...ir.errors import StoreError
+from .expiry import sweep_in_batches
 
 __all__ = ["SqliteConnection"]
 
-_VERSION = 3  # 1: without runs; 2: runs without a tenant
+_VERSION = 4  # 1: without runs; 2: runs without a tenant; 3: without indexes by expiry
 _BUSY_TIMEOUT = 10.0  # seconds that a statement waits for writers of other processes
 
+_MAX_WAL_BYTES = (
+    16 * 1024 * 1024
+)  # the log file is truncated to this size after a checkpoint; else it stays at its peak
+
+# A sweep removes few rows per transaction, so that other processes can write in between.
+_MAX_SWEEP_BATCH = 500  # rows; small runs take about a tenth of a second
+_SWEEP_PAUSE = 0.11  # seconds; SQLite's busy handler tries again after at most 0.1 s, so a waiting writer gets its turn
+_MAX_VACUUM_PAGES = 10_000  # per batch, 40 MB: a file with more free pages shrinks over several sweeps
+
+_INDEXES = (
+    "CREATE INDEX IF NOT EXISTS records_by_expiry ON records (expires_at) WHERE state = 'done'",
+    "CREATE INDEX IF NOT EXISTS runs_by_expiry ON runs (max(expires_at, lease_until))",
+)
 _TABLES = (
     """
 CREATE TABLE IF NOT EXISTS records (
@@ -84,6 +98,22 @@ class SqliteConnection:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
+    def sweep(self, statement: str, now: float, limit: int | None) -> int:
+        """Delete rows in batches and shrink the file. `statement` deletes at most `:size` rows that expired by `:now`."""
+
+        def remove(size: int) -> tuple[int, float]:
+            with self.transaction() as connection:
+                started = time.monotonic()  # only now other writers wait
+                removed = connection.execute(statement, {"now": now, "size": size}).rowcount
+                _shrink(connection)
+            seconds = time.monotonic() - started
+            with self.use() as connection:
+                # The log is copied into the file, which only then becomes smaller. PASSIVE does not wait.
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            return removed, seconds
+
+        return sweep_in_batches(remove, limit, max_batch=_MAX_SWEEP_BATCH, pause=_SWEEP_PAUSE)
+
     def synchronise(self, connection: sqlite3.Connection, *, full: bool) -> None:
         """Set the durability of the next writes."""
         wanted = "FULL" if full else "NORMAL"
@@ -112,8 +142,11 @@ class SqliteConnection:
 def _set_up(connection: sqlite3.Connection, path: str) -> None:
     """Enable the write-ahead log and create the schema.
 
+    `auto_vacuum` has an effect only in an empty file, before the log is enabled. Without it, a file never shrinks.
     Changing the journal mode does not wait for other connections, whatever the timeout, so it is retried here.
     """
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute(f"PRAGMA journal_size_limit = {_MAX_WAL_BYTES}")
     deadline = time.monotonic() + _BUSY_TIMEOUT
     while True:
         try:
@@ -142,13 +175,21 @@ def _change_schema(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = _read_version(connection)
-        for statement in (_ADD_TENANT,) if version == 2 else _TABLES if version < 2 else ():
+        for statement in (*((_ADD_TENANT,) if version == 2 else _TABLES), *_INDEXES):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {max(version, _VERSION)}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _shrink(connection: sqlite3.Connection) -> None:
+    """Return free pages to the file system, but keep a quarter of the file: new runs reuse them without growing it."""
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    excess = connection.execute("PRAGMA freelist_count").fetchone()[0] - pages // 4
+    for _ in range(min(excess, _MAX_VACUUM_PAGES)):
+        connection.execute("PRAGMA incremental_vacuum(1)")  # `execute` takes only the first step, which frees one page
 
 
 def _hint(error: Exception) -> str:

@@ -26,7 +26,9 @@ ORDER BY created_at DESC, rowid DESC LIMIT :limit
 _LEASE = "UPDATE runs SET token = ?, lease_until = ? WHERE run_id = ?"
 _CHANGE_LEASE = "UPDATE runs SET token = ?, lease_until = ? WHERE run_id = ? AND token = ? AND token <> x''"
 _DELETE = "DELETE FROM runs WHERE run_id = ? AND max(expires_at, lease_until) > ? AND (token = x'' OR lease_until <= ?)"
-_SWEEP = "DELETE FROM runs WHERE max(expires_at, lease_until) <= ?"
+_SWEEP = """
+DELETE FROM runs WHERE rowid IN (SELECT rowid FROM runs WHERE max(expires_at, lease_until) <= :now LIMIT :size)
+"""
 
 
 class SqliteRuns:
@@ -82,9 +84,8 @@ class SqliteRuns:
         now = self._clock()
         return self._change(_DELETE, (as_bytes(run_id), now, now))
 
-    def sweep(self) -> int:
-        with self._file.use() as connection:
-            return connection.execute(_SWEEP, (self._clock(),)).rowcount
+    def sweep(self, limit: int | None = None) -> int:
+        return self._file.sweep(_SWEEP, self._clock(), limit)
 
     def _change(self, statement: str, values: tuple[Any, ...]) -> bool:
         with self._file.use() as connection:

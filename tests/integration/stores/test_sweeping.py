@@ -1,0 +1,254 @@
+"""Removing expired records and runs: what a sweep removes, who sweeps, and that no other process waits for it."""
+
+import logging
+import re
+import threading
+import time
+
+import pytest
+
+import toolwire
+from stores.servers import PROCESSES
+from toolwire import Agent, Runner, ToolCall
+from toolwire.ir.errors import StoreError
+from toolwire.net import store_steps
+from toolwire.net.store_steps import StoreSteps
+from toolwire.net.stores import expiry, sqlite_connection
+from toolwire.net.stores.memory import MemoryStore
+from toolwire.net.stores.sqlite import SqliteStore
+from toolwire.run.stored_runs import WEEK, StoredRun
+from toolwire.testing import ScriptedModel
+from waiting import SAFETY, wait_until
+
+SHORT = 0.05
+STATE = "x" * 20_000
+
+
+def add_expired(store, new_claim, count=3):
+    for number in range(count):
+        claim = new_claim(f"record {number}")
+        store.claim(claim)
+        store.complete(claim.key, claim.token, "done", SHORT)
+        store.runs.put(StoredRun(f"run {number}", "{}", "done"), 0, ttl=SHORT)
+    time.sleep(SHORT + 0.02)
+
+
+@pytest.mark.finding("RU4")
+def test_a_sweep_removes_records_and_runs(store, new_claim):
+    add_expired(store, new_claim)
+    store.runs.put(StoredRun("lasts", "{}", "done"), 0)
+    assert store.sweep() == 6
+    assert store.sweep() == 0
+    assert [run.run_id for run in store.runs.list()] == ["lasts"]
+
+
+@pytest.mark.finding("RU4")
+def test_a_sweep_has_a_limit(store, new_claim):
+    add_expired(store, new_claim)
+    assert [store.sweep(4), store.sweep(1), store.sweep(4), store.sweep(4)] == [4, 1, 1, 0]
+
+
+@pytest.mark.finding("RU4")
+def test_a_leased_run_is_swept_after_its_lease(store):
+    store.runs.put(StoredRun("r", "{}", "running", token="a"), 0, ttl=SHORT, lease=2 * SHORT)
+    store.runs.renew("r", "a", 4 * SHORT)
+    time.sleep(2 * SHORT)
+    swept_early = store.sweep()
+    time.sleep(3 * SHORT)
+    assert swept_early + store.sweep() == 1
+
+
+@toolwire.tool
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@pytest.mark.finding("RU4")
+def test_an_agent_sweeps_its_store(new_claim, monkeypatch):
+    monkeypatch.setattr(store_steps, "_FIRST_USE_SHARE", 1.0)
+    store = MemoryStore()
+    add_expired(store, new_claim)
+    answer = Agent(ScriptedModel(["Hello."]), [pay], store=store).run_sync("Hi.")
+    wait_until(lambda: not store._records and set(store.runs._runs) == {answer.run_id})
+
+
+@pytest.mark.finding("RU4")
+def test_a_sweep_delays_no_call_and_its_failure_is_logged(caplog):
+    entered, leave = threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        def sweep(self, limit=None):
+            entered.set()
+            leave.wait(SAFETY)
+            raise StoreError("the server is away")
+
+    runner = Runner(pay, store=Slow())
+    runner._store_steps._next_sweep = 0.0
+    with caplog.at_level(logging.WARNING, "toolwire.runs"):
+        (result,) = runner.run_sync([ToolCall("1", "pay", {"amount": 5})], run_id="r")
+        assert result.text == "paid 5"
+        assert entered.wait(SAFETY)
+        leave.set()
+        wait_until(lambda: "the server is away" in caplog.text)
+    runner.close()
+
+
+@pytest.mark.finding("RU4")
+def test_processes_do_not_sweep_at_once():
+    """Each `StoreSteps` stands for a process that starts now. A sixteenth sweeps at once, the others over the interval."""
+    now = time.monotonic()
+    delays = [StoreSteps(MemoryStore())._next_sweep - now for _ in range(2000)]
+    assert 50 <= sum(delay < 1 for delay in delays) <= 250
+    for part in range(4):
+        assert 350 <= sum(part * 150 <= delay - 1 < (part + 1) * 150 for delay in delays) <= 600
+
+
+@pytest.mark.finding("RU4")
+def test_a_sweep_that_reached_its_limit_is_continued_soon(monkeypatch):
+    monkeypatch.setattr(store_steps, "_SWEEP_LIMIT", 2)
+    store = MemoryStore()
+    for number in range(3):
+        store.runs.put(StoredRun(str(number), "{}", "done"), 0, ttl=-1.0)
+    steps = StoreSteps(store)
+    steps._sweep()
+    assert steps._next_sweep - time.monotonic() < 10
+    steps._sweep()
+    assert steps._next_sweep - time.monotonic() > 100
+
+
+def fill(store, count):
+    """Store expired runs, without waiting for the disk."""
+    with store._file.use() as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+    store._file._synchronous = "FULL"  # the pragma above stays
+    for number in range(count):
+        store.runs.put(StoredRun(f"run {number}", STATE, "done"), 0, ttl=-1.0)
+    store._file._synchronous = ""
+
+
+class SweptFile:
+    """A SQLite store, the statements of its sweep, and the largest size of its log."""
+
+    def __init__(self, path, count):
+        self.path = path
+        self.store = SqliteStore(str(path))
+        fill(self.store, count)
+        self.store.runs.put(StoredRun("lasts", "{}", "done"), 0, ttl=WEEK)
+        self.size = path.stat().st_size
+        self.largest_log = 0
+        self.statements = []
+
+    def sweep(self):
+        with self.store._file.use() as connection:
+            connection.set_trace_callback(self._record)
+        return self.store.sweep()
+
+    def _record(self, statement):
+        self.statements.append(statement)
+        self.largest_log = max(self.largest_log, self.path.with_name(f"{self.path.name}-wal").stat().st_size)
+
+    @property
+    def batches(self):
+        deletions = [each for each in self.statements if re.match(r"\s*DELETE FROM runs\b", each)]
+        return [int(each.rpartition("LIMIT")[2].strip(" )\n")) for each in deletions]
+
+
+@pytest.mark.finding("RU5")
+def test_sqlite_sweeps_in_batches_and_shrinks(tmp_path):
+    file = SweptFile(tmp_path / "runs.db", 2000)
+    assert file.sweep() == 2000
+    assert max(file.batches) <= sqlite_connection._MAX_SWEEP_BATCH
+    assert sum(file.batches) >= 2000
+    assert (tmp_path / "runs.db").stat().st_size < file.size / 20
+    assert file.largest_log <= 2 * sqlite_connection._MAX_WAL_BYTES
+    assert [run.run_id for run in file.store.runs.list()] == ["lasts"]
+    file.store.close()
+
+
+@pytest.mark.finding("RU5")
+@pytest.mark.parametrize("table", ["runs", "records"])
+def test_sqlite_finds_expired_rows_by_an_index(tmp_path, table):
+    file = SweptFile(tmp_path / "runs.db", 1)
+    file.sweep()
+    (statement, *_) = [each for each in file.statements if f"DELETE FROM {table}" in each]
+    with file.store._file.use() as connection:
+        plan = str(connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall())
+    assert f"{table}_by_expiry" in plan
+    file.store.close()
+
+
+@pytest.mark.finding("RU5")
+def test_file_of_the_previous_version_gets_the_indexes(tmp_path):
+    path = str(tmp_path / "runs.db")
+    store = SqliteStore(path)
+    store.runs.put(StoredRun("r", "{}", "done"), 0)
+    with store._file.use() as connection:
+        connection.execute("DROP INDEX runs_by_expiry")
+        connection.execute("DROP INDEX records_by_expiry")
+        connection.execute("PRAGMA user_version = 3")
+    store.close()
+    store = SqliteStore(path)
+    assert store.runs.get("r") is not None
+    with store._file.use() as connection:
+        indexes = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    assert {"runs_by_expiry", "records_by_expiry"} <= indexes
+    store.close()
+
+
+@pytest.mark.finding("RU5")
+def test_batches_become_smaller_if_they_take_long(monkeypatch):
+    """A run may have a kilobyte or many megabytes; other writers wait for one batch."""
+    monkeypatch.setattr(expiry.time, "sleep", lambda seconds: None)
+    sizes = []
+
+    def remove(size, seconds):
+        sizes.append(size)
+        return size, size * seconds
+
+    expiry.sweep_in_batches(lambda size: remove(size, 1e-6), 5000, max_batch=500)
+    assert sizes[:6] == [16, 32, 64, 128, 256, 500]
+    sizes.clear()
+    expiry.sweep_in_batches(lambda size: remove(size, 0.05), 100, max_batch=500)
+    assert set(sizes[1:]) <= {1, 2}
+
+
+def write_runs(path, timeout, started, stop, outcome):
+    """Write runs until stopped; the store of this process waits `timeout` seconds for other writers."""
+    sqlite_connection._BUSY_TIMEOUT = timeout
+    store = SqliteStore(path)
+    written = refused = 0
+    while not stop.is_set():
+        try:
+            store.runs.put(StoredRun(f"other {written}", "{}", "done"), 0, ttl=WEEK)
+            written += 1
+        except StoreError:
+            refused += 1
+        started.set()
+        time.sleep(0.002)
+    outcome.put((written, refused))
+
+
+@pytest.mark.finding("RU5")
+@pytest.mark.parametrize(
+    ("count", "timeout"), [(3000, 10.0), pytest.param(50_000, 1.0, marks=pytest.mark.full)], ids=["3000", "50000"]
+)
+def test_another_process_writes_while_expired_runs_are_swept(tmp_path, count, timeout):
+    path = tmp_path / "runs.db"
+    file = SweptFile(path, count)
+    started, stop, outcome = PROCESSES.Event(), PROCESSES.Event(), PROCESSES.Queue()
+    process = PROCESSES.Process(target=write_runs, args=(str(path), timeout, started, stop, outcome), daemon=True)
+    process.start()
+    assert started.wait(SAFETY)
+    before = len(file.store.runs.list(limit=1_000_000))
+    assert file.sweep() == count
+    during = len(file.store.runs.list(limit=1_000_000)) - before
+    stop.set()
+    _, refused = outcome.get(timeout=SAFETY)
+    process.join(SAFETY)
+    assert (refused, max(file.batches) <= sqlite_connection._MAX_SWEEP_BATCH) == (0, True)
+    assert during >= len(file.batches) - 1, "the other process writes between any two batches"
+    assert file.largest_log <= 4 * sqlite_connection._MAX_WAL_BYTES
+    file.store.sweep()  # no process reads or writes now, so all of the log can be copied into the file
+    assert path.stat().st_size < file.size / 10
+    file.store.close()
