@@ -81,13 +81,31 @@ class Server:
             add({"content": text, **({"tool_calls": random.choice((None, []))} if self.flip() else {})})
         for number, call in enumerate(self.calls):
             self.chat_call(number, *call, add)
-        if self.flip(0.3) and not self.calls and self.texts:
-            chunks.append({**envelope, "choices": [{"index": 0, "message": {"content": "".join(self.texts)}, "finish_reason": "stop"}]})  # fmt: skip
+        if self.flip(0.3) and (self.texts or self.calls):
+            message = {"content": "".join(self.texts), "tool_calls": self.repeated_calls()}
+            chunks.append({**envelope, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
         add({}, random.choice(("stop", "tool_calls", "tool_use", "eos")))
         if self.flip():
             counts = random.choice(((3, 2), ("3", 2.5), (True, -1), (None, [])))
             chunks.append({**envelope, "choices": [], "usage": dict(zip(("prompt_tokens", "completion_tokens"), counts, strict=True))})  # fmt: skip
         return self.events([(None, chunk) for chunk in chunks], end="data: [DONE]\n\n" if self.flip(0.8) else "")
+
+    def repeated_calls(self):
+        """Return some of the calls again, in any order, with other ids and formatting."""
+        calls, ids = [], self.random.choice(("same", "new", "none"))
+        for number, (call_id, name, arguments) in enumerate(self.some(self.calls)):
+            identity = {"same": {"id": call_id}, "new": {"id": f"n{number}"}, "none": {}}[ids]
+            calls.append({**identity, "function": {"name": name, "arguments": self.formatted(arguments)}})
+        return calls
+
+    def formatted(self, arguments):
+        return self.random.choice((arguments, json.dumps(arguments), json.dumps(arguments, indent=1, sort_keys=True)))
+
+    def some(self, values):
+        kept = [value for value in values if self.flip(0.8)]
+        if self.flip():
+            self.random.shuffle(kept)
+        return kept
 
     def chat_call(self, number, call_id, name, arguments, add):
         index = {"zero": 0, int: number, str: str(number), float: float(number), None: None}[self.index]
@@ -217,24 +235,49 @@ class Server:
             )
         response = {"id": "r", "model": "m", "status": "in_progress", "output": []}
         events = [{"type": "response.created", "response": response}] if self.flip(0.7) else []
-        repeats, whole = self.flip(0.5), self.flip(0.4)
+        repeats, whole, renames = self.flip(0.5), self.flip(0.4), self.flip(0.3)
         for number, (item, text) in enumerate(items):
             place = {"output_index": random.choice((number, str(number))), "item_id": item["id"]}
+            times = 1 if renames else random.choice((1, 1, 2))  # under a new id, an item again is another item
+            if renames:
+                place = {}
             empty = {**item, "arguments": ""} if "arguments" in item else {**item, "content": [], "summary": []}
             is_announced = self.flip(0.7) or not repeats or "arguments" in item
             if is_announced:
-                events += [{"type": "response.output_item.added", **place, "item": empty}] * random.choice((1, 1, 2))
+                events += [{"type": "response.output_item.added", **place, "item": empty}] * times
             kind = {"reasoning": "reasoning_summary_text", "message": "output_text", "function_call": "function_call_arguments"}[item["type"]]  # fmt: skip
             extra = {"summary_index": 0} if item["type"] == "reasoning" else {"content_index": 0}
             for piece in self.cut(text) if is_announced or item["type"] == "message" else []:
                 events.append({"type": f"response.{kind}.delta", **place, **extra, "delta": piece})
             if repeats:
-                events += [{"type": "response.output_item.done", **place, "item": item}] * random.choice((1, 1, 2))
+                events += [{"type": "response.output_item.done", **place, "item": item}] * times
+        if renames:
+            events = [self.renamed(event) for event in events]
         usage = random.choice((None, {"input_tokens": "3", "output_tokens": 2.5}, []))
-        output = [item for item, _ in items] if whole else []
+        output = self.repeated_items([item for item, _ in items]) if whole else []
         final = {**response, "status": "completed", "output": output, "usage": usage}
         events.append({"type": "response.completed", "response": final})
         return self.events([(event["type"], event) for event in events])
+
+    def renamed(self, event):
+        """Return an event with a new item id."""
+        self.number += 1
+        item = {"item": {**event["item"], "id": f"new{self.number}"}} if "item" in event else {}
+        return {**event, **item, **({"item_id": f"new{self.number}"} if "delta" in event else {})}
+
+    def repeated_items(self, items):
+        """Return the items of the final response: some of the calls, in any order, with other ids and formatting."""
+        calls = self.some([item for item in items if "arguments" in item])
+        ids = self.random.choice(("same", "new", "none"))
+        out = [item for item in items if "arguments" not in item]
+        for number, item in enumerate(calls):
+            own = {key: value for key, value in item.items() if key not in ("id", "call_id")}
+            if ids != "none":
+                own |= {"id": f"z{number}", "call_id": f"y{number}" if ids == "new" else item["call_id"]}
+            arguments = item["arguments"]
+            own["arguments"] = self.formatted(json.loads(arguments) if type(arguments) is str else arguments)
+            out.append(own)
+        return out
 
     def events(self, events, end=""):
         """Write server-sent events, with one of the forms that servers use."""

@@ -79,6 +79,13 @@ _FAULTS = FaultTable(
     request_id_header="x-request-id",
 )
 _FIELDS = frozenset({"message", "type", "param", "code"})
+# Codes of MiniMax (MiniMax-AI/MiniMax-M2#62); all others are server errors.
+_MINIMAX_TYPES = {
+    "1002": "rate_limit_error",
+    "1004": "authentication_error",
+    "1008": _INSUFFICIENT_QUOTA,
+    "2013": "invalid_request_error",
+}
 
 
 def fault_code(fault: Fault) -> str:
@@ -131,10 +138,16 @@ def read_fault(
 def find_error(body: Object) -> JSON:
     """Return the error in a document that should be an answer; None if there is none.
 
-    Besides OpenAI's envelope: vLLM's object without one, FastAPI's `detail`, and Mistral's flat variant.
+    Besides OpenAI's envelope: vLLM's object without one, FastAPI's `detail`, Mistral's flat variant, and MiniMax's
+    `base_resp`, which comes with status 200 (adrianlyjak/obsidian-aloud-tts#114). An error with code 0 is a success.
     """
     if error := body.get("error") or body.get("errors"):
-        return error[0] if type(error) is list else error
+        error = error[0] if type(error) is list else error
+        if not _is_success(error):
+            return error
+    if type(status := body.get("base_resp")) is dict and str(status.get("status_code") or 0) != "0":
+        code = status["status_code"]
+        return {"message": status.get("status_msg"), "code": code, "type": _MINIMAX_TYPES.get(str(code))}
     if body.get("object") == "error":
         return {key: value for key, value in body.items() if key != "object"}
     if body.get("choices") or body.get("usage"):
@@ -142,6 +155,12 @@ def find_error(body: Object) -> JSON:
     if body.get("detail"):
         return body["detail"]
     return body if body.get("message") and any(body.get(key) for key in ("code", "type", "status")) else None
+
+
+def _is_success(error: JSON) -> bool:
+    if type(error) is not dict or str(error.get("code")) != "0":
+        return False
+    return str(error.get("message") or "").lower() in ("", "ok", "success")
 
 
 def read_error_text(payload: bytes) -> JSON:

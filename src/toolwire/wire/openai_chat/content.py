@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import JSON, Object
+from ...ir.text import dumps
 from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 from ..media import data_url, media_placeholder, split_data_url
 from .cache_control import MARKED, has_cache_control, take_cache_control
@@ -22,6 +23,7 @@ __all__ = [
     "read_answer_part",
     "read_cache",
     "read_content",
+    "read_number_as_text",
     "read_part",
     "write_content",
     "write_part",
@@ -330,3 +332,14 @@ def _write_media(part: Media) -> Object | None:
             file["filename"] = part.name
         return {"type": "file", "file": write_extra(file, part.extra, f"{NAME}/file")}
     return None
+
+
+def read_number_as_text(content: JSON, losses: Losses) -> str:
+    """Return a number in place of a text: Workers AI sends digits this way (cloudflare/ai#651). A boolean is no text."""
+    if type(content) is bool:
+        losses.add("/parts", "content", "dropped", "a boolean is no text")
+        return ""
+    if type(content) is not int and type(content) is not float:
+        raise type_error("a string", content, "content")
+    losses.add("/parts", "content", "rewritten", "a number is read as text")
+    return dumps(content)

@@ -39,6 +39,7 @@ __all__ = [
     "STOP_REASONS",
     "decode_response",
     "encode_response",
+    "find_usage",
     "make_stop",
     "read_reason",
     "read_usage",
@@ -231,6 +232,19 @@ _USAGE = frozenset(
 )
 
 _OTHER_COUNTS = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}  # as Responses names them
+
+
+def find_usage(chunk: Object) -> JSON:
+    """Return the usage of a chunk. Groq may send it in `x_groq` and Moonshot in the choice, not at the top level."""
+    usage = chunk.get("usage")
+    if usage is not None:
+        return usage
+    match chunk:
+        case {"x_groq": {"usage": {**usage}}}:
+            return usage
+        case {"choices": [{"usage": {**usage}}]}:
+            return usage
+    return None
 
 
 def read_usage(raw: JSON) -> Usage | None:

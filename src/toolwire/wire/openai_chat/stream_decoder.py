@@ -45,9 +45,10 @@ from ...ir.folding import merge_extra
 from ...ir.parts import CallKind, Extra, Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Stop
-from ...ir.text import dumps, unescape
+from ...ir.text import unescape
 from ...stream.strict import parse_arguments
 from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
+from ..copies import Copy, match_copies
 from ..fields import (
     odd_values,
     read_index,
@@ -57,18 +58,39 @@ from ..fields import (
     read_timestamp,
     read_unknown,
     require_object,
-    type_error,
 )
 from ..fragments import Fragments
 from ..openai_fault import find_error, read_error_text, read_fault
-from .content import NAME, read_answer_part
-from .messages import DETAILS, NO_ID, REASONING_FIELDS, find_reasoning, function_of, read_signature
-from .response import ENVELOPE_TYPES, STOP_REASONS, is_truncated, make_stop, read_reason, read_usage, stop_fault
-from .stream_state import GrowingCall, GrowingChoice, OpenText, collect_logprobs, is_new_call
+from .content import NAME, read_answer_part, read_number_as_text
+from .messages import DETAILS, REASONING_FIELDS, find_reasoning
+from .response import (
+    ENVELOPE_TYPES,
+    STOP_REASONS,
+    find_usage,
+    is_truncated,
+    make_stop,
+    read_reason,
+    read_usage,
+    stop_fault,
+)
+from .stream_state import (
+    FORM,
+    GrowingCall,
+    GrowingChoice,
+    OpenText,
+    as_copy,
+    call_form,
+    collect_logprobs,
+    is_new_call,
+    join_plain_text,
+    keep_chunk_fields,
+    read_array,
+    read_call_id,
+    read_function,
+)
 
 __all__ = ["ChatStreamDecoder"]
 
-_FORM = "openai_chat~"
 _CHUNK = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
 _CHOICE = frozenset({"index", "delta", "message", "text", "finish_reason"})
 _TEXT_FIELDS = (*REASONING_FIELDS, "content", "refusal")
@@ -77,8 +99,6 @@ _ANSWER = ("tool_calls", "function_call", DETAILS, *_TEXT_FIELDS)
 _IN_CONTENT = ":thinking"  # reasoning in an array of content, as Mistral sends it
 _REASONING = frozenset({*REASONING_FIELDS, DETAILS, _IN_CONTENT})
 _WRITTEN_FIELDS = {DETAILS: "reasoning"}  # its text is in this field on OpenRouter
-_CALL = frozenset({"index", "id", "type", "function", "custom", ":call"})
-_FUNCTION = frozenset({"name", "arguments", "input"})
 
 # The two deltas that make up almost all of a stream, from "choices" to the end of the chunk.
 _FAST_DELTA = (
@@ -204,10 +224,10 @@ class ChatStreamDecoder(BaseStreamDecoder):
             created = read_timestamp(chunk, "created")
             events.append(ResponseStart(read_label(chunk, "id"), read_label(chunk, "model"), created, extra))
         if not _CHUNK.issuperset(chunk):
-            self._keep_chunk_fields(read_unknown(chunk, _CHUNK, NAME).get(NAME, {}))
-        for number, raw in enumerate(_read_array(chunk, "choices")):
+            keep_chunk_fields(self._fields, read_unknown(chunk, _CHUNK, NAME).get(NAME, {}))
+        for number, raw in enumerate(read_array(chunk, "choices")):
             self._read_choice(number, require_object(raw, "choices"), events)
-        usage = read_usage(_find_usage(chunk))
+        usage = read_usage(find_usage(chunk))
         if usage is not None and (usage.input or usage.output or not self._has_usage):
             self._has_usage = bool(usage.input or usage.output)  # a later 0 and 0 does not replace real counts
             events.append(UsageUpdate(usage))
@@ -215,15 +235,6 @@ class ChatStreamDecoder(BaseStreamDecoder):
     def _fail(self, error: JSON, events: list[Event]) -> None:
         self._over = True
         events.append(StreamFault(read_fault(error, NAME)))
-
-    def _keep_chunk_fields(self, fields: Object) -> None:
-        """Keep fields of the chunk. A later value replaces an earlier one; objects are joined (Groq's `x_groq`)."""
-        for key, value in fields.items():
-            previous = self._fields.get(key)
-            if type(previous) is dict and type(value) is dict:
-                previous.update(value)
-            else:
-                self._fields[key] = dict(value) if type(value) is dict else value
 
     def _read_choice(self, number: int, raw: Object, events: list[Event]) -> None:
         """Emit the delta of a choice, and note its finish reason; a choice without an index has its position."""
@@ -247,6 +258,8 @@ class ChatStreamDecoder(BaseStreamDecoder):
             choice.reason = reason
             choice.ends_with_call = "tool_calls" in (raw.get("delta") or ())
             choice.has_early_reason = choice.ends_with_call and is_unreliable
+        else:
+            choice.begins_open = choice.begins_open or not choice.reason
 
     def _read_content_of(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
         """Read the delta of a choice, the `text` of a completion chunk, or the `message` of a whole answer."""
@@ -271,8 +284,12 @@ class ChatStreamDecoder(BaseStreamDecoder):
         """End the items of a choice, and return its stop; placeholder parts represent its refusal and its calls."""
         self._close_text(choice, events)
         last = choice.calls[-1] if choice.calls else None
-        # A stream without [DONE] may be cut after an early reason, before the arguments of the call beside it.
-        is_cut = is_truncated(choice.reason) or (choice.ends_with_call and not self._has_end_marker)
+        # A stream without [DONE] may be cut after an early reason, before the arguments of the call beside it; a server
+        # that sends a reason with every chunk began with one (BerriAI/litellm#2195).
+        is_cut = (
+            choice.ends_with_call and not self._has_end_marker and (choice.has_early_reason or not choice.begins_open)
+        )
+        is_cut = is_cut or is_truncated(choice.reason)
         if last is not None and choice.has_early_reason and not self._has_end_marker and last.has_placeholder(0):
             last.restart()
         if last is not None:
@@ -296,11 +313,12 @@ class ChatStreamDecoder(BaseStreamDecoder):
         content = delta.get("content")
         if type(content) is list or type(content) is dict:
             self._read_content(choice, content if type(content) is list else [content], events)
-        elif text := read_optional_string(delta, "content"):
-            self._emit_text(choice, "content", text, events)
+        elif content or content == 0:
+            whole = content if type(content) is str else read_number_as_text(content, self.losses)
+            self._emit_text(choice, "content", whole, events)
         if text := read_optional_string(delta, "refusal"):
             self._emit_text(choice, "refusal", text, events)
-        if calls := _read_array(delta, "tool_calls"):
+        if calls := read_array(delta, "tool_calls"):
             self._read_calls(choice, calls, events)
         if delta.get("function_call"):
             function = require_object(delta["function_call"], "function_call")
@@ -311,11 +329,15 @@ class ChatStreamDecoder(BaseStreamDecoder):
     def _read_calls(self, choice: GrowingChoice, calls: list[JSON], events: list[Event]) -> None:
         """Read an array of call deltas. In an array of several, the position replaces a missing index and id."""
         row: list[GrowingCall] = []
+        calls = [raw for raw in calls if raw is not None]
         for number, raw in enumerate(calls):
             try:
                 entry = require_object(raw)
-                if len(calls) > 1 and number < len(choice.row) and entry.get("index") is None and not _read_id(entry):
-                    choice.continue_call(choice.row[number])
+                if len(calls) > 1 and entry.get("index") is None and not read_call_id(entry):
+                    if number < len(choice.row):
+                        choice.continue_call(choice.row[number])
+                    elif number:
+                        choice.last = None  # another place in the array is another call
                 self._read_call(choice, entry, events)
             except ProtocolError as error:
                 raise error.within("tool_calls", number) from None
@@ -329,47 +351,70 @@ class ChatStreamDecoder(BaseStreamDecoder):
         self.is_unreadable = self.is_unreadable or not choice.has_deltas
         delta = dict(message)
         for field in _TEXT_FIELDS:
-            text = message.get(field)
-            if field == "content" and type(text) is list and text and all(map(_is_plain_text, text)):
-                text = "".join([part["text"] for part in text])
+            text = message.get(field) if field != "content" else join_plain_text(message.get(field))
             if type(text) is str and text:
                 delta[field] = choice.missing_text(field, text, self.losses)
-        if choice.calls and (choice.has_deltas or choice.is_cumulative or message == choice.last_message):
-            delta = {key: value for key, value in delta.items() if key not in ("tool_calls", "function_call")}
-            self._read_delta(choice, delta, events)
-            self._complete_calls(choice, message, events)
-        else:
-            self._read_delta(choice, delta, events)
-        choice.last_message = message
-
-    def _complete_calls(self, choice: GrowingChoice, message: Object, events: list[Event]) -> None:
-        """Add the arguments and the calls of a message that the chunks before it lack."""
-        repeated = [require_object(raw, "tool_calls") for raw in _read_array(message, "tool_calls")]
+        calls = [require_object(raw, "tool_calls") for raw in read_array(message, "tool_calls") if raw is not None]
         if message.get("function_call"):
             function = require_object(message["function_call"], "function_call")
-            repeated.append({"function": function, ":call": "function_call"})
-        ids, count = {*map(_read_id, repeated)}, len(choice.calls)
-        for position, raw in enumerate(repeated):
-            kind, inner, arguments = _read_function(raw)
-            call_id, name = _read_id(raw), read_optional_string(inner, "name") or ""
-            call = choice.find_call(call_id, position if position < count else None, ids)
-            # At the position of a call so far, another id is the same call with an id made anew: a second call would
-            # run its effect twice. Only calls beyond them are new.
-            is_renamed = call is not None and bool(call_id) and call.id not in ("", call_id)
-            if call is None:
-                call = self._add_call(choice, -1 - len(choice.calls), call_id, kind, _call_form(raw))
-                choice.continue_call(call)
-                self._keep_fields(call, raw, inner)
-            rest = call.missing_arguments(arguments)
-            if rest is None or not call.may_have_name(name):
-                detail = "the final message has other calls than the deltas, which have been sent"
-                self.losses.add("/parts", "calls", "dropped", detail)
-                continue
-            if not is_renamed:
-                choice.set_id(call, call_id)
-            call.add_name(name)
-            if rest:
-                self._append_arguments(choice, call, rest, events)
+            calls.append({"function": function, ":call": "function_call"})
+        is_repetition = bool(choice.calls)
+        if is_repetition:
+            delta = {key: value for key, value in delta.items() if key not in ("tool_calls", "function_call")}
+        self._read_delta(choice, delta, events)
+        if is_repetition and calls:
+            self._complete_calls(choice, calls, events)
+        elif calls:
+            choice.shown = choice.calls.copy()
+
+    def _complete_calls(self, choice: GrowingChoice, calls: list[Object], events: list[Event]) -> None:
+        """Add the arguments and the calls of a message that the chunks before it lack.
+
+        Without deltas, a call that no earlier message has may be a fragment of a call.
+        """
+        copies = [as_copy(raw) for raw in calls]
+        known = choice.recent_calls(copies)
+        numbers = match_copies([call.as_copy() for call in known], copies, by_position=choice.has_deltas)
+        is_cumulative = choice.has_deltas or any(number is not None for number in numbers)
+        shown: list[GrowingCall] = []
+        for raw, copy, number in zip(calls, copies, numbers, strict=True):
+            call = choice.by_id.get(copy.ids[0]) if number is None else known[number]
+            if call is None and not is_cumulative:
+                self._read_call(choice, raw, events)
+                call = choice.last
+            else:
+                call = self._complete_call(choice, call, copy, raw, events)
+            if call is not None:
+                shown.append(call)
+        choice.shown = shown
+
+    def _complete_call(
+        self, choice: GrowingChoice, call: GrowingCall | None, copy: Copy, raw: Object, events: list[Event]
+    ) -> GrowingCall:
+        """Add the arguments of a message's call that the call so far lacks; None is a new call."""
+        kind, inner, _ = read_function(raw)
+        is_known = call is not None
+        if call is None:
+            call = self._add_call(choice, -1 - len(choice.calls), copy.ids[0], kind, call_form(raw))
+            choice.continue_call(call)
+            call.keep_fields(raw, inner)
+        rest = call.missing_arguments(copy)
+        if rest is None and not choice.has_deltas and not call.ended and not call.is_complete():
+            rest = copy.text  # a fragment
+        if rest is None:
+            detail = "a message has other arguments than the chunks before it, which have been sent"
+            self.losses.add("/parts", "calls", "dropped", detail)
+            return call
+        if is_known and call.id and copy.ids[0] not in ("", call.id):
+            detail = "a message repeats a call under another id, which counts once"
+            self.losses.add("/parts", "calls", "dropped", detail)
+        elif is_known:
+            self.losses.add("/parts", "calls", "rewritten", "a message repeats the calls of earlier chunks", "info")
+            choice.set_id(call, copy.ids[0])
+        call.add_name(copy.name)
+        if rest:
+            self._append_arguments(choice, call, rest, events)
+        return call
 
     def _read_content(self, choice: GrowingChoice, content: list[JSON], events: list[Event]) -> None:
         """Read an array of content, as Mistral sends it."""
@@ -394,7 +439,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             opened = choice.open = OpenText(field, self._new_key(), choice.texts.setdefault(field, bytearray()))
             if field in _REASONING:
                 form = {":place": "content"} if field == _IN_CONTENT else {":field": _WRITTEN_FIELDS.get(field, field)}
-                events.append(ReasoningStart(opened.key, choice.index, {_FORM: form}))
+                events.append(ReasoningStart(opened.key, choice.index, {FORM: form}))
             else:
                 choice.refused = choice.refused or field == "refusal"
                 events.append(TextStart(opened.key, choice.index, field == "refusal"))
@@ -416,18 +461,18 @@ class ChatStreamDecoder(BaseStreamDecoder):
             events.append(ReasoningDelta(opened.key, rest) if is_reasoning else TextDelta(opened.key, rest))
         extra: Extra = {NAME: opened.extra.join()} if opened.extra else {}
         if opened.field in REASONING_FIELDS and choice.details:
-            extra[_FORM] = {":details": choice.details.join()[DETAILS]}
+            extra[FORM] = {":details": choice.details.join()[DETAILS]}
             choice.details = Fragments()
         events.append(ReasoningEnd(opened.key, (), extra) if is_reasoning else TextEnd(opened.key, (), extra))
 
     def _read_call(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
         """Apply a call delta; the call starts with its first arguments, when its name is complete."""
-        kind, inner, fragment = _read_function(raw)
-        call_id, name = _read_id(raw), read_optional_string(inner, "name") or ""
+        kind, inner, fragment = read_function(raw)
+        call_id, name = read_call_id(raw), read_optional_string(inner, "name") or ""
         call = self._find_call(choice, call_id, name, kind, fragment, raw)
         choice.continue_call(call)
         choice.set_id(call, call_id)
-        self._keep_fields(call, raw, inner)
+        call.keep_fields(raw, inner)
         call.add_name(name)
         if fragment:
             self._append_arguments(choice, call, fragment, events)
@@ -445,15 +490,6 @@ class ChatStreamDecoder(BaseStreamDecoder):
         self._end_complete_calls(choice, call, events)
         events.append(CallStart(call.key, call.id, call.name, call.kind, None, choice.index, call.extra))
         events.extend(CallDelta(call.key, piece) for piece in call.pieces if piece)
-
-    def _keep_fields(self, call: GrowingCall, raw: Object, inner: Object) -> None:
-        """Keep the signature of a call, and its unknown fields."""
-        if not _CALL.issuperset(raw):
-            signature = read_signature(raw)
-            call.artefacts = call.artefacts or signature
-            call.outer.add(read_unknown(raw, (*_CALL, "extra_content") if signature else _CALL, NAME).get(NAME, {}))
-        if not _FUNCTION.issuperset(inner):
-            call.inner.add(read_unknown(inner, _FUNCTION, NAME).get(NAME, {}))
 
     def _append_arguments(self, choice: GrowingChoice, call: GrowingCall, fragment: str, events: list[Event]) -> None:
         """Append arguments. Events carry the fragment JSON-escaped.
@@ -505,14 +541,12 @@ class ChatStreamDecoder(BaseStreamDecoder):
         call = choice.by_id.get(call_id) or choice.last if index is None else choice.by_index.get(index)
         if call is not None and not is_new_call(call, index, call_id, name, fragment):
             return call
-        return self._add_call(choice, len(choice.by_index) if index is None else index, call_id, kind, _call_form(raw))
+        return self._add_call(choice, len(choice.by_index) if index is None else index, call_id, kind, call_form(raw))
 
     def _add_call(self, choice: GrowingChoice, index: int, call_id: str, kind: CallKind, extra: Extra) -> GrowingCall:
-        call = choice.by_index[index] = GrowingCall(self._new_key(), len(choice.calls), index, call_id, kind, extra)
-        choice.calls.append(call)
-        if call_id:
-            choice.by_id[call_id] = call
-        return call
+        if call_id in choice.by_id:
+            self.losses.add("/parts", "call", "rewritten", "several calls have the same id", "info")
+        return choice.add_call(GrowingCall(self._new_key(), len(choice.calls), index, call_id, kind, extra))
 
     def _end_complete_calls(self, choice: GrowingChoice, new: GrowingCall, events: list[Event]) -> None:
         """End the calls whose arguments are complete when another one starts."""
@@ -549,51 +583,3 @@ class ChatStreamDecoder(BaseStreamDecoder):
 
 
 _ANY_CALL = ToolCall("", "")
-
-
-def _is_plain_text(part: JSON) -> bool:
-    return type(part) is dict and part.keys() == {"type", "text"} and type(part["text"]) is str
-
-
-def _call_form(raw: Object) -> Extra:
-    return {_FORM: {":call": raw[":call"]}} if ":call" in raw else {}
-
-
-def _read_id(raw: Object) -> str:
-    call_id = read_label(raw, "id")
-    return "" if call_id == NO_ID else call_id
-
-
-def _read_function(raw: Object) -> tuple[CallKind, Object, str]:
-    """Return the kind of a call, its function or custom tool, and the arguments."""
-    kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
-    inner = require_object(raw.get("custom"), "custom") if kind == "freeform" else function_of(raw)
-    fragment = inner.get("input" if kind == "freeform" else "arguments")
-    if type(fragment) is dict or type(fragment) is list:  # the whole object at once; PHP writes {} as []
-        fragment = dumps(fragment) if fragment else "{}"
-    elif fragment is not None and type(fragment) is not str:
-        raise type_error("a string", fragment, "function", "arguments")
-    return kind, inner, fragment or ""
-
-
-def _read_array(raw: Object, key: str) -> list[JSON]:
-    """Return the list under `key`; an absent list and empty values are empty, an object is the only element."""
-    value = raw.get(key)
-    if not value:
-        return []
-    if type(value) is not list:
-        return [require_object(value, key)]
-    return value
-
-
-def _find_usage(chunk: Object) -> JSON:
-    """Return the usage of a chunk. Groq may send it in `x_groq` and Moonshot in the choice, not at the top level."""
-    usage = chunk.get("usage")
-    if usage is not None:
-        return usage
-    match chunk:
-        case {"x_groq": {"usage": {**usage}}}:
-            return usage
-        case {"choices": [{"usage": {**usage}}]}:
-            return usage
-    return None

@@ -5,14 +5,34 @@ from __future__ import annotations
 from ...ir.losses import Losses
 from ...ir.parts import Artefact, CallKind, Extra
 from ...ir.pointer import JSON, Object
-from ...ir.text import unescape
+from ...ir.text import dumps, unescape
 from ...stream.scanner import Scanner
-from ...stream.strict import parse_arguments
+from ..copies import MAX_ESCAPED, MAX_OPEN, Copy, is_near
+from ..fields import read_label, read_optional_string, read_unknown, require_object, type_error
 from ..fragments import Fragments
+from .content import NAME
+from .messages import NO_ID, function_of, read_signature
 
-__all__ = ["GrowingCall", "GrowingChoice", "OpenText", "collect_logprobs", "is_new_call"]
+__all__ = [
+    "FORM",
+    "GrowingCall",
+    "GrowingChoice",
+    "OpenText",
+    "as_copy",
+    "call_form",
+    "collect_logprobs",
+    "is_new_call",
+    "join_plain_text",
+    "keep_chunk_fields",
+    "read_array",
+    "read_call_id",
+    "read_function",
+]
 
-MAX_ESCAPED = 12  # bytes of a character that is written as an escaped surrogate pair
+FORM = "openai_chat~"
+
+_CALL = frozenset({"index", "id", "type", "function", "custom", ":call"})
+_FUNCTION = frozenset({"name", "arguments", "input"})
 
 
 class OpenText:
@@ -70,30 +90,38 @@ class GrowingCall:
         if not self.has_started:
             self.name = name if name.startswith(self.name) else self.name + name if name != self.name else name
 
+    def keep_fields(self, raw: Object, inner: Object) -> None:
+        """Keep the signature of the call, and unknown fields."""
+        if not _CALL.issuperset(raw):
+            signature = read_signature(raw)
+            self.artefacts = self.artefacts or signature
+            self.outer.add(read_unknown(raw, (*_CALL, "extra_content") if signature else _CALL, NAME).get(NAME, {}))
+        if not _FUNCTION.issuperset(inner):
+            self.inner.add(read_unknown(inner, _FUNCTION, NAME).get(NAME, {}))
+
     def has_placeholder(self, index: int | None) -> bool:
         """Return whether the only arguments so far are `{}`, which may precede the real ones under the same index."""
         return index is not None and not self.has_started and self.pieces == [b"{}"]
 
-    def may_have_name(self, name: str) -> bool:
-        """Return whether a message may have this name for the call, whose name may be incomplete until it starts."""
-        return not name or name == self.name or (not self.has_started and name.startswith(self.name))
+    def as_copy(self) -> Copy:
+        copy = Copy(self.kind, self.name, (self.id,), self.read_arguments, self.kind == "function")
+        copy.is_open = not self.ended
+        copy.has_partial_name = not self.has_started
+        return copy
 
-    def missing_arguments(self, arguments: str) -> str | None:
+    def read_arguments(self) -> str:
+        return "" if self.has_placeholder(0) else unescape(b"".join(self.pieces))
+
+    def missing_arguments(self, copy: Copy) -> str | None:
         """Return the rest of a message's arguments after the pieces so far; None if they differ."""
-        if not arguments or not self.pieces or self.has_placeholder(0):
-            return arguments
-        limit = MAX_ESCAPED * len(arguments)  # arguments so far that are longer differ; this keeps the cost linear
-        if len(self.pieces) > limit or sum(map(len, self.pieces)) > limit:
+        if not copy.text or not self.pieces or self.has_placeholder(0):
+            return copy.text
+        if not is_near(self.pieces, copy.text):
             return None
-        so_far = unescape(b"".join(self.pieces))
-        if arguments.startswith(so_far) and not self.ended:
-            return arguments[len(so_far) :]
-        if arguments == so_far:
-            return ""
-        is_equal = (
-            self.kind == "function" and self.is_complete() and parse_arguments(arguments) == parse_arguments(so_far)
-        )
-        return "" if is_equal else None
+        own = self.as_copy()
+        if copy.text.startswith(own.text) and not self.ended:
+            return copy.text[len(own.text) :]
+        return "" if copy.content == own.content else None
 
     def restart(self) -> None:
         """Forget the arguments so far."""
@@ -116,9 +144,11 @@ class GrowingChoice:
     """A choice that is still growing."""
 
     __slots__ = (
+        "begins_open",
         "by_id",
         "by_index",
         "calls",
+        "checked",
         "details",
         "ends_with_call",
         "extra",
@@ -129,7 +159,6 @@ class GrowingChoice:
         "index",
         "is_cumulative",
         "last",
-        "last_message",
         "logprobs",
         "message",
         "open",
@@ -138,6 +167,7 @@ class GrowingChoice:
         "refused",
         "repeated",
         "row",
+        "shown",
         "starting",
         "texts",
     )
@@ -156,13 +186,15 @@ class GrowingChoice:
         self.logprobs: dict[str, list[JSON]] = {}
         self.refused = False
         self.reason = ""  # the last finish reason that is not empty
+        self.begins_open = False  # a chunk came before the first reason
         self.ends_with_call = False  # the delta with the finish reason has a call
         self.has_early_reason = False  # that reason came before, or is not about calls
         self.has_deltas = False  # not only messages
         self.has_fragments = False  # each message holds a fragment of the text
         self.is_cumulative = False  # each message holds all text so far
         self.repeated: dict[str, int] = {}  # by field: the number of messages that equal the first
-        self.last_message: Object | None = None
+        self.checked = 0  # the number of calls at the last message that had calls
+        self.shown: list[GrowingCall] = []  # calls of the last message that had calls
         self.row: list[GrowingCall] = []  # calls of the last array of several
         self.texts: dict[str, bytearray] = {}  # by field: all text so far, JSON-escaped
         self.extra: Extra = {}
@@ -174,18 +206,28 @@ class GrowingChoice:
             self.last = call
             self.grown.append(call)
 
+    def add_call(self, call: GrowingCall) -> GrowingCall:
+        self.by_index[call.index] = call
+        self.calls.append(call)
+        if call.id:
+            self.by_id[call.id] = call
+        return call
+
     def set_id(self, call: GrowingCall, call_id: str) -> None:
         """Set the id of a call, unless it has an id."""
         if call_id and not call.id:
             call.id = call_id
             self.by_id.setdefault(call_id, call)
 
-    def find_call(self, call_id: str, position: int | None, ids: set[str]) -> GrowingCall | None:
-        """Return the call so far that a message repeats: by id, then by position unless one of the `ids` has that call."""
-        near = None if position is None else self.calls[position]
-        if near is not None and near.id == call_id:
-            return near
-        return self.by_id.get(call_id) or (near if near is not None and (not near.id or near.id not in ids) else None)
+    def recent_calls(self, copies: list[Copy]) -> list[GrowingCall]:
+        """Return the calls that a message may repeat: the last message's, all later ones, and some before.
+
+        So the cost of many messages is linear; other calls are found by id only.
+        """
+        longest = max([copy.text for copy in copies], key=len)
+        start, self.checked = max(0, self.checked - MAX_OPEN - len(copies)), len(self.calls)
+        recent = {call.position: call for call in (*self.shown, *self.calls[start:])}
+        return [call for _, call in sorted(recent.items()) if is_near(call.pieces, longest)]
 
     def missing_text(self, field: str, text: str, losses: Losses) -> str:
         """Return the rest of a message's text after the chunks so far; report text that differs from them.
@@ -209,6 +251,8 @@ class GrowingChoice:
             losses.add("/parts", field, "dropped", detail)
             return ""
         if self.is_cumulative:
+            detail = "messages that extend the text before them were read as all text so far, but one is a fragment"
+            losses.add("/parts", field, "dropped", detail)
             return text
         self.has_fragments = True
         return unescape(bytes(escaped)) * self.repeated.get(field, 0) + text
@@ -225,13 +269,61 @@ def is_new_call(call: GrowingCall, index: int | None, call_id: str, name: str, f
     if not name or not call.name:
         return bool(name) and has_other_id
     if name != call.name:  # of the next call, or a piece of this name
-        is_other = index is None and not (call_id and call_id == call.id)
+        is_other = index is None and not (call.id and call_id in ("", call.id))
         return has_other_id or is_other or bool(call.pieces) or call.has_started
     if has_other_id:
         return index is None or not call.pieces or call.is_complete()
     if not fragment or fragment.isspace() or not (call.ended or call.is_complete()) or call.has_placeholder(index):
         return False
     return not call_id or fragment != unescape(b"".join(call.pieces))  # else the call is repeated
+
+
+def call_form(raw: Object) -> Extra:
+    return {FORM: {":call": raw[":call"]}} if ":call" in raw else {}
+
+
+def as_copy(raw: Object) -> Copy:
+    kind, inner, arguments = read_function(raw)
+    name = read_optional_string(inner, "name") or ""
+    return Copy(kind, name, (read_call_id(raw),), lambda: arguments, kind == "function")
+
+
+def read_call_id(raw: Object) -> str:
+    call_id = read_label(raw, "id")
+    return "" if call_id == NO_ID else call_id
+
+
+def read_function(raw: Object) -> tuple[CallKind, Object, str]:
+    """Return the kind of a call, its function or custom tool, and the arguments."""
+    kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
+    inner = require_object(raw.get("custom"), "custom") if kind == "freeform" else function_of(raw)
+    fragment = inner.get("input" if kind == "freeform" else "arguments")
+    if type(fragment) is dict or type(fragment) is list:  # the whole object at once; PHP writes {} as []
+        fragment = dumps(fragment) if fragment else "{}"
+    elif fragment is not None and type(fragment) is not str:
+        raise type_error("a string", fragment, "function", "arguments")
+    return kind, inner, fragment or ""
+
+
+def read_array(raw: Object, key: str) -> list[JSON]:
+    """Return the list under `key`; an absent list and empty values are empty, an object is the only element."""
+    value = raw.get(key)
+    if not value:
+        return []
+    if type(value) is not list:
+        return [require_object(value, key)]
+    return value
+
+
+def join_plain_text(content: JSON) -> JSON:
+    """Return the text of a list of plain texts; any other content unchanged."""
+    if type(content) is list and content and all(map(_is_plain_text, content)):
+        return "".join([part["text"] for part in content])
+    return content
+
+
+def _is_plain_text(part: JSON) -> bool:
+    return type(part) is dict and part.keys() == {"type", "text"} and type(part["text"]) is str
 
 
 def collect_logprobs(choice: GrowingChoice, fields: Object) -> None:
@@ -243,3 +335,13 @@ def collect_logprobs(choice: GrowingChoice, fields: Object) -> None:
         if type(value) is list:
             choice.logprobs.setdefault(key, []).extend(value)
     fields["logprobs"] = {**new, **choice.logprobs}
+
+
+def keep_chunk_fields(fields: Object, news: Object) -> None:
+    """Keep fields of a chunk. A later value replaces an earlier one; objects are joined (Groq's `x_groq`)."""
+    for key, value in news.items():
+        previous = fields.get(key)
+        if type(previous) is dict and type(value) is dict:
+            previous.update(value)
+        else:
+            fields[key] = dict(value) if type(value) is dict else value

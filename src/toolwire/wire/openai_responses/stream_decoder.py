@@ -37,12 +37,14 @@ from ...ir.events import (
     WholePart,
 )
 from ...ir.folding import unfold_part
+from ...ir.losses import Severity
 from ...ir.parts import CallKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
 from ...ir.text import dumps
 from ...stream.strict import parse_arguments
 from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
+from ..copies import equal_arguments
 from ..fields import (
     odd_values,
     read_index,
@@ -57,7 +59,7 @@ from ..openai_fault import read_fault
 from .content import NAME
 from .items import read_call_id, read_output_item
 from .response import ECHO, ENVELOPE_TYPES, decode_response, read_response_fault, read_stop, read_usage
-from .stream_state import GrowingItem, OutputItems, own_fields, read_id, strip_form
+from .stream_state import STREAMED, GrowingItem, OutputItems, as_copy, differ, own_fields, read_id, strip_form
 from .tool_search import is_client_search
 
 __all__ = ["ResponsesStreamDecoder"]
@@ -171,6 +173,9 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if item is not None:
             if item.ended:
                 raise ProtocolError(f"output item {item.index} starts twice", pointer="/output_index", status=502)
+            if not item.is_announced:
+                item.is_announced = True
+                self._items.add_item_id(item, raw)
             if item.is_held and read_label(raw, "name"):
                 self._start_call(item, raw, events)
             return
@@ -226,9 +231,14 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         """
         index, item_id = read_index(event, "output_index"), read_id({"id": event.get("item_id")})
         raw: Object = {"type": kind, "id": item_id}
-        item = self._items.find(GrowingItem(raw).group, index, item_id) or self._open_item(index, raw, events)
-        if item.ended and not is_copy:
-            raise ProtocolError("the output item is not open", pointer="/output_index", status=502)
+        item = self._items.find(GrowingItem(raw).group, index, item_id)
+        if item is not None and item.ended and not is_copy:
+            if not item.has_other_id(raw):
+                raise ProtocolError("the output item is not open", pointer="/output_index", status=502)
+            item = None
+        if item is None:
+            item = self._open_item(index, raw, events)
+            item.is_announced = False
         return item
 
     def _on_part_added(self, event: Object, events: list[Event]) -> None:
@@ -271,7 +281,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         item, number = self._find_item(event, "message", events), read_index(event, "content_index") or 0
         if item.kind == "message":
             self._open_content(item, number, event["type"] == "response.refusal.delta", events)
-            self._emit_text(item, number, read_optional_string(event, "delta"), events)
+            self._emit_text(item, number, _read_delta(event), events)
 
     def _text_done(self, event: Object, events: list[Event]) -> None:
         """Fill in the text that the deltas left out."""
@@ -298,14 +308,19 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
                 self.losses.add("/parts", f"text of a {item.kind}", "dropped", "it came after the end of the item")
                 return ""
             return rest
-        if not self._pending_surrogates:
-            detail = "the finished item differs from its deltas, which have been sent"
-            self.losses.add("/parts", f"text of a {item.kind}", "rewritten", detail)
+        is_equal = item.kind == "function_call" and equal_arguments(full_text, so_far)  # only formatted differently
+        if not is_equal and not self._pending_surrogates:
+            self._report_difference(item)
         return ""
+
+    def _report_difference(self, item: GrowingItem) -> None:
+        detail = "the finished item differs from its deltas, which have been sent"
+        self.losses.add("/parts", f"text of a {item.kind}", "rewritten", detail)
 
     def _call_delta(self, event: Object, events: list[Event]) -> None:
         item = self._find_item(event, _call_kind(event), events)
-        self._append_arguments(item, read_optional_string(event, "delta"), events)
+        delta = event.get("delta")
+        self._append_arguments(item, delta if type(delta) is dict else read_optional_string(event, "delta"), events)
 
     def _append_arguments(self, item: GrowingItem, value: JSON, events: list[Event]) -> None:
         text = dumps(value) if value and type(value) is dict else value
@@ -324,7 +339,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
 
     def _reasoning_delta(self, event: Object, events: list[Event]) -> None:
         item = self._find_item(event, "reasoning", events)
-        self._emit_reasoning(item, _reasoning_section(event), read_optional_string(event, "delta") or "", events)
+        self._emit_reasoning(item, _reasoning_section(event), _read_delta(event) or "", events)
 
     def _reasoning_done(self, event: Object, events: list[Event]) -> None:
         """Fill in the text that the deltas left out."""
@@ -345,12 +360,20 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         raw = require_object(event.get("item"), "item")
         index = read_index(event, "output_index")
         item = self._items.find_ended(raw, index)
+        if item is not None and item.ended:
+            severity: Severity = "warning" if item.has_other_id(raw) else "info"
+            self.losses.add("/parts", item.kind, "dropped", "a later event repeats the item", severity)
         self._close_item(item or self._open_item(index, raw, events), raw, events)
 
     def _close_item(self, item: GrowingItem, raw: Object, events: list[Event]) -> None:
         """End an item with its final copy `raw`."""
-        if item.ended:  # repeated
+        if item.group == "call" and differ(item.call_id, raw.get("call_id")):
+            self.losses.add("/parts", "call", "rewritten", "a later event repeats the call under another id", "info")
+        if item.ended:
+            if raw != item.final:
+                self._check_repetition(item, raw)
             return
+        item.final = raw
         if item.placeholder and not raw.get("arguments") and raw.get("status") != "incomplete":
             raw = {**raw, "arguments": item.placeholder}
         if item.is_held:
@@ -367,7 +390,13 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         else:
             key = item.key if item.key >= 0 else self._new_key()
             events.append(WholePart(key, Opaque(NAME, item.kind, raw)))
-        item.ended = True
+        self._items.end(item)
+
+    def _check_repetition(self, item: GrowingItem, raw: Object) -> None:
+        """Report a copy of an item that has ended if it has other content."""
+        copy = as_copy(raw)
+        if copy.text and item.group in STREAMED and not self._has_mapped_surrogates and not item.has_content(copy):
+            self._report_difference(item)
 
     def _close_message(self, item: GrowingItem, parts: list[Part], events: list[Event]) -> None:
         """End the contents of a message, and fill in the text that the deltas left out."""
@@ -435,13 +464,14 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         seen: list[Part] = [Refusal("")] if self._refused else []
         if self._has_calls:
             seen.append(ToolCall("", ""))
-        stop = read_stop({"status": event["type"].removeprefix("response."), **response}, tuple(seen))
+        status = "completed" if event["type"] == "response.done" else event["type"].removeprefix("response.")
+        stop = read_stop({"status": status, **response}, tuple(seen))
         events.append(ResponseEnd((stop,) if stop else (), read_unknown(response, _ENVELOPE, NAME)))
         self._over = True
 
     def _close_unfinished(self, item: GrowingItem, events: list[Event]) -> None:
         """End an item that neither an event nor the final response ended, with the text of its deltas."""
-        item.ended = True
+        self._items.end(item)
         if item.kind == "message":
             events.extend(TextEnd(key) for key in item.keys.values())
         elif item.kind in ("function_call", "custom_tool_call"):
@@ -468,6 +498,14 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
 
 def _call_kind(event: Object) -> str:
     return "custom_tool_call" if event["type"].startswith("response.custom") else "function_call"
+
+
+def _read_delta(event: Object) -> str | None:
+    """Return the text of a delta; Langflow sends an object with it (langflow-ai/openrag#1924)."""
+    match event.get("delta"):
+        case {"content": str(text)} | {"text": str(text)}:
+            return text
+    return read_optional_string(event, "delta")
 
 
 def _reasoning_section(event: Object) -> int:
@@ -501,4 +539,5 @@ _STEPS: dict[str, Callable[[ResponsesStreamDecoder, Object, list[Event]], None]]
     "response.completed": ResponsesStreamDecoder._on_final,
     "response.incomplete": ResponsesStreamDecoder._on_final,
     "response.failed": ResponsesStreamDecoder._on_final,
+    "response.done": ResponsesStreamDecoder._on_final,  # can1357/oh-my-pi#4692
 }

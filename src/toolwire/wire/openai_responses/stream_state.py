@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object
-from ...ir.text import unescape
+from ...ir.text import dumps, unescape
+from ..copies import MAX_OPEN, Copy, is_near, match_copies
 from .content import NAME
 
-__all__ = ["GrowingItem", "OutputItems", "own_fields", "strip_form"]
+__all__ = ["STREAMED", "GrowingItem", "OutputItems", "as_copy", "differ", "own_fields", "read_id", "strip_form"]
 
 _CALLS = ("function_call", "custom_tool_call")
-_STREAMED = ("message", "reasoning", "call")
+STREAMED = ("message", "reasoning", "call")
 
 
 class GrowingItem:
     """An output item that is still growing. A message has a key for each of its contents, others have one."""
 
     __slots__ = (
-        "call_id", "ended", "id", "id_bytes", "index", "is_held", "is_search", "key", "keys", "kind", "name",
-        "placeholder", "texts"
+        "call_id", "ended", "final", "id", "id_bytes", "index", "is_announced", "is_held", "is_search", "key", "keys",
+        "kind", "name", "placeholder", "texts"
     )  # fmt: skip
 
     def __init__(self, raw: Object) -> None:
@@ -37,8 +39,10 @@ class GrowingItem:
         # which is also by the complement (~) of its content index.
         self.texts: dict[int | None, list[bytes]] = {}
         self.placeholder = ""  # arguments from the start of a call, which count only if no others arrive
+        self.is_announced = True  # else a delta opened it
         self.is_held = False  # a call that waits for its name
         self.ended = False
+        self.final: Object | None = None  # the copy that ended it
 
     @property
     def group(self) -> str:
@@ -46,6 +50,13 @@ class GrowingItem:
 
     def joined_text(self, number: int | None) -> str:
         return unescape(b"".join(self.texts.get(number, ())))
+
+    def text(self) -> str:
+        """Return the arguments or the text so far."""
+        if self.group == "call":
+            return self.joined_text(None) or self.placeholder
+        numbers = sorted(number for number in self.texts if number is not None and number >= 0)
+        return "".join([self.joined_text(number) for number in (*numbers, None)])
 
     def accepts(self, raw: Object) -> bool:
         """Return whether `raw` can be a later copy of this item: another call id or name is another call."""
@@ -61,19 +72,49 @@ class GrowingItem:
             (self.call_id and self.call_id == raw.get("call_id")) or (self.id and self.id["id"] == raw.get("id"))
         )
 
-    def is_renamed(self, raw: Object) -> bool:
-        """Return whether `raw` is this call with another call id: it has its kind, name and arguments.
-
-        A second call would run its effect twice.
-        """
-        text = raw.get("arguments") or raw.get("input") or ""
-        if raw.get("type", "message") != self.kind or self.name != raw.get("name") or type(text) is not str:
-            return False
-        so_far = self.joined_text(None)
-        return text == so_far if self.ended else text.startswith(so_far)
+    def has_ids(self, raw: Object) -> bool:
+        """Return whether `raw` has both ids of this item."""
+        return (
+            bool(self.id)
+            and self.id["id"] == raw.get("id")
+            and self.call_id == raw.get("call_id")
+            and self.name == raw.get("name")
+            and self.kind == raw.get("type")
+        )
 
     def has_other_id(self, raw: Object) -> bool:
-        return differ(self.id.get("id"), raw.get("id")) and not self.shares_id(raw)
+        return differ(self.id.get("id"), raw.get("id"))
+
+    def is_repeated(self, raw: Object) -> bool:
+        """Return whether `raw` is this item, which has ended, again: a call with other arguments is another call.
+
+        With the same call id and item id it is the same call, and the difference is reported.
+        """
+        if not self.accepts(raw):
+            return False
+        if self.group != "call":
+            return not self.has_other_id(raw)
+        if self.call_id and self.has_ids(raw):
+            return True
+        if self.has_other_id(raw) and not self.shares_id(raw):
+            return False
+        return self.has_content(as_copy(raw))
+
+    def may_continue_in(self, raw: Object) -> bool:
+        """Return whether the content decides about `raw`: without any so far, another call id is another call."""
+        return any(self.texts.values()) or not differ(self.call_id, raw.get("call_id"))
+
+    def is_near(self, copy: Copy) -> bool:
+        return all(is_near(pieces, copy.text) for pieces in self.texts.values())
+
+    def has_content(self, copy: Copy) -> bool:
+        return self.is_near(copy) and copy.content == self.as_copy().content
+
+    def as_copy(self) -> Copy:
+        ids = (read_name(self.call_id), read_name(self.id.get("id")))
+        copy = Copy(self.kind, read_name(self.name), ids, self.text, self.kind == "function_call")
+        copy.is_open = not self.ended
+        return copy
 
 
 class OutputItems:
@@ -85,6 +126,7 @@ class OutputItems:
     def __init__(self) -> None:
         self.all: list[GrowingItem] = []
         self.by_index: dict[int, GrowingItem] = {}  # the last item with an output index
+        self.open: dict[str, dict[GrowingItem, None]] = {}  # by group, in the order of their starts
         # By group, output index and item id, each of the last two also as None: items between which they do not decide.
         # Calls are also in the group "call_id", with their call id in place of the item id.
         self._queues: dict[tuple[str, int | None, JSON], deque[GrowingItem]] = {}
@@ -93,9 +135,20 @@ class OutputItems:
         item.index = len(self.all) if index is None else index
         self.all.append(item)
         self.by_index[item.index] = item
+        self.open.setdefault(item.group, {})[item] = None
         for item_id in {read_id(item.id), None}:
             self._enqueue(item, item.group, item_id)
         self.add_call_id(item, item.call_id)
+
+    def end(self, item: GrowingItem) -> None:
+        item.ended = True
+        self.open[item.group].pop(item, None)
+
+    def add_item_id(self, item: GrowingItem, raw: Object) -> None:
+        """Set the item id of an item whose deltas came first, under another id."""
+        if (item_id := read_id(raw)) is not None:
+            item.id, item.id_bytes = {"id": item_id}, str(item_id).encode("utf-8", "replace")
+            self._enqueue(item, item.group, item_id)
 
     def add_call_id(self, item: GrowingItem, call_id: JSON) -> None:
         if is_id(call_id):
@@ -130,27 +183,28 @@ class OutputItems:
         item = self._front(group, index, None)
         if item is None and index is not None:
             other = self.by_index.get(index)
-            return other if other is not None and other.group not in _STREAMED else None
+            return other if other is not None and other.group not in STREAMED else None
         return item
 
     def find_announced(self, raw: Object, index: int | None) -> GrowingItem | None:
-        """Return the item that `output_item.added` repeats, or None if it starts a new item."""
+        """Return the item that `output_item.added` repeats or that its deltas opened; None if it starts a new item."""
         group, item_id = GrowingItem(raw).group, read_id(raw)
         found = self._with_call_id(raw, index)
         if index is not None:
             queue = self._queues.get((group, index, None))
             found += [queue[-1]] if queue else []
-        elif item_id is not None:
-            found += filter(None, [self._front(group, None, item_id)])
-        elif (last := self._front(group, None, None)) and last.is_held:  # its deltas came first
-            found.append(last)
+        else:
+            found += filter(None, [self._front(group, None, item_id) if item_id else None])
+            found += [item for item in islice(self.open.get(group, ()), 1) if not item.is_announced]
         for item in found:
-            if item.accepts(raw) and not item.has_other_id(raw) and (not item.ended or item.shares_id(raw)):
+            if item.ended and (item.has_other_id(raw) or not item.shares_id(raw)):
+                continue
+            if item.accepts(raw) and (not item.is_announced or not item.has_other_id(raw) or item.shares_id(raw)):
                 return item
         return None
 
     def find_ended(self, raw: Object, index: int | None) -> GrowingItem | None:
-        """Return the item that `output_item.done` ends, or None if it is a new item."""
+        """Return the item that `output_item.done` ends or repeats, or None if it is a new item."""
         group, item_id = GrowingItem(raw).group, read_id(raw)
         found = self._with_call_id(raw, index)
         if item_id is not None:
@@ -159,12 +213,19 @@ class OutputItems:
             others = [*self._with_call_id(raw, None), self._front(group, None, item_id) if item_id else None]
             found += [item for item in others if item is not None and not item.ended]
             found += filter(None, [self._front(group, index, None)])
-        elif (last := self._front(group, None, None)) and not last.ended and not last.has_other_id(raw):
-            found.append(last)
         for item in found:
-            if item.accepts(raw) and not (item.ended and item.has_other_id(raw)):
+            if item.is_repeated(raw) if item.ended else item.accepts(raw):
                 return item
-        return next((item for item in found if not item.ended and item.is_renamed(raw)), None)
+        # Without an index, or under another call id: the open item with this content.
+        pool = list(islice(self.open.get(group, ()), MAX_OPEN)) if index is None else found
+        copy = as_copy(raw)
+        pool = [item for item in pool if not item.ended and item.may_continue_in(raw) and item.is_near(copy)]
+        number = match_copies([item.as_copy() for item in pool], [copy], by_position=False)[0]
+        if number is not None:
+            return pool[number]
+        last = self._front(group, None, None) if index is None else None
+        is_next = last is not None and not last.ended and not last.has_other_id(raw) and last.accepts(raw)
+        return last if is_next else None
 
     def _with_call_id(self, raw: Object, index: int | None) -> list[GrowingItem]:
         """Return the call with the call id of `raw`, if there is one; `index`: only with this output index."""
@@ -172,35 +233,36 @@ class OutputItems:
         return [] if item is None else [item]
 
     def match_output(self, output: list[Object]) -> list[GrowingItem | None]:
-        """Return the item of each item of the final response: by an id, or the next of its kind; None for a new one.
+        """Return the item of each item of the final response; None for a new one.
 
         Positions differ where the final response lacks an item; ids differ from event to event on some servers (GitHub
         Copilot, OpenRouter).
         """
-        matches: list[GrowingItem | None] = [None] * len(output)
-        by_id: dict[tuple[str, JSON], deque[GrowingItem]] = {}
-        for item in self.all:
-            for key in ((item.kind, read_id(item.id)), ("call_id", item.call_id if is_id(item.call_id) else None)):
-                if key[1] is not None:
-                    by_id.setdefault(key, deque()).append(item)
-        used: set[int] = set()  # by Python's id()
-        for number, raw in enumerate(output):
-            for key in (("call_id", raw.get("call_id")), (str(raw.get("type", "message")), raw.get("id"))):
-                queue = by_id.get(key) if is_id(key[1]) else None
-                while queue and id(queue[0]) in used:
-                    queue.popleft()
-                if queue and matches[number] is None and queue[0].accepts(raw):
-                    matches[number] = queue[0]
-                    used.add(id(queue[0]))
-        rest: dict[str, deque[GrowingItem]] = {}
-        for item in self.all:
-            if id(item) not in used:
-                rest.setdefault(item.kind, deque()).append(item)
-        for number, raw in enumerate(output):
-            queue = rest.get(str(raw.get("type", "message")))
-            if matches[number] is None and queue and (queue[0].accepts(raw) or queue[0].is_renamed(raw)):
-                matches[number] = queue.popleft()
-        return matches
+        if len(output) == len(self.all) and all(map(GrowingItem.has_ids, self.all, output)):
+            return [*self.all]
+        numbers = match_copies([item.as_copy() for item in self.all], [as_copy(raw) for raw in output])
+        return [None if number is None else self.all[number] for number in numbers]
+
+
+def as_copy(raw: Object) -> Copy:
+    """Return an item of an event for the comparison with the items so far."""
+    kind = str(raw.get("type", "message"))
+    ids = (read_name(raw.get("call_id")), read_name(raw.get("id")))
+    return Copy(kind, read_name(raw.get("name")), ids, lambda: read_text(raw), kind == "function_call")
+
+
+def read_text(raw: Object) -> str:
+    """Return the arguments or the text of an item."""
+    value = raw.get("arguments") or raw.get("input")
+    if value and raw.get("type") in _CALLS:
+        return value if type(value) is str else dumps(value)
+    parts = [part for field in ("summary", "content") if type(raw.get(field)) is list for part in raw[field]]
+    texts = [part.get("text") or part.get("refusal") for part in parts if type(part) is dict]
+    return "".join([text for text in texts if type(text) is str])
+
+
+def read_name(value: JSON) -> str:
+    return value if type(value) is str else ""
 
 
 def is_id(value: JSON) -> bool:
