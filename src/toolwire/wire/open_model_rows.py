@@ -230,6 +230,7 @@ _MINIMAX = (
 
 _QWEN_CODER_CARD = "https://huggingface.co/Qwen/Qwen3-Coder-480B-A35B-Instruct"
 _QWEN_CARD = "https://huggingface.co/Qwen/Qwen3-32B"
+_QWEN_2_5 = "https://huggingface.co/Qwen/Qwen2.5-"
 _QWEN_TEXT = (
     "qwen3 qwen3-[0-9]*b qwen3-[0-9]*b-instruct* qwen3-[0-9]*b-thinking* qwen3-[0-9]*b-fp8 qwen3-[0-9]*b-awq "
     "qwen3-[0-9]*b-gguf qwen3-coder* qwen3-next-* qwen3-max* qwen2.5 qwen2.5-[0-9]*b qwen2.5-[0-9]*b-instruct* "
@@ -265,7 +266,8 @@ _QWEN = (
         "qwen3-vl* qwen2.5-vl* qwen-vl* qwen3.[5-9]-plus*", ("image", "video"), _MODELS_DEV + "alibaba", "2026-07-02"
     ),
     *_media(_QWEN_TEXT, (), _MODELS_DEV + "alibaba; " + _QWEN_CODER_CARD, "2026-07-02"),
-    *_windows(_QWEN_CODER_CARD, "2026-11-16", {"qwen3*-1m* qwen2.5*-1m*": 1_000_000}),
+    *_windows(_QWEN_CODER_CARD, "2026-11-16", {"qwen3*-1m*": 1_000_000}),
+    *_windows(_QWEN_2_5 + "14B-Instruct-1M", "2026-11-18", {"qwen2.5*-1m*": 1_000_000}),
     # Their own lengths
     _row(
         "qwen3-[0-9]*b qwen3-next* qwen3-vl-*b*",
@@ -284,21 +286,24 @@ _QWEN = (
             "qwen-plus* qwen-flash* qwen3.[5-9]-plus* qwen3.[5-9]-flash*": 1_000_000,
             "qwen3-*-2507* qwen3-vl-* qwen3-max* qwen3.[5-9]-[0-9]*b*": 262_144,
             "qwen3-[0-9]*b*": 40_960,
-            "qwen2.5-[0-9]*b* qwen2.5-coder-*": 32_768,
         },
     ),
+    *_windows(_QWEN_2_5 + "7B-Instruct; " + _LITELLM, "2026-11-18", {"qwen2.5-[0-9]*b* qwen2.5-coder-*": 32_768}),
 )
 
+_NONE_OR_HIGH = ModelCapabilities(thinking_off=True, efforts=("none", "high"))
 _MISTRAL = (
     # They reason only with the effort `high`, not without one, and refuse `low` (checked live 2026-10-22).
     _at(
         "mistral",
-        "mistral-large-4* mistral-small-latest mistral-small-2603* mistral-medium-latest mistral-medium "
+        "mistral-small-latest mistral-small-2603* mistral-medium-latest mistral-medium "
         "mistral-medium-3 mistral-medium-3[.-]5* mistral-medium-2604* magistral-medium-latest magistral-small-latest",
-        _PYDANTIC + "providers/mistral.py; https://docs.mistral.ai/capabilities/reasoning/",
+        _PYDANTIC + "providers/mistral.py; https://docs.mistral.ai/capabilities/reasoning/adjustable",
         "2026-10-22",
         ModelCapabilities(thinking_off=True, efforts=("none", "high"), default_effort="none"),
     ),
+    # https://docs.mistral.ai/inference/conversations/reasoning has more levels; sources disagree about the default.
+    _at("mistral", "mistral-large-4*", _LITELLM, "2026-11-18", _NONE_OR_HIGH),
     _row(
         "codestral* devstral* ministral-[38]b* ministral-3-*-instruct* mistral-large-2* mistral-large-3* mistral-nemo "
         "mistral-nemo-instruct* open-mistral* open-mixtral* mixtral-8x* pixtral* mistral-small-24* mistral-small-25* "
@@ -322,13 +327,14 @@ _MISTRAL = (
         _MODELS_DEV + "mistral; providers/mistral",
         "2026-07-02",
     ),
+    # LiteLLM has 1,048,576.
+    *_windows("https://vercel.com/ai-gateway/models/mistral-large-4", "2026-11-18", {"mistral-large-4*": 524_288}),
     *_windows(
         _MODELS_DEV + "mistral; " + _LITELLM,
         "2026-11-16",
         {
             "mistral-large-24* pixtral* mistral-medium-25* mistral-small-2503* mistral-small-2506* ministral* "
             "devstral devstral-small-250* devstral-medium-2507* magistral-*": 128_000,
-            "mistral-large-4*": 1_000_000,
             "codestral-25* codestral-latest mistral-large-2512* mistral-large-3* mistral-large-latest "
             "mistral-medium-latest mistral-medium-3[.-]5* mistral-medium-2604* mistral-small-2603* mistral-small-latest "
             "devstral-2512* devstral-small-2* devstral-2 devstral-2-*": 256_000,
@@ -384,8 +390,8 @@ _GROK = (
     ),
     *_media("grok-4*", ("image", "file"), _MODELS_DEV + "xai; " + _LITELLM, "2026-11-16"),
     *_windows(
-        _LITELLM + "; https://openrouter.ai/x-ai/grok-4-fast",
-        "2026-11-16",
+        _LITELLM + "; https://openrouter.ai/x-ai/grok-4; https://openrouter.ai/x-ai/grok-4-fast",
+        "2026-11-18",
         {
             "grok-4-fast* grok-4[.-]1-fast*": 2_000_000,
             "grok-4.20* grok-4.3* grok-latest": 1_000_000,
@@ -421,12 +427,7 @@ _LLAMA = (
         ModelCapabilities(parallel_calls=False),
     ),
     _row(_LLAMA_3 + " " + _LLAMA_4, _MODELS_DEV + "meta", "2026-07-02", ModelCapabilities(thinking=False)),
-    *_media(
-        f"{_LLAMA_VISION} {_LLAMA_4}",
-        ("image",),
-        _MODELS_DEV + "meta; providers/amazon-bedrock",
-        "2026-07-02",
-    ),
+    *_media(f"{_LLAMA_VISION} {_LLAMA_4}", ("image",), _MODELS_DEV + "meta; providers/amazon-bedrock", "2026-07-02"),
     *_media(
         f"{_LLAMA_TEXT} {_LLAMA_FIRST} llama3-8b llama3-70b llama3-8b-instruct* llama3-70b-instruct*",
         (),
@@ -545,13 +546,13 @@ _NOVA = (
         ModelCapabilities(max_output=10_000, thinking=False),
     ),
     _row("nova-2-*", "https://docs.rs/mixtape-core; " + _LITELLM, "2026-11-16", ModelCapabilities(max_output=65_535)),
-    *_media("nova-micro*", (), "https://docs.aws.amazon.com/nova/latest/userguide/modalities.html", "2026-11-16"),
+    *_media("nova-micro*", (), "https://vercel.com/ai-gateway/models/nova-micro; " + _LITELLM, "2026-11-18"),
     *_media(
         "nova-lite* nova-pro* nova-premier* nova-2-lite* nova-2-pro*",
         ("image", "video", "file"),
         "https://docs.aws.amazon.com/nova/latest/userguide/modalities.html; "
-        "https://vercel.com/ai-gateway/models/nova-2-lite",
-        "2026-11-16",
+        "https://docs.aws.amazon.com/nova/latest/nova2-userguide/using-multimodal-models.html; " + _LITELLM,
+        "2026-11-18",
     ),
     *_windows(
         _LITELLM, "2026-11-16", {"nova-premier* nova-2-*": 1_000_000, "nova-micro*": 128_000, "nova-[lp]*": 300_000}

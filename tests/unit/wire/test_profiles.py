@@ -116,10 +116,12 @@ K, M = 1024, 1024 * 1024
         ("openai_chat", "vllm", "Qwen/Qwen3-235B-A22B-Instruct-2507", 256 * K, (), False),
         ("openai_chat", "vllm", "Qwen/Qwen3-VL-8B-Instruct", 256 * K, ("image", "video"), False),
         ("openai_chat", "alibaba", "qwen3.5-plus", 1_000_000, ("image", "video"), None),
+        ("openai_chat", "vllm", "Qwen/Qwen2.5-7B-Instruct", 32 * K, (), False),
         ("openai_chat", "vllm", "Qwen/Qwen2.5-7B-Instruct-1M", 1_000_000, (), False),
         ("ollama", None, "qwen3:8b", None, (), None),
         # Mistral
         ("openai_chat", "mistral", "mistral-large-latest", 256_000, ("image", "file"), None),
+        ("openai_chat", "mistral", "mistral-large-4-0", 512 * K, ("image", "file"), None),
         ("openai_chat", "mistral", "mistral-large-2411", 128_000, ("file",), False),
         ("openai_chat", "vllm", "mistralai/Codestral-22B-v0.1", None, (), False),
         ("ollama", None, "devstral:24b", None, (), False),
@@ -127,6 +129,8 @@ K, M = 1024, 1024 * 1024
         ("openai_chat", "mistral", "codestral-latest", 256_000, ("file",), False),
         ("openai_chat", "vllm", "mistralai/Devstral-Small-2-24B-Instruct-2512", 256_000, None, False),
         # xAI
+        ("openai_chat", "xai", "grok-4", 256_000, ("image", "file"), None),
+        ("openai_chat", "xai", "grok-3", 128 * K, None, None),
         ("openai_chat", "xai", "grok-4-fast", 2_000_000, ("image", "file"), None),
         ("openai_chat", "openrouter", "x-ai/grok-code-fast-1", 256_000, None, None),
         ("openai_responses", "xai", "grok-4.5", 500_000, ("image", "file"), None),
@@ -318,7 +322,7 @@ def test_every_row_has_a_source_and_states_something(row):
     assert row.wires
     assert row.vendors
     assert row.capabilities != UNKNOWN_MODEL
-    assert "2025-11-01" < row.date < "2026-11-17"
+    assert "2025-11-01" < row.date < "2026-11-19"
 
 
 def test_every_row_decides_a_field_of_one_of_its_models():
