@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import ClassVar
 
 from ..ir.errors import ProtocolError, TruncatedStream
@@ -27,12 +28,14 @@ from ..ir.text import escape
 from ..stream.sse import LIMIT, SSEDecoder
 from ..stream.strict import parse_object
 
-__all__ = ["END_MARKERS", "FAST_LINES", "FAST_STRING", "BaseStreamDecoder", "is_utf8", "join_mapped_surrogates"]
+__all__ = ["END_MARKERS", "FAST_STRING", "BaseStreamDecoder", "is_utf8", "join_mapped_surrogates", "split_run"]
 
 # The content of a JSON string that needs no further check: no \u escapes, no control characters. For fast paths.
 FAST_STRING = rb'"([^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+)"'
 # The contents of several such strings, one in each line.
-FAST_LINES = rb'[^"\\\x00-\x1f]*+(?:(?:\\["\\/bfnrt]|\n)[^"\\\x00-\x1f]*+)*+'
+_PLAIN_TEXTS = re.compile(rb'[^"\\\x00-\x1f]*+(?:(?:\\["\\/bfnrt]|\n)[^"\\\x00-\x1f]*+)*+').match
+_MARK = 16  # bytes before the text of a delta, by which a run is split
+_WINDOW = 8 * 1024  # bytes that are split to find a run, which may end after the first of them
 
 END_MARKERS = frozenset({b"[DONE]", b'"[DONE]"', b"[done]"})
 _BOM = b"\xef\xbb\xbf"
@@ -284,6 +287,30 @@ def is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return not ("\u2028" in text or "\u2029" in text or "\x85" in text)
+
+
+def split_run(data: bytes, first: re.Match[bytes], group: int) -> tuple[list[bytes], int]:
+    """Return the plain texts of the deltas after `first` that have the same bytes around them, and the end of the last.
+
+    `first` has its text in `group`. Splitting is many times faster than matching each delta. Joining the texts again proves the result.
+    """
+    start = first.end()
+    before, after = data[first.start() : first.start(group)], data[first.end(group) : start]
+    if not data.startswith(before, start):
+        return [], start
+    mark = before[-_MARK:]  # a search for all of it takes longer
+    *pieces, rest = data[start + len(before) : start + _WINDOW].split(mark)
+    overlap = len(after) + len(before) - len(mark)  # the bytes between a text and the next mark
+    lines = b"\n".join([*map(itemgetter(slice(None, -overlap)), pieces), rest])
+    plain = _PLAIN_TEXTS(lines)
+    assert plain is not None  # it matches also nothing
+    texts = plain[0].split(b"\n")
+    if not lines.startswith(after, plain.end()):
+        texts.pop()  # it is not plain, or not complete
+    run = before + (after + before).join(texts) + after
+    if texts and data.startswith(run, start) and is_utf8(run):
+        return texts, start + len(run)
+    return [], start
 
 
 def _map_surrogate(found: re.Match[bytes]) -> bytes:

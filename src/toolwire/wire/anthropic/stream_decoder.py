@@ -3,6 +3,16 @@
 Anthropic sends one block after the other. Blocks of servers that imitate the wire may be open at the same time, start or
 stop without their event, or all have the same index; `message_stop` may be missing after the stop reason. What Anthropic's
 SDK accumulates from such a stream is read, and so is text whose block has not been announced.
+
+A call passes through these states:
+
+    open     from `content_block_start`: its input is emitted, except for a final closing brace
+    stopped  from `content_block_stop`: more input is read, because the SDK reads it, until the input is complete
+    pending  its input is complete and the next block has not started: only the stop reason shows whether it was cut
+    ended    `CallEnd` has been emitted
+
+A block that starts again with the same index and id is a repetition in every state (BerriAI/litellm#32479): it makes no
+second call, and its input is only compared with the first one.
 """
 
 from __future__ import annotations
@@ -10,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from itertools import repeat
-from operator import itemgetter
 from typing import Any
 
 from ...ir.errors import ProtocolError
@@ -33,11 +42,11 @@ from ...ir.events import (
     WholePart,
 )
 from ...ir.folding import unfold_part
-from ...ir.parts import Artefact, Extra, Opaque, ToolCall
+from ...ir.parts import Artefact, CallState, Extra, Opaque, ToolCall
 from ...ir.pointer import JSON, Object
-from ...ir.text import dumps, unescape
+from ...ir.text import dumps, escape, unescape
 from ...stream.strict import parse_arguments
-from ..base_decoder import FAST_LINES, FAST_STRING, BaseStreamDecoder, is_utf8
+from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8, split_run
 from ..fields import (
     decode_list,
     is_empty,
@@ -57,10 +66,10 @@ from .response import ENVELOPE_TYPES, decode_response, is_truncated, read_stop, 
 __all__ = ["MessagesStreamDecoder"]
 
 
-# A delta that needs no JSON parser. The groups are the index of its block and its text.
+# A delta that needs no JSON parser. The groups are its head, with the block's index and the delta's type, and its text.
 _PLAIN_DELTA = (
-    rb'\{"type": ?"content_block_delta", ?"index": ?(0|[1-9]\d{0,5}), ?"delta": ?\{"type": ?'
-    rb'"(?:input_json_delta", ?"partial_json|text_delta", ?"text|thinking_delta", ?"thinking)": ?'
+    rb'\{"type": ?"content_block_delta", ?"index": ?((?:0|[1-9]\d{0,5}), ?"delta": ?\{"type": ?'
+    rb'"(?:input_json_delta", ?"partial_json|text_delta", ?"text|thinking_delta", ?"thinking))": ?'
     + FAST_STRING
     + rb" ?\} ?\}"
 )
@@ -68,20 +77,17 @@ _EVENT_START = rb"(?:event: ?content_block_delta\n)?data: ?"
 _FAST = re.compile(_PLAIN_DELTA).fullmatch
 _FAST_EVENT = re.compile(_EVENT_START + _PLAIN_DELTA + rb"\n\n").fullmatch
 _FIRST_DELTA = re.compile(_EVENT_START + _PLAIN_DELTA + rb"\n\n").match
-_PLAIN_TEXTS = re.compile(FAST_LINES).match
-_MARK = 16  # bytes before the text of a delta, by which a run is split
-_WINDOW = 8 * 1024  # bytes that are split to find a run, which may end after the first of them
 _NEXT_DELTA = re.compile(rb'\n\n(?=(?:event: ?content_block_delta\n)?data: ?\{"type": ?"content_block_delta")').search
 _MESSAGE = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
 _MESSAGE_DELTA = frozenset({"type", "delta", "usage"})  # others: context_management, input_transformations
+_MAX_CHECKS = 8  # parses of a call's input after its stop: each may be long, and servers repeat it once or twice
 _MAX_UNKNOWN = 100  # losses up to which unknown events are reported: an upstream could send many of them
-_KNOWN = frozenset({"text", "tool_use", "thinking", "redacted_thinking"})
+_SPOKEN = frozenset({"text", "thinking", "redacted_thinking"})
+_KNOWN = _SPOKEN | {"tool_use"}
 
 
 class _OpenBlock:
-    """A content block that is not closed yet."""
-
-    __slots__ = ("artefacts", "delta", "extra_fragments", "fields", "held", "is_stopped", "key", "kind", "pieces")
+    """A content block that is not closed yet, or that may be repeated."""
 
     def __init__(self, key: int, kind: str, fields: Object) -> None:
         self.key = key
@@ -90,9 +96,23 @@ class _OpenBlock:
         self.delta: Callable[[int, bytes], Event] | None = _DELTAS.get(kind)
         self.pieces: list[bytes] = []  # escaped input of a call or an unknown block, parsed at its end
         self.held = b""  # a closing brace at the end of a call's input so far
-        self.is_stopped = False  # a call; it is closed later, since more of its input may follow
+        self.is_stopped = False  # a call is closed later, since more of its input may follow
+        self.is_ended = False
+        self.arguments: Object | None = None
+        self.state: CallState | None = None  # of the input; None if it has grown since it was parsed
+        self.late: list[bytes] = []  # input after the complete one
+        self.checks = 0  # see `_MAX_CHECKS`
         self.artefacts: tuple[Artefact, ...] = ()
         self.extra_fragments = Fragments()  # fields from deltas of an unknown type
+
+    @property
+    def raw_input(self) -> str:
+        return unescape(b"".join([*self.pieces, self.held]))
+
+    def parse_input(self) -> CallState:
+        if self.state is None:
+            self.arguments, self.state = parse_arguments(self.raw_input)
+        return self.state
 
 
 _DELTAS: dict[str, Callable[[int, bytes], Event]] = {
@@ -100,6 +120,7 @@ _DELTAS: dict[str, Callable[[int, bytes], Event]] = {
     "tool_use": CallDelta,
     "thinking": ReasoningDelta,
 }
+_DELTAS_BY_FIELD = {b"text": TextDelta, b"partial_json": CallDelta, b"thinking": ReasoningDelta}
 
 
 class MessagesStreamDecoder(BaseStreamDecoder):
@@ -109,15 +130,18 @@ class MessagesStreamDecoder(BaseStreamDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._blocks: dict[int, _OpenBlock] = {}  # the open blocks, by index
+        self._blocks: dict[int, _OpenBlock] = {}  # the open blocks, by index; text inside of a call has `~index`
+        self._ended: dict[int, _OpenBlock] = {}  # the latest ended block with an id, by index
+        self._latest: _OpenBlock | None = None  # the block that started or grew last
+        self._stopped: int | None = None  # the index of a stopped call that the next block ends
+        self._heads: dict[bytes, _OpenBlock] = {}  # blocks by the first bytes of their deltas, for the fast path
         self._next_index = 0  # of a block without an index
         self._id: str | None = None  # of the open message
         self._usage: Object = {}  # the latest value of each count
         self._has_calls = False
         self._stop: Object = {}  # stop reason and other fields of message_delta
         self._extra: Extra = {}
-        # a complete call and its arguments; later events show whether it was truncated
-        self._last_call: tuple[_OpenBlock, Object] | None = None
+        self._pending: _OpenBlock | None = None  # a complete call; later events show whether it was cut
 
     def _read_document(self, document: Object, events: list[Event]) -> None:
         self._add_whole(decode_response(document), events)
@@ -150,11 +174,14 @@ class MessagesStreamDecoder(BaseStreamDecoder):
 
     def _append_fast(self, fast: re.Match[bytes], events: list[Event]) -> bool:
         """Append a delta that needs no JSON parser; return False if its block is not open or not a known one."""
-        block, fragment = self._blocks.get(int(fast[1])), fast[2]
+        block, fragment = self._heads.get(fast[1]), fast[2]
+        if block is None or block.delta is None:
+            block = self._find_fast(fast[1])
         if block is None or block.delta is None or not (fragment.isascii() or is_utf8(fragment)):
             return False
         if not fragment:
             return True
+        self._latest = block
         if block.kind == "tool_use":
             if block.held or fragment[-1:] == b"}":
                 self._append_input(block, fragment, events)
@@ -162,6 +189,15 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             block.pieces.append(fragment)
         events.append(block.delta(block.key, fragment))
         return True
+
+    def _find_fast(self, head: bytes) -> _OpenBlock | None:
+        """Return the open block of deltas that begin with `head`, or None if they are of another type."""
+        index, kind = int(head.partition(b",")[0]), head.rpartition(b'"')[2]
+        block = self._blocks.get(index)
+        if block is None or block.delta is not _DELTAS_BY_FIELD[kind]:
+            return None
+        self._heads[head] = block
+        return block
 
     def _append_run(self, data: bytes, first: re.Match[bytes], events: list[Event]) -> int:
         """Append a delta, and those after it that differ only in their text. Return the end of the last one.
@@ -171,8 +207,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         if not self._append_fast(first, events):
             super()._feed(first[0], events)
             return first.end()
-        texts, end = _split_run(data, first)
-        block = self._blocks[int(first[1])]
+        texts, end = split_run(data, first, 2)
+        block = self._heads[first[1]]
         assert block.delta is not None  # as `_append_fast` has checked
         texts = list(filter(None, texts))
         if block.kind == "tool_use" and texts:
@@ -245,30 +281,46 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             events.append(UsageUpdate(total))
 
     def _block_start(self, event: Object, events: list[Event]) -> None:
-        """Open a block and emit its start event, with the text or signature that `content_block_start` may hold.
-
-        The start of a call that is open is a repetition, as with `message_start`.
-        """
+        """Open a block and emit its start event, unless it is a repetition."""
         fields = require_object(event.get("content_block"), "content_block")
-        index = read_index(event, "index")
-        block = None if index is None else self._blocks.get(index)
-        if block is not None and not block.is_stopped and fields.get("id") and fields == block.fields:
-            return
+        index = _read_block_index(event)
+        if index is not None and fields.get("id"):
+            for blocks in (self._blocks, self._ended):
+                block = blocks.get(index)
+                if block is not None and block.fields.get("id") == fields["id"]:
+                    self._repeat_block(index, block, fields, events)
+                    return
         self._open_block(self._next_index if index is None else index, fields, events)
+
+    def _repeat_block(self, index: int, block: _OpenBlock, fields: Object, events: list[Event]) -> None:
+        """Compare the repeated start of a block with the first one; a call without input gets the repeated one."""
+        if block.is_ended and self._blocks.get(index) is not block:  # another block has the index now
+            if index in self._blocks:
+                self._close_block(index, events)
+            self._blocks[index] = block
+        known, repeated = block.fields.get("input"), fields.get("input")
+        if not known and not block.is_ended:
+            block.fields = {**block.fields, "input": repeated}
+        elif repeated and repeated not in (known, block.arguments):
+            self._report("input", "a repeated start of the block has other arguments")
+        if {**fields, "input": known} != {**block.fields, "input": known}:
+            self._report("content block", "a repeated start of the block has other fields")
 
     def _open_block(self, index: int, fields: Object, events: list[Event]) -> _OpenBlock:
         """Open a block. It ends a block with the same index, and starts the message if no event has."""
-        if index < 0:
-            raise ProtocolError("expected a non-negative block index", pointer="/index", status=502)
         if self._id is None:
             self._id = ""
             events.append(ResponseStart())
-        for other in [number for number, block in self._blocks.items() if number == index or block.is_stopped]:
-            self._close_block(other, events)
-        self._end_last_call(events)
-        self._next_index = index + 1
+        if index in self._blocks:
+            self._close_block(index, events)
+        if self._stopped in self._blocks:
+            self._close_block(self._stopped, events, is_final=False)
+        self._stopped = None
+        self._end_pending(events)
+        if index >= 0:
+            self._next_index = index + 1
         kind = read_string(fields, "type")
-        block = self._blocks[index] = _OpenBlock(self._new_key(), kind, fields)
+        block = self._blocks[index] = self._latest = _OpenBlock(self._new_key(), kind, fields)
         if kind == "text":
             events.append(TextStart(block.key, 0, False, read_unknown(fields, ("type", "text"), NAME)))
             self._append_text(block, read_optional_string(fields, "text"), events)
@@ -290,9 +342,9 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         delta = require_object(event.get("delta"), "delta")
         kind = delta.get("type") or next((word for word, field in _TEXT_OF.items() if field in delta), None)
         block = self._find_block(event, kind, events)
-        if kind == "signature_delta":
+        if kind == "signature_delta" and block.kind in ("thinking", "redacted_thinking"):
             self._set_signature(block, "signature", read_optional_string(delta, "signature"))
-        elif kind == "citations_delta":
+        elif kind == "citations_delta" and block.kind == "text":
             block.fields = {
                 **block.fields,
                 "citations": [*(block.fields.get("citations") or ()), delta.get("citation")],
@@ -306,9 +358,14 @@ class MessagesStreamDecoder(BaseStreamDecoder):
 
     def _append_text(self, block: _OpenBlock, text: str | None, events: list[Event]) -> None:
         """Emit a text fragment. Fragments of calls and of unknown blocks are also kept, to be parsed at the end."""
-        if not text:
+        if text:
+            self._append_escaped(block, self._escape(block.key, text), events)
+
+    def _append_escaped(self, block: _OpenBlock, escaped: bytes, events: list[Event]) -> None:
+        if block.is_ended or (block.is_stopped and self._is_full(block)):
+            block.late.append(escaped)
             return
-        escaped = self._escape(block.key, text)
+        self._latest = block
         if block.kind == "tool_use":
             self._append_input(block, escaped, events)
         elif block.delta is None:
@@ -326,108 +383,149 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             escaped, block.held = block.held + escaped, b""
         if escaped[-1:] == b"}":
             escaped, block.held = escaped[:-1], b"}"
+        block.state = None
         if escaped:
             block.pieces.append(escaped)
             events.append(CallDelta(block.key, escaped))
+
+    def _is_full(self, block: _OpenBlock) -> bool:
+        """Return whether the input of a stopped call is complete, so that more of it is a repetition."""
+        if block.state is None:
+            block.checks += 1
+        return bool(block.pieces) and block.checks <= _MAX_CHECKS and block.parse_input() == "complete"
 
     def _set_signature(self, block: _OpenBlock, kind: str, data: str | None) -> None:
         if data:
             block.artefacts = (Artefact(PROVIDER, kind, data),)
 
     def _block_stop(self, event: Object, events: list[Event]) -> None:
-        """Close a block; the latest call only at the next block or the end, as the SDK reads input after its stop.
+        """Close a block; a call later if it is the latest block or incomplete, as the SDK reads input after its stop.
 
         A stop without an open block is ignored: it carries nothing.
         """
-        index = read_index(event, "index")
+        index = _read_block_index(event)
         if index is None:
             index = max(self._blocks, default=-1)
         block = self._blocks.get(index)
         if block is None:
             return
+        block.is_stopped = True
+        if block.kind == "tool_use":
+            block.delta = None  # no fast path: the input may be complete
         if block.kind == "tool_use" and block.key == self._next_key - 1:
-            block.is_stopped, block.delta = True, None  # no fast path: a delta of another kind opens a block
+            self._stopped = index
         else:
-            self._close_block(index, events)
+            self._close_block(index, events, is_final=False)
 
-    def _close_block(self, index: int, events: list[Event]) -> None:
-        """Emit the end event of a block; a block of an unknown type is emitted as one Opaque part."""
-        block = self._blocks.pop(index)
+    def _close_block(self, index: int, events: list[Event], *, is_final: bool = True, is_cut: bool = False) -> None:
+        """Emit the end event of a block; a block of an unknown type is emitted as one Opaque part.
+
+        Unless it `is_final`, an incomplete call stays open for the rest of its input.
+        """
+        block = self._blocks[index]
+        if not is_final and block.kind == "tool_use" and block.pieces and not self._is_full(block):
+            return
+        del self._blocks[index]
+        if block.is_ended:
+            return
         if rest := self._flush_surrogate(block.key):
-            self._append_rest(block, rest, events)
+            self._append_escaped(block, rest, events)
+        block.is_ended, block.delta = True, None
+        if block.fields.get("id"):
+            self._ended[index] = block
         if block.kind == "text":
             citations = block.fields.get("citations")
             events.append(TextEnd(block.key, (), {NAME: {"citations": citations}} if citations else {}))
         elif block.kind == "tool_use":
-            self._end_call(block, events)
+            self._end_call(block, events, is_cut=is_cut)
         elif block.kind == "thinking" or block.kind == "redacted_thinking":
             events.append(ReasoningEnd(block.key, block.artefacts))
         else:
             value = {**block.fields, **block.extra_fragments.join()}
             if block.pieces:
-                value["input"] = parse_arguments(unescape(b"".join(block.pieces)))[0] or {}
+                block.parse_input()
+                value["input"] = block.arguments or {}
             events.append(WholePart(block.key, Opaque(NAME, block.kind, value)))
 
-    def _append_rest(self, block: _OpenBlock, rest: bytes, events: list[Event]) -> None:
-        if block.kind == "tool_use":
-            self._append_input(block, rest, events)
-        elif block.delta is None:
-            block.pieces.append(rest)
-        else:
-            events.append(block.delta(block.key, rest))
-
-    def _end_call(self, block: _OpenBlock, events: list[Event]) -> None:
-        """End a call; a complete one stays pending until later events show whether it was truncated."""
+    def _end_call(self, block: _OpenBlock, events: list[Event], *, is_cut: bool) -> None:
+        """End a call; a complete one that grew last stays pending until later events show whether it was cut."""
         complete_input = block.fields.get("input")
         if complete_input and not block.pieces and not block.held:  # arguments in content_block_start
             text = complete_input if type(complete_input) is str else dumps(complete_input)
-            self._append_text(block, text, events)
-        raw = unescape(b"".join([*block.pieces, block.held]))
-        arguments, state = parse_arguments(raw)
-        if complete_input and type(complete_input) is dict and complete_input != arguments:
-            self.losses.add("/parts", "input", "dropped", "the deltas of the call have other arguments")
-        is_last = block.key == self._next_key - 1
-        if state == "complete" and is_last:
-            self._last_call = block, arguments or {}
-            return
-        self._release_held(block, events)
+            self._append_input(block, escape(text), events)
+        state = block.parse_input()
+        if complete_input and type(complete_input) is dict and complete_input != block.arguments:
+            self._report("input", "the deltas of the call have other arguments")
         if state == "complete":
-            events.append(CallEnd(block.key, arguments))
+            if block is self._latest and not is_cut:
+                self._end_pending(events)
+                self._pending = block
+            else:
+                self._end_complete_call(block, events, is_cut=is_cut)
             return
-        events.append(CallEnd(block.key, None, raw, state))
-
-    def _release_held(self, block: _OpenBlock, events: list[Event]) -> None:
         if block.held:
             events.append(CallDelta(block.key, block.held))
+        events.append(CallEnd(block.key, None, block.raw_input, state))
 
-    def _end_last_call(self, events: list[Event], *, is_cut: bool = False) -> None:
-        """End the pending call: truncated if `is_cut`, else with its closing brace."""
-        if self._last_call is None:
-            return
-        block, arguments = self._last_call
-        self._last_call = None
+    def _end_pending(self, events: list[Event], *, is_cut: bool = False) -> None:
+        if self._pending is not None:
+            self._end_complete_call(self._pending, events, is_cut=is_cut)
+            self._pending = None
+
+    def _end_complete_call(self, block: _OpenBlock, events: list[Event], *, is_cut: bool) -> None:
+        """End a call with complete input: truncated if `is_cut`, else with its closing brace."""
         if is_cut:
-            events.append(CallEnd(block.key, None, unescape(b"".join(block.pieces)), "truncated"))
+            block.held = b""
+            events.append(CallEnd(block.key, None, block.raw_input, "truncated"))
             return
-        self._release_held(block, events)
-        events.append(CallEnd(block.key, arguments))
+        if block.held:
+            events.append(CallDelta(block.key, block.held))
+        events.append(CallEnd(block.key, block.arguments or {}))
+
+    def _find_cut(self) -> _OpenBlock | None:
+        """Return the call that a limit or a refusal cut, although its input looks complete.
+
+        It is the block that grew last, unless this one was stopped while a call stayed open.
+        """
+        latest = self._latest
+        open_calls = [block for block in self._blocks.values() if block.kind == "tool_use" and not block.is_stopped]
+        if latest is not None and latest.is_stopped and open_calls:
+            # An incomplete call is truncated in any case, and only one was being written.
+            return None if not all(map(_is_whole, open_calls)) else max(open_calls, key=lambda block: block.key)
+        return latest
 
     def _find_block(self, event: Object, kind: JSON, events: list[Event]) -> _OpenBlock:
-        """Return the block of a delta. Text and thinking open one if the server has omitted its start."""
-        index = read_index(event, "index")
+        """Return the block of a delta. Text and thinking open one if the server has omitted its start.
+
+        Gateways send thinking into a text block (BerriAI/litellm#31495); then it is not part of the text.
+        """
+        index = _read_block_index(event)
         if index is None:
             index = self._next_index - 1 if self._next_index - 1 in self._blocks else self._next_index
         block = self._blocks.get(index)
-        if block is not None and not (block.is_stopped and kind in ("text_delta", "thinking_delta")):
+        if kind == "text_delta" or kind == "thinking_delta":
+            part = kind.removesuffix("_delta")
+            if block is not None and block.kind == "tool_use" and not block.is_stopped:
+                index = ~index
+                block = self._blocks.get(index)
+            if block is None or block.is_stopped or (block.kind != part and block.kind in _KNOWN):
+                return self._open_block(index, {"type": part}, events)
             return block
-        if kind not in ("text_delta", "thinking_delta"):
+        if kind == "input_json_delta" and (block is None or block.kind in _SPOKEN):
+            block = self._ended.get(index)
+            if block is not None and not block.pieces:
+                block = None  # it has been emitted without input
+        if block is None:
             raise ProtocolError(f"content block {event.get('index')} is not open", pointer="/index", status=502)
-        return self._open_block(index, {"type": kind.removesuffix("_delta")}, events)
+        return block
 
     def _report_unknown(self, concept: str, kind: JSON) -> None:
         """Report an event or a delta of an unknown type; the number of losses is limited, as the server makes the names."""
         if len(self.losses) < _MAX_UNKNOWN:
             self.losses.add("/parts", f"{concept} {kind}"[:80], "dropped", "unknown type", "info")
+
+    def _report(self, concept: str, detail: str) -> None:
+        self.losses.add("/parts", concept, "dropped", detail)
 
     def _message_delta(self, event: Object, events: list[Event]) -> None:
         delta = event.get("delta")
@@ -444,10 +542,14 @@ class MessagesStreamDecoder(BaseStreamDecoder):
 
     def _finish(self, events: list[Event]) -> None:
         """Emit the end of the answer; only the stop reason shows whether a pending call was truncated."""
-        for index in sorted(self._blocks):
-            self._close_block(index, events)
         stop = read_stop(self._stop, self._has_calls)
-        self._end_last_call(events, is_cut=stop is not None and is_truncated(stop))
+        cut = self._find_cut() if stop is not None and is_truncated(stop) else None
+        for index in sorted(self._blocks):
+            self._close_block(index, events, is_cut=self._blocks[index] is cut)
+        self._end_pending(events, is_cut=cut is not None and self._pending is cut)
+        for block in self._ended.values():
+            if block.late and parse_arguments(unescape(b"".join(block.late)))[0] != block.arguments:
+                self._report("input", "it came after the complete input of the call")
         for name, fields in read_unknown(self._stop, ("stop_reason", "stop_sequence", "stop_details"), NAME).items():
             self._extra = {**self._extra, name: {**self._extra.get(name, {}), **fields}}
         events.append(ResponseEnd((stop,) if stop is not None else (), self._extra))
@@ -473,32 +575,15 @@ _STEPS: dict[str, Callable[[MessagesStreamDecoder, Object, list[Event]], None]] 
 }
 
 
+def _read_block_index(event: Object) -> int | None:
+    index = read_index(event, "index")
+    if index is not None and index < 0:
+        raise ProtocolError("expected a non-negative block index", pointer="/index", status=502)
+    return index
+
+
 def _is_whole(block: _OpenBlock) -> bool:
     """Return whether nothing shows that the block has been cut."""
     if block.is_stopped or not (block.pieces or block.kind == "tool_use"):
         return True
-    return parse_arguments(unescape(b"".join([*block.pieces, block.held])))[1] == "complete"
-
-
-def _split_run(data: bytes, first: re.Match[bytes]) -> tuple[list[bytes], int]:
-    """Return the plain texts of the deltas after `first` that have the same bytes around them, and the end of the last.
-
-    Splitting is many times faster than matching each delta. Joining the texts again proves the result.
-    """
-    start = first.end()
-    before, after = data[first.start() : first.start(2)], data[first.end(2) : start]
-    if not data.startswith(before, start):
-        return [], start
-    mark = before[-_MARK:]  # a search for all of it takes longer
-    *pieces, rest = data[start + len(before) : start + _WINDOW].split(mark)
-    overlap = len(after) + len(before) - len(mark)  # the bytes between a text and the next mark
-    lines = b"\n".join([*map(itemgetter(slice(None, -overlap)), pieces), rest])
-    plain = _PLAIN_TEXTS(lines)
-    assert plain is not None  # it matches also nothing
-    texts = plain[0].split(b"\n")
-    if not lines.startswith(after, plain.end()):
-        texts.pop()  # it is not plain, or not complete
-    run = before + (after + before).join(texts) + after
-    if texts and data.startswith(run, start) and is_utf8(run):
-        return texts, start + len(run)
-    return [], start
+    return block.parse_input() == "complete"
