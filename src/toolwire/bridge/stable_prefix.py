@@ -88,7 +88,9 @@ def place_marks(request: Request, wire: Wire, remember: RememberMarked | None = 
 
 
 def _has_marks(request: Request) -> bool:
-    if any(has_body_mark(request.extra, wire) for wire in request.extra) or any(tool.cache is not None for tool in request.tools):
+    if any(has_body_mark(request.extra, wire) for wire in request.extra):
+        return True
+    if any(tool.cache is not None for tool in request.tools):
         return True
     return any(getattr(part, "cache", None) is not None for message in request.messages for part in message.parts)
 

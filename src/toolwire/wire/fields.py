@@ -46,6 +46,7 @@ __all__ = [
     "require_object",
     "restore_form",
     "type_error",
+    "wrap_object",
     "write_extra",
 ]
 
@@ -214,6 +215,11 @@ def decode_list(raw: Object, key: str, decode: Callable[[JSON], T]) -> list[T]:
         raise error.within(key, failed) from None
 
 
+def wrap_object(raw: Object, key: str) -> Object:
+    """Return `raw` with a list under `key`, where servers send a single object (form `:single`)."""
+    return {**raw, key: [raw[key]]} if type(raw.get(key)) is dict and raw[key] else raw
+
+
 def read_extra(raw: Object, known: Collection[str], wire: str, into: Extra | None = None) -> Extra:
     """Sort the fields of `raw` that the decoder did not take into an `extra`. Known fields are left over if empty."""
     extra: Extra = {} if into is None else into
@@ -244,12 +250,15 @@ def remember_form(raw: Object, always: Collection[str], form: Object) -> Object:
 
 
 def restore_form(out: Object, form: Object, derived: Collection[str] = ()) -> Object:
-    """Restore fields that were absent, empty or a fraction, unless they have another value now.
+    """Restore fields that were absent, empty, a fraction or one object in place of a list, unless they have changed.
 
     `derived`: fields whose value follows from the others.
     """
     if not form:
         return out
+    for key in form.get(":single", ()):
+        if type(out.get(key)) is list and len(out[key]) == 1:
+            out[key] = out[key][0]
     for key in form.get(":absent", ()):
         if key in derived or not out.get(key):
             out.pop(key, None)

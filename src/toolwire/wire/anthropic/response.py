@@ -27,6 +27,7 @@ from ..fields import (
     remember_form,
     require_object,
     restore_form,
+    wrap_object,
     write_extra,
 )
 from ..protocol import Encoded
@@ -76,6 +77,9 @@ def decode_response(body: Object) -> Response:
     """Decode a response or an error body; the last call is truncated if a limit or a refusal ended the answer."""
     if require_object(body).get("type") == "error" or (body.get("error") and not body.get("content")):
         return Response(fault=read_fault(body))
+    is_single = body.get("type") == "message" and type(body.get("content")) is dict
+    if is_single:
+        body = wrap_object(body, "content")
     content = body.get("content")
     is_text = type(content) is str and bool(content) and body.get("type") == "message"
     if type(content) is not list and not is_text:
@@ -88,6 +92,8 @@ def decode_response(body: Object) -> Response:
     form = remember_form(body, _DEFAULT_HEADERS, extra.get(_FORM, {}))
     if "usage" not in body:
         form[":usage"] = "absent"
+    if is_single:
+        form[":single"] = ["content"]
     if form:
         extra[_FORM] = form
     return Response(

@@ -43,7 +43,7 @@ __all__ = [
 _FORM = "gemini~"
 _CANDIDATE = "gemini/candidate"
 _CONTENT = "gemini/content"
-_KNOWN = frozenset({"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId"})
+_KNOWN = frozenset({"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "error"})
 # any of these makes an answer without candidates valid: a model may return nothing
 _ANSWER = frozenset({"promptFeedback", "usageMetadata", "modelVersion", "responseId"})
 ENVELOPE_TYPES = {"responseId": (str,), "modelVersion": (str,), "usageMetadata": (dict,)}
@@ -84,11 +84,14 @@ _STOP_NAMES: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
-    """Decode a response or an error body; a blocked prompt is an answer without candidates."""
+    """Decode a response or an error body; a blocked prompt is an answer without candidates.
+
+    An error beside candidates is a failure, too: the parts are only the beginning of an answer (ankit373/hydra#869).
+    """
     if require_object(body).get("error") and not body.get("candidates"):
         return Response(fault=read_fault(body))
     extra: Extra = {}
-    fields = read_fields(body, _KNOWN, NAME, extra)
+    fields = read_fields(body, _KNOWN, NAME, extra, ("candidates",))
     candidates = decode_list(fields, "candidates", _read_candidate)
     feedback = fields.get("promptFeedback")
     if not candidates and _ANSWER.isdisjoint(fields):
@@ -106,7 +109,7 @@ def decode_response(body: Object) -> Response:
         stop=first.stop,
         usage=read_usage(fields.get("usageMetadata")),
         alternatives=tuple(others),
-        fault=stop_fault(first.stop),
+        fault=read_fault(body) if body.get("error") else stop_fault(first.stop),
         extra={**extra, **first.extra, **odd_values(fields, ENVELOPE_TYPES, NAME)},
     )
 
@@ -149,15 +152,19 @@ def _read_candidate(raw: JSON) -> Alternative:
 
 def _read_parts(content: Object, outer: Extra) -> list[Part]:
     """Read the parts of a candidate's content; role and form, which the parts do not hold, go into `outer`."""
-    fields = read_fields(content, ("role", "parts"), _CONTENT, outer)
+    fields = read_fields(content, ("role", "parts"), _CONTENT, outer, ("parts",))
     if fields.get("role") != "model":
         outer[f"{_CONTENT}~"] = {**outer.get(f"{_CONTENT}~", {}), ":role": fields.get("role")}
     if "parts" not in fields:
         outer[f"{_CONTENT}~"] = {**outer.get(f"{_CONTENT}~", {}), ":parts": "absent"}
     try:
-        return decode_list(fields, "parts", read_part)
+        return decode_list(fields, "parts", _read_answer_part)
     except ProtocolError as error:
         raise error.within("content") from None
+
+
+def _read_answer_part(raw: JSON) -> Part:
+    return read_part({"text": raw} if type(raw) is str else raw)
 
 
 def read_stop(candidate: Object, parts: tuple[Part, ...], extra: Extra) -> Stop | None:

@@ -49,7 +49,7 @@ from .response import CANDIDATE, ENVELOPE_TYPES, NO_REASONS, blocked_stop, read_
 
 __all__ = ["GeminiStreamDecoder"]
 
-_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "promptFeedback"})
+_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "promptFeedback", "error"})
 
 
 class _PartialCall:
@@ -138,8 +138,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
     def _read_chunk(self, raw: Object, events: list[Event]) -> None:
         chunk = to_camel_case(raw)
         if chunk.get("error") and not chunk.get("candidates"):
-            self._over = True
-            events.append(StreamFault(read_fault(chunk)))
+            self._fail(chunk, events)
             return
         if not self._started:
             self._started = True
@@ -157,6 +156,12 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         candidates = chunk.get("candidates") or []
         for number, candidate in enumerate(candidates if type(candidates) is list else [candidates]):
             self._read_candidate(number, to_camel_case(require_object(candidate, "candidates")), events)
+        if chunk.get("error"):
+            self._fail(chunk, events)
+
+    def _fail(self, chunk: Object, events: list[Event]) -> None:
+        self._over = True
+        events.append(StreamFault(read_fault(chunk)))
 
     def _apply_feedback(self, feedback: Object) -> None:
         self._extra = merge_extra(self._extra, {NAME: {"promptFeedback": feedback}})

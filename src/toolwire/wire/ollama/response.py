@@ -23,6 +23,7 @@ from ..fields import (
     remember_form,
     require_object,
     restore_form,
+    wrap_object,
     write_extra,
 )
 from ..protocol import Encoded
@@ -100,8 +101,11 @@ def odd_envelope(body: Object) -> Extra:
 
 def _read_message(raw: Object) -> Message:
     role = raw.get("role", "absent")
+    form: Object = {} if role == "assistant" else {":role": role}
+    if type(raw.get("tool_calls")) is dict:
+        form[":single"] = ["tool_calls"]
     try:
-        return read_assistant(raw, {} if role == "assistant" else {":role": role})
+        return read_assistant(wrap_object(raw, "tool_calls"), form)
     except ProtocolError as error:
         raise error.within("message") from None
 
@@ -224,6 +228,8 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
             parts.append((f"/parts/{number}", part))
     inner = {name.replace(MESSAGE, NAME): fields for name, fields in response.extra.items() if MESSAGE in name}
     message = write_assistant(parts, inner, losses, "", numbered=True)
+    if ":single" in inner.get(FORM, {}):
+        restore_form(message, {":single": inner[FORM][":single"]})
     if message["role"] == "absent":
         del message["role"]
     out: Object = {"model": response.model, **write_created(response.created, form, losses), "message": message}

@@ -32,7 +32,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.text import escape
 from ...stream.ndjson import NDJSONDecoder
 from ..base_decoder import BaseStreamDecoder
-from ..fields import read_label, read_unknown, require_object
+from ..fields import read_label, read_unknown, require_object, wrap_object
 from .content import FORM, NAME
 from .fault import read_fault
 from .messages import THINKING_FORM, read_assistant
@@ -115,7 +115,7 @@ class OllamaStreamDecoder(BaseStreamDecoder):
     def _read_message(self, raw: Object, events: list[Event]) -> None:
         """Emit the parts of a line; its unknown fields are kept for the end of the answer."""
         try:
-            parts = read_assistant(raw, {}).parts
+            parts = read_assistant(wrap_object(raw, "tool_calls"), {}).parts
         except ProtocolError as error:
             raise error.within("message") from None
         for part in parts:

@@ -160,7 +160,12 @@ def _read_any_assistant(raw: Object) -> Message:
     known = {"role", "content"}
     for field in REASONING_FIELDS:
         thoughts = raw.get(field)
-        if thoughts and type(thoughts) is str and not parts:
+        if not thoughts or type(thoughts) is not str:
+            continue
+        if parts and thoughts == getattr(parts[0], "text", None):  # servers repeat the text for clients of both fields
+            form[field] = thoughts
+            known.add(field)
+        elif not parts:
             details = {":details": raw[DETAILS]} if type(raw.get(DETAILS)) is list and raw[DETAILS] else {}
             parts.append(Reasoning(thoughts, extra={_FORM: {":field": field, **details}}))
             known.add(field)

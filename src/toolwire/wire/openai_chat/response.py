@@ -26,6 +26,7 @@ from ..fields import (
     remember_form,
     require_object,
     restore_form,
+    wrap_object,
     write_extra,
 )
 from ..openai_fault import find_error, read_fault
@@ -87,8 +88,7 @@ _STOP_NAMES: dict[StopReason, str] = {
 
 def decode_response(body: Object) -> Response:
     """Decode a response or an error body; the first choice is the answer, the others are alternatives."""
-    if type(require_object(body).get("choices")) is dict and body["choices"]:
-        body = {**body, "choices": [body["choices"]]}
+    body = wrap_object(require_object(body), "choices")
     if type(body.get("choices")) is not list:
         error = find_error(body)
         if error is not None:
@@ -172,9 +172,7 @@ def _find_message(choice: Object) -> tuple[str, Object]:
     elif not message and type(choice.get("text")) is str:
         field, message = "text", {"content": choice["text"]}
     message = {} if message is None else require_object(message, field)
-    if type(message.get("tool_calls")) is dict and message["tool_calls"]:
-        message = {**message, "tool_calls": [message["tool_calls"]]}
-    return field, message
+    return field, wrap_object(message, "tool_calls")
 
 
 def is_truncated(word: str) -> bool:
