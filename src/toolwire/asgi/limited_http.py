@@ -36,6 +36,7 @@ _HEAD_TOO_LARGE = (431, "the head of the request is too large")
 _CODING_HEADERS = (b"transfer-encoding", b"te")
 _PROBE_PATHS = (b"/health", b"/healthz", b"/livez", b"/ready", b"/readyz")
 _MAX_QUEUED = 1024 * 1024  # bytes of queued requests; one read may contain many of them
+_LAST_REQUEST = 1.0  # seconds in which a request that a client has sent arrives, also from another continent
 _REQUEST_OVERHEAD = 2048  # bytes of memory for a request, besides its headers and body
 
 
@@ -101,6 +102,7 @@ class _LimitedHttp(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._counts = counts
         self._serves_probes_only = False  # there are too many connections
+        self._serves_last_request = False  # the connection is closed after the next answer
         self._refusal: tuple[int, str] | None = None  # status and message for the last request
         current_limits = limits()
         self._head_limit = current_limits.head
@@ -135,7 +137,7 @@ class _LimitedHttp(HttpToolsProtocol):
         count = len(self.connections)
         if count > self._counts.limit:
             self._counts.report(count, _log)
-            self._serves_probes_only = True
+            self._serves_probes_only = self._serves_last_request = True
             if count > self._counts.limit + self._counts.reserve:
                 self._refuse(503, "too many connections")
                 return
@@ -274,7 +276,7 @@ class _LimitedHttp(HttpToolsProtocol):
             default_headers,
             self._default_lines,
             self.on_response_complete,
-            http_version != "1.0" and parser.should_keep_alive() and not self._serves_probes_only,
+            http_version != "1.0" and parser.should_keep_alive() and not self._serves_last_request,
             b"expect" in fields and http_version != "1.0" and self._expects_continue(),  # RFC 9110, 10.1.1
         )
         current = self._current_cycle
@@ -425,6 +427,22 @@ class _LimitedHttp(HttpToolsProtocol):
             self._idle_timer = self.loop.call_at(closes_at, self._check_idle)
         else:
             self.timeout_keep_alive_handler()
+
+    def shutdown(self) -> None:
+        """Close the connection after the next answer, or after a second without a request, because the server stops.
+
+        uvicorn closes idle connections at once. A request that is under way on such a connection, or the first request
+        of a new connection, would be lost.
+        """
+        self._serves_last_request = True
+        if self._is_answering:
+            self.cycle.keep_alive = False  # of the newest request
+        else:
+            self.loop.call_later(_LAST_REQUEST, self._close_unused)
+
+    def _close_unused(self) -> None:
+        if not self._is_answering and not self._received_size:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()

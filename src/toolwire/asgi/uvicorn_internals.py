@@ -56,7 +56,7 @@ _USED_NAMES = {
         "_start_asgi_task app app_state client config connection_lost connection_made connections cycle data_received flow"
         " headers loop on_body on_header on_headers_complete on_message_begin on_message_complete on_response_complete"
         " on_url parser pause_writing pipeline resume_writing scheme server server_state"
-        " timeout_keep_alive timeout_keep_alive_handler transport url"
+        " shutdown timeout_keep_alive timeout_keep_alive_handler transport url"
     ).split(),
     "RequestResponseCycle": (
         "access_log access_logger body chunked_encoding default_headers disconnected expected_content_length flow"
@@ -64,7 +64,7 @@ _USED_NAMES = {
         " send transport waiting_for_100_continue"
     ).split(),
     "FlowControl": "pause_reading read_paused resume_reading write_paused".split(),
-    "Server": "capture_signals server_state should_exit startup".split(),
+    "Server": "capture_signals config lifespan server_state servers should_exit startup".split(),
 }
 
 

@@ -161,6 +161,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
                 ready=lambda: write_banner(_make_banner(listener, settings, gateway)),
                 app=telemetry.wrap(gateway),
                 ends_process=True,
+                worker=worker,
             )
     finally:
         await tools.aclose()

@@ -23,7 +23,7 @@ __all__ = ["load_secret", "open_line_lock", "print_banner", "run_workers"]
 async def run_workers(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run the workers until a signal, and return an exit code. They share a folder, which is deleted at the end."""
     from ..gateway.observe.telemetry import open_telemetry
-    from ..gateway.serve import WorkerPort
+    from ..gateway.serve import bind
     from ..gateway.worker_process import share_secret
     from ..gateway.workers import WorkerPool
 
@@ -40,15 +40,16 @@ async def run_workers(arguments: argparse.Namespace, settings: Settings) -> int:
         )
         stack.push_async_callback(telemetry.aclose)
         share_secret(folder, load_secret(arguments, settings))
-        port = WorkerPort(settings, port=arguments.port)
-        stack.callback(port.close)
+        listener = bind(settings, port=arguments.port)
+        stack.callback(listener.close)
         pool = WorkerPool(
             _worker_command(arguments),
             os.environ,
-            port.open_listener,
+            listener,
             folder,
             count=settings.server.workers,
             drain=settings.server.drain,
+            heartbeat=settings.server.heartbeat,
             on_reload=telemetry.reopen,
             requires_key=bool(settings.keys),
         )

@@ -12,11 +12,11 @@ import asyncio
 import gc
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from logging import getLogger
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._extras import install_command
 from ..asgi.types import AsgiApp
@@ -29,11 +29,12 @@ from .settings import Settings
 from .settings_change import describe_change
 from .signals import handle_signals
 from .tls import check_certificate, load_certificate
+from .worker_process import SharedListener, WorkerProcess
 
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ["WorkerPort", "bind", "serve"]
+__all__ = ["bind", "serve"]
 
 _log = getLogger("toolwire.gateway")
 _KEEP_ALIVE = 75  # seconds; longer than the minute after which balancers close a connection
@@ -41,7 +42,6 @@ _BACKLOG = 2048
 _DEFAULT_PORT = 4141
 _MAX_PORT_TRIES = 20  # ports, from the default one
 _PORT_HINT = "stop the program that listens there, or choose another port; 0 takes any free port"
-_HAS_BALANCING = sys.platform == "linux"  # the kernel distributes connections among sockets on one port
 
 
 def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
@@ -67,48 +67,6 @@ def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
                 _log.warning("port %d is in use, so the gateway listens on port %d", ports[0], number)
             return listener
     raise ConfigError(f"cannot listen on {host}:{ports[0]}: {reason}", hint=_PORT_HINT)
-
-
-class WorkerPort:
-    """The port of several workers: the one that `bind` finds. See `workers.py` for the reason of the separate sockets.
-
-    The port is first bound without SO_REUSEPORT, which fails if another gateway uses it. Then a socket that does not
-    listen keeps it for this gateway.
-    """
-
-    def __init__(self, settings: Settings, *, port: int | None = None) -> None:
-        self._socket = bind(settings, port=port)
-        host, number = self._socket.getsockname()[:2]
-        self._address = (str(host), int(number))
-        if _HAS_BALANCING:
-            self._socket.close()
-            self._socket = _bind_shared(*self._address)
-
-    def open_listener(self) -> socket.socket:
-        """Open a listening socket on the port, for one worker."""
-        if not _HAS_BALANCING:
-            return self._socket.dup()
-        listener = _bind_shared(*self._address)
-        listener.listen(_BACKLOG)
-        return listener
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-def _bind_shared(host: str, port: int) -> socket.socket:
-    """Bind a socket to a port that other sockets of this user may use, too."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        reason = error.strerror or str(error)
-        raise ConfigError(f"cannot listen on {host}:{port}: {reason}", hint=_PORT_HINT) from None
-    return listener
 
 
 def _check_exposure(host: str, *, requires_key: bool) -> None:
@@ -147,11 +105,13 @@ async def serve(
     ready: Callable[[], None] | None = None,
     app: AsgiApp | None = None,
     ends_process: bool = False,
+    worker: WorkerProcess | None = None,
 ) -> None:
     """Serve until a signal stops the server.
 
     `reload` returns the current settings. `apply` applies them where the gateway alone cannot. `ready` is called once
     the server listens. `app` is the gateway with an app around it. `ends_process`: signals are ignored afterwards.
+    `worker`: this process is a worker, and shares `listener` with others.
     """
     _check_exposure(_listening_host(listener), requires_key=gateway.requires_key)
 
@@ -168,9 +128,11 @@ async def serve(
         return describe_change(old_settings, new_settings)
 
     reloader = _Reloader(apply_reload)
-    server = _make_server(gateway, settings, reloader.request_reload, ready, app or gateway, ends_process=ends_process)
+    server = _make_server(
+        gateway, settings, reloader.request_reload, ready, app or gateway, ends_process=ends_process, worker=worker
+    )
     try:
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=[listener] if worker is None else [])
     finally:
         await reloader.aclose()
 
@@ -214,6 +176,7 @@ def _make_server(
     app: AsgiApp,
     *,
     ends_process: bool,
+    worker: WorkerProcess | None,
 ) -> uvicorn.Server:
     """Make uvicorn's server, with our signal handlers and our limits."""
     try:
@@ -238,12 +201,17 @@ def _make_server(
             apply_process_settings()
             gc.collect()
             gc.freeze()  # objects that exist now stay; the collector need not visit them again
+            if worker is not None:
+                _share_listener(self, worker)
             if ready is not None:
                 ready()
 
         def _stop(self) -> None:
+            """Stop accepting at once; uvicorn would do so up to 0.1 seconds later."""
             gateway.drain()
             self.should_exit = True
+            for server in getattr(self, "servers", ()):  # set when it listens
+                server.close()
 
         def _interrupt(self) -> None:
             """Stop, and end the requests in an error if it is stopping. SIGTERM may arrive twice for one stop."""
@@ -268,3 +236,14 @@ def _make_server(
             timeout_graceful_shutdown=max(1, int(settings.server.drain)),
         )
     )
+
+
+def _share_listener(server: uvicorn.Server, worker: WorkerProcess) -> None:
+    """Accept connections as the last step of the start: until then, other workers take them."""
+    state = server.server_state
+    make_protocol: Any = server.config.http_protocol_class  # as uvicorn calls it
+    make_protocol = partial(make_protocol, config=server.config, server_state=state, app_state=server.lifespan.state)
+    listener = SharedListener(worker, make_protocol, state.connections, server.config.ssl)
+    server.servers.append(listener)  # type: ignore[arg-type]  # it has the methods that uvicorn calls
+    if not server.should_exit:
+        listener.start()

@@ -53,6 +53,7 @@ class ServerRow(Row, frozen=True):
     hosts: tuple[str, ...] = ()  # host names that clients may use, besides those of this machine
     origins: tuple[str, ...] = ()  # origins of web pages that may send requests
     drain: float = 30.0  # seconds for in-flight requests when the server stops
+    heartbeat: float = 30.0  # seconds after which a worker whose event loop does not run is replaced; 0: never
     certificate: str | None = None  # a PEM file with the certificate chain; then clients use https
     private_key: str | None = None  # a PEM file; default: in the same file as the certificate
     secret: str | None = None  # signs reasoning for clients; default: made once, in a file beside the settings

@@ -15,7 +15,7 @@ __all__ = ["describe_change"]
 _TABLES = {"models": "model", "keys": "key", "upstreams": "upstream", "tools": "tool table"}
 _ROWS = ("limits", "capabilities_file", "server")
 _FIXED_ROWS = ("state", "responses", "log", "trace")  # read at the start only
-_FIXED_SERVER_FIELDS = ("host", "port", "workers", "drain")
+_FIXED_SERVER_FIELDS = ("host", "port", "workers", "drain", "heartbeat")
 _MAX_NAMES = 5
 _MAX_NAME_LENGTH = 64
 

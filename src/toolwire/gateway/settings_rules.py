@@ -29,7 +29,7 @@ _POSITIVE_FIELDS = (
     *("timeout", "idle", "key_timeout", "key_ttl", "ttl", "context_max"),
     *("seconds", "max_response_bytes", "max_responses", "max_key_bytes", "max_key_entries"),
 )
-_NON_NEGATIVE_FIELDS = ("drain", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")
+_NON_NEGATIVE_FIELDS = ("drain", "heartbeat", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")
 _KEY_LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day")
 
 

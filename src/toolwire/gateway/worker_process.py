@@ -1,22 +1,52 @@
 """A worker process of `toolwire serve --workers N`, as it sees itself: its sockets, its folder, its parent.
 
-The parent passes them in an environment variable, and open sockets under the same numbers.
+The parent passes them in an environment variable, and open descriptors under the same numbers.
+
+All workers accept from one listening socket. So a connection never waits for a worker that is starting, draining, frozen
+or dead: any other worker takes it. With a socket for each worker (SO_REUSEPORT) the kernel would choose the worker before
+it is known to be able to accept, and closing such a socket resets the connections in its queue
+(`net.ipv4.tcp_migrate_req` is off by default).
+
+The kernel wakes all idle workers for a connection, and the first of them takes it, which is mostly the same. So the
+workers balance themselves: they publish their numbers of connections in a `WorkerTable`, and a worker with more
+connections than another waits for a moment before it accepts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
-from collections.abc import MutableMapping
+import struct
+from collections.abc import Callable, MutableMapping, Sized
+from logging import getLogger
 from pathlib import Path
+from ssl import SSLContext
+from tempfile import TemporaryFile
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-__all__ = ["ReadyMessage", "WorkerProcess", "WorkerVariable", "share_secret"]
+__all__ = [
+    "HEARTBEAT_INTERVAL",
+    "ReadyMessage",
+    "SharedListener",
+    "WorkerProcess",
+    "WorkerTable",
+    "WorkerVariable",
+    "share_secret",
+]
 
+HEARTBEAT_INTERVAL = 1.0
+"""Seconds between two heartbeats of a worker."""
+_log = getLogger("toolwire.gateway")
+_YIELD = 0.002  # seconds; an idle worker takes a connection in a fraction of this, and a client does not notice it
+_BATCH = 32  # connections that are accepted at once, so that requests in progress do not wait for a burst of them
+_RETRY_DELAY = 1.0  # seconds after an error of the system, such as too many open files; as asyncio
+_NOT_ACCEPTING = -1
 _NAME = "TOOLWIRE_WORKER"
 _KEY_MARK = "requires-key"
 _SIGNING_MARK = "signing"  # the file with the secret
@@ -29,12 +59,170 @@ def share_secret(folder: Path, secret: str) -> None:
     path.write_text(secret)
 
 
+class WorkerTable:
+    """A row for each worker: its number of heartbeats, and of connections.
+
+    The parent creates it as an unlinked file, which no other program can truncate or delete.
+    """
+
+    _row = struct.Struct("=qq")
+
+    def __init__(self, descriptor: int, count: int) -> None:
+        self.descriptor = descriptor
+        self.count = count
+
+    @classmethod
+    def create(cls, count: int) -> WorkerTable:
+        with TemporaryFile() as file:
+            table = cls(os.dup(file.fileno()), count)
+        for number in range(count):  # this also reserves its block, so that no later write fails
+            table.write(number, 0, _NOT_ACCEPTING)
+        return table
+
+    def write(self, number: int, heartbeats: int, connections: int) -> None:
+        os.pwrite(self.descriptor, self._row.pack(heartbeats, connections), number * self._row.size)
+
+    def reset(self, number: int) -> None:
+        """Note that a worker does not accept connections any more."""
+        self.write(number, 0, _NOT_ACCEPTING)
+
+    def heartbeats(self) -> list[int]:
+        return [heartbeats for heartbeats, _ in self._rows()]
+
+    def least_of_others(self, number: int) -> int | None:
+        """Return the smallest number of connections of another worker, or None if no other worker accepts any."""
+        others = [row[1] for other, row in enumerate(self._rows()) if other != number and row[1] != _NOT_ACCEPTING]
+        return min(others, default=None)
+
+    def _rows(self) -> list[tuple[int, int]]:
+        return list(self._row.iter_unpack(os.pread(self.descriptor, self.count * self._row.size, 0)))
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+class SharedListener:
+    """Accept connections from a socket that all workers share, and publish heartbeats from the event loop.
+
+    It has the methods of an asyncio server that uvicorn calls. `connections` are those of uvicorn's server.
+    """
+
+    def __init__(
+        self,
+        worker: WorkerProcess,
+        make_protocol: Callable[[], asyncio.Protocol],
+        connections: Sized,
+        ssl: SSLContext | None,
+    ) -> None:
+        self._socket = worker.listener
+        self._table = worker.table
+        self._number = worker.number
+        self._make_protocol = make_protocol
+        self._connections = connections
+        self._ssl = ssl
+        self._loop = asyncio.get_running_loop()
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._heartbeats = 0
+        self._is_open = False
+        self._timer: asyncio.TimerHandle | None = None  # until the next try to accept
+        self._least: int | None = 0  # connections of another worker, when this one yielded to it
+        self._share = 1  # connections to accept after yielding
+
+    def start(self) -> None:
+        self._is_open = True
+        self._loop.add_reader(self._socket, self._on_connection)
+        self._beat()
+
+    def close(self) -> None:
+        """Stop accepting. If no other worker accepts, take the connections that wait, which would be reset."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._loop.remove_reader(self._socket)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._publish()
+        if self._table.least_of_others(self._number) is None:
+            while self._accept(_BATCH):
+                continue
+        self._socket.close()
+
+    async def wait_closed(self) -> None:
+        """Return at once: uvicorn waits for the connections itself."""
+
+    def _beat(self) -> None:
+        """Publish a heartbeat, also while the worker drains."""
+        self._heartbeats += 1
+        self._publish()
+        self._loop.call_later(HEARTBEAT_INTERVAL, self._beat)
+
+    def _publish(self) -> None:
+        count = len(self._connections) + len(self._connecting)
+        self._table.write(self._number, self._heartbeats, count if self._is_open else _NOT_ACCEPTING)
+
+    def _on_connection(self) -> None:
+        """Accept as many connections as another worker has more, and one; or let other workers accept first."""
+        self._publish()
+        least = self._table.least_of_others(self._number)
+        room = _BATCH if least is None else least + 1 - len(self._connections) - len(self._connecting)
+        if room > 0:
+            self._accept(min(room, _BATCH))
+        else:
+            # a worker that still has as many connections as at the last time did not use its turn
+            self._share = min(2 * self._share, _BATCH) if least == self._least else 1
+            self._least = least
+            self._pause(_YIELD)
+
+    def _pause(self, seconds: float) -> None:
+        self._loop.remove_reader(self._socket)
+        self._timer = self._loop.call_later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        """Accept connections that no other worker has accepted in the meantime."""
+        self._timer = None
+        self._loop.add_reader(self._socket, self._on_connection)
+        self._accept(self._share)
+
+    def _accept(self, count: int) -> bool:
+        """Accept up to `count` connections. Return whether more may wait."""
+        for _ in range(count):
+            try:
+                connection, _ = self._socket.accept()
+            except ConnectionAbortedError:
+                continue
+            except (BlockingIOError, InterruptedError):
+                return False
+            except OSError as error:
+                _log.error("cannot accept connections: %s", error.strerror)
+                if self._is_open and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    self._pause(_RETRY_DELAY)
+                return False
+            connection.setblocking(False)
+            task = self._loop.create_task(self._connect(connection))
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
+        return True
+
+    async def _connect(self, connection: socket.socket) -> None:
+        """Start the protocol of a connection. A failed TLS handshake ends it."""
+        protocol: Any
+        try:
+            _, protocol = await self._loop.connect_accepted_socket(self._make_protocol, connection, ssl=self._ssl)
+        except OSError:  # of the connection or its TLS handshake
+            connection.close()
+            return
+        if not self._is_open:
+            protocol.shutdown()  # uvicorn does this for the connections that it knew when it began to stop
+
+
 class WorkerVariable(Struct, frozen=True):
-    """The value of the environment variable: the number of the worker, two descriptors, and the shared folder."""
+    """The value of the environment variable: the number of the worker, descriptors, and the shared folder."""
 
     number: int
+    count: int  # of all workers
     listener: int
     channel: int
+    table: int
     folder: str
     requires_key: bool  # the gateway had keys at its start
 
@@ -55,11 +243,13 @@ class WorkerProcess:
         self.number = variable.number
         self.folder = Path(variable.folder)
         self._requires_key = variable.requires_key
+        self.table = WorkerTable(variable.table, variable.count)
         self.listener = socket.socket(fileno=variable.listener)
         self._channel = socket.socket(fileno=variable.channel)
         for descriptor in (self.listener, self._channel):  # programs that tools start must not inherit them
             descriptor.set_inheritable(False)
             descriptor.setblocking(False)
+        os.set_inheritable(variable.table, False)
 
     @classmethod
     def take_from(cls, environment: MutableMapping[str, str]) -> WorkerProcess | None:

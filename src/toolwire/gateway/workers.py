@@ -4,9 +4,8 @@ SIGTERM, SIGINT    are forwarded as SIGTERM: every worker finishes its requests,
 a second SIGINT    is forwarded: every worker ends its requests at once
 SIGHUP             is forwarded: every worker reloads the settings
 
-On Linux each worker has a listening socket of its own on the same port (SO_REUSEPORT), and the kernel distributes the
-connections evenly. With one socket for all, the worker that is scheduled first would accept most of them. The parent
-keeps the sockets open, so connections that wait for a worker that ended are served by the one that replaces it.
+A worker whose event loop does not run for `server.heartbeat` seconds is killed and restarted. Its heartbeats are counted
+against the ticks of the parent, not against a clock: a suspended machine, or a stopped parent, has no ticks.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import msgspec
 
 from ..ir.errors import ToolwireError
 from .signals import handle_signals
-from .worker_process import ReadyMessage, WorkerVariable
+from .worker_process import HEARTBEAT_INTERVAL, ReadyMessage, WorkerTable, WorkerVariable
 
 __all__ = ["WorkerPool"]
 
@@ -38,13 +37,15 @@ class _WorkerSlot:
     """One worker, and the processes that run it one after the other."""
 
     def __init__(
-        self, number: int, open_listener: Callable[[], socket.socket], folder: Path, *, requires_key: bool
+        self, number: int, listener: socket.socket, table: WorkerTable, folder: Path, *, requires_key: bool
     ) -> None:
         self.number = number
         self._requires_key = requires_key
-        self._open_listener = open_listener
-        self._listener: socket.socket | None = None
+        self._listener = listener
+        self._table = table
         self._folder = folder
+        self._heartbeats = 0  # at the last tick
+        self._missed_heartbeats = 0  # ticks since the last heartbeat
         self._process: Process | None = None
         self._channel: asyncio.StreamWriter | None = None
         self._is_ready = False
@@ -54,10 +55,11 @@ class _WorkerSlot:
     async def start(self, command: Sequence[str], environment: Mapping[str, str]) -> str | None:
         """Start a process, and wait until it accepts requests. Return its banner; None if it ended before."""
         ours, theirs = socket.socketpair()
-        self._listener = self._listener or self._open_listener()
-        descriptors = (self._listener.fileno(), theirs.fileno())
+        descriptors = (self._listener.fileno(), theirs.fileno(), self._table.descriptor)
         with theirs:
-            variable = WorkerVariable(self.number, *descriptors, str(self._folder), self._requires_key)
+            variable = WorkerVariable(
+                self.number, self._table.count, *descriptors, str(self._folder), self._requires_key
+            )
             self._process = await create_subprocess_exec(
                 *command,
                 env={**environment, **variable.to_environment()},
@@ -81,9 +83,16 @@ class _WorkerSlot:
         assert self._process is not None
         code = await self._process.wait()
         self._is_ready = False
+        self._table.reset(self.number)
         if self._channel is not None:
             self._channel.close()
         return code
+
+    def count_missed(self, heartbeats: int) -> int:
+        """Return the number of ticks since the last heartbeat; this is called at each tick. A start is not observed."""
+        is_alive = not self._is_ready or heartbeats != self._heartbeats
+        self._heartbeats, self._missed_heartbeats = heartbeats, 0 if is_alive else self._missed_heartbeats + 1
+        return self._missed_heartbeats
 
     def reload(self) -> None:
         """Reload the settings; a worker that is starting does it once it is ready, when the signal is handled."""
@@ -92,20 +101,12 @@ class _WorkerSlot:
             self._send(signal.SIGHUP)
 
     def stop(self) -> None:
-        """Stop the process. From now on, connections are refused."""
         self._is_stopped = True
-        self.close_listener()
         self._send(signal.SIGTERM)
 
     def interrupt(self) -> None:
         """End the requests of a process that is stopping."""
         self._send(signal.SIGINT)
-
-    def close_listener(self) -> None:
-        """Close the socket, so that connections go to other workers until the next start."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
 
     def kill(self) -> None:
         self._send(signal.SIGKILL)
@@ -118,29 +119,33 @@ class _WorkerSlot:
 class WorkerPool:
     """The workers of a gateway.
 
-    `command` starts one of them. `open_listener` opens the socket of one. `folder` is shared by them. `drain` is the
-    number of seconds that their requests have at the end. `on_reload` is called before the workers reload.
-    `requires_key`: clients need a key, also after a reload without keys.
+    `command` starts one of them. `listener` and `folder` are shared by them. `drain` is the number of seconds that their
+    requests have at the end. `heartbeat` is the number of seconds after which a frozen worker is replaced; 0 is never.
+    `on_reload` is called before the workers reload. `requires_key`: clients need a key, also after a reload without keys.
     """
 
     def __init__(
         self,
         command: Sequence[str],
         environment: Mapping[str, str],
-        open_listener: Callable[[], socket.socket],
+        listener: socket.socket,
         folder: Path,
         *,
         count: int,
         drain: float,
+        heartbeat: float,
         on_reload: Callable[[], None],
         requires_key: bool,
     ) -> None:
         self._command = command
         self._environment = environment
+        self._listener = listener
+        self._table = WorkerTable.create(count)
         self._workers = [
-            _WorkerSlot(number, open_listener, folder, requires_key=requires_key) for number in range(count)
+            _WorkerSlot(number, listener, self._table, folder, requires_key=requires_key) for number in range(count)
         ]
         self._drain = drain
+        self._heartbeat = heartbeat
         self._on_reload = on_reload
         self._stop_requested = asyncio.Event()
 
@@ -159,7 +164,10 @@ class WorkerPool:
                 if None in banners:
                     return await self._abandon_start(self._workers[: len(banners)], banners.index(None))
                 on_ready(banners[0] or "")
+            watching = asyncio.ensure_future(self._watch_heartbeats())
             codes = await asyncio.gather(*(self._supervise(worker) for worker in self._workers[: len(banners)]))
+            watching.cancel()
+        self._table.close()
         return 0 if set(codes) <= {0, -signal.SIGTERM} else 1
 
     async def _start(self, worker: _WorkerSlot) -> str | None:
@@ -185,14 +193,21 @@ class WorkerPool:
                 return code
             failures = 0 if clock() - started_at >= _STABLE else failures + 1
             delay = 0.0 if failures == 0 else min(_FIRST_DELAY * 2 ** (failures - 1), _MAX_DELAY)
-            if delay > 0:
-                worker.close_listener()
             _log.error("worker %d ended %s; restarting it in %g s", worker.number, _describe(code), delay)
             try:
                 await asyncio.wait_for(self._stop_requested.wait(), delay)
                 return 0
             except TimeoutError:
                 await self._restart(worker)
+
+    async def _watch_heartbeats(self) -> None:
+        """Kill the workers that have missed too many heartbeats; `_supervise` restarts them."""
+        while self._heartbeat:
+            await asyncio.sleep(HEARTBEAT_INTERVAL)
+            for worker, heartbeats in zip(self._workers, self._table.heartbeats(), strict=True):
+                if worker.count_missed(heartbeats) * HEARTBEAT_INTERVAL > self._heartbeat:
+                    _log.error("worker %d has not responded for %g s; replacing it", worker.number, self._heartbeat)
+                    worker.kill()
 
     async def _restart(self, worker: _WorkerSlot) -> None:
         """Start a worker again. If that fails, it is over at once, and is restarted after a longer delay."""
@@ -217,7 +232,9 @@ class WorkerPool:
         return await waiting
 
     def _stop(self) -> None:
+        """Stop all workers. Connections are refused once they have closed the socket, too."""
         self._stop_requested.set()
+        self._listener.close()
         for worker in self._workers:
             worker.stop()
 

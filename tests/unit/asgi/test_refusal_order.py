@@ -6,6 +6,7 @@ import pytest
 from memory_connection import Client, limited, settle
 
 from toolwire.asgi.http_exchange import HttpExchange
+from waiting import until
 
 JSON = [(b"content-type", b"application/json")]
 CHUNKED = b"POST /bad HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -213,3 +214,34 @@ def test_connect_does_not_reach_the_app(url):
     assert paths == []
     assert [status for status, _ in split_answers(connection.written)] == [b"400"]
     assert connection.closed
+
+
+@pytest.mark.finding("OP4")
+@pytest.mark.parametrize("before", [0, 1], ids=["new connection", "idle connection"])
+def test_request_under_way_when_the_server_stops_is_answered(before):
+    async def run():
+        app = App()
+        app.released.set()
+        client = Client(limited(), app)
+        for _ in range(before):
+            await client.send(request_for(b"/first"))
+        client.protocol.shutdown()
+        assert not client.connection.closed
+        written = await client.send(request_for(b"/last"))
+        assert app.paths[-1] == "/last"
+        assert written.count(b"HTTP/1.1 200") == before + 1
+        assert written.count(b"connection: close") == 1
+        assert client.connection.closed
+
+    asyncio.run(run())
+
+
+@pytest.mark.finding("OP4")
+def test_connection_without_a_request_is_closed_when_the_server_stops():
+    async def run():
+        client = Client(limited(), App())
+        client.protocol.shutdown()
+        await until(lambda: client.connection.closed)
+        assert client.connection.written == b""
+
+    asyncio.run(run())

@@ -24,7 +24,7 @@ async def app(scope, receive, send): ...
 
 
 def make_instances():
-    """A protocol with a request in progress, its cycle, and a server, as uvicorn makes them."""
+    """A protocol with a request in progress, its cycle, and a server that has started, as uvicorn makes them."""
 
     async def make():
         config = uvicorn.Config(app, log_config=None)
@@ -33,11 +33,14 @@ def make_instances():
         protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         for task in protocol.tasks:
             task.cancel()
+        server = uvicorn.Server(config)
+        server.should_exit = True
+        await server._serve(sockets=[])
         return {
             "HttpToolsProtocol": protocol,
             "RequestResponseCycle": protocol.cycle,
             "FlowControl": protocol.flow,
-            "Server": uvicorn.Server(config),
+            "Server": server,
         }
 
     return asyncio.run(make())
