@@ -57,7 +57,7 @@ from .routes import (
 from .routing import Router, UnknownModel
 from .server_secret import configured_secrets, make_secret
 from .settings import LimitsRow, Settings, StateRow
-from .shared.cooldowns import Cooldowns
+from .shared.cooldowns import HealthTable
 from .shared.keys import Caller, ClientKeys
 from .shared.limits import InProcessLimiter, Limiter
 from .shared.memory_bound import MemoryBound, MemoryReservation
@@ -115,7 +115,7 @@ class Gateway:
         limiter: Limiter | None = None,
         turn_store: TurnStore | None = None,
         responses: ResponseStore | None = None,
-        cooldowns: Cooldowns | None = None,
+        cooldowns: HealthTable | None = None,
         metrics: Callable[[], bytes] | None = None,
         runners: Mapping[str, Runner] | None = None,
         encoder: Encoder | Literal["installed"] | None = "installed",
@@ -137,7 +137,7 @@ class Gateway:
         self._limiter: Limiter = InProcessLimiter(time.monotonic) if limiter is None else limiter
         self._turn_store: TurnStore = _open_turn_store(settings.state) if turn_store is None else turn_store
         self._responses = open_responses(settings.responses, self._environment) if responses is None else responses
-        self._cooldowns = cooldowns
+        self._health = HealthTable(time.monotonic) if cooldowns is None else cooldowns
         self._owns_responses = responses is None
         self._responses_row = settings.responses  # not reloaded, like the store itself
         self._runners = runners or {}
@@ -182,8 +182,7 @@ class Gateway:
             upstreams,
             settings.models,
             cooldown=settings.limits.cooldown,
-            clock=time.monotonic,
-            cooldowns=self._cooldowns,
+            health=self._health,
         )
         keys = ClientKeys(settings.keys, is_required=self._keys.is_required)
         server = settings.server

@@ -1,4 +1,4 @@
-"""Choose the targets for a request, and their order.
+"""Choose the targets for a request, and their order; note their outcomes in the health of the targets.
 
 A name is looked up as it is, then by the patterns of the settings, then as `upstream/model`. The targets of a model are
 in random order by weight, followed by those of its fallback models; targets in cooldown come last. A request with tools
@@ -10,30 +10,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from logging import INFO, WARNING, getLogger
 from random import Random
 from urllib.parse import quote
 
 from msgspec import Struct
 
+from ..asgi.interruption import Interruption
 from ..ir.errors import ConfigError, ToolwireError
 from ..ir.hints import translate_hint
+from ..ir.response import Fault
+from ..ir.terminal import neutralise_line
 from ..net.body_settings import NO_DEFAULTS
 from ..net.endpoint import Endpoint
+from ..net.health import HealthState, TargetHealth
 from ..net.same_wire import max_same_wire_tools
 from ..run.suggestions import NameIndex
 from ..wire.capability_rows import ModelCapabilities
 from ..wire.profiles import overlay
 from .client_request import ClientRequest
+from .probe import SilenceWatch
 from .responses.records import ResponseStateError
 from .settings import ModelRow, TargetRow
 from .settings_location import toml_location
-from .shared.cooldowns import Cooldowns, InProcessCooldowns
+from .shared.cooldowns import HealthTable
 from .upstreams import ConfiguredUpstream
 
 __all__ = ["NoTarget", "Router", "Target", "UnknownModel", "make_target", "select_capable_targets"]
 
+_log = getLogger("toolwire.gateway")
 _MAX_LISTED = 20  # names in an error: enough to see the right one, and a short message
 _NO_TOOLS = "send no tools, or use another model; the gateway's operator can set `emulate` for this one"
+_REASONING_FIRST_EVENT = 300.0
+"""Seconds: OpenAI's reasoning models think for minutes before the first event of a Chat stream. A target that hangs is
+noticed earlier, by a probe."""
 _NO_CACHE_MARKS = ModelCapabilities(cache_marks=False)
 _MAX_REMEMBERED = 1024  # names; clients may request any number of models
 _MAX_HEADER_NAME = 200  # characters of a name in a header; percent-encoding makes at most 2.4 kB of it
@@ -71,6 +81,8 @@ class Target(Struct, frozen=True):
     log_names: tuple[str, str, str, str]  # of the upstream, the model, the provider and the wire
     headers: tuple[tuple[bytes, bytes], ...]  # of its answers: the names of the upstream and the model
     stated_window: int | None  # in the settings and the built-in rows
+    health: TargetHealth
+    first_event: float  # seconds until the first event of a stream; then another target is tried
 
     @property
     def window(self) -> int | None:
@@ -91,7 +103,7 @@ def _limit_window(window: int | None, endpoint: Endpoint) -> int | None:
     return window if context_max is None or (window is not None and window < context_max) else context_max
 
 
-def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow) -> Target:
+def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow, table: HealthTable) -> Target:
     """Return the target; ConfigError if the upstream has no raw completion endpoint, and the settings choose it."""
     emulation = row.emulation
     if emulation is None or emulation.via == "chat":
@@ -127,14 +139,22 @@ def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow) -> Targ
         log_names,
         headers,
         _limit_window(row.capabilities.window or endpoint.window, endpoint),
+        table.health_of(label, upstream.name, upstream.row.retry_budget, can_probe=upstream.prober is not None),
+        row.first_event or _default_first_event(upstream, capabilities),
     )
 
 
-class Router:
-    """The targets of each model. `random` orders targets by weight.
+def _default_first_event(upstream: ConfiguredUpstream, capabilities: ModelCapabilities) -> float:
+    """Return the time of the upstream, or a longer one for a model whose capability row has reasoning settings."""
+    seconds = upstream.row.first_event
+    may_think = capabilities.thinking is not False and (
+        capabilities.efforts or capabilities.adaptive or capabilities.budgets or capabilities.thinking
+    )
+    return max(seconds, _REASONING_FIRST_EVENT) if may_think else seconds
 
-    `cooldowns` are those of the targets that failed; without it, this router has its own.
-    """
+
+class Router:
+    """The targets of each model. `random` orders targets by weight. `health` outlives the router."""
 
     def __init__(
         self,
@@ -142,15 +162,15 @@ class Router:
         models: Mapping[str, ModelRow],
         *,
         cooldown: float,
-        clock: Callable[[], float],
+        health: HealthTable,
         random: Random | None = None,
-        cooldowns: Cooldowns | None = None,
     ) -> None:
         self._upstreams = upstreams
         self._models = models
         self._patterns = sorted((name for name in models if _is_pattern(name)), key=len, reverse=True)
-        self._cooldown = cooldown
-        self._cooldowns = InProcessCooldowns(clock) if cooldowns is None else cooldowns
+        self._health = health
+        health.cooldown = cooldown
+        self._watch = SilenceWatch(health.clock, self._note_change)
         self._random = random or Random()
         self._single_targets: dict[str, Target] = {}  # models with a single target, where there is no choice
         self._weighted_targets: dict[tuple[str, str], list[tuple[Target, float]]] = {}  # see `_make_targets`
@@ -196,19 +216,59 @@ class Router:
                 self._single_targets.clear()
             self._single_targets[model] = plan[0]
             return capable
-        return sorted(capable, key=lambda target: self._cooldowns.is_cooling(target.label))
+        self._health.refresh()
+        if all(target.health.state == "closed" for target in capable):
+            return capable
+        now = self._health.clock()
+        for target in capable:
+            self.probe_if_due(target)
+        return sorted(capable, key=lambda target: not target.health.is_preferred(now))
 
     def first_target(self, model: str) -> Target:
         """Return the first target of a model in the settings; UnknownModel if there is none."""
         name, _ = self._find_row(model)
         return self._make_targets(name, model)[0][0]
 
-    def start_cooldown(self, target: Target, retry_after: float | None = None) -> None:
-        """Start the cooldown of a target, for the time that it asked for or the default."""
-        self._cooldowns.start(target.label, self._cooldown if retry_after is None else retry_after)
+    def succeed(self, target: Target, sent_at: float) -> None:
+        """Note that a target works. Usually it did before, and nothing changes."""
+        health = target.health
+        before = health.state
+        health.succeed(self._health.clock(), sent_at)
+        if health.state != before:
+            self._note_change(target.label, health, before)
 
-    def end_cooldown(self, target: Target) -> None:
-        self._cooldowns.end(target.label)
+    def fail(self, target: Target, sent_at: float, fault: Fault) -> None:
+        """Note a failure of a target that another one may not have."""
+        health = target.health
+        before, is_silent = health.state, fault.code in ("timeout", "connection")
+        health.fail(self._health.clock(), sent_at, retry_after=fault.retry_after, is_silent=is_silent)
+        health.is_limited = fault.kind == "rate_limit"
+        if health.state != before:
+            self._note_change(target.label, health, before, fault.kind)
+
+    def depart(self, target: Target, sent_at: float, *, is_stream: bool) -> None:
+        """Note that a client left before the first byte of its answer."""
+        health = target.health
+        before = health.state
+        health.depart(self._health.clock(), sent_at, is_stream=is_stream)
+        if health.state != before:
+            self._note_change(target.label, health, before, "clients left without a byte")
+        self.probe_if_due(target)
+
+    def watch(self, target: Target, interruption: Interruption) -> None:
+        """Interrupt a request that waits for its first byte if the target hangs; until `target.health.end_wait`."""
+        target.health.begin_wait(interruption, self._health.clock())
+        self._watch.start(target.label, target.health, target.upstream)
+
+    def probe_if_due(self, target: Target) -> None:
+        self._watch.check(target.label, target.health, target.upstream)
+
+    def _note_change(self, label: str, health: TargetHealth, before: HealthState, reason: str = "") -> None:
+        """Log a change of a target's state, and share it with other processes."""
+        level = WARNING if health.state == "open" or health.state == "cooling" else INFO
+        because = f" ({reason})" if reason else ""
+        _log.log(level, "target %s: %s after %s%s", neutralise_line(label), health.state, before, because)
+        self._health.note_change(label, health)
 
     def _find_row(self, model: str) -> tuple[str, ModelRow]:
         """Look up a model: by name (also with `:` for `/`), by pattern (longest first), then as `upstream/model`."""
@@ -247,10 +307,16 @@ class Router:
             row = self._models[name] if name in self._models else self._find_row(name)[1]
             rows = row.targets or (TargetRow(row.upstream or "", row.model),)
             found = self._weighted_targets[name, requested] = [
-                (make_target(self._upstreams[one.upstream], _target_model(one.model, name, requested), row), one.weight)
-                for one in rows
+                (
+                    self._make_target(target_row, _target_model(target_row.model, name, requested), row),
+                    target_row.weight,
+                )
+                for target_row in rows
             ]
         return found
+
+    def _make_target(self, target_row: TargetRow, model: str, row: ModelRow) -> Target:
+        return make_target(self._upstreams[target_row.upstream], model, row, self._health)
 
     def _shuffle_weighted(self, weighted: list[tuple[Target, float]]) -> list[Target]:
         if len(weighted) == 1:

@@ -82,7 +82,9 @@ class UpstreamRow(Row, frozen=True):
     defaults: dict[str, Any] = {}  # parameters for requests that do not set them
     timeout: float = 600.0  # seconds for a whole answer
     idle: float = 300.0  # seconds without a byte of a stream
+    first_event: float = 30.0  # seconds until the first event of a stream; then the next target is tried
     retries: int = 2
+    retry_budget: float = 0.2  # retries, as a share of the requests; three a second are always allowed
     insecure: bool = False  # allow plain HTTP to other machines
     client_certificate: str | None = None  # a PEM file, for an upstream that requires a certificate
     client_key: str | None = None  # a PEM file; default: in the same file as the certificate
@@ -127,6 +129,7 @@ class ModelRow(Row, frozen=True):
     repair_model: str | None = None  # another model, with native calls, that repairs emulated calls of this one
     retrieve: bool | RetrieveRow = False  # offer only the best of many tools, and `search_tools` for the others
     cache: float = 0.0  # seconds that a whole answer is cached for an identical request
+    first_event: float | None = None  # seconds; default: the upstream's, or 300 for a reasoning model
     capabilities: ModelCapabilities = UNKNOWN_MODEL  # facts about the model; the built-in ones are the default
 
     @property

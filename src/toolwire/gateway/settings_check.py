@@ -20,6 +20,7 @@ from .server_secret import configured_secrets
 from .settings import OpenApiRow, Settings, resolve_address
 from .settings_location import Path, toml_location
 from .settings_shape import SettingsProblem
+from .shared.cooldowns import HealthTable
 from .shared.store_folder import require_folder, require_store_folder
 from .tls import check_certificate
 from .upstream_transports import UpstreamTransports
@@ -80,7 +81,7 @@ def _check_address(value: str | None, variable: str | None, path: Path, environm
 
 
 def _open_router(upstreams: Mapping[str, ConfiguredUpstream], settings: Settings) -> Router:
-    return Router(upstreams, settings.models, cooldown=settings.limits.cooldown, clock=time.monotonic)
+    return Router(upstreams, settings.models, cooldown=settings.limits.cooldown, health=HealthTable(time.monotonic))
 
 
 def _attempt(path: Path, action: Callable[[], object]) -> list[SettingsProblem]:

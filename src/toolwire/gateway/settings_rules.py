@@ -26,10 +26,12 @@ SHARED_STATE_HINT = (
 # settings that must be positive, and settings that may be 0
 _POSITIVE_FIELDS = (
     *("workers", "body", "stream_body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
-    *("timeout", "idle", "key_timeout", "key_ttl", "ttl", "context_max"),
+    *("timeout", "idle", "first_event", "key_timeout", "key_ttl", "ttl", "context_max"),
     *("seconds", "max_response_bytes", "max_responses", "max_key_bytes", "max_key_entries"),
 )
-_NON_NEGATIVE_FIELDS = ("drain", "heartbeat", "retries", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds")
+_NON_NEGATIVE_FIELDS = (
+    *("drain", "heartbeat", "retries", "retry_budget", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds"),
+)
 _KEY_LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day")
 
 

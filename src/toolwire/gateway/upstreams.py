@@ -9,8 +9,9 @@ from pathlib import Path
 from ..ir.errors import ConfigError
 from ..ir.hints import translate_hint
 from ..net.endpoint import Endpoint, endpoint_of
-from ..net.http import Transport, load_transport
+from ..net.http import ProbedTransport, Transport, load_transport
 from ..net.key_command import KeyCommand
+from ..net.model_list import has_model_list, is_answering
 from ..net.ollama_context import ContextSizes
 from ..wire.capability_rows import CapabilityRow
 from ..wire.vendors import COMPATIBLE, Vendor, find, names
@@ -46,6 +47,9 @@ class ConfiguredUpstream:
         self._key_command = _make_key_command(name, row, environment, on_key)  # shared by all models
         self._endpoints: dict[tuple[str, tuple[str, ...] | None], Endpoint] = {}
         endpoint = self.endpoint("any")  # report a wrong row at the start, not at the first request
+        self.prober = None  # sends the requests of `is_answering`
+        if isinstance(self.transport, ProbedTransport) and has_model_list(endpoint):
+            self.prober = self.transport.for_probes()
         self.context_sizes = ContextSizes() if endpoint.wire.name == "ollama" else None
 
     @property
@@ -60,6 +64,10 @@ class ConfiguredUpstream:
         if self.row.keeps_responses is not None:
             return self.row.keeps_responses
         return self._vendor.keeps_responses and endpoint.is_own_origin
+
+    async def is_answering(self, seconds: float) -> bool:
+        """Return whether the upstream answers a request for its list of models, with any status."""
+        return self.prober is None or await is_answering(self.endpoint("any"), self.prober, seconds)
 
     def endpoint(self, model: str, kept_tokens: tuple[str, ...] | None = None) -> Endpoint:
         """Return the endpoint of `model`; with `kept_tokens`, its raw completion endpoint, which keeps these tokens."""

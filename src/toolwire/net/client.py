@@ -45,6 +45,7 @@ from ..wire.protocol import Capabilities
 from .blocking import iterate_blocking, run_blocking
 from .endpoint import Endpoint, EndpointOptions, resolve
 from .endpoint_request import AnswerStream, EndpointRequest
+from .health import TargetHealth
 from .http import Reply, Transport, load_transport
 from .http_client import HttpTransport
 from .loss_log import LossLog
@@ -53,7 +54,7 @@ from .ollama_context import ContextSize, ContextSizes
 from .prompts import as_request
 from .refusals import describe_refusal, refuse_web_page
 from .replies import drain, read_reply_body, transport_losses
-from .retry import NetworkError, RetryPolicy, network_fault
+from .retry import NetworkError, RetryPolicy, is_transient, network_fault
 from .upstream_exchange import ERROR_LIMIT, ReplyMeaning, UpstreamExchange
 
 __all__ = ["ModelClient"]
@@ -104,6 +105,7 @@ class ModelClient:
         self._repair = repair
         self._timeout = timeout
         self._retries = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries)
+        self._health = TargetHealth()
         self._limit = limit
         self._strict = strict
         self._loss_log = LossLog(_log)
@@ -340,10 +342,14 @@ class ModelClient:
         self, endpoint_request: EndpointRequest, deadline: float
     ) -> AsyncIterator[tuple[Reply, ReplyMeaning]]:
         """Open a successful reply, "whole" or "stream", after as many attempts as needed and allowed."""
-        endpoint, clock = self._endpoint, asyncio.get_running_loop().time
+        endpoint, clock, health = self._endpoint, asyncio.get_running_loop().time, self._health
         exchange = UpstreamExchange(endpoint_request, endpoint_request.stream)
-        attempt = 0
+        attempts = 0
+        if not health.admit(clock(), is_last_resort=True):
+            raise UpstreamError(_cooldown_fault(endpoint, health.retry_after(clock())))
+        health.budget.requests += 1
         while True:
+            sent_at = clock()
             secrets = await endpoint.authorise()
             post = self._transport.post(
                 exchange.url, endpoint_request.headers, secrets, endpoint_request.body, deadline - clock()
@@ -358,6 +364,7 @@ class ModelClient:
                 try:
                     meaning = exchange.receive_head(reply.status, reply.headers, secrets)
                     if meaning in ("whole", "stream"):
+                        health.succeed(clock(), sent_at)
                         refuse_web_page(reply, endpoint, exchange.url)
                         self._add_transport_losses(reply, endpoint_request)
                         yield reply, meaning
@@ -369,12 +376,32 @@ class ModelClient:
                         continue
                 finally:
                     await post.__aexit__(None, None, None)
-            wait = self._retries.next_delay(fault, attempt, deadline - clock())
-            if wait is None:
+            if is_transient(fault):
+                health.fail(clock(), sent_at, retry_after=fault.retry_after)
+            else:
+                health.succeed(clock(), sent_at)  # it works, and refuses this request
+            next_attempt = await self._wait_for_retry(fault, attempts, deadline)
+            if next_attempt is None:
                 raise describe_refusal(failure(fault), endpoint, exchange.url)
-            _log.info("attempt %d at %s: %s %s; retry in %.2f s", attempt, endpoint, fault.status, fault.kind, wait)
+            attempts = next_attempt
+
+    async def _wait_for_retry(self, fault: Fault, attempts: int, deadline: float) -> int | None:
+        """Wait for the next attempt. Return the number of attempts before it, or None if there is no retry.
+
+        An attempt that the health of the model does not admit counts as well, but nothing is sent.
+        """
+        clock, health = asyncio.get_running_loop().time, self._health
+        wait = self._retries.next_delay(fault, attempts, deadline - clock())
+        if wait is None or not health.budget.take(clock()):
+            return None
+        while wait is not None:
+            _log.info("%s failed: %s %s; retry in %.2f s", self._endpoint, fault.status, fault.kind, wait)
             await asyncio.sleep(wait)
-            attempt += 1
+            attempts += 1
+            if health.admit(clock(), is_last_resort=True):
+                return attempts
+            wait = self._retries.next_delay(fault, attempts, deadline - clock())
+        return None
 
     def _add_transport_losses(self, reply: Reply, endpoint_request: EndpointRequest) -> None:
         if self._endpoint.vendor.transport is not None:
@@ -428,6 +455,11 @@ def _raise_fault(event: Event, endpoint_request: EndpointRequest) -> Event:
     if isinstance(event, StreamFault):
         raise UpstreamError(endpoint_request.sanitise_fault(event.fault))
     return event
+
+
+def _cooldown_fault(endpoint: Endpoint, seconds: float) -> Fault:
+    message = f"{endpoint.origin} has failed several times in a row, and is in cooldown"
+    return Fault("overloaded", message, 503, "cooldown", retryable=True, retry_after=seconds)
 
 
 def _redirect_fault(reply: Reply) -> Fault:

@@ -10,9 +10,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-__all__ = ["Reply", "RequestBody", "StreamedBody", "Transport", "load_transport", "read_request_body"]
+if TYPE_CHECKING:
+    from .http_client import HttpTransport
+
+__all__ = [
+    "ProbedTransport",
+    "Reply",
+    "RequestBody",
+    "StreamedBody",
+    "Transport",
+    "load_transport",
+    "read_request_body",
+]
 
 
 class StreamedBody(NamedTuple):
@@ -57,6 +68,15 @@ class Transport(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class ProbedTransport(Protocol):
+    """A transport to a server that can be probed."""
+
+    def for_probes(self) -> HttpTransport | None:
+        """Return a client with connections of its own, because those of the transport may all be in use."""
+        ...
 
 
 async def read_request_body(body: RequestBody) -> bytes:

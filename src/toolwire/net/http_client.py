@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -96,6 +97,13 @@ class HttpTransport:
             self._pools = ClientPools(connector.open, self._connections, reuse=self._reuse)
         origin, head = build_head(method, url, fields)
         return PreparedRequest(self._pools, method, origin, head, resends=self._resends)
+
+    def for_probes(self) -> HttpTransport:
+        """Return a client with the same proxies and certificates, whose connections are its own and not reused."""
+        probing = copy(self)
+        probing._reuse, probing._pools = False, None
+        probing._prepare_cached = lru_cache(8)(probing._prepare)
+        return probing
 
     def reload_certificate(self) -> None:
         """Use the current content of the client certificate for new connections; ConfigError if it is unusable."""

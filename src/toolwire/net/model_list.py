@@ -12,11 +12,12 @@ from ..ir.response import Fault, FaultKind, UpstreamError
 from ..stream.strict import parse
 from .endpoint import Endpoint, endpoint_of
 from .http_client import HttpTransport
+from .key_command import KeyCommandError
 
 if TYPE_CHECKING:
     from ..wire.vendors import Vendor
 
-__all__ = ["list_models", "list_vendor_models"]
+__all__ = ["has_model_list", "is_answering", "list_models", "list_vendor_models"]
 
 _MAX_BODY = 8 * 1024 * 1024  # bytes
 _MAX_MODELS = 10_000
@@ -69,6 +70,32 @@ async def list_models(endpoint: Endpoint, environment: Mapping[str, str], second
     if status != 200:
         raise _failure("server", f"{endpoint.origin} returned status {status} for its list of models", status)
     return _read_names(bytes(received), listing, endpoint.origin)
+
+
+def has_model_list(endpoint: Endpoint) -> bool:
+    """Return whether the server has a list of models that toolwire can read."""
+    try:
+        _listing_of(endpoint)
+    except ConfigError:
+        return False
+    return True
+
+
+async def is_answering(endpoint: Endpoint, transport: HttpTransport, seconds: float) -> bool:
+    """Ask for the list of models. Return whether the server answers within `seconds`, with any status.
+
+    Without a key, nothing is asked, and nothing is known against the server.
+    """
+    url, _ = _listing_of(endpoint)
+    try:
+        secrets = await endpoint.authorise()
+    except KeyCommandError:
+        return True
+    try:
+        async with transport.send("GET", url, endpoint.headers, secrets, b"", seconds):
+            return True
+    except OSError:  # a TimeoutError is one
+        return False
 
 
 def _failure(kind: FaultKind, message: str, status: int = 502) -> UpstreamError:

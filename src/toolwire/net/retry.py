@@ -11,13 +11,16 @@ from msgspec.structs import replace
 
 from ..ir.response import Fault, UpstreamError
 
-__all__ = ["NetworkError", "RetryPolicy", "network_fault", "resolve_retry_after"]
+__all__ = ["NetworkError", "RetryPolicy", "is_transient", "network_fault", "resolve_retry_after"]
 
 _TRANSIENT_KINDS = frozenset({"rate_limit", "overloaded", "timeout", "server"})
 
 
 class RetryPolicy:
-    """The number of retries and the waits between them: exponential with jitter, or as the provider demands."""
+    """The number of retries and the waits between them: exponential with jitter, or as the provider demands.
+
+    A provider that demands more than `max_delay` seconds gets no retry.
+    """
 
     __slots__ = ("_initial_delay", "_max_delay", "_max_retries", "_random")
 
@@ -34,14 +37,20 @@ class RetryPolicy:
 
         If the provider demands a longer wait than is left, there is no retry: it would be refused as well.
         """
-        is_transient = fault.kind in _TRANSIENT_KINDS if fault.retryable is None else fault.retryable
-        if not is_transient or attempt >= self._max_retries:
+        if not is_transient(fault) or attempt >= self._max_retries:
             return None
         if fault.retry_after is None:
             wait = min(self._initial_delay * 2**attempt, self._max_delay) * self._random.uniform(0.5, 1.0)
+        elif fault.retry_after > self._max_delay:
+            return None
         else:
             wait = fault.retry_after * self._random.uniform(1.0, 1.1)  # so that not all refused clients retry at once
-        return wait if wait <= self._max_delay and wait < remaining else None
+        return wait if wait < remaining else None
+
+
+def is_transient(fault: Fault) -> bool:
+    """Return whether the same request may succeed later."""
+    return fault.kind in _TRANSIENT_KINDS if fault.retryable is None else fault.retryable
 
 
 class NetworkError(UpstreamError):

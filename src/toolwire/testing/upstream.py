@@ -37,6 +37,7 @@ _MODEL = "any-model"
 _STREAM = {"content-type": "text/event-stream"}
 _JSON = {"content-type": "application/json"}
 _REPORTS = frozenset({"/api/show", "/api/ps"})  # of an Ollama server about its models; they are not part of a script
+_MODEL_LISTS = ("/models", "/api/tags")
 
 
 class RawReply(Value, frozen=True):
@@ -94,17 +95,28 @@ class Upstream:
     """A server on the loopback interface, for as long as its context lasts.
 
     `piece` is the size of a stream's pieces in bytes, `delta` that of its deltas in characters, `pace` the seconds
-    between two pieces; `tls` makes it HTTPS. `disconnects` counts the clients that disconnected before the end of their
-    answer.
+    between two pieces, `delay` the seconds before an answer begins; `tls` makes it HTTPS. `disconnects` counts the clients that disconnected before the end of their
+    answer. `answers_probes`: whether requests for a list of models are answered, with 404, or get no answer; without it,
+    they are part of the script. `probes` counts them.
     """
 
     def __init__(
-        self, *script: ScriptedReply, piece: int = 64, delta: int = 8, pace: float = 0.0, tls: SSLContext | None = None
+        self,
+        *script: ScriptedReply,
+        piece: int = 64,
+        delta: int = 8,
+        pace: float = 0.0,
+        tls: SSLContext | None = None,
+        delay: float = 0.0,
+        answers_probes: bool | None = None,
     ) -> None:
         self.script = list(script)
         self.requests: list[ReceivedRequest] = []  # all requests, in order of arrival
         self.connections = 0
         self.disconnects = 0
+        self.probes = 0
+        self.answers_probes = answers_probes
+        self.delay = delay
         self._piece = piece
         self._delta = delta
         self._pace = pace
@@ -186,6 +198,12 @@ class Upstream:
         if path in _REPORTS:
             await self._send(_HttpReply(404, _JSON, b'{"error":"not found"}'), None, writer)
             return True
+        if self.answers_probes is not None and path.endswith(_MODEL_LISTS):
+            self.probes += 1
+            if not self.answers_probes:
+                await asyncio.Event().wait()
+            await self._send(_HttpReply(404, _JSON, b'{"error":"not found"}'), None, writer)
+            return True
         received = self._parse_request(path, headers, body)
         async with self._changed_event:
             self.requests.append(received)
@@ -195,6 +213,8 @@ class Upstream:
             if self.script
             else Fault("server", "the script has no more answers", 500, retryable=False)
         )
+        if self.delay:
+            await asyncio.sleep(self.delay)
         while callable(line):
             line = line(received.request or Request())
         if isinstance(line, Recorded):

@@ -59,9 +59,13 @@ def run(test, seconds=SAFETY):
 
 @asynccontextmanager
 async def gateway_to(*script: ScriptedReply, upstream=None, document=None, rows=None, **options):
-    """A gateway with an upstream for every wire, at a provider with this script."""
+    """A gateway with an upstream for every wire, at a provider with this script.
+
+    Without a cooldown, because the scripts of many tests only have failures.
+    """
     async with Upstream(*script, **(upstream or {})) as provider:
         settings = {"upstreams": upstream_rows(provider.url, key_env="KEY", **(rows or {})), **(document or {})}
+        settings["limits"] = {"cooldown": 0.0, **settings.get("limits", {})}
         async with serving(settings, environment={"KEY": SECRET}, **options) as gateway:
             yield gateway, provider
 

@@ -7,33 +7,41 @@ import pytest
 from toolwire.gateway.answer.plan import AttemptPlan
 from toolwire.gateway.faults import IDLE_FAULT
 from toolwire.ir.response import Fault
+from toolwire.net.health import TargetHealth
 
 OVERLOADED = Fault("overloaded", "busy", 529)
 INVALID = Fault("invalid_request", "no", 400)
 TOO_LONG = Fault("invalid_request", "prompt is too long", 400, "context_length_exceeded")
 
 
-class Cooldowns:
-    """The cooldowns that a plan starts and ends."""
+class Outcomes:
+    """The outcomes that a plan reports."""
 
-    def __init__(self):
+    def __init__(self, clock):
         self.steps = []
+        self.clock = clock
 
-    def start_cooldown(self, target, retry_after=None):
-        self.steps.append(("start", target.name, retry_after))
+    def fail(self, target, sent_at, fault):
+        self.steps.append(("fail", target.name, fault.retry_after))
+        target.health.fail(self.clock[0], sent_at, retry_after=fault.retry_after)
 
-    def end_cooldown(self, target):
-        self.steps.append(("end", target.name))
+    def succeed(self, target, sent_at):
+        self.steps.append(("succeed", target.name))
+        target.health.succeed(self.clock[0], sent_at)
+
+    def probe_if_due(self, target):
+        pass
 
 
 def target(name, *, timeout=10.0, idle=5.0, retries=1, window=None):
     row = SimpleNamespace(timeout=timeout, idle=idle, retries=retries)
-    return SimpleNamespace(name=name, upstream=SimpleNamespace(row=row), window=window)
+    return SimpleNamespace(name=name, upstream=SimpleNamespace(row=row), window=window, health=TargetHealth())
 
 
 def make_plan(*targets, now=0.0):
-    cooldowns, clock = Cooldowns(), [now]
-    return AttemptPlan(targets, cooldowns, lambda: clock[0]), cooldowns, clock
+    clock = [now]
+    outcomes = Outcomes(clock)
+    return AttemptPlan(targets, outcomes, lambda: clock[0]), outcomes, clock
 
 
 def test_all_targets_are_tried_before_one_is_tried_again():
@@ -51,19 +59,19 @@ def test_all_targets_are_tried_before_one_is_tried_again():
 
 def test_error_of_the_client_is_final_and_starts_no_cooldown():
     only = target("a")
-    plan, cooldowns, _ = make_plan(only)
+    plan, outcomes, _ = make_plan(only)
     plan.next_target()
     assert plan.wait_after(INVALID, only) is None
-    assert cooldowns.steps == []
+    assert outcomes.steps == [("succeed", "a")]
 
 
 @pytest.mark.parametrize("fault", [Fault("authentication", "no", 401), Fault("server", "no", 402)])
 def test_refusal_of_our_key_tries_the_next_target(fault):
     first, second = target("a"), target("b")
-    plan, cooldowns, _ = make_plan(first, second)
+    plan, outcomes, _ = make_plan(first, second)
     plan.next_target()
     assert plan.wait_after(fault, first) == 0.0
-    assert cooldowns.steps == [("start", "a", None)]
+    assert outcomes.steps == [("fail", "a", None)]
 
 
 def test_time_of_all_targets_is_shared():
@@ -84,16 +92,17 @@ def test_silent_target_is_not_retried():
 
 def test_answer_ends_a_cooldown_and_a_late_failure_starts_one():
     only = target("a")
-    plan, cooldowns, _ = make_plan(only)
+    plan, outcomes, _ = make_plan(only)
     plan.succeed(only, failed_late=False)
     plan.succeed(only, failed_late=True)
-    assert cooldowns.steps == [("end", "a"), ("start", "a", None)]
+    assert outcomes.steps == [("succeed", "a"), ("fail", "a", None)]
+    assert only.health.state == "cooling"
 
 
 @pytest.mark.finding("CA4")
 def test_long_prompt_is_tried_only_at_targets_with_a_larger_or_unknown_window():
     small, equal, unknown, large = target("a", window=10), target("b", window=10), target("c"), target("d", window=20)
-    plan, cooldowns, _ = make_plan(small, equal, unknown, large)
+    plan, outcomes, _ = make_plan(small, equal, unknown, large)
     assert plan.next_target() is small
     assert plan.wait_after(TOO_LONG, small) == 0.0
     assert plan.next_target() is unknown
@@ -103,7 +112,7 @@ def test_long_prompt_is_tried_only_at_targets_with_a_larger_or_unknown_window():
     assert plan.next_target() is unknown  # its failure was transient
     assert plan.wait_after(TOO_LONG, unknown) is None
     assert plan.overflow is TOO_LONG
-    assert cooldowns.steps == [("start", "c", None)]
+    assert [step for step in outcomes.steps if step[0] == "fail"] == [("fail", "c", None)]
 
 
 @pytest.mark.finding("CA4")
@@ -112,3 +121,59 @@ def test_long_prompt_for_the_only_target_is_final():
     plan, _, _ = make_plan(only)
     plan.next_target()
     assert plan.wait_after(TOO_LONG, only) is None
+
+
+@pytest.mark.finding("OP5")
+def test_retries_end_with_the_budget():
+    only = target("a", retries=9)
+    only.health = TargetHealth(0.0)  # without states, so that only the budget limits
+    sent = 0
+    for _ in range(100):  # at one moment
+        plan, _, _ = make_plan(only)
+        while plan.next_target() is not None:
+            sent += 1
+            if plan.wait_after(OVERLOADED, only) is None:
+                break
+    assert 100 + 30 <= sent <= 100 + 30 + 0.2 * 200
+
+
+@pytest.mark.finding("OP5")
+def test_failing_targets_are_refused_to_new_requests_with_a_retry_after():
+    targets = [target("a"), target("b")]
+    for failing in targets:
+        for _ in range(5):
+            failing.health.fail(0.0, 0.0)
+    plan, outcomes, clock = make_plan(*targets)
+    assert plan.next_target() is None
+    refusal = plan.refusal()
+    assert (refusal.status, refusal.retry_after) == (503, 1.0)
+    for limited in targets:
+        limited.health.is_limited = True
+    assert plan.refusal().status == 429
+    clock[0] = 1.5
+    assert plan.next_target() is targets[0]  # a trial
+    assert plan.wait_after(OVERLOADED, targets[0]) == 0.0
+    assert plan.next_target() is targets[1]
+    assert [step[:2] for step in outcomes.steps] == [("fail", "a")]
+
+
+@pytest.mark.finding("OP6")
+@pytest.mark.parametrize(("demanded", "waits"), [(0.5, True), (2.0, True), (2.1, False), (12.0, False)])
+def test_long_demanded_wait_is_left_to_the_client(demanded, waits):
+    only = target("a")
+    plan, _, _ = make_plan(only)
+    plan.next_target()
+    assert (plan.wait_after(Fault("rate_limit", "later", 429, retry_after=demanded), only) is not None) == waits
+
+
+def test_healthy_target_is_tried_before_failing_targets():
+    first, second, third = target("a"), target("b"), target("c")
+    first.health.fail(0.0, 0.0)
+    plan, _, _ = make_plan(first, second, third)
+    assert plan.next_target() is second
+    assert plan.has_other_target
+    assert plan.wait_after(OVERLOADED, second) == 0.0
+    assert plan.next_target() is third
+    assert plan.wait_after(OVERLOADED, third) == 0.0
+    assert plan.next_target() is first  # a last resort
+    assert not plan.has_other_target

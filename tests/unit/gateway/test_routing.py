@@ -7,10 +7,13 @@ import pytest
 
 from toolwire.gateway.routing import NoTarget, Router, UnknownModel
 from toolwire.gateway.settings_parse import parse_settings
+from toolwire.gateway.shared.cooldowns import HealthTable
 from toolwire.gateway.upstreams import ConfiguredUpstream
+from toolwire.ir.response import Fault
 from toolwire.net.same_wire import replace_model
 from toolwire.stream.strict import parse_object
 
+FAILURE = Fault("server", "failed", 500)
 UPSTREAMS = {name: {"base_url": "http://localhost"} for name in ("a", "b")}
 
 
@@ -24,7 +27,8 @@ class Clock:
 def router(models, clock=None, cooldown=10.0):
     settings = parse_settings({"upstreams": UPSTREAMS, "models": models})
     upstreams = {name: ConfiguredUpstream(name, row, None, {}) for name, row in settings.upstreams.items()}
-    return Router(upstreams, settings.models, cooldown=cooldown, clock=clock or Clock(), random=Random(1))
+    health = HealthTable(clock or Clock(), Random(1))
+    return Router(upstreams, settings.models, cooldown=cooldown, health=health, random=Random(1))
 
 
 def labels(found, model, *, tools=False):
@@ -93,25 +97,46 @@ def test_failed_target_is_tried_last_until_its_cooldown_ends():
     found = router(
         {"m": {"upstream": "a", "model": "1", "fallbacks": ["n"]}, "n": {"upstream": "b", "model": "2"}}, clock
     )
-    (first, second) = found.plan("m", tools=False)
-    found.start_cooldown(first)
+    first, _ = found.plan("m", tools=False)
+    found.fail(first, clock.now, FAILURE)
     assert labels(found, "m") == ["b/2", "a/1"]
     clock.now += 9.9
     assert labels(found, "m") == ["b/2", "a/1"]
-    clock.now += 0.2
+    clock.now += 1.2
     assert labels(found, "m") == ["a/1", "b/2"]
-    found.start_cooldown(first, 60.0)  # it said for how long
+    found.fail(first, clock.now, Fault("rate_limit", "later", 429, retry_after=50.0))  # it said for how long
     clock.now += 30
     assert labels(found, "m") == ["b/2", "a/1"]
-    found.start_cooldown(second, 0.0)
-    found.end_cooldown(first)
+    found.succeed(first, clock.now)
     assert labels(found, "m") == ["a/1", "b/2"]
 
 
-def test_targets_in_cooldown_are_tried_when_no_other_is_left():
-    found = router({"m": {"upstream": "a", "model": "1"}})
-    found.start_cooldown(found.plan("m", tools=False)[0])
+def test_failing_target_is_planned_when_no_other_is_left():
+    clock = Clock()
+    found = router({"m": {"upstream": "a", "model": "1"}}, clock)
+    found.fail(found.plan("m", tools=False)[0], clock.now, FAILURE)
     assert labels(found, "m") == ["a/1"]
+
+
+def test_health_outlives_a_reload():
+    clock = Clock()
+    rows = {"m": {"upstream": "a", "model": "1", "fallbacks": ["n"]}, "n": {"upstream": "b", "model": "2"}}
+    found = router(rows, clock)
+    found.fail(found.plan("m", tools=False)[0], clock.now, FAILURE)
+    settings = parse_settings({"upstreams": UPSTREAMS, "models": rows})
+    upstreams = {name: ConfiguredUpstream(name, row, None, {}) for name, row in settings.upstreams.items()}
+    assert labels(Router(upstreams, settings.models, cooldown=5.0, health=found._health), "m") == ["b/2", "a/1"]
+
+
+@pytest.mark.finding("OP2")
+def test_time_for_the_first_event_is_the_models_or_the_upstreams_or_longer_for_reasoning_models():
+    rows = {
+        "m": {"upstream": "a", "model": "gpt-4o"},
+        "r": {"upstream": "a", "capabilities": {"efforts": ["low", "high"]}},
+        "s": {"upstream": "a", "capabilities": {"efforts": ["low", "high"]}, "first_event": 7.0},
+    }
+    found = router(rows)
+    assert [found.plan(model, tools=False)[0].first_event for model in "mrs"] == [30.0, 300.0, 7.0]
 
 
 def test_requests_with_tools_go_only_to_targets_that_accept_tools():
@@ -128,14 +153,17 @@ def test_requests_with_tools_go_only_to_targets_that_accept_tools():
         found.plan("o", tools=True)
 
 
-def test_number_of_remembered_cooldowns_is_bounded():
+@pytest.mark.parametrize("fails", [True, False])
+def test_number_of_remembered_targets_is_bounded(fails):
     """Clients may ask for any number of names."""
     clock = Clock()
     found = router({}, clock)
     for number in range(5000):
-        found.start_cooldown(found.plan(f"a/{number}", tools=False)[0], 1.5 if number < 2500 else 86_400)
+        target = found.plan(f"a/{number}", tools=False)[0]
+        if fails:
+            found.fail(target, clock.now, FAILURE)
         clock.now += 1
-    assert len(found._cooldowns) <= 1100
+    assert len(found._health) <= 1100
 
 
 BODIES = [

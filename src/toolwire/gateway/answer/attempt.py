@@ -33,6 +33,7 @@ from ..shared.document_limits import admit_document
 from ..shared.memory_bound import MemoryReservation
 from ..shared.stream_memory import StreamMemory
 from .delivery import Delivery, StreamDelivery
+from .plan import AttemptPlan
 from .preparation import OutboundRequest, RequestPreparation
 from .relay import Stream, StreamRelay
 
@@ -115,8 +116,8 @@ class Attempt(Struct, eq=False):
 
     _context: AnswerContext
     _target: Target
-    _deadline: float  # of all attempts, by the clock of the dependencies
-    _is_only_target: bool = False  # no fallback could answer, so nothing is held back
+    _plan: AttemptPlan
+    _is_waiting: bool = False  # for the first byte, and another target could answer
     _out: OutboundRequest | None = None  # the last request
     _reply_headers: HeaderPairs = []  # of the upstream, for the client
     _pending_end: bytes = b""  # the end of a stream, held back until the work before it is done
@@ -131,8 +132,7 @@ class Attempt(Struct, eq=False):
         context.log_writer.start_attempt(target, out.is_passed_through, started_at)
         context.http_exchange.answer_headers = []  # without the headers of a failed target
         self._reply_headers = [*target.headers]
-        if context.stream_delivery is not None:
-            context.stream_delivery.note_activity()  # the silence of earlier targets does not count for this one
+        self._begin_wait(context.stream_delivery)
         try:
             window = target.window
             if window is not None and len(out.body) > window * _BYTES_OF_TOKEN:
@@ -154,12 +154,30 @@ class Attempt(Struct, eq=False):
             message = f"the upstream's answer cannot be passed on: {error.message}"
             return Fault("server", message, 502, "bad_answer", retryable=False)  # it was billed; a retry would be too
         finally:
+            self._end_wait()
             context.http_exchange.answer_headers = self._reply_headers  # for an error; the head of an answer is sent
             context.log_writer.set_answer(out.stats, out.repairs, preparation.tool_counts)
             if context.log_writer.log.usage is None:
                 await self._log_estimate(out)
             if out.losses or context.log_writer.log.losses:  # those of an earlier attempt are replaced
                 await context.offload.run(len(out.losses) * _WORK_PER_LOSS, context.log_writer.set_losses, out.losses)
+
+    def _begin_wait(self, delivery: StreamDelivery | None) -> None:
+        """Let the request go to another target if this one hangs, or does not begin its stream in time."""
+        context, plan = self._context, self._plan
+        if delivery is not None:
+            delivery.note_activity()  # the silence of earlier targets does not count for this one
+        if len(plan.targets) == 1 or context.client_request.upload is not None or not plan.has_other_target:
+            return
+        self._is_waiting = True
+        context.dependencies.router.watch(self._target, context.http_exchange.interruption)
+        if delivery is not None:
+            delivery.expect_first_event(self._target.first_event)
+
+    def _end_wait(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self._target.health.end_wait(self._context.http_exchange.interruption)
 
     async def _handle_interruption(self, out: OutboundRequest) -> Fault | None:
         """Go on after an interruption that concerns only this attempt; any other one is raised again."""
@@ -169,7 +187,12 @@ class Attempt(Struct, eq=False):
             if self._is_fully_sent and interruption.caught("client_gone"):
                 return None  # the client has the last event and did not wait for the end of the connection
             out.stats.abandoned = True
-        elif delivery is not None and interruption.caught("upstream_idle"):
+            if self._is_waiting or (self._plan.has_other_target and delivery is not None and not delivery.has_output):
+                is_stream = delivery is not None
+                context.dependencies.router.depart(self._target, self._plan.sent_at, is_stream=is_stream)
+        elif interruption.caught("upstream_idle"):
+            if delivery is None:
+                return IDLE_FAULT
             delivery.start_timer()
             if context.stream is None or not delivery.has_output:
                 return IDLE_FAULT
@@ -209,9 +232,11 @@ class Attempt(Struct, eq=False):
         meaning: ReplyMeaning = "resend"
         while meaning == "resend":
             secrets = endpoint.secrets if endpoint.key_command is None else await endpoint.authorise()
-            seconds = min(self._deadline - context.dependencies.clock(), target.upstream.row.timeout)
+            seconds = min(self._plan.deadline - context.dependencies.clock(), target.upstream.row.timeout)
             body = out.body if out.upload is None else out.upload
             async with target.upstream.transport.post(url, headers, secrets, body, seconds) as reply:
+                target.health.is_heard = True
+                self._end_wait()
                 meaning = exchange.receive_head(reply.status, reply.headers, secrets)
                 self._reply_headers = [*target.headers, *forwarded_headers(reply, endpoint)]
                 if out.upload is not None:
@@ -429,6 +454,9 @@ class Attempt(Struct, eq=False):
 
         They are the upstream's headers, the number of losses, and the numbers of offered and declared tools.
         """
+        health = self._target.health
+        if health.state != "closed":  # else `AttemptPlan.succeed` is early enough
+            self._context.dependencies.router.succeed(self._target, self._plan.sent_at)
         losses = () if self._out is None else self._out.losses
         headers = [*self._reply_headers, (b"x-toolwire-losses", b"%d" % len(losses)) if losses else _NO_LOSSES]
         counts = self._context.preparation.tool_counts
@@ -459,7 +487,7 @@ class Attempt(Struct, eq=False):
         work_size = context.client_request.work_size
         stream: Stream = await context.offload.run(0 if out.is_passed_through else work_size, out.open_stream)
         context.stream = stream
-        max_start = 0 if self._is_only_target or delivery.has_output else self._start_limit()
+        max_start = 0 if len(self._plan.targets) == 1 or delivery.has_output else self._start_limit()
         if not max_start:
             self._announce()
         repeats_answer = context.client_request.ingress.stores_responses and not out.is_passed_through
@@ -510,6 +538,7 @@ class Attempt(Struct, eq=False):
                 return None  # the decoder decides whether the stream was complete
             if not data:
                 return None
+            target.health.is_heard = True
             size = len(data)
             remaining -= size
             context.streamed_bytes += size

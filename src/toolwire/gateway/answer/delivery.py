@@ -110,7 +110,8 @@ class StreamDelivery(Delivery):
     """A stream to a client.
 
     `ping` is sent after `ping_interval` seconds without output. After `idle_timeout` seconds without data from the
-    upstream, the task that waits for it is interrupted. `frames` converts the events to another framing.
+    upstream, or the time for the first event, the task that waits for it is interrupted. `frames` converts the events to
+    another framing.
     """
 
     __slots__ = (
@@ -118,10 +119,12 @@ class StreamDelivery(Delivery):
         "_frames",
         "_idle_suspected",
         "_idle_timeout",
+        "_is_paused",
         "_is_writing",
         "_last_received",
         "_last_sent",
         "_loop",
+        "_max_silence",
         "_ping",
         "_ping_interval",
         "_pinging",
@@ -147,25 +150,45 @@ class StreamDelivery(Delivery):
         self._ping = ping
         self._ping_interval = ping_interval
         self._idle_timeout = idle_timeout
+        self._max_silence = idle_timeout  # or the time for the first event
+        self._is_paused = False  # between two attempts, so that an error keeps its status
         self._frames = frames
         self._is_writing = False  # a write to the client is in progress
         self._idle_suspected = False  # the first idle check has failed
         self._loop = asyncio.get_running_loop()
         self._started_at = self._last_received = self._last_sent = self._loop.time()
         self._pinging: asyncio.Task[None] | None = None  # a ping in progress
+        self._timer: asyncio.TimerHandle | None = None
         http_exchange.interruption.attach()
         self.start_timer()
 
     def note_activity(self) -> None:
         """Note a sign of life from the upstream."""
         self._last_received = self._loop.time()
+        self._max_silence = self._idle_timeout
         self._idle_suspected = False
+
+    def expect_first_event(self, seconds: float) -> None:
+        """Limit the silence until the next sign of life."""
+        if seconds < self._idle_timeout:
+            self._max_silence = seconds
+            self._stop_timer()
+            self._timer = self._loop.call_later(min(self._ping_interval, seconds), self._on_timer)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait between two attempts: this is no silence of the upstream, and no ping fixes the status."""
+        self._is_paused = True
+        self.suspend_idle_timeout()
+        await asyncio.sleep(seconds)
+        self._is_paused = False
+        self._last_sent = self._loop.time()
+        self.note_activity()
 
     def start_timer(self) -> None:
         """Start the timer for pings and silence; again for another target, after one that was silent for too long."""
         self.note_activity()
         delay = min(self._ping_interval, self._idle_timeout)
-        self._timer: asyncio.TimerHandle | None = self._loop.call_later(delay, self._on_timer)
+        self._timer = self._loop.call_later(delay, self._on_timer)
 
     def suspend_idle_timeout(self) -> None:
         """Ignore the upstream's silence until `note_activity`: it cannot send anything now."""
@@ -231,6 +254,7 @@ class StreamDelivery(Delivery):
             await self._http_exchange.write(data)
         finally:
             self._is_writing = self._idle_suspected = False
+            self._max_silence = self._idle_timeout
             self._last_sent = self._last_received = self._loop.time()
 
     def _on_timer(self) -> None:
@@ -238,16 +262,17 @@ class StreamDelivery(Delivery):
         now = self._loop.time()
         if self._is_writing:
             self.note_activity()  # data has arrived and waits for the client
-        if now - self._last_received >= self._idle_timeout:
+        if now - self._last_received >= self._max_silence:
             self._on_idle()
             return
-        can_ping = self._ping and not self._is_writing and (self._pinging is None or self._pinging.done())
+        is_busy = self._is_writing or (self._is_paused and self.state == "silent")
+        can_ping = self._ping and not is_busy and (self._pinging is None or self._pinging.done())
         if can_ping and now - self._last_sent >= self._ping_interval:
             self.advance("ping")
             self._pinging = asyncio.ensure_future(self._send_ping())
             self._last_sent = now
         next_ping = self._last_sent + self._ping_interval if can_ping else now + self._ping_interval
-        next_idle_check = self._last_received + self._idle_timeout
+        next_idle_check = self._last_received + self._max_silence
         self._timer = self._loop.call_later(max(min(next_ping, next_idle_check) - now, 0.01), self._on_timer)
 
     def _on_idle(self) -> None:

@@ -144,35 +144,39 @@ class RequestHandler:
     async def _try_targets(self) -> None:
         """Try the targets as planned. Stop once a tool has run, because a retry would run it again."""
         context, plan = self._context, self._plan
+        fault: Fault | None = None
         while True:
             target = plan.next_target()
+            if target is None:
+                wait = None if fault is None else plan.wait_after_refusal(fault)
+                if wait is None:
+                    break
+                await self._pause(wait)
+                continue
             context.log_writer.count_attempt()
-            fault = await Attempt(context, target, plan.deadline, len(plan.targets) == 1).run()
-            if fault is None:
+            failure = await Attempt(context, target, plan).run()
+            if failure is None:
                 plan.succeed(target, failed_late=context.log_writer.log.error is not None)
                 return
-            context.log_writer.fail_attempt(target.upstream.name, fault.kind)
+            fault = as_gateway_fault(failure, target.upstream.name)
+            context.log_writer.fail_attempt(target.upstream.name, failure.kind)
             upload = context.client_request.upload
             is_final = (
                 context.delivery.has_output  # of an answer that was rejected
                 or context.has_run_tools
                 or (upload is not None and upload.is_sent)
             )
-            wait = None if is_final else plan.wait_after(fault, target)
+            wait = None if is_final else plan.wait_after(failure, target)
             if wait is None:
                 break
             if wait:
                 await self._pause(wait)
         # a client can compact its conversation, but do nothing about the failure of a fallback
-        await self._finish_with_fault(plan.overflow or as_gateway_fault(fault, target.upstream.name))
+        await self._finish_with_fault(plan.overflow or fault or plan.refusal())
 
     async def _pause(self, seconds: float) -> None:
         delivery = self._context.stream_delivery
-        if delivery is not None:
-            delivery.suspend_idle_timeout()
-        await asyncio.sleep(seconds)
-        if delivery is not None:
-            delivery.note_activity()
+        await (asyncio.sleep(seconds) if delivery is None else delivery.pause(seconds))
 
     async def _handle_interruption(self) -> None:
         """Report the end of an interrupted request: it was silent, or the server stops."""

@@ -26,7 +26,8 @@ from ...asgi.offload import Offload
 from ...asgi.types import AsgiApp, AsgiMessage, Receive, Scope, Send
 from ...ir.losses import Loss
 from ...ir.pointer import JSON
-from ...net.http import Reply, RequestBody, StreamedBody, Transport
+from ...net.http import ProbedTransport, Reply, RequestBody, StreamedBody, Transport
+from ...net.http_client import HttpTransport
 from ...net.trace_file import trace_folder
 from ...run.sanitise import Sanitiser
 from ...run.trace import AnswerHead, ExchangeEnded, ExchangeStarted
@@ -211,6 +212,10 @@ class _RecordingTransport:
         self._upstream = upstream
         self._wire = wire
         self._current_recording = current_recording
+
+    def for_probes(self) -> HttpTransport | None:
+        """Return the client of `inner` for probes, which are not recorded."""
+        return self._inner.for_probes() if isinstance(self._inner, ProbedTransport) else None
 
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: RequestBody, seconds: float

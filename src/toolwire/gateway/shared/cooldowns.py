@@ -1,33 +1,25 @@
-"""Cooldowns of targets that failed: of one process, or shared by all gateways of a `[state]`.
+"""The health of all targets: of one process, or with cooldowns that all gateways of a `[state]` share.
 
-A cooldown only changes the order of targets, so no request waits for the shared state: it is read and written in the
-background, and a request uses the cooldowns that are known.
+A shared cooldown only makes a target less preferred, so no request waits for the shared state: it is read and written in
+the background, and a request uses the cooldowns that are known. Trials and probes are those of each process.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
 from typing import Protocol
 
 from ...ir.errors import StoreError
+from ...net.health import HealthState, RetryBudget, TargetHealth
 
-__all__ = ["MAX_COOLDOWNS", "CooldownStore", "Cooldowns", "InProcessCooldowns", "SharedCooldowns"]
+__all__ = ["MAX_COOLDOWNS", "CooldownStore", "HealthTable", "SharedHealthTable"]
 
 MAX_COOLDOWNS = 1024
 """The number of targets that are remembered; clients may request any number of models."""
 _READ_INTERVAL = 0.5  # seconds between two reads of the shared cooldowns
 _WRITE_DELAY = 0.02  # seconds in which changes are collected
-
-
-class Cooldowns(Protocol):
-    """The targets in cooldown, by label. No method waits."""
-
-    def is_cooling(self, label: str) -> bool: ...
-
-    def start(self, label: str, seconds: float) -> None: ...
-
-    def end(self, label: str) -> None: ...
 
 
 class CooldownStore(Protocol):
@@ -42,69 +34,76 @@ class CooldownStore(Protocol):
         ...
 
 
-class InProcessCooldowns:
-    """Cooldowns of one process."""
+class HealthTable:
+    """The health of targets, by label, and the retry budgets of upstreams, by name. They outlive a reload."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._until: dict[str, float] = {}
+    def __init__(self, clock: Callable[[], float], random: Random | None = None) -> None:
+        self.clock = clock
+        self.cooldown = 10.0
+        self._random = random or Random()
+        self._by_label: dict[str, TargetHealth] = {}
+        self._budgets: dict[str, RetryBudget] = {}
 
-    def is_cooling(self, label: str) -> bool:
-        return bool(self._until) and self._until.get(label, 0.0) > self._clock()
+    def health_of(self, label: str, upstream: str, retry_ratio: float, *, can_probe: bool) -> TargetHealth:
+        """Return the health of a target, with the current settings. If too many are known, healthy ones are dropped."""
+        budget = self._budgets.setdefault(upstream, RetryBudget(retry_ratio))
+        budget.ratio = retry_ratio
+        health = self._by_label.get(label)
+        if health is None:
+            if len(self._by_label) >= MAX_COOLDOWNS:
+                failing = {known: old for known, old in self._by_label.items() if old.state != "closed"}
+                self._by_label = failing if len(failing) < MAX_COOLDOWNS else {}
+            health = self._by_label[label] = TargetHealth(budget=budget, random=self._random)
+        health.cooldown, health.can_probe = self.cooldown, can_probe
+        return health
 
-    def start(self, label: str, seconds: float) -> None:
-        """Start a cooldown. If too many are known, those that are over are dropped, or else all."""
-        now = self._clock()
-        if len(self._until) >= MAX_COOLDOWNS:
-            cooling = {known: until for known, until in self._until.items() if until > now}
-            self._until = cooling if len(cooling) < MAX_COOLDOWNS else {}
-        self._until[label] = now + seconds
+    def refresh(self) -> None:
+        """Read the cooldowns of other processes soon."""
 
-    def end(self, label: str) -> None:
-        self._until.pop(label, None)
+    def note_change(self, label: str, health: TargetHealth) -> None:
+        """Share a change of the state with other processes."""
 
-    def replace(self, remaining: Mapping[str, float]) -> None:
-        """Replace all cooldowns by those with the given remaining seconds."""
-        now = self._clock()
-        self._until = {label: now + seconds for label, seconds in remaining.items()}
+    def states(self) -> dict[str, HealthState]:
+        """Return the states of the targets that are not closed, by label."""
+        return {label: health.state for label, health in self._by_label.items() if health.state != "closed"}
+
+    def probes(self) -> Iterator[tuple[str, bool, int]]:
+        """Yield the numbers of probes: the label, whether they were answered, and the number."""
+        for label, health in list(self._by_label.items()):
+            for is_answered, count in health.probes.items():
+                if count:
+                    yield label, is_answered, count
+
+    def refused_retries(self) -> dict[str, int]:
+        """Return the numbers of retries that the budgets refused, by upstream."""
+        return {upstream: budget.refused for upstream, budget in list(self._budgets.items()) if budget.refused}
 
     def __len__(self) -> int:
-        return len(self._until)
+        return len(self._by_label)
 
 
-class SharedCooldowns:
-    """Cooldowns in a store, with a local copy. While the store is unavailable, the copy is used and changed alone."""
+class SharedHealthTable(HealthTable):
+    """Health with cooldowns in a store. While the store is unavailable, this process has its own alone."""
 
     def __init__(self, store: CooldownStore, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
         self._store = store
-        self._clock = clock
-        self._copy = InProcessCooldowns(clock)
         self._changes: dict[str, float] = {}  # seconds by label; not written yet
         self._next_read = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    def is_cooling(self, label: str) -> bool:
-        if self._clock() >= self._next_read:
+    def refresh(self) -> None:
+        if self.clock() >= self._next_read:
             self._start_exchange()
-        return self._copy.is_cooling(label)
 
-    def start(self, label: str, seconds: float) -> None:
-        self._copy.start(label, seconds)
-        self._change(label, seconds)
-
-    def end(self, label: str) -> None:
-        """End a cooldown that is known here. This is called after every success, so usually there is none."""
-        if self._copy.is_cooling(label):
-            self._copy.end(label)
-            self._change(label, 0.0)
-
-    def _change(self, label: str, seconds: float) -> None:
-        if len(self._changes) < MAX_COOLDOWNS:
-            self._changes[label] = seconds
-        self._start_exchange()
+    def note_change(self, label: str, health: TargetHealth) -> None:
+        """Write the cooldown of a target, or its end. A trial changes nothing for others."""
+        if health.state != "half-open" and len(self._changes) < MAX_COOLDOWNS:
+            self._changes[label] = max(health.cooldown_end - self.clock(), 0.0)
+            self._start_exchange()
 
     def _start_exchange(self) -> None:
-        self._next_read = self._clock() + _READ_INTERVAL
+        self._next_read = self.clock() + _READ_INTERVAL
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._exchange())
 
@@ -118,10 +117,19 @@ class SharedCooldowns:
                     await self._store.save(changes)
                 remaining = await self._store.load()
                 if not self._changes:
-                    self._copy.replace(remaining)
+                    self._apply(remaining)
                     return
         except StoreError:
-            self._changes = {}  # the failure is logged; the local copy stays in place
+            self._changes = {}  # the failure is logged; the states of this process stay in place
+
+    def _apply(self, remaining: Mapping[str, float]) -> None:
+        """Apply the cooldowns of other processes to the targets that this one uses."""
+        now = self.clock()
+        for label, health in self._by_label.items():
+            if label in remaining:
+                health.share_cooldown(now, remaining[label])
+            else:
+                health.share_success(now)
 
     async def aclose(self) -> None:
         """Wait for a write in progress."""

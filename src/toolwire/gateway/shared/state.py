@@ -25,7 +25,7 @@ from ...ir.errors import ConfigError
 from ...net.stores.address import display_name
 from ..observe.request_log import Sink
 from ..settings import Settings, StateRow, resolve_address
-from .cooldowns import Cooldowns, SharedCooldowns
+from .cooldowns import HealthTable, SharedHealthTable
 from .limits import InProcessLimiter, Limiter, LocalLimiter
 from .response_store import OwnerBounds, ResponseStore
 from .response_stores import open_responses, responses_address
@@ -53,7 +53,7 @@ class State(Struct, frozen=True):
     limiter: Limiter
     turn_store: TurnStore
     responses: ResponseStore
-    cooldowns: Cooldowns | None = None
+    cooldowns: HealthTable | None = None
     sinks: tuple[Sink, ...] = ()
     open_callbacks: tuple[_Callback, ...] = ()
     close_callbacks: tuple[_Callback, ...] = ()
@@ -73,7 +73,7 @@ class _Parts(NamedTuple):
 
     limiter: Limiter
     turn_store: TurnStore
-    cooldowns: Cooldowns | None = None
+    cooldowns: HealthTable | None = None
     open_callbacks: tuple[_Callback, ...] = ()
     close_callbacks: tuple[_Callback, ...] = ()
 
@@ -201,7 +201,7 @@ def _open_redis(url: str, row: StateRow, local: _LocalParts) -> _Parts:
 
     link = RedisLink(url, time.monotonic, "[state] url", timeout=row.timeout)
     table = RedisTurns(link, row.turn_seconds, local.gap)
-    cooldowns = SharedCooldowns(RedisCooldowns(link), time.monotonic)
+    cooldowns = SharedHealthTable(RedisCooldowns(link), time.monotonic)
     return _Parts(
         SharedLimiter(RedisLimiter(link), local.limiter, strict=row.strict),
         SharedTurns(table, local.turn_store, local.gap, strict=row.strict),
@@ -217,7 +217,7 @@ def _open_sql(database: StateDatabase, limiter: Limiter, row: StateRow, local: _
     from .sql_turns import SqlTurns
 
     table = SqlTurns(database, row.turn_seconds)
-    cooldowns = SharedCooldowns(SqlCooldowns(database), time.monotonic)
+    cooldowns = SharedHealthTable(SqlCooldowns(database), time.monotonic)
     return _Parts(
         limiter,
         SharedTurns(table, local.turn_store, local.gap, strict=row.strict),

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from toolwire.gateway.shared.cooldowns import MAX_COOLDOWNS, SharedCooldowns
+from toolwire.gateway.shared.cooldowns import MAX_COOLDOWNS, SharedHealthTable
 from toolwire.gateway.shared.redis_cooldowns import RedisCooldowns
 from toolwire.gateway.shared.redis_link import RedisLink
 from toolwire.gateway.shared.sql_cooldowns import COOLDOWN_TABLES, SqlCooldowns
@@ -41,19 +41,43 @@ def open_store(request, tmp_path):
     return open_sql
 
 
+class Gateway:
+    """The targets of a gateway with a shared table."""
+
+    def __init__(self, store, clock=time.monotonic):
+        self.table = SharedHealthTable(store, clock)
+        self.table.cooldown = 60.0
+
+    def health_of(self, label):
+        return self.table.health_of(label, label[0], 0.2, can_probe=False)
+
+    def state_of(self, label):
+        self.table.refresh()
+        return self.health_of(label).state
+
+    def fail(self, label):
+        now = self.table.clock()
+        self.health_of(label).fail(now, now)
+        self.table.note_change(label, self.health_of(label))
+
+    def succeed(self, label):
+        now = self.table.clock()
+        self.health_of(label).succeed(now, now)
+        self.table.note_change(label, self.health_of(label))
+
+
 def test_cooldown_of_one_gateway_holds_for_the_other(open_store):
     async def run():
         (first_store, close_first), (second_store, close_second) = open_store(), open_store()
-        first = SharedCooldowns(first_store, time.monotonic)
-        second = SharedCooldowns(second_store, time.monotonic)
-        first.start("a/m", 60.0)
-        assert first.is_cooling("a/m")  # at once
-        await until(lambda: second.is_cooling("a/m"))
-        assert not second.is_cooling("b/m")
-        second.end("a/m")
-        await until(lambda: not first.is_cooling("a/m"))
+        first, second = Gateway(first_store), Gateway(second_store)
+        first.fail("a/m")
+        assert first.state_of("a/m") == "cooling"  # at once
+        await until(lambda: second.state_of("a/m") == "cooling")
+        assert second.state_of("b/m") == "closed"
+        second.succeed("a/m")
+        await until(lambda: first.state_of("a/m") == "closed")
         for part in (first, second):
-            await part.aclose()
+            await part.table.aclose()
         await close_first()
         await close_second()
 
@@ -91,13 +115,13 @@ class BrokenStore:
 def test_gateway_keeps_its_own_cooldowns_without_the_store():
     async def run():
         now = 0.0
-        cooldowns = SharedCooldowns(BrokenStore(), lambda: now)
-        cooldowns.start("a/m", 10.0)
-        await cooldowns.aclose()
-        found = [cooldowns.is_cooling("a/m")]
-        now = 11.0
-        found.append(cooldowns.is_cooling("a/m"))
-        await cooldowns.aclose()
+        gateway = Gateway(BrokenStore(), lambda: now)
+        gateway.fail("a/m")
+        await gateway.table.aclose()
+        found = [gateway.health_of("a/m").is_preferred(now)]
+        now = 67.0
+        found.append(gateway.health_of("a/m").is_preferred(now))
+        await gateway.table.aclose()
         return found
 
-    assert asyncio.run(run()) == [True, False]
+    assert asyncio.run(run()) == [False, True]
