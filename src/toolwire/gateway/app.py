@@ -39,6 +39,7 @@ from .dependencies import Dependencies
 from .faults import INTERNAL_FAULT, SHUTDOWN_FAULT
 from .known_tools import KnownTools
 from .metadata_api import MetadataApi
+from .observe.metrics import Metrics
 from .observe.request_log import BeginSink, RequestLogWriter, Sink
 from .request_reader import RequestReader
 from .responses.api import ResponsesApi
@@ -138,6 +139,9 @@ class Gateway:
         self._turn_store: TurnStore = _open_turn_store(settings.state) if turn_store is None else turn_store
         self._responses = open_responses(settings.responses, self._environment) if responses is None else responses
         self._health = HealthTable(time.monotonic) if cooldowns is None else cooldowns
+        for sink in sinks:
+            if isinstance(sink, Metrics):
+                sink.watch_health(self._health)
         self._owns_responses = responses is None
         self._responses_row = settings.responses  # not reloaded, like the store itself
         self._runners = runners or {}

@@ -18,6 +18,7 @@ from ..ir.errors import ConfigError, ToolwireError
 from ..ir.response import UpstreamError
 from ..net.health import HealthState, TargetHealth
 from ..net.model_list import list_models
+from .shared.cooldowns import HealthTable
 from .upstreams import ConfiguredUpstream
 
 __all__ = ["ProbeResult", "SilenceWatch", "probe_upstreams"]
@@ -82,8 +83,8 @@ async def _probe(upstream: ConfiguredUpstream, environment: Mapping[str, str], s
 class SilenceWatch:
     """Checks targets while requests wait for their first byte, and sends the probes that are due."""
 
-    def __init__(self, clock: Callable[[], float], note_change: _NoteChange) -> None:
-        self._clock = clock
+    def __init__(self, table: HealthTable, note_change: _NoteChange) -> None:
+        self._table = table
         self._note_change = note_change
         self._watched: set[str] = set()  # labels with a timer
         self._probes: set[asyncio.Task[None]] = set()
@@ -108,7 +109,7 @@ class SilenceWatch:
     def check(self, label: str, health: TargetHealth, upstream: ConfiguredUpstream) -> None:
         """Send a probe if it is due."""
         before = health.state
-        if health.begin_probe(self._clock(), upstream.row.first_event):
+        if health.begin_probe(self._table.clock(), upstream.row.first_event):
             if health.state != before:
                 self._note_change(label, health, before, "probe")
             task = asyncio.ensure_future(self._probe(label, health, upstream))
@@ -118,8 +119,9 @@ class SilenceWatch:
     async def _probe(self, label: str, health: TargetHealth, upstream: ConfiguredUpstream) -> None:
         """Send a probe, and interrupt the waiting requests if it is not answered."""
         is_answered = await upstream.is_answering(min(_PROBE_SECONDS, upstream.row.first_event))
+        self._table.probes[upstream.name, "answered" if is_answered else "unanswered"] += 1
         before = health.state
-        released = health.report_probe(self._clock(), is_answered=is_answered)
+        released = health.report_probe(self._table.clock(), is_answered=is_answered)
         if health.state != before:
             self._note_change(label, health, before, "probe answered" if is_answered else "probe not answered")
         for interruption in released:

@@ -170,7 +170,7 @@ class Router:
         self._patterns = sorted((name for name in models if _is_pattern(name)), key=len, reverse=True)
         self._health = health
         health.cooldown = cooldown
-        self._watch = SilenceWatch(health.clock, self._note_change)
+        self._watch = SilenceWatch(health, self._note_change)
         self._random = random or Random()
         self._single_targets: dict[str, Target] = {}  # models with a single target, where there is no choice
         self._weighted_targets: dict[tuple[str, str], list[tuple[Target, float]]] = {}  # see `_make_targets`

@@ -111,7 +111,6 @@ class TargetHealth:
         "cooldown",
         "is_heard",
         "is_limited",
-        "probes",
         "state",
     )
 
@@ -129,7 +128,6 @@ class TargetHealth:
         self.can_probe = can_probe
         self.is_heard = False
         self.is_limited = False  # the last failure was a rate limit
-        self.probes = {True: 0, False: 0}  # by whether they were answered
         self._random = random or Random()
         self._failures = 0  # in a row
         self._since = float("-inf")  # time of the last change of the state
@@ -288,7 +286,6 @@ class TargetHealth:
     def report_probe(self, now: float, *, is_answered: bool) -> list[Hashable]:
         """Note the outcome of a probe. Return the waiting requests to send elsewhere, if the target hangs."""
         self._is_probing = False
-        self.probes[is_answered] += 1
         if is_answered:
             self._heard_at = now
             if self.state == "half-open":

@@ -13,6 +13,7 @@ from gateway.serving import serving
 
 from toolwire import Response
 from toolwire.gateway import app
+from toolwire.gateway.observe.metrics import Metrics
 from toolwire.ir.response import Fault
 from toolwire.testing import PartialReply, Upstream
 from virtual_time import in_virtual_time
@@ -255,3 +256,27 @@ async def test_changes_of_a_state_are_logged_once(caplog):
         "target a/m: cooling after closed (server)",
         "target a/m: closed after half-open",
     ]
+
+
+@in_virtual_time
+async def test_metrics_have_the_states_the_probes_and_the_refused_retries():
+    metrics = Metrics()
+    async with (
+        Upstream(*[FAILURE] * 99, answers_probes=False) as first,
+        Upstream(*[SILENT] * 9, answers_probes=False) as second,
+        Upstream(*[TEXT_ANSWER] * 99) as third,
+        serving(settings_for(first, second, third), sinks=[metrics]) as gateway,
+    ):
+        await ask(gateway)
+        page = metrics.page().decode()
+        gateway.gateway._health._budgets["a"].refused = 4
+        worker = Metrics()
+        worker.merge(metrics.snapshot())
+        worker.add_current(metrics.snapshot())
+    for line in (
+        'toolwire_upstream_state{state="cooling",target="a/m"} 1.0',
+        'toolwire_upstream_state{state="open",target="b/m"} 1.0',
+        'toolwire_upstream_probes_total{outcome="unanswered",upstream="b"} 1.0',
+    ):
+        assert line in page and line in worker.page().decode()
+    assert 'toolwire_upstream_retries_refused_total{upstream="a"} 4.0' in worker.page().decode()

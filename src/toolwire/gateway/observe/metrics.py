@@ -22,6 +22,7 @@ from msgspec import Struct, field
 
 from ...bridge.repair import CallRepair
 from ..client_request import ClientRequest
+from ..shared.cooldowns import HealthTable
 from .request_log import OTHER, RequestLog
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class MetricsSnapshot(Struct):
     series: dict[tuple[str, str, str], _SeriesCounts]
     counters: dict[str, dict[tuple[str, ...], int]]
     in_flight: int
+    states: dict[tuple[str, str], int] = {}  # targets that are not closed, by their state
 
 
 class _LabelledCounter:
@@ -225,7 +227,15 @@ class Metrics:
             "losses": self._losses,
             "repairs": self._repairs,
         }
+        self._health: HealthTable | None = None
+        self._states: dict[tuple[str, str], int] = {}  # of other processes
+        # of earlier and other processes; the counts of this one are in the table
+        self._other_counts: dict[str, dict[tuple[str, ...], int]] = {"probes": {}, "refused": {}}
         self._process: Any = None  # the collector of the process, created on first use
+
+    def watch_health(self, table: HealthTable) -> None:
+        """Include the states of targets, and the probes and refused retries."""
+        self._health = table
 
     def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None:
         self._in_flight += 1
@@ -325,18 +335,37 @@ class Metrics:
         """Return the current figures. They are not copied: encode them before anything else is counted."""
         self._count_batches()
         counters = {name: counter.values for name, counter in self._counters.items()}
-        return MetricsSnapshot(self._series_by_labels, counters, self._in_flight)
+        counters |= {name: self._count_upstreams(name) for name in self._other_counts}
+        return MetricsSnapshot(self._series_by_labels, counters, self._in_flight, self._count_states())
+
+    def _count_upstreams(self, name: str) -> dict[tuple[str, ...], int]:
+        """Return the probes, or the refused retries, of all processes."""
+        counts = dict(self._other_counts[name])
+        if self._health is not None:
+            refused = {(upstream,): count for upstream, count in self._health.refused_retries().items()}
+            own: Mapping[Any, int] = refused if name == "refused" else self._health.probes
+            _add_counts(counts, own)
+        return counts
+
+    def _count_states(self) -> dict[tuple[str, str], int]:
+        counts = dict(self._states)
+        if self._health is not None:
+            for label, state in self._health.states().items():
+                _add_counts(counts, {(self._clean(label[:_MAX_LABEL_LENGTH]), state): 1})
+        return counts
 
     def merge(self, snapshot: MetricsSnapshot) -> None:
-        """Add the figures of another process, except its requests in flight."""
+        """Add the figures of another process, except its requests in flight and the states of its targets."""
         for labels, series in snapshot.series.items():
             self._models.add(labels[2])
             self._series_by_labels.setdefault(labels, _SeriesCounts()).merge(series)
         for name, counts in snapshot.counters.items():
-            _add_counts(self._counters[name].values, counts)
+            _add_counts(self._other_counts[name] if name in self._other_counts else self._counters[name].values, counts)
 
-    def add_in_flight(self, requests: int) -> None:
-        self._in_flight += requests
+    def add_current(self, snapshot: MetricsSnapshot) -> None:
+        """Add the requests in flight and the states of a process that runs."""
+        self._in_flight += snapshot.in_flight
+        _add_counts(self._states, snapshot.states)
 
     def page(self) -> bytes:
         """Render all metrics in Prometheus' text format, including those of the process."""
@@ -366,11 +395,27 @@ class Metrics:
         yield gauge
         yield self._tokens_family()
         yield from self._tools_families()
-        yield _counter_family("upstream_attempts", "requests to upstreams", ("upstream", "outcome"), self._attempts)
+        yield _counter_family(
+            "upstream_attempts", "requests to upstreams", ("upstream", "outcome"), self._attempts.values
+        )
+        yield from self._health_families()
         call_labels = ("tool", "outcome", "upstream", "model")
-        yield _counter_family("tool_calls", "tool calls by models", call_labels, self._calls)
-        yield _counter_family("losses", "losses in translation", ("kind", "ingress", "upstream"), self._losses)
-        yield _counter_family("repairs", "repair steps for tool calls", ("kind",), self._repairs)
+        yield _counter_family("tool_calls", "tool calls by models", call_labels, self._calls.values)
+        yield _counter_family("losses", "losses in translation", ("kind", "ingress", "upstream"), self._losses.values)
+        yield _counter_family("repairs", "repair steps for tool calls", ("kind",), self._repairs.values)
+
+    def _health_families(self) -> Iterator[Metric]:
+        """Return the states of targets that are not closed, the probes, and the retries without a budget."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        description = "targets that are not closed: the number of workers in which they have this state"
+        gauge = GaugeMetricFamily("toolwire_upstream_state", description, labels=("target", "state"))
+        for labels, count in self._count_states().items():
+            gauge.add_metric(labels, count)
+        yield gauge
+        probes, refused = self._count_upstreams("probes"), self._count_upstreams("refused")
+        yield _counter_family("upstream_probes", "probes of silent upstreams", ("upstream", "outcome"), probes)
+        yield _counter_family("upstream_retries_refused", "retries without a budget", ("upstream",), refused)
 
     def _requests_family(self) -> CounterMetricFamily:
         """Return the number of requests by series and status."""
@@ -438,12 +483,12 @@ def render_page(*collectors: Any) -> bytes:
 
 
 def _counter_family(
-    name: str, description: str, labels: tuple[str, ...], counts: _LabelledCounter
+    name: str, description: str, labels: tuple[str, ...], counts: Mapping[tuple[str, ...], int]
 ) -> CounterMetricFamily:
     """Convert a counter to a metric of prometheus_client."""
     from prometheus_client.core import CounterMetricFamily
 
     family = CounterMetricFamily(f"toolwire_{name}", description, labels=labels)
-    for values, count in list(counts.values.items()):
+    for values, count in list(counts.items()):
         family.add_metric(values, count)
     return family

@@ -101,7 +101,7 @@ class WorkerMetrics:
             total.merge(figures.metrics)
             cpu += figures.process.get(_CPU, 0.0)
             if figures.is_running:
-                total.add_in_flight(figures.metrics.in_flight)
+                total.add_current(figures.metrics)
                 running.append(figures.process)
         return render_page(total, _ProcessTotals(running, cpu))
 

@@ -7,7 +7,8 @@ the background, and a request uses the cooldowns that are known. Trials and prob
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Protocol
 
@@ -43,6 +44,7 @@ class HealthTable:
         self._random = random or Random()
         self._by_label: dict[str, TargetHealth] = {}
         self._budgets: dict[str, RetryBudget] = {}
+        self.probes: Counter[tuple[str, str]] = Counter()  # by upstream and outcome
 
     def health_of(self, label: str, upstream: str, retry_ratio: float, *, can_probe: bool) -> TargetHealth:
         """Return the health of a target, with the current settings. If too many are known, healthy ones are dropped."""
@@ -66,13 +68,6 @@ class HealthTable:
     def states(self) -> dict[str, HealthState]:
         """Return the states of the targets that are not closed, by label."""
         return {label: health.state for label, health in self._by_label.items() if health.state != "closed"}
-
-    def probes(self) -> Iterator[tuple[str, bool, int]]:
-        """Yield the numbers of probes: the label, whether they were answered, and the number."""
-        for label, health in list(self._by_label.items()):
-            for is_answered, count in health.probes.items():
-                if count:
-                    yield label, is_answered, count
 
     def refused_retries(self) -> dict[str, int]:
         """Return the numbers of retries that the budgets refused, by upstream."""
