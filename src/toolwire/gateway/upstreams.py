@@ -9,9 +9,9 @@ from pathlib import Path
 from ..ir.errors import ConfigError
 from ..ir.hints import translate_hint
 from ..net.endpoint import Endpoint, endpoint_of
-from ..net.http import ProbedTransport, Transport, load_transport
+from ..net.http import Transport, load_transport
 from ..net.key_command import KeyCommand
-from ..net.model_list import has_model_list, is_answering
+from ..net.model_list import ProbedTransport, has_model_list, is_answering
 from ..net.ollama_context import ContextSizes
 from ..wire.capability_rows import CapabilityRow
 from ..wire.vendors import COMPATIBLE, Vendor, find, names

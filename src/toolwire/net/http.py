@@ -10,13 +10,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
-
-if TYPE_CHECKING:
-    from .http_client import HttpTransport
+from typing import NamedTuple, Protocol, TypeAlias
 
 __all__ = [
-    "ProbedTransport",
     "Reply",
     "RequestBody",
     "StreamedBody",
@@ -68,15 +64,6 @@ class Transport(Protocol):
         ...
 
     async def aclose(self) -> None: ...
-
-
-@runtime_checkable
-class ProbedTransport(Protocol):
-    """A transport to a server that can be probed."""
-
-    def for_probes(self) -> HttpTransport | None:
-        """Return a client with connections of its own, because those of the transport may all be in use."""
-        ...
 
 
 async def read_request_body(body: RequestBody) -> bytes:

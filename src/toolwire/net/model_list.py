@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ..ir.errors import ConfigError, ProtocolError
 from ..ir.response import Fault, FaultKind, UpstreamError
@@ -17,7 +17,7 @@ from .key_command import KeyCommandError
 if TYPE_CHECKING:
     from ..wire.vendors import Vendor
 
-__all__ = ["has_model_list", "is_answering", "list_models", "list_vendor_models"]
+__all__ = ["ProbedTransport", "has_model_list", "is_answering", "list_models", "list_vendor_models"]
 
 _MAX_BODY = 8 * 1024 * 1024  # bytes
 _MAX_MODELS = 10_000
@@ -70,6 +70,15 @@ async def list_models(endpoint: Endpoint, environment: Mapping[str, str], second
     if status != 200:
         raise _failure("server", f"{endpoint.origin} returned status {status} for its list of models", status)
     return _read_names(bytes(received), listing, endpoint.origin)
+
+
+@runtime_checkable
+class ProbedTransport(Protocol):
+    """A transport to a server that can be probed."""
+
+    def for_probes(self) -> HttpTransport | None:
+        """Return a client with connections of its own, because those of the transport may all be in use."""
+        ...
 
 
 def has_model_list(endpoint: Endpoint) -> bool:

@@ -33,7 +33,6 @@ from ..shared.document_limits import admit_document
 from ..shared.memory_bound import MemoryReservation
 from ..shared.stream_memory import StreamMemory
 from .delivery import Delivery, StreamDelivery
-from .plan import AttemptPlan
 from .preparation import OutboundRequest, RequestPreparation
 from .relay import Stream, StreamRelay
 
@@ -116,7 +115,10 @@ class Attempt(Struct, eq=False):
 
     _context: AnswerContext
     _target: Target
-    _plan: AttemptPlan
+    _deadline: float  # of all attempts, by the clock of the dependencies
+    _sent_at: float
+    _is_only_target: bool = False  # no fallback could answer, so nothing is held back
+    _has_other_target: bool = False  # that could answer instead of this one now
     _is_waiting: bool = False  # for the first byte, and another target could answer
     _out: OutboundRequest | None = None  # the last request
     _reply_headers: HeaderPairs = []  # of the upstream, for the client
@@ -164,10 +166,10 @@ class Attempt(Struct, eq=False):
 
     def _begin_wait(self, delivery: StreamDelivery | None) -> None:
         """Let the request go to another target if this one hangs, or does not begin its stream in time."""
-        context, plan = self._context, self._plan
+        context = self._context
         if delivery is not None:
             delivery.note_activity()  # the silence of earlier targets does not count for this one
-        if len(plan.targets) == 1 or context.client_request.upload is not None or not plan.has_other_target:
+        if not self._has_other_target or context.client_request.upload is not None:
             return
         self._is_waiting = True
         context.dependencies.router.watch(self._target, context.http_exchange.interruption)
@@ -187,9 +189,9 @@ class Attempt(Struct, eq=False):
             if self._is_fully_sent and interruption.caught("client_gone"):
                 return None  # the client has the last event and did not wait for the end of the connection
             out.stats.abandoned = True
-            if self._is_waiting or (self._plan.has_other_target and delivery is not None and not delivery.has_output):
+            if self._is_waiting or (self._has_other_target and delivery is not None and not delivery.has_output):
                 is_stream = delivery is not None
-                context.dependencies.router.depart(self._target, self._plan.sent_at, is_stream=is_stream)
+                context.dependencies.router.depart(self._target, self._sent_at, is_stream=is_stream)
         elif interruption.caught("upstream_idle"):
             if delivery is None:
                 return IDLE_FAULT
@@ -232,7 +234,7 @@ class Attempt(Struct, eq=False):
         meaning: ReplyMeaning = "resend"
         while meaning == "resend":
             secrets = endpoint.secrets if endpoint.key_command is None else await endpoint.authorise()
-            seconds = min(self._plan.deadline - context.dependencies.clock(), target.upstream.row.timeout)
+            seconds = min(self._deadline - context.dependencies.clock(), target.upstream.row.timeout)
             body = out.body if out.upload is None else out.upload
             async with target.upstream.transport.post(url, headers, secrets, body, seconds) as reply:
                 target.health.is_heard = True
@@ -456,7 +458,7 @@ class Attempt(Struct, eq=False):
         """
         health = self._target.health
         if health.state != "closed":  # else `AttemptPlan.succeed` is early enough
-            self._context.dependencies.router.succeed(self._target, self._plan.sent_at)
+            self._context.dependencies.router.succeed(self._target, self._sent_at)
         losses = () if self._out is None else self._out.losses
         headers = [*self._reply_headers, (b"x-toolwire-losses", b"%d" % len(losses)) if losses else _NO_LOSSES]
         counts = self._context.preparation.tool_counts
@@ -487,7 +489,7 @@ class Attempt(Struct, eq=False):
         work_size = context.client_request.work_size
         stream: Stream = await context.offload.run(0 if out.is_passed_through else work_size, out.open_stream)
         context.stream = stream
-        max_start = 0 if len(self._plan.targets) == 1 or delivery.has_output else self._start_limit()
+        max_start = 0 if self._is_only_target or delivery.has_output else self._start_limit()
         if not max_start:
             self._announce()
         repeats_answer = context.client_request.ingress.stores_responses and not out.is_passed_through

@@ -154,7 +154,9 @@ class RequestHandler:
                 await self._pause(wait)
                 continue
             context.log_writer.count_attempt()
-            failure = await Attempt(context, target, plan).run()
+            is_only = len(plan.targets) == 1
+            has_other = not is_only and plan.has_other_target
+            failure = await Attempt(context, target, plan.deadline, plan.sent_at, is_only, has_other).run()
             if failure is None:
                 plan.succeed(target, failed_late=context.log_writer.log.error is not None)
                 return

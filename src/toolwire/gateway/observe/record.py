@@ -26,8 +26,9 @@ from ...asgi.offload import Offload
 from ...asgi.types import AsgiApp, AsgiMessage, Receive, Scope, Send
 from ...ir.losses import Loss
 from ...ir.pointer import JSON
-from ...net.http import ProbedTransport, Reply, RequestBody, StreamedBody, Transport
+from ...net.http import Reply, RequestBody, StreamedBody, Transport
 from ...net.http_client import HttpTransport
+from ...net.model_list import ProbedTransport
 from ...net.trace_file import trace_folder
 from ...run.sanitise import Sanitiser
 from ...run.trace import AnswerHead, ExchangeEnded, ExchangeStarted
