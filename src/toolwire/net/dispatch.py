@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
@@ -16,6 +17,8 @@ from ..run.settings import RunSettings
 from ..run.waiting import Approval
 
 __all__ = ["CallPerformer", "Dispatch", "failed_result"]
+
+_log = logging.getLogger("toolwire.runs")
 
 
 class CallPerformer(Protocol):
@@ -93,8 +96,12 @@ class Dispatch:
         if result is not None:
             self._results[number] = result
         elif number >= self._max_calls:
+            if number == self._max_calls:  # the result is for the model; this is for the developer, once per turn
+                _log.warning(
+                    "more than %d calls at once: the others are refused; raise it with Runner(max_per_turn=…)", number
+                )
             message = (
-                f"More than {self._max_calls} calls in one turn. This call was not run; make fewer calls at a time."
+                f"More than {self._max_calls} calls in one turn. This call was not run; repeat it in a later turn."
             )
             self._results[number] = refusal(call, "over_budget", message)
         if self._schedule.is_suspended(number):

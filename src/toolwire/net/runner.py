@@ -77,6 +77,10 @@ _CHECK_THREADS = 4  # few, because each of them delays the event loop by one swi
 class Runner:
     """Runs the calls of a toolbox.
 
+    `max_parallel`: calls that run at the same time; the others wait. `max_per_turn`: calls that one `run`, which is one turn
+    of a model, accepts. Those beyond are refused one by one with the code `over_budget`, because a model may repeat a call
+    without end; raise it for batches of your own. `threads`: threads for functions that are not async.
+
     `approve` is called if the policy requires approval; without it, no call is approved. `"suspend"`: the call waits, and
     a person decides later. `keeps_keyless`: the store also keeps calls without a key, for a process that continues their
     run. `ttl`: seconds that the store keeps the result of a call, unless its tool has a `ttl` of its own. `dry_run`: no

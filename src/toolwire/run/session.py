@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
@@ -229,9 +230,14 @@ class Session:
 
     def add_usage(self, usage: Usage | None, cost: float = 0.0) -> None:
         """Count tokens and cost of other requests in this run: those of a subagent or of an auxiliary model."""
-        self._used_by_others.append((usage, cost))
         if self._parent is not None:
             self._parent.add_usage(usage, cost)
+        # Reports are merged: a subagent checks the budgets of all its parents, which must not cost more with every report.
+        # `pop` and `append` are atomic, so no report is lost between threads, and there are at most as many as threads.
+        with suppress(IndexError):
+            merged_usage, merged_cost = self._used_by_others.pop()
+            usage, cost = add_usage(merged_usage, usage), merged_cost + cost
+        self._used_by_others.append((usage, cost))
 
     def _count_usage(self) -> None:
         """Move the usage that others reported into the state. Only the thread that drives the run changes the state."""

@@ -306,11 +306,19 @@ def test_tainted_run_requires_approval_for_writes():
     assert not LOG
 
 
-def test_calls_over_the_per_turn_limit_are_rejected():
+@pytest.mark.finding("RU10")
+@pytest.mark.parametrize(
+    ("options", "limit"), [({}, 256), ({"max_per_turn": 900}, 900), ({"max_per_turn": 1000}, 1000)]
+)
+def test_calls_over_the_per_turn_limit_are_refused_one_by_one(options, limit, caplog):
     calls = [call("nap", n, seconds=0.0, name=str(n)) for n in range(1000)]
-    results = run(nap, calls=calls, max_per_turn=900)
-    assert [result.text for result in results[:900]] == [str(n) for n in range(900)]
-    assert {result_code(result) for result in results[900:]} == {"over_budget"}
+    results = run(nap, calls=calls, **options)
+    assert [result.text for result in results[:limit]] == [str(n) for n in range(limit)]
+    refused = results[limit:]
+    assert {(result_code(result), result.is_error) for result in refused} <= {("over_budget", True)}
+    assert all("repeat it in a later turn" in result.text for result in refused)
+    assert caplog.text.count("Runner(max_per_turn=…)") == (1 if refused else 0), "logged once"
+    assert "max_per_turn" in (Runner.__doc__ or "")
 
 
 def test_huge_result_is_truncated():

@@ -11,6 +11,7 @@ from toolwire import ToolError, tool
 from toolwire.asgi.access import Guard
 from toolwire.mcp import HttpApp, Server, current_exchange, resource
 from toolwire.mcp.protocol.errors import RpcError
+from toolwire.mcp.server.reply_writer import ReplyWriter
 from toolwire.mcp.server.sessions import HttpSessions
 from toolwire.run.parameters import Parameters
 from virtual_time import run_virtual
@@ -73,9 +74,11 @@ def stateless(seconds):
     return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers
 
 
-async def session(app):
+async def session(app, address="10.0.0.1"):
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
-    greeting = await Request(app, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}).run()
+    greeting = Request(app, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
+    greeting.scope["client"] = (address, 1234)
+    await greeting.run()
     return {"mcp-session-id": dict(greeting.sent[0]["headers"])[b"mcp-session-id"].decode()}
 
 
@@ -204,6 +207,58 @@ def test_idle_and_surplus_sessions_are_removed():
             idle.find(old, "")
         await sessions.close()
         await idle.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.finding("RU7")
+@pytest.mark.parametrize(("principal", "other"), [("", ""), ("", "key"), ("key", "other key"), ("key", "")])
+def test_client_with_many_sessions_evicts_only_its_own(principal, other):
+    async def work():
+        sessions = HttpApp(Server(nap))._sessions
+        _, used = sessions.open(principal, "10.0.0.1")
+        _, first = sessions.open(other, "10.0.0.2")
+        for _ in range(12_000):
+            _, last = sessions.open(other, "10.0.0.2")
+        assert sessions.find(used, principal)
+        assert sessions.find(last, other)
+        with pytest.raises(RpcError):
+            sessions.find(first, other)
+        assert len(sessions._sessions) == 1 + 1000
+        await sessions.close()
+        assert not sessions._by_owner
+
+    asyncio.run(work())
+
+
+@pytest.mark.finding("RU7")
+def test_session_with_an_open_stream_outlives_idle_ones_of_its_client():
+    async def work():
+        sessions = HttpSessions(Server(nap), max_per_client=2)
+        streaming, stream_id = sessions.open("key")
+        streaming._streams.append(ReplyWriter(None))
+        _, idle = sessions.open("key")
+        sessions.open("key")
+        assert sessions.find(stream_id, "key")
+        with pytest.raises(RpcError):
+            sessions.find(idle, "key")
+        await sessions.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.finding("RU7")
+def test_clients_without_keys_are_told_apart_by_their_addresses():
+    async def work():
+        app = HttpApp(Server(nap))
+        app._sessions._max_per_client = 1
+        found = []
+        for address in ("10.0.0.1", "10.0.0.2", "10.0.0.2"):
+            found.append((await session(app, address))["mcp-session-id"])
+        assert app._sessions.find(found[0], "")
+        with pytest.raises(RpcError):
+            app._sessions.find(found[1], "")
+        await app.close()
 
     asyncio.run(work())
 

@@ -92,6 +92,7 @@ class HttpApp:
         """Check path, address and access, then dispatch the request. Every refusal is sent as a JSON-RPC error."""
         record = RequestRecord(with_arguments=self.server.log_arguments)
         reply = ReplyWriter(send, record)
+        reply.address = str((scope.get("client") or ("",))[0])
         try:
             if self._path is not None and find_path(scope).rstrip("/") != self._path.rstrip("/"):
                 raise AccessDenied(404, f"MCP is served at {scope.get('root_path') or ''}{self._path}")
@@ -202,7 +203,7 @@ class HttpApp:
         self, message: RpcMessage, headers: Mapping[str, str], principal: str, receive: Receive, reply: ReplyWriter
     ) -> None:
         """Serve a message within its session, or open one for `initialize`."""
-        session, new_session_id = self._find_session(message, headers, principal)
+        session, new_session_id = self._find_session(message, headers, principal, reply.address)
         reply.record.add_client(session.client)
         if not isinstance(message, RpcRequest):
             session.handle_one_way(session.peer.receive(message))
@@ -228,11 +229,11 @@ class HttpApp:
             await reply.send_document(action.message, action.status, ((SESSION.encode(), new_session_id.encode()),))
 
     def _find_session(
-        self, message: RpcMessage, headers: Mapping[str, str], principal: str
+        self, message: RpcMessage, headers: Mapping[str, str], principal: str, address: str
     ) -> tuple[HttpSession, str | None]:
         """Return the session of a message; `initialize` opens one."""
         if isinstance(message, RpcRequest) and message.method == "initialize" and SESSION not in headers:
-            return self._sessions.open(principal)
+            return self._sessions.open(principal, address)
         number = message.id if isinstance(message, RpcRequest) else None
         if SESSION not in headers:
             reason = "send initialize first and use its Mcp-Session-Id, or state the protocol version in _meta"

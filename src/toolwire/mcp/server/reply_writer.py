@@ -32,6 +32,7 @@ class ReplyWriter:
 
     def __init__(self, send: Send, record: RequestRecord | None = None) -> None:
         self.accepts_stream = True
+        self.address = ""  # the client's address
         self.record = record or RequestRecord()
         self.status = 0  # the HTTP status; 0 until it is sent
         self._send = send

@@ -17,6 +17,9 @@ from .server import Server
 __all__ = ["HttpSession", "HttpSessions"]
 
 _MAX_SESSIONS = 10_000
+_MAX_PER_CLIENT = (
+    1_000  # a tenth of all: above the users that share an address or a key, and far from the sessions of others
+)
 _IDLE_SECONDS = 3600.0
 
 
@@ -25,8 +28,9 @@ class HttpSession(Conversation):
 
     is_remote = True
 
-    def __init__(self, server: Server, principal: str) -> None:
+    def __init__(self, server: Server, principal: str, address: str = "") -> None:
         super().__init__(server, self._emit_unsolicited, principal)
+        self.owner = (principal, "" if principal else address)  # without keys, a client is known by its address
         self._streams: list[ReplyWriter] = []
         self.last_used = time.monotonic()
 
@@ -71,19 +75,38 @@ class HttpSession(Conversation):
 
 
 class HttpSessions:
-    """Sessions by their unguessable ids. Idle sessions are removed, the least recently used first."""
+    """Sessions by their unguessable ids. Idle sessions are removed, the least recently used first.
 
-    def __init__(self, server: Server, *, max_sessions: int = _MAX_SESSIONS, idle: float = _IDLE_SECONDS) -> None:
+    A client with `max_per_client` sessions loses its own least recently used session when it opens another, so a
+    client that never ends its sessions does not evict those of others.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        max_sessions: int = _MAX_SESSIONS,
+        max_per_client: int = _MAX_PER_CLIENT,
+        idle: float = _IDLE_SECONDS,
+    ) -> None:
         self._server = server
         self._max_sessions = max_sessions
+        self._max_per_client = max_per_client
+        self._by_owner: dict[tuple[str, str], OrderedDict[str, HttpSession]] = {}  # like `_sessions`, by client
         self._idle = idle
         self._sessions: OrderedDict[str, HttpSession] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
-    def open(self, principal: str) -> tuple[HttpSession, str]:
+    def open(self, principal: str, address: str = "") -> tuple[HttpSession, str]:
+        """Open a session for a client. `address` identifies a client without a principal."""
         self._evict_idle()
         session_id = secrets.token_urlsafe(24)
-        session = self._sessions[session_id] = HttpSession(self._server, principal)
+        session = HttpSession(self._server, principal, address)
+        own = self._by_owner.setdefault(session.owner, OrderedDict())
+        if len(own) >= self._max_per_client:
+            self._evict(next((known for known in own if not own[known].is_in_use), next(iter(own))))
+            own = self._by_owner.setdefault(session.owner, OrderedDict())
+        self._sessions[session_id] = own[session_id] = session
         return session, session_id
 
     def find(self, session_id: str, principal: str) -> HttpSession:
@@ -97,11 +120,29 @@ class HttpSessions:
     def _touch(self, session_id: str, session: HttpSession) -> None:
         session.last_used = time.monotonic()
         self._sessions.move_to_end(session_id)
+        self._by_owner[session.owner].move_to_end(session_id)
 
     async def end(self, session_id: str) -> None:
-        session = self._sessions.pop(session_id, None)
+        session = self._remove(session_id)
         if session is not None:
             await session.close()
+
+    def _remove(self, session_id: str) -> HttpSession | None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            own = self._by_owner[session.owner]
+            del own[session_id]
+            if not own:
+                del self._by_owner[session.owner]
+        return session
+
+    def _evict(self, session_id: str) -> None:
+        """Remove a session and close it in the background."""
+        session = self._remove(session_id)
+        if session is not None:
+            closing = asyncio.create_task(session.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     def _evict_idle(self) -> None:
         """Remove idle sessions, oldest first. At the maximum number, the oldest is removed even if it is in use."""
@@ -114,10 +155,7 @@ class HttpSessions:
                 if session.is_in_use:
                     self._touch(session_id, session)
                     continue
-            del self._sessions[session_id]
-            closing = asyncio.create_task(session.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._evict(session_id)
 
     async def close(self) -> None:
         for session_id in list(self._sessions):
