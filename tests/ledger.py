@@ -549,7 +549,7 @@ FINDINGS_2 = {
     "RU3": Entry("subagents cost CPU linear in their number"),
     "RU4": Entry("agents sweep their store; runs can be swept and deleted"),
     "RU5": Entry("sweeping in batches stalls no other process, and the file shrinks"),
-    "RU6": Entry("a hanging MCP server delays no other", _STEP_17),
+    "RU6": Entry("a hanging MCP server delays no other"),
     "RU7": Entry("a client that opens many MCP sessions evicts only its own"),
     "RU8": Entry("tracing large results does not block the loop, and trace files have a retention", _STEP_17),
     "RU9": Entry("replay and compaction cost CPU linear in the turns", _STEP_17),

@@ -100,7 +100,7 @@ def test_cancelled_connect_to_several_servers_leaves_none_running(effects):
 
 def test_server_that_never_initializes_does_not_affect_the_others():
     async def test():
-        mute = misbehaving("dies-of-discover", "never-greets", name="mute", timeout=1.0)
+        mute = misbehaving("dies-of-discover", "never-greets", name="mute", timeout=1.0, start_timeout=1.0)
         async with McpServers([mute, misbehaving()]) as servers:
             assert [str(one) for one in servers.problems if one.server == "mute"] == [
                 "mute: mute did not initialize within 1 seconds"

@@ -74,7 +74,7 @@ def test_endless_tool_list_is_an_error():
 
 def test_server_that_never_initializes_times_out():
     with pytest.raises(ServerGone, match=r"did not initialize within 0\.5 seconds"):
-        run(McpClient(misbehaving("never-greets", timeout=0.5)).connect())
+        run(McpClient(misbehaving("never-greets", timeout=0.5, start_timeout=0.5)).connect())
 
 
 def test_missing_command_raises_server_gone():
@@ -436,7 +436,7 @@ def test_server_that_ignores_termination_is_killed(tmp_path):
     stubborn.chmod(0o700)
 
     async def test():
-        client = McpClient(ServerSpec("stubborn", command=str(stubborn), timeout=0.3))
+        client = McpClient(ServerSpec("stubborn", command=str(stubborn), timeout=0.3, start_timeout=0.3))
         with pytest.raises(ServerGone):
             await client.connect()
         return client

@@ -4,7 +4,7 @@
                     "wiki":  {"url": "https://wiki.example.com/mcp", "headers": {"Authorization": "Bearer ${WIKI_TOKEN}"}}}}
 
 `${NAME}` and `${NAME:-default}` are environment variables. A server with `disabled` is skipped. Settings of toolwire:
-`trusted`, `timeout`, `resources`, `protocol`, `reconnects`, `tools`. Settings of other clients are ignored.
+`trusted`, `timeout`, `start_timeout`, `resources`, `protocol`, `reconnects`, `tools`. Settings of other clients are ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class ServerSpec(Value, frozen=True):
     """One server: a `command`, or a `url`.
 
     `trusted`: believe its annotations, so that a tool may have a weaker effect than a write. `timeout`: seconds for
-    one call. `protocol`: "auto", or the only version to use. `reconnects`: the number of attempts to reopen a broken
+    one call. `start_timeout`: seconds that the start of an `McpServers` waits for this server; after that it connects in the
+    background. An attempt to connect ends after the longer of both. `protocol`: "auto", or the only version to use. `reconnects`: the number of attempts to reopen a broken
     connection before the server is given up. `resources`: offer its resources as tools. `tools`: only offer these, by
     the server's names.
     """
@@ -48,16 +49,23 @@ class ServerSpec(Value, frozen=True):
     reconnects: int = 3
     resources: bool = False
     tools: tuple[str, ...] | None = None
+    start_timeout: float = 10.0  # a local server starts in a second; a package runner may first download it
 
     def __post_init__(self) -> None:
         if (self.command is None) == (self.url is None):
             raise ConfigError(f"server {self.name!r} must have either a command or a url, not both")
-        if self.timeout <= 0:
-            raise ConfigError(f"timeout of server {self.name!r} must be positive, got {self.timeout}")
+        for setting, seconds in (("timeout", self.timeout), ("start_timeout", self.start_timeout)):
+            if seconds <= 0:
+                raise ConfigError(f"{setting} of server {self.name!r} must be positive, got {seconds}")
         if self.protocol != "auto" and self.protocol not in KNOWN:
             raise ConfigError(f"unknown MCP version {self.protocol!r}", hint=f"use auto, {', '.join(KNOWN)}")
         if self.url is not None:
             _check_url(self.url, self.name)
+
+    @property
+    def connect_timeout(self) -> float:
+        """Seconds for one attempt to connect: a short limit for calls must not stop a server that starts slowly."""
+        return max(self.timeout, self.start_timeout)
 
     @property
     def label(self) -> str:
@@ -125,6 +133,7 @@ def _make_spec(name: str, entry: Object, environment: Mapping[str, str]) -> Serv
         3 if entry.get("reconnects") is None else _check_type("reconnects", entry["reconnects"], int),
         _check_type("resources", entry.get("resources"), bool) or False,
         None if type(picked) is not list else tuple(_check_strings("tools", picked)),
+        float(_check_type("start_timeout", entry.get("start_timeout"), int, float) or 10.0),
     )
 
 

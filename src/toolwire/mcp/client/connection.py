@@ -166,9 +166,9 @@ class ServerConnection:
         self._check_open()
 
     async def _negotiate(self) -> tuple[Link, NegotiatedProtocol]:
-        """Start a link and agree on a version. All attempts together must finish within the timeout of the server."""
+        """Start a link and agree on a version. All attempts together must finish within `connect_timeout`."""
         try:
-            async with asyncio.timeout(self._spec.timeout):
+            async with asyncio.timeout(self._spec.connect_timeout):
                 link = await self._start_link()
                 try:
                     return link, await negotiate_over_link(link, self._ids, self._identity, self._spec.protocol)
@@ -181,7 +181,9 @@ class ServerConnection:
                 link = await self._start_link()
                 return link, await negotiate_over_link(link, self._ids, self._identity, LATEST_HANDSHAKE)
         except TimeoutError:
-            raise ServerGone(f"{self._spec.name} did not initialize within {self._spec.timeout:g} seconds") from None
+            raise ServerGone(
+                f"{self._spec.name} did not initialize within {self._spec.connect_timeout:g} seconds"
+            ) from None
 
     async def _start_link(self) -> Link:
         link = self.link = self._make_link()

@@ -6,15 +6,18 @@
     McpServers.from_config("mcp.json")            the `mcpServers` file of other clients
 
 A server that cannot be reached does not affect the others: it is listed in `problems`, and so is every tool that
-cannot be used. With a lock (`toolwire audit --lock`, or `servers.lock()`) only unchanged tools are offered. A changed
+cannot be used. A server that does not answer within its `start_timeout` connects in the background: the others can be
+used meanwhile, and its tools appear in the toolbox when it is ready. With a lock (`toolwire audit --lock`, or `servers.lock()`) only unchanged tools are offered. A changed
 tool is refused until a person has reviewed and locked it again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -31,11 +34,14 @@ from ...stream.strict import parse
 from .client import McpClient
 from .config import ServerSpec, read_config, target_spec
 from .entries import offered_tool, resource_entries, tool_entry
+from .failures import ServerGone
 from .http import Authorizer
 from .listing import ServerProblem
 from .names import assign_names
 
 __all__ = ["McpServers"]
+
+_log = logging.getLogger("toolwire.mcp")
 
 
 class McpServers:
@@ -59,6 +65,7 @@ class McpServers:
         self._on_change = changed
         self._lock_document = _read_lock(lock)
         self._transport: HttpTransport | None = None
+        self._connecting: set[asyncio.Task[None]] = set()  # servers that start in the background
         self.clients: dict[str, McpClient] = {}
         for spec in specs:
             if spec.name in self.clients:
@@ -90,9 +97,7 @@ class McpServers:
     async def __aenter__(self) -> Self:
         """Connect to all servers concurrently."""
         try:
-            results = await asyncio.gather(
-                *(server_client.connect() for server_client in self.clients.values()), return_exceptions=True
-            )
+            results = await asyncio.gather(*map(self._connect, self.clients.values()), return_exceptions=True)
         except BaseException:  # some of them are already open
             await self.close()
             raise
@@ -103,12 +108,43 @@ class McpServers:
             raise unexpected[0]
         return self
 
+    async def _connect(self, client: McpClient) -> None:
+        """Connect to a server. After its `start_timeout`, continue in the background, unless it must be reachable."""
+        spec = client.spec
+        task = asyncio.create_task(client.connect())
+        self._connecting.add(task)
+        waits = self._strict or spec.connect_timeout <= spec.start_timeout  # the attempt ends by itself
+        try:
+            await asyncio.wait({task}, timeout=None if waits else spec.start_timeout)
+        finally:
+            if task.done():
+                self._connecting.discard(task)
+        if task.done():
+            return task.result()
+        reason = f"it did not start within {spec.start_timeout:g} seconds and is still connecting"
+        _log.warning("MCP server %s: %s", spec.name, reason)
+        client.withdraw(reason)
+        task.add_done_callback(partial(self._end_connecting, client))
+        return None
+
+    def _end_connecting(self, client: McpClient, task: asyncio.Task[None]) -> None:
+        """Report the outcome of a start in the background. A server that failed is tried again, like one that was lost."""
+        self._connecting.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.warning("MCP server %s cannot be used: %s", client.spec.name, error)
+        if isinstance(error, ServerGone):
+            client.lost(error)
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
 
     async def close(self) -> None:
+        for task in self._connecting:
+            task.cancel()
+        await asyncio.gather(*self._connecting, return_exceptions=True)
         await asyncio.gather(
             *(server_client.close() for server_client in self.clients.values()), return_exceptions=True
         )
