@@ -21,12 +21,12 @@ from itertools import product
 from typing import NamedTuple
 
 UNBOUNDED = 100  # repeats with this maximum, or a larger one
-SMALL, MIDDLE, LARGE = 16, 48, 300  # the first n of three sizes; a large one shows repeats with a maximum as linear
+SMALL, MIDDLE, LARGE = 16, 48, 160  # the first n of three sizes; a large one shows repeats with a maximum as linear
 SUSPICIOUS = 2.05  # growth of the steps from n to 2n that is worth a closer look; at most 2 for linear cost
 DOUBTFUL = 2.2  # the same for the growth of the increase
 SUPER_LINEAR = 3.0  # growth of the increase for large n: 2 for linear cost, 4 for quadratic cost
-MAX_STEPS = 6_000_000  # more than any linear pattern needs at the largest n
-MAX_PAIRED = 9  # characters that are combined to pairs: 81 pumps
+MAX_STEPS = 2_000_000  # more than any linear pattern needs at the largest n
+MAX_PAIRED = 6  # characters that are combined to pairs: 30 pumps
 COMMON = "aZ0_-. \n\t,:;/\\\"'`<>[](){}|=+*#@é\u200b\x00～"
 FAILING = "\x01\u2603\x07"  # characters that few patterns accept
 REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
@@ -486,14 +486,20 @@ def _growth(counter, attack, method, n):
     return (third - second) / max(second - first, 1)
 
 
-def find_expensive(pattern, flags, method):
-    """Return an attack on which a pattern has super-linear cost, or None."""
+def find_expensive(pattern, flags, method, guard=None):
+    """Return an attack on which a pattern has super-linear cost, or None.
+
+    `guard` matches every text on which the pattern is used.
+    """
     parsed = parse(pattern, flags)
     if not any(high >= UNBOUNDED for high in _maxima(parsed)):
         return None  # a bounded number of steps at each position
     flags = parsed.state.flags
     counter = StepCounter(parsed, flags)
+    is_possible = re.compile(guard.decode("latin-1") if isinstance(guard, bytes) else guard or "(?s).*").fullmatch
     for attack in Attacks(parsed, flags, isinstance(pattern, bytes)):
+        if is_possible(attack.text(SMALL)) is None:
+            continue
         try:
             if counter.count(attack.text(2 * SMALL), method) < SUSPICIOUS * counter.count(attack.text(SMALL), method):
                 continue
@@ -504,3 +510,17 @@ def find_expensive(pattern, flags, method):
         except TooManySteps:
             return attack
     return None
+
+
+def nests_backtracking(parsed, inside=False):
+    """Return whether a repetition that may backtrack is inside another one: without that, no pattern is exponential."""
+    for kind, value in parsed:
+        if kind in (op.MAX_REPEAT, op.MIN_REPEAT):
+            if value[1] >= UNBOUNDED and inside:
+                return True
+            inner, is_inside = [value[2]], inside or value[1] >= UNBOUNDED
+        else:
+            inner, is_inside = list(_parts(value)), inside and kind in (op.SUBPATTERN, op.BRANCH)
+        if any(nests_backtracking(part, is_inside) for part in inner):
+            return True
+    return False

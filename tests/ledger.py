@@ -520,7 +520,7 @@ FINDINGS_2 = {
     ),
     "LE9": Entry("docs/commands.md lists every command"),
     # security
-    "SE1": Entry("no regular expression of the package has super-linear cost", _STEP_17),
+    "SE1": Entry("no regular expression of the package has super-linear cost"),
     "SE2": Entry("limits.memory counts tool calls, and many small calls do not block the loop", _STEP_17),
     "SE3": Entry("a clock that was ahead for a moment does not lock a key out"),
     "SE4": Entry("a held lock or a truncated limits file neither freezes nor ends a worker"),

@@ -6,6 +6,7 @@ if they are made by a function or a comprehension. `unknown` are the calls that 
 
 import ast
 import importlib
+import pickle
 import pkgutil
 import re
 import sys
@@ -18,10 +19,22 @@ OPTIONAL = {"torch", "transformers", "xgrammar"}  # extras whose modules need no
 
 
 class OwnPattern(NamedTuple):
+    """A pattern with a method that is called on it. `name` is empty for a pattern without one."""
+
     place: str
+    name: str
     pattern: str | bytes
     flags: int
     method: str
+
+
+class UnknownPattern(NamedTuple):
+    """A call of `re` whose pattern is made at run time."""
+
+    path: str
+    function: str
+    place: str
+    methods: list[str]
 
 
 class PatternCall(NamedTuple):
@@ -90,6 +103,7 @@ class _Finder(ast.NodeVisitor):
         assigned = ""
         if method == "compile":
             method = parent.attr if isinstance(parent, ast.Attribute) else ""
+            parent = self._parents[-2] if method else parent
             if isinstance(parent, (ast.Assign, ast.AnnAssign)):
                 target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
                 assigned = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
@@ -167,13 +181,59 @@ def collect(package):
         for call, functions in finder.calls:
             found = _resolve(call, functions, sys.modules.get(name), recorded, str(path))
             methods = {call.method} - {""}
-            if call.assigned:
+            if call.assigned and not methods:
                 users = [other for other in trees if other == path or call.assigned in imported[other]]
                 methods = methods.union(*(used[user].get(call.assigned, ()) for user in users))
             elif not methods:  # in a container, from which other names get it
                 own = {"re", *(other.assigned for other, _ in finder.calls)}
                 methods = methods.union(*(found for name, found in used[path].items() if name not in own))
             if not found:
-                unknown.append((call, _reduce(methods)))
-            patterns += [OwnPattern(call.place, *item, method) for item in found for method in _reduce(methods)]
+                unknown.append(UnknownPattern(call.path, call.function, call.place, _reduce(methods)))
+            patterns += [
+                OwnPattern(call.place, call.assigned, *item, method) for item in found for method in _reduce(methods)
+            ]
     return patterns, unknown
+
+
+def field_values(class_name, field):
+    """Return the patterns in a field of all values of a class that modules of the package hold.
+
+    Without a class, `field` has the names of variables.
+    """
+    seen, found, waiting = set(), set(), []
+    for name, module in list(sys.modules.items()):
+        if name.startswith("toolwire"):
+            own = vars(module)
+            waiting += list(own.values()) if class_name else [own[part] for part in field.split("+") if part in own]
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, type):
+            continue
+        if isinstance(value, str) and not class_name:
+            found.add(value)
+        names = getattr(type(value), "__struct_fields__", None) or getattr(type(value), "_fields", ())
+        if class_name in {base.__name__ for base in type(value).__mro__}:
+            held = getattr(value, field)
+            found.update([held] if isinstance(held, (str, bytes)) else [item[0] for item in held or ()])
+        if isinstance(value, dict):
+            waiting += [*value.keys(), *value.values()]
+        elif isinstance(value, (tuple, list, set, frozenset)):
+            waiting += value
+        elif names or type(value).__module__.startswith("toolwire"):
+            waiting += [getattr(value, name, None) for name in (*names, *getattr(value, "__dict__", ()))]
+    return sorted(found)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
+    sys.modules["own_patterns"] = sys.modules["__main__"]
+    for _value in (OwnPattern, UnknownPattern):
+        _value.__module__ = "own_patterns"
+    import toolwire
+
+    patterns, unknown = collect(toolwire)
+    values = {argument: field_values(*argument.split(".")) for argument in sys.argv[2:]}
+    sys.stdout.buffer.write(pickle.dumps((patterns, unknown, values)))

@@ -15,7 +15,7 @@ __all__ = ["install_command", "requirements_by_extra"]
 
 _ROOT = Path(__file__).parents[2]
 """The source tree, if this is one."""
-_EXTRA = re.compile(r"""(?:\s*\band\s+)?extra\s*==\s*['"]([\w-]+)['"]""")
+_EXTRA = re.compile(r"""(?:\s{0,8}\band\s{1,8})?extra\s{0,8}==\s{0,8}['"]([\w-]+)['"]""")
 
 
 def install_command(extra: str = "", *, weights: str = "") -> str:

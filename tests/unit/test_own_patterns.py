@@ -1,83 +1,131 @@
-"""The regular expressions of the package itself are linear enough for text from strangers."""
+"""The regular expressions of the package cost steps in proportion to the text, which may come from an attacker."""
 
-import ast
-import importlib
-import pkgutil
+import pickle
 import re
+import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
 import toolwire
-from toolwire.ir import MissingExtra
+from backtracking import Attack, StepCounter, find_expensive, nests_backtracking, parse
+from toolwire import wire
+from toolwire.bridge.control_tokens import _BARS
+from toolwire.gateway.routes import INGRESSES
+from toolwire.text.engine.special_tokens import _SPECIAL, HEAD
 
-UNBOUNDED = 100
-FUNCTIONS = frozenset({"compile", "match", "search", "fullmatch", "sub", "split", "findall", "finditer"})
+# Patterns that are not known before they are used, by file and function: examples, or a class and its field with them.
+LITERALS = ["a|ab|\\(c"]  # alternatives of escaped texts
+OF_THE_OPERATOR = []  # the operator's own pattern, not ours
+DYNAMIC = {
+    ("audit/provider_rules/openai_shared.py", "tool_name"): ["[a-zA-Z0-9_-]{1,128}"],
+    ("audit/quality_rules.py", "_check_format"): [r"(?:.*_)?(?:url|uri|link|href|endpoint)", r"iso[- ]?8601|\bunix\b"],
+    ("bridge/control_tokens.py", "_build_patterns"): [
+        r"(?:(?m:^)|(?<=\r))[ \t]*(?:Observation:)",
+        f"{_BARS}|<tool_response>",
+        f"(?=({_BARS}|<tool_response>))",
+    ],
+    ("bridge/conversation_spans.py", "_field_pattern"): [r'"messages"\s*+:\s*+\[\s*+'],
+    ("bridge/ids.py", "_matcher"): "Limits.id",
+    ("bridge/names.py", "_make_legal"): "Limits.name",
+    ("bridge/names.py", "_fits_pattern"): "Limits.name",
+    ("gateway/field_scan.py", "__init__"): [
+        rb'"(?:(model|models)"|(?:(?:[^"\\]|\\(?!u00[4-7]).)*+(\\u00[4-7]))?+(?:[^"\\]|\\.)*+")',
+        rb'"(?:model|models)"\s*+:|\\u00[4-7]',
+    ],
+    ("gateway/settings_rules.py", "_check"): OF_THE_OPERATOR,
+    ("net/endpoint_address.py", "_has_version"): "Surface.api_versions",
+    ("net/same_wire.py", "has_valid_ids"): "Limits.id",
+    ("openapi/credentials.py", "__init__"): LITERALS,
+    ("retrieve/api_call.py", "_find_call_text"): [r"(?<![\w.])(?:a|a\.b)\s*\("],
+    ("retrieve/atomic_file.py", "_remove_abandoned"): [r"\.index\.[0-9a-f]{12}\.new"],
+    ("retrieve/commands/catalogue.py", "_command_words"): [r"(?m)^[^\w\n]*git\-log(?![\w-])"],
+    ("retrieve/commands/read_only_table.py", "_is_operand"): "ReadOnlyUse.operands",
+    ("retrieve/commands/synopsis.py", "usage_lines"): [r"git\-log(?![\w-])"],
+    ("run/redact.py", "__init__"): OF_THE_OPERATOR,
+    ("schema/property_names.py", "_is_legal"): "Dialect.property_name",
+    ("testing/stream_checks.py", "_end_of_answer"): [wire.get(name).terminal for name in INGRESSES],
+    ("testing/upstream.py", "_path_pattern"): [
+        r".*/v1(?:beta|alpha)?/models/(?P<model>[^/]+):generateContent(?:[?&].*)?"
+    ],
+    ("testing/upstream.py", "_template_pattern"): [r".*/openai/deployments/(?P<model>[^/]+)/chat(?:[?&].*)?"],
+    ("text/engine/detect.py", "detect_by_text"): "._BARE+_FORMATS_AFTER_MARKER",
+    ("text/engine/lark.py", "__init__"): LITERALS,
+    ("text/engine/reader.py", "__init__"): LITERALS,
+    ("text/engine/reader.py", "_searches_by_character"): LITERALS,
+    ("text/engine/special_tokens.py", "remove_special_tokens"): [f"<a>{HEAD}<b>|{_SPECIAL.pattern}"],
+    ("text/styles/header_calls.py", "read"): "HeaderCalls.header",
+    ("text/styles/header_calls.py", "_write_call"): "HeaderCalls.header",
+    ("wire/capability_rows.py", "check_capabilities"): OF_THE_OPERATOR,
+    ("wire/faults.py", "kind_of_message"): "FaultTable.messages",
+    ("wire/signatures.py", "find_breach"): "Signature.pattern",
+}
+# Patterns that run only on text that another pattern has matched: that pattern, by file and name.
+GUARDED = {
+    ("stream/sse.py", "_PLAIN_FRAME"): rb"(?:(?:event: ?[^\r\n]*+\n)?data: ?[^\r\n]*+\n\n)*+",
+    ("stream/locate.py", "_each_item"): rb'(?:[^"{}\[\],]*+(?:"[^"]*+"[^"{}\[\],]*+)?+,)*+',
+    ("gateway/field_scan.py", "_NAMES_AND_STRINGS"): rb'(?:[^"]++|"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+")*+',
+    ("gateway/field_scan.py", "_STRINGS"): rb'(?:[^"]++|"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+")*+',
+}
 
 
-def own_patterns():
-    """Every pattern that the package compiles when it is imported, and every literal one in a call of `re`."""
-    found = {}
-    root = Path(toolwire.__file__).parent
-    for module in pkgutil.walk_packages(toolwire.__path__, "toolwire."):
-        if not module.name.endswith("__main__"):
-            try:
-                importlib.import_module(module.name)
-            except MissingExtra:  # a plugin of a program that is not installed
-                pass
-            except ModuleNotFoundError as error:  # of an extra; its literal patterns are read below
-                assert error.name in {"torch", "transformers", "xgrammar"}
-    for name, module in list(sys.modules.items()):
-        if name.startswith("toolwire"):
-            for attribute, value in vars(module).items():
-                pattern = getattr(value, "__self__", value)
-                if isinstance(pattern, re.Pattern):
-                    found[f"{name}.{attribute}"] = (pattern.pattern, pattern.flags)
-    for path in root.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            match node:
-                case ast.Call(ast.Attribute(ast.Name("re"), name), [ast.Constant(pattern), *_]) if name in FUNCTIONS:
-                    found[f"{path.relative_to(root)}:{node.lineno}"] = (pattern, 0)
-    return found
+@pytest.fixture(scope="module")
+def collected():
+    """The patterns, and the calls whose patterns are not known, of a process that imports the package anew."""
+    script = Path(__file__).parents[1] / "own_patterns.py"
+    fields = {examples for examples in DYNAMIC.values() if isinstance(examples, str)}
+    command = [sys.executable, script, Path(toolwire.__file__).parents[1], *sorted(fields)]
+    done = subprocess.run(command, capture_output=True, check=True)
+    return pickle.loads(done.stdout)
 
 
-def nests_backtracking(parsed, inside=False):
-    """Whether a repetition that may backtrack is inside another one: without that, no pattern is exponential."""
-    for operation, argument in parsed:
-        match str(operation), argument:
-            case "MAX_REPEAT" | "MIN_REPEAT", (_, high, inner):
-                if (high >= UNBOUNDED and inside) or nests_backtracking(inner, inside or high >= UNBOUNDED):
-                    return True
-            case "POSSESSIVE_REPEAT", (_, _, inner):
-                if nests_backtracking(inner):
-                    return True
-            case "ATOMIC_GROUP", inner:
-                if nests_backtracking(inner):
-                    return True
-            case "SUBPATTERN", (*_, inner):
-                if nests_backtracking(inner, inside):
-                    return True
-            case "BRANCH", (_, branches):
-                if any(nests_backtracking(branch, inside) for branch in branches):
-                    return True
-            case "ASSERT" | "ASSERT_NOT", (_, inner):
-                if nests_backtracking(inner):
-                    return True
-    return False
-
-
-def parse(pattern, flags):
-    if isinstance(pattern, bytes):
-        return re._parser.parse(pattern.decode("latin-1"), flags & ~re.UNICODE)
-    return re._parser.parse(pattern, flags)
+@pytest.fixture
+def deep_recursion():
+    """The matcher has a few frames for each repetition of a group."""
+    previous = sys.getrecursionlimit()
+    sys.setrecursionlimit(200_000)
+    yield
+    sys.setrecursionlimit(previous)
 
 
 @pytest.mark.finding("Z2")
-def test_no_pattern_of_the_package_nests_repetitions_that_backtrack():
-    patterns = own_patterns()
-    assert len(patterns) > 100
-    assert not [name for name, (pattern, flags) in patterns.items() if nests_backtracking(parse(pattern, flags))]
+def test_no_pattern_of_the_package_nests_repetitions_that_backtrack(collected):
+    patterns, _, _ = collected
+    assert len(patterns) > 500
+    assert not [own.place for own in patterns if nests_backtracking(parse(own.pattern, own.flags))]
+
+
+@pytest.mark.finding("SE1")
+def test_every_pattern_is_collected_or_listed(collected):
+    _, unknown, _ = collected
+    unlisted = {(call.path, call.function) for call in unknown} - DYNAMIC.keys()
+    assert not unlisted, "patterns that are made at run time need an example in DYNAMIC"
+    assert not DYNAMIC.keys() - {(call.path, call.function) for call in unknown}
+
+
+def listed_patterns(unknown, values):
+    for call in unknown:
+        examples = DYNAMIC[call.path, call.function]
+        if isinstance(examples, str):
+            examples = values[examples]
+            assert examples, call
+        yield from ((example, 0, method, call.place) for example in examples for method in call.methods)
+
+
+@pytest.mark.finding("SE1")
+@pytest.mark.usefixtures("deep_recursion")
+def test_no_pattern_of_the_package_has_super_linear_cost(collected):
+    patterns, unknown, values = collected
+    checked = {}
+    for own in patterns:
+        path = own.place.partition(":")[0]
+        checked[own.pattern, own.flags, own.method, GUARDED.get((path, own.name))] = own.place
+    for pattern, flags, method, place in listed_patterns(unknown, values):
+        checked[pattern, flags, method, None] = place
+    found = {place: find_expensive(*arguments) for arguments, place in checked.items()}
+    assert not {place: attack for place, attack in found.items() if attack is not None}
 
 
 @pytest.mark.parametrize(
@@ -93,3 +141,77 @@ def test_no_pattern_of_the_package_nests_repetitions_that_backtrack():
 )
 def test_nested_repetitions_are_recognised(pattern, expected):
     assert nests_backtracking(parse(pattern, 0)) is expected
+
+
+EXPENSIVE = [
+    (r"(?:\W*\w+\W+){0,2}?(?:get|list)s?\b", "match"),  # SE1: 34 s for "x" + "[]" * 8000
+    (r"(search|find).*tool|tool.*(search|find)", "search"),
+    ("(a+)+b", "match"),
+    ("(?:a|a)*b", "match"),
+    ("a+b", "search"),
+    ("a*+b", "search"),
+    (r"\s+$", "search"),
+    ("x.*y", "search"),
+    (rb"x.*y", "finditer"),
+    (r"(.)\1+x", "search"),
+    (r"\d+\w*", "fullmatch"),
+    (r"\[([^\]]*)\]", "finditer"),
+]
+
+
+@pytest.mark.finding("SE1")
+@pytest.mark.usefixtures("deep_recursion")
+@pytest.mark.parametrize(("pattern", "method"), EXPENSIVE, ids=lambda value: str(value))
+def test_expensive_patterns_are_found(pattern, method):
+    assert find_expensive(pattern, 0, method) is not None
+
+
+LINEAR = [
+    ("a+b", "match"),
+    ("(?<!a)a+b", "search"),
+    (r"\w{1,256}:", "search"),
+    ("x[^xy]*+y", "search"),
+    ("(?:a|ab)*c", "match"),
+    (r"\[([^\[\]]*)\]", "finditer"),
+]
+
+
+@pytest.mark.usefixtures("deep_recursion")
+@pytest.mark.parametrize(("pattern", "method"), LINEAR)
+def test_linear_patterns_are_accepted(pattern, method):
+    assert find_expensive(pattern, 0, method) is None
+
+
+def test_guard_restricts_the_attacks():
+    assert find_expensive("<[^>]*>", 0, "finditer") == Attack("", "<", "")
+    assert find_expensive("<[^>]*>", 0, "finditer", "(?:<a>)*") is None
+
+
+def random_pattern(random, depth=0):
+    kind = random.randrange(12 if depth < 3 else 4)
+    inner = [random_pattern(random, depth + 1) for _ in range(2)] if kind > 3 else []
+    if kind <= 3:
+        return random.choice(["a", "b", "[ab]", "[^a]", ".", "c", r"\w", r"\s", "^", "$", r"\b", "\n"])
+    if kind == 5:
+        return f"(?:{inner[0]}){random.choice(['*', '+', '?', '{1,2}', '*?', '+?', '??', '*+', '++', '?+'])}"
+    forms = {4: "(?:{}|{})", 6: "(?={})", 7: "(?>{})", 8: "({})", 9: "(?!{})"}
+    return forms.get(kind, "{}{}").format(*inner)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_matcher_finds_the_same_matches_as_re(seed):
+    random = Random(seed)
+    for _ in range(500):
+        pattern = random_pattern(random)
+        try:
+            compiled = re.compile(pattern)
+        except re.error:
+            continue
+        counter = StepCounter(parse(pattern), 0)
+        for _ in range(3):
+            text = "".join(random.choices("aab c\n", k=random.randrange(7)))
+            try:
+                found = compiled.match(text)
+            except SystemError:  # a bug of CPython 3.11 with groups in possessive repeats
+                continue
+            assert counter.find(text) == (-1 if found is None else found.end()), (pattern, text)

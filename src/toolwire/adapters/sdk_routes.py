@@ -23,16 +23,16 @@ class SdkRoute(Value, frozen=True):
     stream: bool | None = None
 
 
-_MODEL_NAME = r"models/(?P<model>.+)"
+_MODEL_NAME = r"(?>.*/models/)(?P<model>.+)"
 _GENERATE = (
     (re.compile(r".*/chat/completions"), "openai_chat"),
     (re.compile(r".*/responses"), "openai_responses"),
     (re.compile(r".*/messages"), "anthropic"),
-    (re.compile(rf".*/{_MODEL_NAME}:(?P<verb>generateContent|streamGenerateContent)"), "gemini"),
+    (re.compile(rf"{_MODEL_NAME}:(?P<verb>generateContent|streamGenerateContent)"), "gemini"),
     (re.compile(r".*/api/chat"), "ollama"),
 )
 _MODELS = re.compile(r".*/(?:models|api/tags)")
-_MODEL = re.compile(rf".*/{_MODEL_NAME}")
+_MODEL = re.compile(_MODEL_NAME)
 
 
 def find_route(method: str, path: str, headers: Mapping[str, str]) -> SdkRoute | None:

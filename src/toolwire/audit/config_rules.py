@@ -114,7 +114,7 @@ _SECRET_NAME = re.compile(
 ).fullmatch
 _SECRET_VALUE = re.compile(
     r"\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|AKIA[A-Z0-9]{16}"
-    r"|AIza[\w-]{30,}|npm_\w{30,}|hf_\w{20,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)"
+    r"|AIza[\w-]{30,}|npm_\w{30,}|hf_\w{20,}|eyJ(?<![\w-]eyJ)[\w-]{10,}+\.[\w-]{10,}+\.[\w-]+)"
 ).search
 # a variable reference, a placeholder, a path, a number, a flag
 _PLACEHOLDER = re.compile(

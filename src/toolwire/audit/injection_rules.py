@@ -63,7 +63,8 @@ _SECRETS = (
     r"|claude_desktop_config\.json|\.netrc\b|\bmcp\.json\b|(?<![\w/])\.env\b)"
 )
 _TAKEN = r"(?:secret|token|password|credential|api_?key|conversation|history|context|messages|prompt|env|cookie|data)"
-# every repetition is bounded, so the time is linear in the text
+_TAG = r"<(?:important|system|secret|hidden|assistant|admin)>"
+# every repetition is bounded, or ends where the next match could begin, so the time is linear in the text
 _INJECTIONS = {
     "overrides other instructions": (
         r"\b(?:ignore|disregard|forget|override|bypass) (?:(?:all|any|every|the|of|your|these|those|my) ){0,4}"
@@ -75,8 +76,7 @@ _INJECTIONS = {
         r"|(?:without|avoid) (?:telling|informing|mentioning|alerting))\b (?:\w{1,20} ){0,6}?(?:the )?user\b"
     ),
     "contains a tag that imitates a prompt": (
-        r"<(?:important|system|secret|hidden|assistant|admin)>(?=.{0,2000}?"
-        r"\b(?:must|read|send|pass|call|ignore|never|do not|don't|always)\b)"
+        rf"{_TAG}(?:(?!{_TAG}).){{0,2000}}?\b(?:must|read|send|pass|call|ignore|never|do not|don't|always)\b"
         r"|<\|(?:im_start|im_end|system|user|assistant|eot_id|start_header_id)\|>|\[/?inst\]|<</?sys>>"
     ),
     "asks for a secret file": (

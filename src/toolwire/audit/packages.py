@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 __all__ = ["find_unpinned"]
 
-_EXACT = r"v?\d+(?:\.\d+)+[\w.+-]*"
+_EXACT = r"v?\d+\.\d[\w.+-]*"
 _LOCAL = re.compile(r"[./~]|file:|[a-zA-Z]:\\").match
 _COMMIT = re.compile(r"(?:git\+|github:|https?://).*[@#][0-9a-f]{7,40}").match
 

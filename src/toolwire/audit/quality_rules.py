@@ -84,7 +84,7 @@ _RETURNS = re.compile(
 ).search
 # "get the orders" already names the result, and "delete" is not expected to return more than success
 _IMPLIED_RESULT = re.compile(
-    r"(?:\W*\w+\W+){0,2}?(?:get|list|fetch|fetche|retrieve|read|find|search|searche|query|querie|show|look|lookup|describe|count"
+    r"\W*+(?:\w++\W++){0,2}?(?:get|list|fetch|fetche|retrieve|read|find|search|searche|query|querie|show|look|lookup|describe|count"
     r"|check|compute|calculate|convert|extract|view|display|generate|summarize|browse|delete|remove|clear|close|mark|set|enable"
     r"|disable|click|press|type|scroll|hover|drag|wait|navigate|resize|select|fill)s?\b",
     re.IGNORECASE,
@@ -140,7 +140,7 @@ def check_prose_enum(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
     value = r"['\"`][\w.-]{1,40}['\"`]"
     listed = re.compile(
         rf"\b(?:one of|either|allowed values|options are|valid values|possible values|must be)\b[^.'\"`]{{0,30}}"
-        rf"{value}(?:\s*(?:,|/|\||or)\s*){{1,2}}{value}",
+        rf"{value}(?:\s*+(?:,|/|\||or)){{1,2}}+\s*+{value}",
         re.IGNORECASE,
     )
     open_ended = re.compile(

@@ -9,7 +9,6 @@ at once    there is no search: the model could not find a deferred tool, so all 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Literal, TypeAlias
@@ -42,7 +41,7 @@ ToolLoading: TypeAlias = Literal["native", "results", "append", "at once"]
 _FUNCTION = frozenset({"function"})
 _kind, _deferred = attrgetter("kind"), attrgetter("deferred")
 _LOADED = "a search has found the tool, or the conversation names it"
-_SEARCH_NAME = re.compile(r"(?i)(search|find|discover).*tool|tool.*(search|find|discover)").search
+_SEARCH_WORDS = ("search", "find", "discover")
 
 
 class SearchPlan(Value, frozen=True):
@@ -137,8 +136,13 @@ def _find_search(request: Request, outline: HistoryOutline | None = None) -> Too
         return declared
     functions = {tool.name: tool for tool in request.tools if tool.kind == "function" and not tool.deferred}
     loaders = [functions[name] for name in _loader_names(request, outline) if name in functions]
-    named = [tool for tool in functions.values() if _SEARCH_NAME(tool.name)]
+    named = [tool for tool in functions.values() if _is_search_name(tool.name)]
     return loaders[0] if loaders else named[0] if len(named) == 1 else None
+
+
+def _is_search_name(name: str) -> bool:
+    lowered = name.lower()
+    return "tool" in lowered and any(word in lowered for word in _SEARCH_WORDS)
 
 
 def waiting_indices(request: Request) -> frozenset[int]:

@@ -29,7 +29,7 @@ exit codes: 0 no problem   1 a problem was found   2 wrong usage
 _SIGNS = {"ok": ("✓", "green"), "problem": ("✗", "red"), "note": ("·", "dim")}
 _ONLINE_SECONDS = 10.0
 _CONFIG = "toolwire.toml"
-_PLACEHOLDER = re.compile(r"your[-_ ]|api[-_ ]?key[-_ ]here|changeme|\.\.\.|…|<.*>|^x+$", re.IGNORECASE)
+_PLACEHOLDER = re.compile(r"your[-_ ]|api[-_ ]?key[-_ ]here|changeme|\.\.\.|…|<[^<>]*+>|^x+$", re.IGNORECASE)
 
 
 def add_to(commands: Any) -> None:

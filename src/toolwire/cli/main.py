@@ -41,7 +41,9 @@ start here:
 
 toolwire COMMAND --help shows examples.
 """
-_INVALID_CHOICE = re.compile(r"argument (?P<name>[^:]*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)")
+_INVALID_CHOICE = re.compile(
+    r"argument (?P<name>[^:]*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>[^()]*)\)"
+)
 
 
 class CommandParser(argparse.ArgumentParser):

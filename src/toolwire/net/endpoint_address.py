@@ -19,7 +19,7 @@ from .base_url import join_path, origin_of, parse_base_url
 __all__ = ["AddressSettings", "EndpointAddress", "resolve_address"]
 
 _is_setting = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}").fullmatch
-_is_version_segment = re.compile(r"v\d+\w*").fullmatch
+_is_version_segment = re.compile(r"v\d\w*").fullmatch
 _FIELD = re.compile(r"\{(\w+)\}")
 
 

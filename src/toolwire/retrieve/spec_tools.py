@@ -41,7 +41,7 @@ _TYPES = {
     "dict": "object",
 }
 _TYPED_TEXT = re.compile(r"\s*(?:([A-Za-z]+)\s*(?::|\(|$))?\s*(.*)", re.DOTALL)
-_REQUIRED = re.compile(r"\s*\[required\]\s*", re.IGNORECASE)
+_REQUIRED = re.compile(r"(?<!\s)\s*+\[required\]\s*+", re.IGNORECASE)
 _READ_REQUEST = re.compile(r"\s*(GET|HEAD)\s+/")
 
 
@@ -76,7 +76,7 @@ def spec_tool(spec: Mapping[str, Any]) -> Tool:
 def spec_name(title: str) -> str:
     """Return a name that every provider accepts: letters, digits, `_`, `-` and `.`; long ones end in a hash."""
     name = re.sub(r"[^A-Za-z0-9.]+", lambda found: "-" if found.group() == "-" else "_", title)
-    name = re.sub(r"_*\.[_.]*", ".", name).strip("_.-")
+    name = re.sub(r"(?<!_)_*+\.[_.]*+", ".", name).strip("_.-")
     if name and len(name) <= _MAX_NAME:
         return name
     return f"{name[: _MAX_NAME - 9] or 'api'}_{sha256(title.encode('utf-8', 'replace')).hexdigest()[:8]}"

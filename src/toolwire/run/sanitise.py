@@ -41,7 +41,7 @@ _PERSONAL_FIELDS = (
 )  # top-level fields of a request
 _SECRET_QUERY_FIELDS = frozenset({"key", "api_key", "token", "access_token"})
 _BASE64 = re.compile(r"(data:[\w.+/-]+;base64,)?([A-Za-z0-9+/_-]{512,}={0,2})").fullmatch
-_LINE = re.compile(rb"((?:data: ?)?)(.*?)([\r\n]*)", re.DOTALL).fullmatch
+_DATA = re.compile(rb"data: ?+|").match
 _SCHEMA_MAPS = frozenset(
     "properties patternProperties dependentRequired dependentSchemas dependencies $defs definitions".split()
 )
@@ -172,7 +172,9 @@ class Sanitiser:
 
     def _sanitise_line(self, line: bytes) -> bytes:
         """Sanitise a line of a stream. A line without JSON, or with truncated JSON, is sanitised as text."""
-        head, payload, end = _LINE(line).groups()  # type: ignore[union-attr]  # matches every line
+        content = line.rstrip(b"\r\n")
+        start = _DATA(content).end()  # type: ignore[union-attr]  # matches every line
+        head, payload, end = content[:start], content[start:], line[len(content) :]
         try:
             document = msgspec.json.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -34,7 +34,7 @@ _VALUES = (
     re.compile(rf"""(?i)({_NAME_END}\s{{0,8}}=(?!=)\s{{0,8}}["']?)[^\s"'&,;]+"""),
 )
 _LINE = re.compile(rf"(?im)({_NAME_END}:[ \t]{{1,8}})[^\s\[\]{{}}]+$")  # YAML
-_is_line_start = re.compile(r"[ \t-]*[\w.-]*").fullmatch
+_is_line_start = re.compile(r"[ \t-]*+[\w.-]*+").fullmatch
 _ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 

@@ -24,9 +24,9 @@ _OTHER_SECTIONS = frozenset(
     "returns return yields yield raises raise warns warnings examples example note notes see also references "
     "attributes todo".split()
 ) | {"see also"}
-_SPHINX = re.compile(r"^:(param|parameter|arg|argument|key|keyword)\s+(?:[^:]*?\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
-_SPHINX_OTHER = re.compile(r"^:(?:returns?|rtype|raises?|yields?|type\s+\w+|meta\s+\w+)[^:]*:")
-_GOOGLE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
+_SPHINX = re.compile(r"^:(param|parameter|arg|argument|key|keyword)\s++(?:[^:\s]++\s++)*?\*{0,2}(\w++)\s*+:\s*+(.*)$")
+_SPHINX_OTHER = re.compile(r"^:(?:returns?|rtype|raises?|yields?|type\s++\w|meta\s++\w)[^:]*+:")
+_GOOGLE = re.compile(r"^\*{0,2}(\w++)\s*+(?:\([^)]*+\)\s*+)?+:\s*+(.*)$")
 _NUMPY = re.compile(r"^\*{0,2}(\w++(?:\s*+,\s*+\*{0,2}\w++)*+)\s*(?::.*)?$")
 
 

@@ -162,8 +162,8 @@ _TABLE_STATES, _STATE_COST = 12, 4
 _LITERAL, _SET, _WIDE, _UNICODE = 64, 128, 1_200, 50_000  # bytes, measured: a byte, ASCII, most of Unicode, \p{…}
 _TOKEN = re.compile(
     r"""
-      (?P<unicode>\\[pP](?:\{[^}]*+\}|.)?+)
-    | (?P<escape>\\(?:[ux]\{[^}]*+\}|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|.)?+)
+      (?P<unicode>\\[pP](?:\{[^{}]*+\}|.)?+)
+    | (?P<escape>\\(?:[ux]\{[^{}]*+\}|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|.)?+)
     | (?P<set>\[\^?+(?:\\.|[^\]\\])*+\]?+)
     | (?P<repeat>\{\s*+(?P<low>[0-9]*+)\s*+(?P<comma>,?+)\s*+(?P<high>[0-9]*+)\s*+\})
     | (?P<open>\((?:\?(?:<\w++>|P<\w++>|[a-z-]*+:)?+)?+)

@@ -23,8 +23,8 @@ _MEMBER_START = re.compile(rf"{_KEY}\s*+(?:{COLON.pattern})")
 _CALL_START = re.compile(
     rf"(?P<list>\[\s*+)?(?P<name>[A-Za-z_][\w.:/-]*+)?\s*+{PARENTHESES[0]}\s*+(?P<object>[{BRACKETS}])?"
 )
-_CALL_END = re.compile(rf"\s*+{PARENTHESES[1]}")
-_LIST_END = re.compile(r"\s*+\]")
+_CALL_END = re.compile(rf"\s*+{PARENTHESES[1]}").match
+_LIST_END = re.compile(r"\s*+\]").match
 _QUALIFIER = re.compile(r"[.:/]")
 
 
@@ -54,7 +54,7 @@ def rewrite_form(text: str, end: int, attempt: RepairAttempt, names: Collection[
         rewriter = JsonRewriter(text, call.end(), end, attempt, "(")
     rewritten, at = rewriter.rewrite(), rewriter.at
     for expected in [_CALL_END] * bool(call["object"]) + [_LIST_END] * bool(call["list"]):
-        closer = expected.match(text, at, end)
+        closer = expected(text, at, end)
         if closer is None:
             raise invalid_error("the call is not closed", at)
         at = closer.end()

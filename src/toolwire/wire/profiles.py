@@ -30,7 +30,7 @@ class CapabilityMatch(NamedTuple):
     rows: Mapping[str, CapabilityRow]
 
 
-_PATH = re.compile(r"(?:ft:|.*/)")  # `models/`, `anthropic/`, a resource path; a fine-tuned model
+_PATH = re.compile(r"(?s)\A(?:ft:|.*/)")  # `models/`, `anthropic/`, a resource path; a fine-tuned model
 _CLOUD_PREFIX = re.compile(
     r"(?:[a-z]{2,6}\.)?(?:anthropic|openai|google|meta|mistral|amazon|moonshot(?:ai)?|minimax|qwen|zai|cohere|xai)\."
     r"|meta-(?=llama)|zai-(?=glm)"  # `Meta-Llama-3.1-8B-Instruct`, the `zai-glm-4.7` of Cerebras

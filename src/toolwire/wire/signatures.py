@@ -30,7 +30,7 @@ FEWER_TOOLS = "send fewer tools, retrieve the tools that matter, or pass choose=
 """The remedy for more tools than a provider accepts."""
 
 _MAX_MESSAGE = 4000  # characters of a message that are searched: an error names its limit early
-_STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+_STEP = re.compile(r"\[([^\[\]]*+)\]|([^.\[\]]+)")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"|(\d+)")
 _SCHEMAS = ("parameters", "parametersJsonSchema", "parameters_json_schema", "input_schema")
 _DECLARATIONS = ("function_declarations", "functionDeclarations")

@@ -44,7 +44,7 @@ def check_types(checked: CheckedBody) -> Iterator[Hit]:
 
 
 def _check_image(path: str, image: JSON) -> Iterator[Hit]:
-    if type(image) is not str or not re.fullmatch(r"[A-Za-z0-9+/\s]*={0,2}\s*", image):
+    if type(image) is not str or not re.fullmatch(r"[A-Za-z0-9+/\s]*+(?:={1,2}\s*+)?+", image):
         yield Hit(path, "an image must be base64 without a data URL prefix")
 
 

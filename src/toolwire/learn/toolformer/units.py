@@ -41,7 +41,7 @@ _ABBREVIATIONS = {
     "s": "second", "min": "minute", "h": "hour", "ml": "milliliter", "l": "liter", "km/h": "kilometer per hour",
     "mph": "mile per hour", "m/s": "meter per second", "c": "celsius", "f": "fahrenheit", "k": "kelvin",
 }  # fmt: skip
-_REQUEST = re.compile(r"\s*(-?[0-9][0-9,]{0,14}(?:\.[0-9]{1,9})?)\s*([a-z/ ]{1,30}?)\s+(?:to|in)\s+([a-z/ ]{1,30}?)\s*")
+_REQUEST = re.compile(r"(-?[0-9][0-9,]{0,14}(?:\.[0-9]{1,9})?) ?([a-z/ ]{1,30}?) (?:to|in) ([a-z/ ]{1,30})")
 UNIT_PATTERN = "|".join(sorted({unit for units in _QUANTITIES.values() for unit in units} | set(_TEMPERATURES)))
 """A regular expression of the unit names, without plurals and abbreviations."""
 
@@ -52,7 +52,7 @@ def convert(request: str) -> str:
     >>> convert("26.2 miles to kilometers")
     '42.16 kilometers'
     """
-    found = _REQUEST.fullmatch(request.lower())
+    found = _REQUEST.fullmatch(" ".join(request.lower().split()))
     if not found:
         raise ToolError("the request must be an amount and two units, such as 3 miles to kilometers")
     amount, source, target = float(found[1].replace(",", "")), _unit_name(found[2]), _unit_name(found[3])

@@ -38,8 +38,8 @@ _VALUES = (
     (re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE), " url "),
     (re.compile(r"(?:\"[^\"]*\"|'[^'\s][^']*'|`[^`]*`)"), " "),
     (re.compile(r"(?<!\w)(?:~|\.{1,2})?(?:/[\w.@+-]++)++/?"), " "),
-    (re.compile(r"\b[\w-]+(?:\.[A-Za-z]\w{0,5}){0,1}\.(tar|gz|tgz|bz2|xz|zip|log|csv)\b"), r" file \1 "),
-    (re.compile(r"\b[\w-]+(?:\.[A-Za-z]\w{0,5}){1,2}\b"), " file "),
+    (re.compile(r"(?<![\w-])[\w-]++(?:\.[A-Za-z]\w{0,5}){0,1}\.(tar|gz|tgz|bz2|xz|zip|log|csv)\b"), r" file \1 "),
+    (re.compile(r"(?<![\w-])[\w-]++(?:\.[A-Za-z]\w{0,5}){1,2}\b"), " file "),
     (re.compile(r"\b(?:\d[\d.,:]*|one|two|three|four|five|ten)\b", re.IGNORECASE), " "),
 )
 

@@ -15,7 +15,7 @@ _MAX_NAMES = 8
 _MAX_OPERANDS = 3
 _MAX_BASH = 20_000  # characters: a larger file completes several subcommands, with options of their own
 _STRING = re.compile(r"'([^'\n]{0,2000}(?:\n[^'\n]{0,500}){0,30})'|\"([^\"\n]{0,2000}(?:\n[^\"\n]{0,500}){0,30})\"")
-_WORD_LIST = re.compile(r"compgen\s+-W\s*$|\b\w*(?:opts|options|flags)\w*\+?=\(?\s*$", re.IGNORECASE)
+_WORD_LIST = re.compile(r"compgen\s{1,8}-W\s{0,8}$|(?:opts|options|flags)\w{0,40}\+?=\(?\s{0,8}$", re.IGNORECASE)
 _OPTION = re.compile(r"-{1,2}[A-Za-z0-9](?:[A-Za-z0-9_]|-(?=[A-Za-z0-9]))*=?")
 _COMPLETE = re.compile(r"^[ \t]*+(?:complete|compdef)\b([^\n#&|;]{0,300})", re.MULTILINE)
 _COMPDEF = re.compile(r"#compdef\s+([^\n]{1,300})")

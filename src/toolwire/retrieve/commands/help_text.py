@@ -12,7 +12,7 @@ from .synopsis import read_usage, usage_lines
 __all__ = ["read_help"]
 
 _MAX_LINES = 3_000
-_OPTION = re.compile(r"\s{1,12}(-{1,2}\S.*?)(?:\s{2,}(\S.*))?")
+_OPTION = re.compile(r"\s{1,12}(-{1,2}\S(?:\S|\s(?!\s))*+)(?:\s{2,}+(\S.*))?+")
 _ENTRY = re.compile(r"\s{1,8}([a-z][a-z0-9-]*)\*?:?\s{2,}(\S.*)")
 _COMMANDS = re.compile(r"(?:[\w ]*\b(?:sub)?commands?\b[\w ]*):?", re.IGNORECASE)
 _USAGE = re.compile(r"usage:\s*", re.IGNORECASE)

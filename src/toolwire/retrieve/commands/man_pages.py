@@ -141,10 +141,22 @@ def _alternatives(lines: Iterable[str]) -> Iterator[tuple[str, SynopsisLine]]:
     """Return the alternatives of a synopsis that begin with a word: `{update | install PACKAGE...}`."""
     text = mark_variables(" ".join(lines)[:4_000], ())
     for group in _BRACES.findall(text):
-        for alternative in re.split(r"\|(?![^\[{(]*[\]})])", group):
+        for alternative in _split_alternatives(group):
             found = _SUBCOMMAND.match(alternative.strip())
             if found is not None:
                 yield found.group(1), read_usage(alternative.strip()[found.end() :])
+
+
+def _split_alternatives(group: str) -> list[str]:
+    """Split a text at the bars outside brackets."""
+    alternatives, depth = [""], 0
+    for piece in re.split(r"([\[\](){}|])", group):
+        depth += (piece in ("[", "(", "{")) - (piece in ("]", ")", "}"))
+        if piece == "|" and depth <= 0:
+            alternatives.append("")
+        else:
+            alternatives[-1] += piece
+    return alternatives
 
 
 def _is_subcommand(entry: PageEntry) -> bool:

@@ -9,7 +9,7 @@ from .command import CommandOption, OptionStyle
 __all__ = ["first_sentence", "read_option"]
 
 _NAME = re.compile(r"--?[A-Za-z0-9@#?](?:[A-Za-z0-9_.+]|-(?=[A-Za-z0-9]))*")
-_SEPARATOR = re.compile(r"\s*(?:,|\||/|\bor\b)\s*(?=--?\w)")
+_SEPARATOR = re.compile(r"(?<!\s)\s*+(?:,|\||/|\bor\b)\s*+(?=--?\w)")
 _PLACEHOLDER = re.compile(r"[A-Za-z][\w.:@+/-]*")
 _CHOICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _INTEGERS = re.compile(r"(?:num|number|count|depth|port|cols|columns|pid|lines|limit|int|integer)", re.IGNORECASE)

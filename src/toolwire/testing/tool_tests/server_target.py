@@ -41,7 +41,7 @@ _MAX_TEXT = 2000
 _CACHES = {"npm_config_cache": ".npm", "UV_CACHE_DIR": ".cache/uv", "UV_TOOL_DIR": ".local/share/uv/tools"}
 """Caches of package runners, which would install a server again with another HOME."""
 _UNHANDLED = re.compile(
-    r"Traceback \(most recent call last\)|\n\s+at \S.*:\d+:\d+\)?"
+    r"Traceback \(most recent call last\)|\n[^\S\n]++at \S.*:\d++:\d"
     r"|(?:list|string|tuple) index out of range|'NoneType' object|object has no attribute|unhashable type"
     r"|object is not (?:subscriptable|iterable|callable)|codec can't (?:en|de)code|maximum recursion depth exceeded"
     r"|Cannot (?:read|set) propert(?:y|ies) of (?:undefined|null)|is not a function|Maximum call stack"
