@@ -21,7 +21,15 @@ OTHER_VALUES = ("as text", "as float", "twice", "other")  # which mean something
 
 REWRITTEN = {
     ("openai_chat", "/choices/*/index", "null"): "a choice has an index",
+    ("openai_chat", "/choices", "without a list"): "choices are a list",
+    ("openai_chat", "/choices/*/message/tool_calls<assistant>", "without a list"): "calls are a list",
+    **{
+        ("openai_responses", f"/output/*/{field}", name): "required by clients: an empty object, an id of its own"
+        for field in ("arguments<function_call>", "call_id<function_call>", "call_id<custom_tool_call>")
+        for name in ("null", "removed")
+    },
     ("gemini", "/candidates/*", "empty"): "a candidate has an index",
+    ("gemini", "/candidates/*/finishReason", "empty"): "a message about the finish without a finish",
     ("gemini", "/candidates/*/finishReason", "null"): "a message about the finish without a finish",
     ("gemini", "/candidates/*/finishReason", "removed"): "a message about the finish without a finish",
     ("ollama", "/done", "null"): "done is a boolean",

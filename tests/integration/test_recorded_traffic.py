@@ -54,6 +54,7 @@ REPAIRED = (
     ("gemini", "/generationConfig/responseLogprobs", "required by the API beside logprobs: true is written"),
     ("ollama", "/logprobs", "required by the API beside top_logprobs: true is written"),
     ("openai_chat", "/logprobs", "required by the API beside top_logprobs: true is written"),
+    ("openai_responses", "/input/*/arguments<function_call>", "required by the API: an empty object is written"),
 )
 """(wire, shape, reason) of fields that are written although a sibling of a known request lacks them."""
 

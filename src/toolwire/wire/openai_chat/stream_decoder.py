@@ -310,6 +310,10 @@ class ChatStreamDecoder(BaseStreamDecoder):
         thoughts = find_reasoning(delta)
         if thoughts is not None and (thoughts[0] != DETAILS or choice.texts.keys().isdisjoint(REASONING_FIELDS)):
             self._emit_text(choice, *thoughts, events)
+            for field in REASONING_FIELDS:  # servers repeat the text for clients of both fields
+                if (other := delta.get(field)) and other != thoughts[1] and field != thoughts[0]:
+                    detail = f"{thoughts[0]} is read, and {field} differs from it"
+                    self.losses.add("/parts", "reasoning", "dropped", detail)
         content = delta.get("content")
         if type(content) is list or type(content) is dict:
             self._read_content(choice, content if type(content) is list else [content], events)
