@@ -10,6 +10,8 @@ from gateway.serving import listening
 from mcp_client.client_helpers import McpServers, misbehaving, run, tool_call, until
 from toolwire import Agent, Runner, ToolCall, tool
 from toolwire.cli.main import main
+from toolwire.cli.serve_tools import ToolLoader
+from toolwire.gateway.settings import Settings, ToolsRow
 from toolwire.ir.errors import ConfigError
 from toolwire.mcp import HttpApp, Server
 from toolwire.mcp.client import ServerSpec
@@ -90,6 +92,27 @@ def test_agent_gets_the_tools_of_a_slow_server_in_a_later_turn():
             offered = [{one.name for one in request.tools} for request in model.requests]
             assert "hanging_echo" not in offered[0] and "hanging_echo" in offered[1]
             assert "hi" in str(answer.messages)
+
+    run(test())
+
+
+@pytest.mark.finding("RU6")
+def test_gateway_offers_the_tools_of_a_slow_server_when_it_is_ready(tmp_path, capsys):
+    async def test():
+        gated = Gated()
+        async with listening(gated) as url:
+            entries = {"hanging": {"url": f"{url}/slow", "start_timeout": 0.2}, "good": {"url": f"{url}/fast"}}
+            file = tmp_path / "mcp.json"
+            file.write_text(json.dumps({"mcpServers": entries}))
+            loader = ToolLoader([])
+            opened = await loader.prepare(Settings(tools={"*": ToolsRow(mcp=str(file))}))
+            loader.activate(opened)
+            runner = opened.bindings.runners["*"]
+            assert [each.name for each in runner.tools_for_run("r")] == ["echo"]
+            assert "hanging: it did not start within 0.2 seconds" in capsys.readouterr().err
+            gated.release.set()
+            await until(lambda: len(runner.tools_for_run("r")) == 2)
+            await loader.aclose()
 
     run(test())
 

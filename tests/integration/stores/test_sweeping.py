@@ -1,5 +1,6 @@
 """Removing expired records and runs: what a sweep removes, who sweeps, and that no other process waits for it."""
 
+import importlib
 import logging
 import re
 import threading
@@ -13,7 +14,7 @@ from toolwire import Agent, Runner, ToolCall
 from toolwire.ir.errors import StoreError
 from toolwire.net import store_steps
 from toolwire.net.store_steps import StoreSteps
-from toolwire.net.stores import expiry, sqlite_connection
+from toolwire.net.stores import expiry, open_store, sqlite_connection
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.net.stores.sqlite import SqliteStore
 from toolwire.run.stored_runs import WEEK, StoredRun
@@ -176,6 +177,22 @@ def test_sqlite_finds_expired_rows_by_an_index(tmp_path, table):
         plan = str(connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall())
     assert f"{table}_by_expiry" in plan
     file.store.close()
+
+
+@pytest.mark.finding("RU5")
+@pytest.mark.parametrize("table", ["runs", "records"])
+def test_postgres_finds_expired_rows_by_an_index(servers, tmp_path, table):
+    store = open_store(servers("postgres").fresh(tmp_path))
+    store.sweep()
+    postgres, postgres_runs = (
+        importlib.import_module(f"toolwire.net.stores.{name}") for name in ("postgres", "postgres_runs")
+    )
+    statement = {"runs": postgres_runs._SWEEP, "records": postgres._SWEEP}[table]
+    # The planner reads a small table as a whole, unless it is told to avoid that.
+    store._pool.run("SET enable_seqscan = off", {})
+    plan = str(store._pool.run(f"EXPLAIN {statement}", {"most": 10}).fetchall())
+    assert f"toolwire_{table}_by_expiry" in plan
+    store.close()
 
 
 @pytest.mark.finding("RU5")
