@@ -290,11 +290,11 @@ def _parse_object(text: str) -> Object:
 
 
 def _run_document(run: StoredRun) -> dict[str, Any]:
-    """Return the fields of a run for `--json`, without its state and its token."""
+    """Return the fields of a run for `--json`, without its token."""
     import msgspec
 
     document: dict[str, Any] = msgspec.to_builtins(run)
-    hidden = ("state", "token")
+    hidden = ("token", "digest")
     return {
         "summary": "",
         **{name: value for name, value in document.items() if name not in hidden},

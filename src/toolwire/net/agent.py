@@ -306,6 +306,7 @@ class Agent(Generic[Deps, Output]):
             raise ConfigError("an agent without a store has no runs to continue", hint="pass store=open_store(…)")
         async with checkpoints:
             session = self._adopt(Session.load(await checkpoints.load(run_id), now=time.time), deps)
+            checkpoints.follow(session)
             loop = AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
             is_changed = await self._continue_subagents(session, deps)
             if prompt is not None:
@@ -479,6 +480,8 @@ class Agent(Generic[Deps, Output]):
         loop = AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
         if checkpoints is not None and isinstance(prompt, Session):
             await checkpoints.take_over(session)
+        elif checkpoints is not None:
+            checkpoints.begin(session)
         if isinstance(prompt, Session):
             await self._continue_subagents(session, deps)
         return loop

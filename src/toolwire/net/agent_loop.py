@@ -375,7 +375,7 @@ class AgentLoop:
             compacted=state.compacted,
             auxiliary_usage=state.auxiliary_usage or Usage(),
             pending=pending,
-            state=self.session.dump() if pending else "",
+            run_state=self.session.stored_state() if pending else None,
             tainted=state.tainted,
             offered=self.session.offered_names if self.agent is self._origin else (),
         )

@@ -13,6 +13,7 @@ from ..ir.response import Response, Usage
 from ..ir.value import Value
 from ..run.compaction import CompactedPrefix
 from ..run.histories import check_history
+from ..run.run_state import RunState, encode_state
 from ..run.session import Session
 from ..run.waiting import WaitingCall
 
@@ -45,7 +46,8 @@ class Answer(Value, Generic[Output], frozen=True):
     `auxiliary_usage`: the part of `usage` that an auxiliary model used. `tainted`: the conversation contains untrusted
     tool output; a run that continues it is tainted, too. `offered`: the names of the offered tools, in their order; a
     run that continues the conversation with a retriever offers them again.
-    `pending`: the calls that wait for approval or for a result; `state`: the run that waits (`Session.dump`).
+    `pending`: the calls that wait for approval or for a result; `run_state` and `state`: the run that waits,
+    as a value and as text (`Session.dump`).
     """
 
     text: str
@@ -61,7 +63,7 @@ class Answer(Value, Generic[Output], frozen=True):
     compacted: CompactedPrefix | None = None
     auxiliary_usage: Usage = Usage()
     pending: tuple[WaitingCall, ...] = ()
-    state: str = ""
+    run_state: RunState | None = None
     tainted: bool = False
     offered: tuple[str, ...] = ()
 
@@ -78,7 +80,13 @@ class Answer(Value, Generic[Output], frozen=True):
         """Return the run that waits: call `approve`, `deny` or `supply` on it, and pass it to `Agent.run`."""
         if not self.pending:
             raise ConfigError("the run is not suspended", hint="check answer.suspended first")
-        return Session.load(self.state, now=time.time)
+        assert self.run_state is not None
+        return Session.load(self.run_state, now=time.time)
+
+    @property
+    def state(self) -> str:
+        """The run that waits as text, for `Session.load`; empty if it does not wait. Made anew on each access."""
+        return "" if self.run_state is None else encode_state(self.run_state)
 
     @property
     def output(self) -> Output:

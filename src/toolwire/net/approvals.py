@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 from ..run.records import Store
+from ..run.run_events import encode_steps, fold_events
 from ..run.session import Session
-from ..run.stored_runs import RunConflict, StoredRun
+from ..run.stored_runs import RunConflict, StoredRun, read_rows, split_rows
 from .checkpoints import run_status, run_summary
 
 __all__ = ["approve_call", "deny_call", "load_run", "supply_result"]
@@ -48,7 +49,7 @@ def load_run(store: Store, run_id: str, tenant: str = "") -> tuple[StoredRun, Se
     stored = store.runs.get(run_id)
     if stored is None or stored.tenant != tenant:
         raise ConfigError(f"there is no run {run_id!r} in the store", hint="toolwire runs list")
-    return stored, Session.load(stored.state, now=time.time)
+    return stored, Session.load(fold_events(read_rows(store.runs, stored), stored.version), now=time.time)
 
 
 def _check_phase(session: Session) -> None:
@@ -65,12 +66,11 @@ def _change_run(store: Store, run_id: str, tenant: str, change: Callable[[Sessio
     for _ in range(_ATTEMPTS):
         stored, session = load_run(store, run_id, tenant)
         _check_phase(session)
+        before, session.steps = session.state, []
         change(session)
-        session.set_revision(stored.version + 1)
-        changed = replace(
-            stored, state=session.dump(), status=run_status(session), summary=run_summary(session), token=""
-        )
-        saved = store.runs.put(changed, stored.version)
+        rows = split_rows(encode_steps(before, session.take_steps()))
+        changed = replace(stored, status=run_status(session), summary=run_summary(session), token="")
+        saved = store.runs.append(changed, rows, stored.version)
         if saved is not None:
             return saved
     raise RunConflict(f"another process continues run {run_id}", hint="try again when it has ended")

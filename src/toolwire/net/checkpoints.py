@@ -1,8 +1,11 @@
 """Save the run of an agent after each step, so that another process can continue it.
 
+A save appends the events since the last one. They are encoded in a thread of the store: a large result delays the event
+loop no more than a small one.
+
 While a run is continued, its lease is renewed in the background. A save that finds a newer version, or the lease of
 another process, raises RunConflict and ends the run here. A store that cannot be reached does not end a run in
-progress; a suspended run is reported as waiting only if it was saved.
+progress: the next save appends the events of both. A run that waits or has ended is reported only if it was saved.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -18,8 +21,10 @@ from ..ir.errors import ConfigError, StoreError
 from ..ir.parts import Text
 from ..ir.text import dumps
 from ..run.records import DAY
+from ..run.run_events import RunStep, encode_steps, fold_events
+from ..run.run_state import RunState
 from ..run.session import AwaitApproval, Done, GiveUp, Session
-from ..run.stored_runs import WEEK, RunConflict, RunStatus, RunStore, StoredRun
+from ..run.stored_runs import WEEK, RunConflict, RunStatus, RunStore, StoredRun, read_rows, split_rows
 from ..run.waiting import WaitingCall
 
 __all__ = ["Checkpoints", "StoreThreads", "run_status", "run_summary"]
@@ -53,6 +58,9 @@ class Checkpoints:
         self._tenant = tenant
         self._token = secrets.token_hex(16)
         self._version = 0
+        self._saved: RunState | None = None  # the state at this version
+        self._is_copy = False  # the session comes from elsewhere, so that its values are other objects
+        self._pending: list[RunStep] = []  # the steps since then
         self._renewal: asyncio.Task[None] | None = None
         self._run_id = ""
         self._is_open = False
@@ -77,7 +85,12 @@ class Checkpoints:
         except StoreError as error:
             _log.warning("cannot end the lease of run %s; it ends by itself: %s", self._run_id, error)
 
-    async def load(self, run_id: str) -> str:
+    def begin(self, session: Session) -> None:
+        """Record the start of a new run. It is stored with its first step."""
+        session.steps = []
+        session.record_step("start")
+
+    async def load(self, run_id: str) -> RunState:
         """Take the lease of a stored run and return its state. Raises ConfigError if there is no such run."""
         if await self._belongs_to_another(run_id):
             raise _absent_run(run_id)
@@ -86,10 +99,19 @@ class Checkpoints:
             await self._refuse(run_id)
         assert stored is not None
         self._adopt(stored)
-        return stored.state
+        self._saved = await self._threads.use_store(self._fold, stored)
+        assert self._saved is not None
+        return self._saved
+
+    def _fold(self, stored: StoredRun) -> RunState:
+        return fold_events(read_rows(self._runs, stored), stored.version)
+
+    def follow(self, session: Session) -> None:
+        """Record the steps of a session that has the loaded state."""
+        session.steps = []
 
     async def take_over(self, session: Session) -> None:
-        """Take the lease of the run of a session, if it is stored, and replace its stored state.
+        """Take the lease of the run of a session, if it is stored, and append its changes.
 
         Raises RunConflict if the run was changed in the store after the session was loaded: a decision of another
         process would be lost.
@@ -109,33 +131,40 @@ class Checkpoints:
                     f"run {run_id} was changed in the store: the session has version {revision}, the store {stored.version}",
                     hint="decide with approve_call or deny_call, and continue with agent.resume(run_id)",
                 )
+            self._saved, self._is_copy = await self._threads.use_store(self._fold, stored), True
+            self.follow(session)
         elif await self._threads.use_store(self._runs.get, run_id) is not None:
             await self._refuse(run_id)
         elif revision:
             raise RunConflict(f"run {run_id} is no longer in the store", hint="start a new run")
+        else:
+            self.begin(session)
         session.start_calls()
         await self.save(session)
 
     async def save(self, session: Session) -> None:
-        """Store the state of the session."""
-        status, revision = run_status(session), session.state.revision
-        session.set_revision(self._version + 1)
-        summary = run_summary(session)
-        run = StoredRun(session.state.run_id, session.dump(), status, summary, token=self._token, tenant=self._tenant)
-        ttl = self._record_ttl if status == "running" else self._ttl
+        """Append the steps of the session since the last save."""
+        self._pending += session.take_steps()
+        status = run_status(session)
+        run = StoredRun(session.state.run_id, status, run_summary(session), token=self._token, tenant=self._tenant)
         try:
-            stored: StoredRun | None = await self._threads.use_store(
-                self._runs.put, run, self._version, ttl=ttl, lease=_LEASE
-            )
+            stored: StoredRun | None = await self._threads.use_store(self._append, run, tuple(self._pending))
         except StoreError as error:
-            session.set_revision(revision)
-            if status == "waiting":
+            if status != "running":
                 raise
-            _log.warning("run %s was not saved: %s", run.run_id, error)
+            _log.warning("run %s was not saved, the next step is saved with this one: %s", run.run_id, error)
             return
         if stored is None:
             raise RunConflict(f"run {run.run_id} was changed by another process", hint="continue it there")
+        self._saved, self._pending, self._is_copy = self._pending[-1].state, [], False
+        session.set_revision(stored.version)
         self._adopt(stored)
+
+    def _append(self, run: StoredRun, steps: Sequence[RunStep]) -> StoredRun | None:
+        """Encode steps and append them, in a thread: the values of a state are immutable."""
+        rows = split_rows(encode_steps(self._saved, steps, by_value=self._is_copy))
+        ttl = self._record_ttl if run.status == "running" else self._ttl
+        return self._runs.append(run, rows, self._version, ttl=ttl, lease=_LEASE)
 
     def _adopt(self, stored: StoredRun) -> None:
         self._version, self._run_id = stored.version, stored.run_id

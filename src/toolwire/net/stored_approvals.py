@@ -27,9 +27,10 @@ from ..ir.response import Response, Stop
 from ..run.approval import ApprovalReply, Approved, Denied
 from ..run.records import DAY
 from ..run.results import result_note
+from ..run.run_events import RunStep, encode_steps, fold_events
 from ..run.session import AwaitApproval, RunTools, Session
 from ..run.steps import Approve
-from ..run.stored_runs import RunStore, StoredRun
+from ..run.stored_runs import RunConflict, RunStore, StoredRun, read_rows, split_rows
 from ..run.waiting import Suspend, WaitingCall, suspended_result
 
 __all__ = ["StoredApprovals", "owned_by"]
@@ -74,27 +75,39 @@ class StoredApprovals:
         """Read, decide and write by compare-and-set; if another process changed the run meanwhile, read it again."""
         for _ in range(_ATTEMPTS):
             stored = self._runs.get(run_id)
-            if stored is None or stored.status == "done":
-                reply: ApprovalReply | None = None
-            else:
-                reply = _read_decision(Session.load(stored.state, now=time.time), stored)
+            session, reply = None, None
+            if stored is not None and stored.status != "done":
+                try:
+                    session = Session.load(fold_events(read_rows(self._runs, stored)), now=time.time)
+                except RunConflict:
+                    continue  # asked again by another process meanwhile
+                reply = _read_decision(session, stored)
                 if isinstance(reply, Suspend):
                     return reply
             if reply is None and self._has_too_many(run_id):
                 return Denied(_TOO_MANY)
-            if self._write(run_id, step, stored, reply):
+            if session is not None and stored is not None and reply is not None:
+                is_written = self._write_use(session, stored)
+            else:
+                is_written = self._write_question(run_id, step, 0 if stored is None else stored.version)
+            if is_written:
                 return Suspend(self._ttl, run_id) if reply is None else reply
         return False
 
-    def _write(self, run_id: str, step: Approve, stored: StoredRun | None, reply: ApprovalReply | None) -> bool:
-        """Store the question if there is no decision, else mark the decision as used."""
-        version = 0 if stored is None else stored.version
-        if stored is not None and reply is not None:
-            used = StoredRun(run_id, _used_state(stored.state), "done", stored.summary)
-            return self._runs.put(used, version, ttl=self._ttl + _HOUR) is not None
-        summary = f"{step.tool}: {step.why}"[:200]
-        question = StoredRun(run_id, _question_session(run_id, step, self._ttl).dump(), "waiting", summary)
-        return self._runs.put(question, version, ttl=self._ttl + _HOUR) is not None
+    def _write_question(self, run_id: str, step: Approve, version: int) -> bool:
+        """Store the question. The log of an older, identical one is replaced, so that it does not grow with each use."""
+        session = _question_session(run_id, step, self._ttl)
+        rows = split_rows(encode_steps(None, [RunStep("start", time.time(), session.state)]))
+        question = StoredRun(run_id, "waiting", f"{step.tool}: {step.why}"[:200])
+        return self._runs.append(question, rows, version, ttl=self._ttl + _HOUR, restart=True) is not None
+
+    def _write_use(self, session: Session, stored: StoredRun) -> bool:
+        """Mark the decision as used. The reason is unique: a store accepts a repeated append of the same rows."""
+        reason = f"the decision was used ({secrets.token_hex(16)})"
+        used = RunStep("decision", time.time(), replace(session.state, phase="gave_up", reason=reason))
+        rows = split_rows(encode_steps(session.state, [used]))
+        run = StoredRun(stored.run_id, "done", stored.summary)
+        return self._runs.append(run, rows, stored.version, ttl=self._ttl + _HOUR) is not None
 
     def _has_too_many(self, run_id: str) -> bool:
         """Return True if no other question of the owner of this one can be stored."""
@@ -125,14 +138,6 @@ def _question_session(run_id: str, step: Approve, ttl: float) -> Session:
     waiting = WaitingCall(call.id, step.tool, step.arguments, step.why, hash=step.hash, expires_at=expires_at)
     session.add_results([suspended_result(call, waiting)])
     return session
-
-
-def _used_state(state: str) -> str:
-    """Return the state of a used decision. It is unique: a store accepts a repeated put of the same state."""
-    session = Session.load(state, now=time.time)
-    reason = f"the decision was used ({secrets.token_hex(16)})"
-    session.state = replace(session.state, phase="gave_up", reason=reason)
-    return session.dump()
 
 
 def _read_decision(session: Session, stored: StoredRun) -> ApprovalReply | None:

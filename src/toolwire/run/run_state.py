@@ -161,6 +161,11 @@ def decode_state(dumped: str | bytes) -> RunState:
         state = _decode(dumped)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ProtocolError(f"the dumped state of a run cannot be decoded: {error}") from None
+    return check_state_version(state)
+
+
+def check_state_version(state: RunState) -> RunState:
+    """Return the state. Raise ConfigError if it has another version."""
     if state.version != STATE_VERSION:
         raise ConfigError(
             f"the state of a run has version {state.version}, expected {STATE_VERSION}",

@@ -34,6 +34,7 @@ from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compac
 from .histories import replace_system
 from .keys import list_calls
 from .results import result_note
+from .run_events import EventKind, RunStep
 from .run_state import (
     STATE_VERSION,
     AskModel,
@@ -132,6 +133,7 @@ class Session:
         self.tool_search: ToolFinder | None = None  # set by an agent whose model can search for tools
         self._parent: Session | None = None
         self._call: StartingCall | None = None  # the tool call that this run belongs to
+        self.steps: list[RunStep] | None = None  # recorded if the run is stored
         self._used_by_others: deque[tuple[Usage | None, float]] = deque()  # appended by other threads
         if has_untrusted_output(state.request.messages, self._untrusted):
             self._taint()
@@ -139,7 +141,7 @@ class Session:
     @classmethod
     def load(
         cls,
-        dumped: str | bytes,
+        dumped: str | bytes | RunState,
         *,
         now: Callable[[], float],
         budget: Budget | None = None,
@@ -148,12 +150,14 @@ class Session:
         output: OutputPlan | None = None,
         tools: Sequence[Tool] = (),
     ) -> Session:
-        """Load a session that another process dumped. `tools`: the present tools of a run of an agent; it sets them itself.
+        """Load a session that another process dumped, or the state of a stored run. `tools`: the present tools of a run of
+        an agent; it sets them itself.
 
         Only a store makes sure that a run is continued once (`Agent.resume`); load a dumped text once.
         """
         session = cls.__new__(cls)
-        session._initialise(decode_state(dumped), now, budget, untrusted, price, output)
+        state = dumped if isinstance(dumped, RunState) else decode_state(dumped)
+        session._initialise(state, now, budget, untrusted, price, output)
         if tools:
             session.restore_tools(tools)
         return session
@@ -260,6 +264,7 @@ class Session:
     def set_agent(self, name: str | None) -> None:
         """Set the agent that continues the run, after a transfer; None for the agent that started it."""
         self.state = replace(self.state, agent=name)
+        self.record_step("transfer")
 
     def set_revision(self, revision: int) -> None:
         """Set the version that the stored run gets with this state."""
@@ -270,9 +275,26 @@ class Session:
 
         A copy of the text is a copy of the run: without a store, each copy of an approved run runs its calls.
         """
+        return encode_state(self.stored_state())
+
+    def stored_state(self, state: RunState | None = None) -> RunState:
+        """Return a state, by default the present one, as it is dumped: with references to the tools of a toolbox."""
         self._count_usage()
-        state = self.state
-        return encode_state(refer_to_tools(state, self._offer) if state.has_toolbox_tools else state)
+        state = state or self.state
+        return refer_to_tools(state, self._offer) if state.has_toolbox_tools else state
+
+    def record_step(self, kind: EventKind) -> None:
+        """Record the state after a step, if the run is stored."""
+        if self.steps is not None:
+            self.steps.append(RunStep(kind, self._now(), self.state))
+
+    def take_steps(self) -> list[RunStep]:
+        """Return the steps since the last time, in the form in which they are stored. The last one has the present state."""
+        self._count_usage()
+        if not self.steps or self.steps[-1].state is not self.state:
+            self.record_step("change")
+        steps, self.steps = self.steps or [], []
+        return [replace(step, state=self.stored_state(step.state)) for step in steps]
 
     def next(self) -> NextStep:
         """Return the next step. Calling it twice returns the same step."""
@@ -308,6 +330,7 @@ class Session:
         self._expect("ask")
         prefix = CompactedPrefix(plan.apply(summaries), len(self.state.request.messages))
         self.state = replace(self.state, compacted=prefix)
+        self.record_step("compaction")
 
     @property
     def sent_request(self) -> Request:
@@ -360,6 +383,7 @@ class Session:
             self._give_up(updated_state, violation)
         else:
             self.state = replace(updated_state, phase="run", turn=Turn(calls))
+        self.record_step("model_turn")
 
     def call_limits(self) -> CallLimits:
         """Return the limits for the calls of the next response."""
@@ -408,9 +432,10 @@ class Session:
         if any(turn.waiting):
             since = state.waiting_since if state.phase == "wait" else now
             self.state = replace(state, phase="wait", turn=turn, waiting_since=since)
-            return
-        started = state.started + (now - state.waiting_since if state.phase == "wait" else 0.0)
-        self._answer_calls(replace(state, started=started, waiting_since=0.0), turn)
+        else:
+            started = state.started + (now - state.waiting_since if state.phase == "wait" else 0.0)
+            self._answer_calls(replace(state, started=started, waiting_since=0.0), turn)
+        self.record_step("results")
 
     @property
     def waiting(self) -> tuple[WaitingCall, ...]:
@@ -426,16 +451,19 @@ class Session:
         self._expect("wait")
         state = self.state
         self.state = replace(state, turn=state.turn.approve(call_id, arguments, self._now(), state.request.tools))
+        self.record_step("decision")
 
     def deny(self, call_id: str, reason: str = "") -> None:
         """Deny a waiting call. The model reads the reason."""
         self._expect("wait")
         self.state = replace(self.state, turn=self.state.turn.deny(call_id, reason, self._now()))
+        self.record_step("decision")
 
     def supply(self, call_id: str, result: Any) -> None:
         """Set the result of a call whose tool returned `Suspended`: a value that a tool may return, or a ToolResult."""
         self._expect("wait")
         self.state = replace(self.state, turn=self.state.turn.supply(call_id, result, self._now()))
+        self.record_step("decision")
 
     def update_waiting(self, call_id: str, calls: tuple[WaitingCall, ...]) -> None:
         """Set the calls of a nested run for which a call waits."""
@@ -454,6 +482,7 @@ class Session:
             self.state = replace(state, request=replace(state.request, messages=(*state.request.messages, message)))
         else:
             self.state = replace(state, prompts=(*state.prompts, message))
+        self.record_step("prompt")
 
     def offer_tools(self, tools: Sequence[Tool], *, untrusted: Iterable[str] = ()) -> None:
         """Offer these tools from the next turn. Tools that were offered before keep their position; new ones are last.

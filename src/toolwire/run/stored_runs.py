@@ -1,39 +1,58 @@
 """Runs that outlive their process: the stored form of a run and the interface of a store of runs.
 
-    absent ──put(run, 0)──▶ version 1 ──put(run, 1)──▶ version 2 … ──ttl──▶ absent
+    absent ──append(run, rows, 0)──▶ version 1 ──append(run, rows, 1)──▶ version 2 … ──ttl──▶ absent
 
-Two rules let any number of processes share a run. `put` is a compare-and-set on the version: a writer that read an
-older version changes nothing. A lease with a fencing token lets one process at a time continue a run: while the lease
-lasts, a writer with another token changes nothing.
+A stored run is an append-only log of events (`run_events`), and a small summary of it, the `StoredRun`. The log is a
+sequence of rows with at most `MAX_ROW_BYTES` each: an event that is larger continues in the next row, so that no limit
+of a store applies to a run.
+
+Two rules let any number of processes share a run. `append` is a compare-and-set on the version: a writer that read an
+older version appends nothing. A lease with a fencing token lets one process at a time continue a run: while the lease
+lasts, a writer with another token appends nothing. An append is atomic: all of its rows are stored, or none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Literal, Protocol, TypeAlias
 
 from ..ir.errors import StoreError
 from ..ir.value import Value
 
-__all__ = ["MAX_STATE_BYTES", "WEEK", "RunConflict", "RunStatus", "RunStore", "StoredRun", "check_run_size"]
+__all__ = [
+    "MAX_ROW_BYTES",
+    "PAGE_ROWS",
+    "WEEK",
+    "RunConflict",
+    "RunStatus",
+    "RunStore",
+    "StoredRun",
+    "append_digest",
+    "check_run",
+    "old_form",
+    "read_rows",
+    "split_rows",
+]
 
 RunStatus: TypeAlias = Literal["running", "waiting", "done", "failed"]
 
 WEEK = 7 * 24 * 60 * 60.0
-MAX_STATE_BYTES = 16 * 1024 * 1024
-_MAX_ID_LENGTH = 255
-_MAX_SUMMARY_LENGTH = 1000
+MAX_ROW_BYTES = 1024 * 1024  # far below what a row or a value of any store may have (512 MB in Redis is the least)
+PAGE_ROWS = 8  # rows that are sent in one statement or read at once: 8 MiB pass a slow network within a timeout of 5 s
+_MAX_ID_LENGTH = 255  # characters; the ids of toolwire have 32
+_MAX_SUMMARY_LENGTH = 1000  # characters; a listing shows 200
 
 
 class StoredRun(Value, frozen=True):
-    """A run in a store. Times are seconds since the epoch, by the store's clock.
+    """A run in a store, without its events. Times are seconds since the epoch, by the store's clock.
 
-    `state` is the text of `Session.dump()`; it is empty in a listing. The store sets `version` and the times.
+    The store sets `version`, the times, `rows` (the number of rows of its log) and `digest` (of the last append).
     `token` is the fencing token of the process that continues the run until `lease_until`. `tenant`: the tenant of the
     runner that started the run; others neither see nor change it.
     """
 
     run_id: str
-    state: str
     status: RunStatus = "running"
     summary: str = ""
     version: int = 0
@@ -43,6 +62,8 @@ class StoredRun(Value, frozen=True):
     lease_until: float = 0.0
     token: str = ""
     tenant: str = ""
+    rows: int = 0
+    digest: str = ""
 
 
 class RunConflict(StoreError):
@@ -57,14 +78,27 @@ class RunStore(Protocol):
     An expired run is absent, unless its lease has not ended. A store that cannot be reached raises StoreError.
     """
 
-    def put(self, run: StoredRun, expected_version: int, *, ttl: float = WEEK, lease: float = 60.0) -> StoredRun | None:
-        """Store a run if its stored version is `expected_version` (0: absent), and return it with its new version.
+    def append(
+        self,
+        run: StoredRun,
+        rows: Sequence[bytes],
+        expected_version: int,
+        *,
+        ttl: float = WEEK,
+        lease: float = 60.0,
+        restart: bool = False,
+    ) -> StoredRun | None:
+        """Append rows to the log of a run if its version is `expected_version` (0: absent), and return its new version.
 
-        Returns None if the version or the tenant is another one, or if another process holds the lease. Repeating an identical put
-        returns the stored run, because the response to the first attempt may have been lost. A `running` run with a
-        token gets or renews its lease; every other status ends the lease. Raises StoreError for a state above
-        `MAX_STATE_BYTES`.
+        Returns None if the version or the tenant is another one, or if another process holds the lease. Repeating an
+        identical append returns the stored run, because the response to the first attempt may have been lost. A
+        `running` run with a token gets or renews its lease; every other status ends the lease. `restart`: the rows
+        replace the log, as if the run began again.
         """
+        ...
+
+    def rows(self, run_id: str, start: int, stop: int) -> Sequence[bytes]:
+        """Return the rows of a log from `start` to `stop` (exclusive). Fewer are returned if the run has fewer."""
         ...
 
     def get(self, run_id: str) -> StoredRun | None: ...
@@ -72,7 +106,7 @@ class RunStore(Protocol):
     def list(
         self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
     ) -> tuple[StoredRun, ...]:
-        """List runs without their state, the newest first: those of a tenant, or all (None)."""
+        """List runs, the newest first: those of a tenant, or all (None)."""
         ...
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
@@ -88,27 +122,64 @@ class RunStore(Protocol):
         ...
 
     def delete(self, run_id: str) -> bool:
-        """Delete a run. Return False if it is absent or a process holds its lease."""
+        """Delete a run and its log. Return False if it is absent or a process holds its lease."""
         ...
 
     def sweep(self, limit: int | None = None) -> int:
-        """Delete expired runs, at most `limit`, and return their number. `Store.sweep` also deletes records."""
+        """Delete expired runs and their logs, at most `limit`, and return their number. `Store.sweep` also deletes records."""
         ...
 
 
-def check_run_size(run: StoredRun) -> None:
-    """Raise StoreError for a run that is too large to store, so that one run cannot fill a store."""
+def split_rows(lines: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Join encoded events, and split them into rows of at most `MAX_ROW_BYTES`.
+
+    >>> [len(row) for row in split_rows([b"x" * MAX_ROW_BYTES, b"y"])]
+    [1048576, 1]
+    """
+    log = memoryview(b"".join(lines))
+    return tuple([bytes(log[start : start + MAX_ROW_BYTES]) for start in range(0, len(log), MAX_ROW_BYTES)])
+
+
+def read_rows(runs: RunStore, run: StoredRun) -> Iterator[bytes]:
+    """Iterate over the log of a run as it was at this version, page by page.
+
+    Raises RunConflict if the run was deleted or began again meanwhile.
+    """
+    for start in range(0, run.rows, PAGE_ROWS):
+        stop = min(run.rows, start + PAGE_ROWS)
+        page = runs.rows(run.run_id, start, stop)
+        if len(page) != stop - start:
+            raise RunConflict(
+                f"run {run.run_id} has {start + len(page)} rows, expected {run.rows}: it was deleted or began again",
+                hint="read it again",
+            )
+        yield from page
+
+
+def append_digest(run: StoredRun, rows: Sequence[bytes]) -> str:
+    """Return the digest by which a store recognises a repeated append."""
+    digest = blake2b("\0".join((run.status, run.token, run.summary, run.tenant)).encode("utf-8", "surrogatepass"), digest_size=16)
+    for row in rows:
+        digest.update(row)
+    return digest.hexdigest()
+
+
+def check_run(run: StoredRun, rows: Sequence[bytes]) -> None:
+    """Raise StoreError for a run that a store cannot take: each of its values must be small."""
     if not run.run_id or len(run.run_id) > _MAX_ID_LENGTH:
         raise StoreError(f"a run id must have 1 to {_MAX_ID_LENGTH} characters, got {len(run.run_id)}")
     if len(run.summary) > _MAX_SUMMARY_LENGTH:
         raise StoreError(f"a summary must have at most {_MAX_SUMMARY_LENGTH} characters, got {len(run.summary)}")
     if len(run.tenant) > _MAX_ID_LENGTH:
         raise StoreError(f"a tenant must have at most {_MAX_ID_LENGTH} characters, got {len(run.tenant)}")
-    size = len(run.state)
-    if size * 4 > MAX_STATE_BYTES:
-        size = len(run.state.encode("utf-8", "surrogatepass"))
-    if size > MAX_STATE_BYTES:
-        raise StoreError(
-            f"the state of run {run.run_id} has {size} bytes, the maximum is {MAX_STATE_BYTES}",
-            hint="compact the conversation, or keep large media out of it",
-        )
+    largest = max(map(len, rows), default=0)
+    if largest > MAX_ROW_BYTES:
+        raise StoreError(f"a row has {largest} bytes, the maximum is {MAX_ROW_BYTES}", hint="use split_rows")
+
+
+def old_form(place: str, what: str) -> StoreError:
+    """Return the error for a store whose runs were written before they were logs of events."""
+    return StoreError(
+        f"{place}: {what} has runs in the old form, one state per run; this toolwire stores the events of a run",
+        hint="finish these runs with the version of toolwire that wrote them and delete them, or use another store",
+    )

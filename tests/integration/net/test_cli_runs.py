@@ -159,8 +159,8 @@ def test_json_of_list_show_and_approve(toolwire, waiting):
 
 def test_list_is_filtered_by_status(folder, capsys):
     store = open_store(str(folder / "runs.db"))
-    store.runs.put(StoredRun("aa1", "{}", "done", "one\x1b[31m"), 0)
-    store.runs.put(StoredRun("aa2", "{}", "failed", "two"), 0)
+    store.runs.append(StoredRun("aa1", "done", "one\x1b[31m"), (), 0)
+    store.runs.append(StoredRun("aa2", "failed", "two"), (), 0)
     assert main(["runs", "list", "--status", "failed", "--store", str(folder / "runs.db")]) == 0
     assert "aa1" not in capsys.readouterr().out
     assert main(["runs", "list", "--limit", "1", "--store", str(folder / "runs.db")]) == 0
@@ -241,7 +241,7 @@ def test_waiting_call_has_its_own_mark_and_the_printed_command_continues_the_run
 def test_status_names_the_process_that_continues_a_run(folder, capsys):
     store = open_store(str(folder / "runs.db"))
     for run_id, lease in (("now", 60.0), ("lost", -1.0), ("free", None)):
-        store.runs.put(StoredRun(run_id, "{}"), 0)
+        store.runs.append(StoredRun(run_id), (), 0)
         if lease is not None:
             store.runs.lease(run_id, "t", lease)
     for status, run_id in (("running", "now"), ("interrupted", "lost"), ("ready", "free")):

@@ -6,6 +6,7 @@ import time
 import pytest
 
 import toolwire
+from run_logs import read_state, replace_state
 from toolwire import Agent, ToolCall, ToolResult, open_store
 from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.net import Answer, approve_call, deny_call, supply_result
@@ -202,19 +203,19 @@ def test_session_is_approved_without_a_store(world):
 
 
 def test_approval_in_the_session_continues_the_stored_run(world, waiting, store):
-    session = Session.load(store.runs.get(waiting.run_id).state, now=time.time)
+    session = Session.load(read_state(store, waiting.run_id), now=time.time)
     session.approve("pay-1")
     assert world.agent(says("Done."), store=store).run_sync(session).output == "Done."
     assert store.runs.get(waiting.run_id).status == "done"
-    stale = Session.load(store.runs.get(waiting.run_id).state, now=time.time)
+    stale = Session.load(read_state(store, waiting.run_id), now=time.time)
     with pytest.raises(RunConflict, match="has ended"):
         world.agent(store=store).run_sync(stale)
 
 
 def test_arguments_edited_after_the_approval_need_a_new_one(world, waiting, store):
-    stored = approve_call(store, waiting.run_id, "pay-1")
-    tampered = toolwire.run.StoredRun(stored.run_id, stored.state.replace('"amount":5', '"amount":500'), "running")
-    assert store.runs.put(tampered, stored.version) is not None
+    approve_call(store, waiting.run_id, "pay-1")
+    tampered = read_state(store, waiting.run_id).replace('"amount":5', '"amount":500')
+    assert replace_state(store, waiting.run_id, tampered) is not None
     answer = world.agent(store=store).resume_sync(waiting.run_id)
     assert answer.suspended
     assert answer.pending[0].arguments == {"amount": 500}
@@ -344,7 +345,7 @@ def test_subagent_that_waits_is_continued_with_its_parent(world, store):
 
 
 def store_waiting(store, run_id):
-    (waiting,) = Session.load(store.runs.get(run_id).state, now=time.time).waiting
+    (waiting,) = Session.load(read_state(store, run_id), now=time.time).waiting
     return waiting.calls
 
 
@@ -441,16 +442,49 @@ def test_interrupted_run_is_kept_as_long_as_the_records_of_its_calls(world, stor
 
 
 def test_run_that_cannot_be_saved_is_not_reported_as_waiting(world, store, monkeypatch):
-    real = store.runs.put
+    refuse_appends(store, monkeypatch, "waiting")
+    with pytest.raises(StoreError, match="disk full"):
+        world.agent(says(PAY), store=store).run_sync("Pay.")
 
-    def put(run, *arguments, **options):
-        if run.status == "waiting":
+
+@pytest.mark.finding("RU2")
+def test_run_that_cannot_be_saved_is_not_reported_as_finished(world, store, monkeypatch):
+    """Otherwise the answer says finished while the store says running, and the run could be continued."""
+    refuse_appends(store, monkeypatch, "done")
+    with pytest.raises(StoreError, match="disk full"):
+        world.agent(says(LOOK), says("Seen."), store=store).run_sync("Look.")
+    (stored,) = store.runs.list()
+    monkeypatch.undo()
+    assert world.agent(says("Seen."), store=store).resume_sync(stored.run_id).output == "Seen."
+    assert world.log == ["look here"]
+
+
+@pytest.mark.finding("RU1")
+def test_step_that_could_not_be_saved_is_saved_with_the_next_one(world, store, monkeypatch):
+    real, attempts = store.runs.append, []
+
+    def append(run, *arguments, **options):
+        attempts.append(run.status)
+        if len(attempts) == 1:
             raise StoreError("disk full")
         return real(run, *arguments, **options)
 
-    monkeypatch.setattr(store.runs, "put", put)
-    with pytest.raises(StoreError, match="disk full"):
-        world.agent(says(PAY), store=store).run_sync("Pay.")
+    monkeypatch.setattr(store.runs, "append", append)
+    answer = world.agent(says(LOOK), says("Seen."), store=store).run_sync("Look.")
+    stored = store.runs.get(answer.run_id)
+    assert (attempts, stored.version) == (["running", "running", "done"], 2)
+    assert Session.load(read_state(store, answer.run_id), now=time.time).state.request.messages == answer.messages
+
+
+def refuse_appends(store, monkeypatch, status):
+    real = store.runs.append
+
+    def append(run, *arguments, **options):
+        if run.status == status:
+            raise StoreError("disk full")
+        return real(run, *arguments, **options)
+
+    monkeypatch.setattr(store.runs, "append", append)
 
 
 def test_session_without_an_id_is_not_stored(world, store):
@@ -469,7 +503,7 @@ def test_approval_is_kept_if_the_agent_does_not_have_the_tool(world, waiting, st
         other.resume_sync(waiting.run_id, prompt)
     assert other.model.requests == []
     after = store.runs.get(waiting.run_id)
-    assert (after.state, after.status, after.version) == (before.state, "running", before.version)
+    assert (after.rows, after.status, after.version) == (before.rows, "running", before.version)
     assert world.agent(says("Paid."), store=store).resume_sync(waiting.run_id).output == "Paid."
     assert world.log == ["look here", "pay 5"]
 

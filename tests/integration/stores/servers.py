@@ -20,7 +20,7 @@ PROCESSES.set_forkserver_preload(
     ["pytest", "toolwire.net.stores.sqlite", "toolwire.net.stores.redis", "toolwire.net.stores.postgres"]
 )
 NOBODY = 65534
-RUN_OPERATIONS = ("put", "get", "list", "lease", "renew", "release", "delete", "sweep")
+RUN_OPERATIONS = ("append", "rows", "get", "list", "lease", "renew", "release", "delete", "sweep")
 OPERATIONS = ("claim", "renew", "complete", "release", "get", "records", "resolve", "sweep")
 KEY = b"only for tests"
 
@@ -172,7 +172,7 @@ class Postgres:
             connection.execute(statement)
 
     def fresh(self, folder):
-        self.execute("DROP TABLE IF EXISTS toolwire_records, toolwire_runs")
+        self.execute("DROP TABLE IF EXISTS toolwire_records, toolwire_run_rows, toolwire_runs")
         return self.url
 
     def crash(self):

@@ -1,5 +1,6 @@
 """Wrong addresses, missing drivers, secrets, clocks that are off, forks, strange files."""
 
+import importlib
 import os
 import re
 import sqlite3
@@ -120,20 +121,53 @@ def test_sqlite_file_of_another_version_is_rejected(tmp_path, new_claim):
         open_store(str(path)).claim(new_claim())
 
 
-def test_sqlite_file_without_tenants_is_extended(tmp_path):
-    """Version 2 had runs without a tenant."""
+OLD_RUNS = """
+CREATE TABLE runs (
+    run_id BLOB PRIMARY KEY, version INTEGER, status TEXT, token BLOB, summary BLOB, lease_until REAL, expires_at REAL,
+    created_at REAL, updated_at REAL, tenant BLOB, state BLOB
+)"""
+
+
+@pytest.mark.finding("RU1")
+@pytest.mark.parametrize(("ttl", "is_refused"), [(60.0, True), (-60.0, False)], ids=["stored", "expired"])
+def test_sqlite_file_with_runs_in_the_old_form_is_refused(tmp_path, new_claim, ttl, is_refused):
     path = tmp_path / "records.db"
-    store = open_store(str(path))
-    store.runs.put(StoredRun("r1", "{}"), 0)
-    store.close()
     with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE runs DROP COLUMN tenant")
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute(OLD_RUNS)
+        values = (b"r1", 1, "waiting", b"", b"", 0.0, time.time() + ttl, 0.0, 0.0, b"", b"{}")
+        connection.execute(f"INSERT INTO runs VALUES ({', '.join('?' * 11)})", values)
+        connection.execute("PRAGMA user_version = 3")
     connection.close()
-    store, other = open_store(str(path)), open_store(str(path))
-    assert (store.runs.get("r1").tenant, other.runs.get("r1").state) == ("", "{}")
+    store = open_store(str(path))
+    if is_refused:
+        with pytest.raises(StoreError, match=r"records\.db: the table runs has runs in the old form.*finish these runs with"):
+            store.claim(new_claim())
+    else:
+        assert store.runs.append(StoredRun("r1"), [b"x"], 0).version == 1
     store.close()
-    other.close()
+
+
+@pytest.mark.finding("RU1")
+def test_postgres_table_with_runs_in_the_old_form_is_refused(servers, tmp_path):
+    server = servers("postgres")
+    url = server.fresh(tmp_path)
+    server.execute("CREATE TABLE toolwire_runs (id int); COMMENT ON TABLE toolwire_runs IS 'toolwire runs, version 2'")
+    with pytest.raises(StoreError, match=r"the table toolwire_runs has runs in the old form.*finish these runs with"):
+        open_store(url).runs.list()
+
+
+@pytest.mark.finding("RU1")
+def test_redis_run_in_the_old_form_is_refused(servers, tmp_path):
+    url = servers("redis").fresh(tmp_path)
+    old = {"version": 1, "status": "waiting", "token": "", "summary": "", "lease_until": 0, "expires_at": 9e9,
+           "created_at": 1, "updated_at": 1, "tenant": "", "state": "{}"}  # fmt: skip
+    redis = importlib.import_module("redis").Redis.from_url(url)
+    redis.hset("{toolwire:1}:run:r1", mapping=old)
+    redis.zadd("{toolwire:1}:runs", {"r1": 1})
+    runs = open_store(url).runs
+    for use in (runs.list, lambda: runs.get("r1"), lambda: runs.append(StoredRun("r1"), [b"x"], 1)):
+        with pytest.raises(StoreError, match=r"runs in the old form.*finish these runs with"):
+            use()
 
 
 def test_file_that_is_not_a_database_is_rejected(tmp_path, new_claim):

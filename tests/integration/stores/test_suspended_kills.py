@@ -7,11 +7,12 @@ import time
 
 import pytest
 
+from run_logs import read_state, replace_state
 from stores import approval_worker as worker
 from stores.servers import PROCESSES
 from stores.worker import executions
 from toolwire.net import approve_call, checkpoints
-from toolwire.run import StoredRun, Suspend
+from toolwire.run import Suspend
 from toolwire.run.results import result_code
 from toolwire.run.waiting import ApprovalExpired
 from toolwire.testing import says
@@ -80,11 +81,11 @@ def test_suspended_run_survives_a_kill_between_suspension_and_approval(store_url
 
 def test_kill_around_every_operation_of_the_approval(store_url, store, effects):
     run_id, _ = worker.suspend(store_url, effects)
-    for point in points(2):  # get, put
+    for point in points(3):  # get, rows, append
         assert killed(worker.approve, store_url, run_id, die_at=point)
         if store.runs.get(run_id).status == "running":
             break
-    assert point == (1, "after")
+    assert point == (2, "after")
     answer, _ = worker.resume(store_url, effects, run_id)
     assert answer.output == "Done."
     assert executions(effects) == {"note start": 1, "pay 5": 1}
@@ -132,9 +133,9 @@ def test_expired_approval_is_refused_on_every_store(store, effects, monkeypatch)
 
 def test_call_edited_after_the_approval_is_refused_on_every_store(store_url, store, effects):
     run_id, _ = worker.suspend(store_url, effects)
-    stored = approve_call(store, run_id, "pay-1")
-    edited = stored.state.replace('"amount":5', '"amount":500')
-    assert store.runs.put(StoredRun(run_id, edited, "running"), stored.version)
+    approve_call(store, run_id, "pay-1")
+    edited = read_state(store, run_id).replace('"amount":5', '"amount":500')
+    assert replace_state(store, run_id, edited)
     answer, _ = worker.resume(store_url, effects, run_id)
     assert answer.suspended
     assert executions(effects) == {"note start": 1}

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from run_logs import read_state
 from toolwire import open_store, tool
 from toolwire.ir.errors import ConfigError
 from toolwire.mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
@@ -125,7 +126,7 @@ def test_question_is_stored_if_the_operator_decides_or_the_client_cannot_elicit(
         (run,) = store.runs.list("waiting")
         assert run.run_id in text_of(waiting)
         assert ran == []
-        (call,) = Session.load(store.runs.get(run.run_id).state, now=lambda: 0.0).waiting
+        (call,) = Session.load(read_state(store, run.run_id), now=lambda: 0.0).waiting
         approve_call(store, run.run_id, call.call_id)
         assert text_of(await client.pay()) == "paid 5"
         assert "waits for approval" in text_of(await client.pay())

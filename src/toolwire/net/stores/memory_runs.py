@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 
 from msgspec.structs import replace
 
-from ...run.stored_runs import WEEK, RunStatus, StoredRun, check_run_size
-from .run_rules import existing_run, is_leased_to_another, is_listed, is_repeated_put, may_put, next_version
+from ...run.stored_runs import WEEK, RunStatus, StoredRun, check_run
+from .run_rules import existing_run, is_leased_to_another, is_listed, is_repeated_append, may_append, next_version
 
 __all__ = ["MemoryRuns"]
 
@@ -21,17 +21,35 @@ class MemoryRuns:
         self._lock = lock
         self._clock = clock
         self._runs: dict[str, StoredRun] = {}
+        self._logs: dict[str, list[bytes]] = {}
 
-    def put(self, run: StoredRun, expected_version: int, *, ttl: float = WEEK, lease: float = 60.0) -> StoredRun | None:
-        """Store a run if its version is `expected_version`; 0 for a new run."""
-        check_run_size(run)
+    def append(
+        self,
+        run: StoredRun,
+        rows: Sequence[bytes],
+        expected_version: int,
+        *,
+        ttl: float = WEEK,
+        lease: float = 60.0,
+        restart: bool = False,
+    ) -> StoredRun | None:
+        """Append to the log of a run if its version is `expected_version`; 0 for a new run."""
+        check_run(run, rows)
         with self._lock():
             now = self._clock()
             existing = existing_run(self._runs.get(run.run_id), now)
-            if not may_put(existing, run, expected_version, now):
-                return existing if is_repeated_put(existing, run, expected_version) else None
-            stored = self._runs[run.run_id] = next_version(existing, run, now, ttl, lease)
+            if not may_append(existing, run, expected_version, now):
+                return existing if is_repeated_append(existing, run, rows, expected_version) else None
+            if existing is None or restart:
+                existing = existing and replace(existing, rows=0)
+                self._logs[run.run_id] = []
+            self._logs[run.run_id] += rows
+            stored = self._runs[run.run_id] = next_version(existing, run, rows, now, ttl, lease)
             return stored
+
+    def rows(self, run_id: str, start: int, stop: int) -> Sequence[bytes]:
+        with self._lock():
+            return self._logs.get(run_id, [])[start:stop]
 
     def get(self, run_id: str) -> StoredRun | None:
         with self._lock():
@@ -40,12 +58,12 @@ class MemoryRuns:
     def list(
         self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
     ) -> tuple[StoredRun, ...]:
-        """List runs without their state, the newest first."""
+        """List runs, the newest first."""
         with self._lock():
             now = self._clock()
             runs = [run for run in self._runs.values() if existing_run(run, now) and is_listed(run, status, tenant)]
         runs.sort(key=lambda run: run.created_at, reverse=True)
-        return tuple(replace(run, state="") for run in runs[:limit])
+        return tuple(runs[:limit])
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
         """Take or renew the lease of a run."""
@@ -79,7 +97,7 @@ class MemoryRuns:
             existing = existing_run(self._runs.get(run_id), now)
             if existing is None or is_leased_to_another(existing, "", now):
                 return False
-            del self._runs[run_id]
+            del self._runs[run_id], self._logs[run_id]
             return True
 
     def sweep(self, limit: int | None = None) -> int:
@@ -89,9 +107,10 @@ class MemoryRuns:
             expired = (run_id for run_id, run in self._runs.items() if existing_run(run, now) is None)
             run_ids = list(islice(expired, limit))
             for run_id in run_ids:
-                del self._runs[run_id]
+                del self._runs[run_id], self._logs[run_id]
             return len(run_ids)
 
     def clear(self) -> None:
         """Discard all runs, when the store is closed."""
         self._runs.clear()
+        self._logs.clear()

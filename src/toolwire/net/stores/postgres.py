@@ -1,6 +1,7 @@
 """Store records and runs in PostgreSQL: one statement per operation, each in its own transaction, with the server's clock.
 
-The tables `toolwire_records` and `toolwire_runs` are created on first use; their comments contain the version. A key may
+The tables `toolwire_records`, `toolwire_runs` and `toolwire_run_rows` are created on first use; their comments contain the
+version. A key may
 exceed the maximum size of an index entry, so its hash is the primary key.
 
 The server keeps acknowledged writes unless `synchronous_commit` or `fsync` is off, or a standby with replication lag

@@ -9,11 +9,13 @@ Each active thread uses its own connection from a small pool; a connection is no
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra, StoreError
 from ...ir.value import Value
+from ...run.stored_runs import old_form
 from .address import display_name, redact
 
 try:
@@ -23,6 +25,8 @@ except ImportError:
     raise MissingExtra("the package psycopg is not installed", hint=install_command("postgres")) from None
 
 __all__ = ["NOW", "PostgresPool", "PostgresTable"]
+
+T = TypeVar("T")
 
 NOW = "extract(epoch FROM now())::float8"
 """The clock of the server, as an SQL expression."""
@@ -45,6 +49,7 @@ class PostgresTable(Value, frozen=True):
     name: str
     version: str
     statement: str
+    has_old_runs: str = ""  # the version whose runs have another form
 
 
 class PostgresPool:
@@ -74,18 +79,30 @@ class PostgresPool:
 
     def run(self, statement: str, values: dict[str, Any]) -> Any:
         """Execute a statement; the returned cursor has all rows already."""
+        return self._use(lambda connection: connection.execute(statement, values, binary=True))
+
+    def transact(self, work: Callable[[Any], T]) -> T:
+        """Call `work` with a connection, inside a transaction. It is called again if the connection was lost."""
+
+        def run(connection: Any) -> T:
+            with connection.transaction():
+                return work(connection)
+
+        return self._use(run)
+
+    def _use(self, work: Callable[[Any], T]) -> T:
         if self._closed:
             raise StoreError("the store is closed", hint="open a new store")
         try:
             idle_connection = self._pop_idle()
             if idle_connection is not None:
                 try:
-                    return self._execute(idle_connection, statement, values)
+                    return self._execute(idle_connection, work)
                 except psycopg.OperationalError:
                     if not idle_connection.closed:
                         raise
                     self._idle.clear()  # the server closed the others, too
-            return self._execute(self._connect(), statement, values)
+            return self._execute(self._connect(), work)
         except psycopg.Error as error:
             raise StoreError(
                 f"PostgreSQL, {display_name(self._url)}: {redact(str(error), self._url) or type(error).__name__}",
@@ -101,10 +118,10 @@ class PostgresPool:
         except IndexError:
             return None
 
-    def _execute(self, connection: Any, statement: str, values: dict[str, Any]) -> Any:
-        """Execute a statement, and return the connection to the pool unless it is closed or the pool is full."""
+    def _execute(self, connection: Any, work: Callable[[Any], T]) -> T:
+        """Use a connection, and return it to the pool unless it is closed or the pool is full."""
         try:
-            return connection.execute(statement, values, binary=True)
+            return work(connection)
         finally:
             if not connection.closed and len(self._idle) < _MAX_IDLE and not self._closed:
                 self._idle.append(connection)
@@ -133,6 +150,8 @@ class PostgresPool:
             comment, found = connection.execute(_FIND_TABLE, (table.name, table.name)).fetchone()
         if found is None:
             connection.execute(_LOCK_TABLES + table.statement)  # several statements in one message are one transaction
+        elif comment and comment == table.has_old_runs:
+            raise old_form(f"PostgreSQL, {display_name(self._url)}", f"the table {table.name}")
         elif comment != table.version:
             raise StoreError(
                 f"PostgreSQL, {display_name(self._url)}: the table {table.name} is {comment!r}, expected {table.version!r}",

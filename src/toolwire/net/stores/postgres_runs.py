@@ -1,19 +1,24 @@
-"""Store runs in the PostgreSQL table `toolwire_runs`: one statement per change, with the server's clock."""
+"""Store runs in PostgreSQL, with the server's clock: their summaries in `toolwire_runs`, their logs in `toolwire_run_rows`.
+
+An append is one transaction: the statement that changes the summary compares the version and locks the row, so that of
+two writers one finds another version; then the rows are inserted, a page per statement.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
-from ...run.stored_runs import WEEK, RunStatus, StoredRun, check_run_size
+from ...run.stored_runs import PAGE_ROWS, WEEK, RunStatus, StoredRun, append_digest, check_run
 from .expiry import sweep_in_batches
 from .postgres_pool import NOW, PostgresPool, PostgresTable
 from .rows import RUN_COLUMNS, as_bytes, run_from_row
-from .run_rules import is_repeated_put
+from .run_rules import is_repeated_append
 
 __all__ = ["RUNS", "PostgresRuns"]
 
-_VERSION = "toolwire runs, version 2"
+_VERSION = "toolwire runs, version 3"
 RUNS = PostgresTable(
     "toolwire_runs",
     _VERSION,
@@ -21,11 +26,16 @@ RUNS = PostgresTable(
 CREATE TABLE IF NOT EXISTS toolwire_runs (
     id bytea PRIMARY KEY, run_id bytea NOT NULL, version bigint NOT NULL, status text NOT NULL, token bytea NOT NULL,
     summary bytea NOT NULL, lease_until float8 NOT NULL, expires_at float8 NOT NULL, created_at float8 NOT NULL,
-    updated_at float8 NOT NULL, tenant bytea NOT NULL, state bytea NOT NULL
+    updated_at float8 NOT NULL, tenant bytea NOT NULL, rows bigint NOT NULL, digest bytea NOT NULL
+);
+CREATE TABLE IF NOT EXISTS toolwire_run_rows (
+    id bytea NOT NULL REFERENCES toolwire_runs ON DELETE CASCADE, position bigint NOT NULL, data bytea NOT NULL,
+    PRIMARY KEY (id, position)
 );
 CREATE INDEX IF NOT EXISTS toolwire_runs_by_expiry ON toolwire_runs (greatest(expires_at, lease_until));
 COMMENT ON TABLE toolwire_runs IS '{_VERSION}';
 """,
+    has_old_runs="toolwire runs, version 2",
 )
 _EXISTS = f"greatest(r.expires_at, r.lease_until) > {NOW}"
 _IS_EXPIRED = f"greatest(r.expires_at, r.lease_until) <= {NOW}"  # NOT (…) would not use the index
@@ -34,24 +44,34 @@ _LEASE_END = f"CASE WHEN %(leased)s THEN {NOW} + %(lease)s ELSE 0 END"
 _HOLDER_AFTER_PUT = "CASE WHEN %(leased)s THEN %(token)s ELSE ''::bytea END"
 _CREATE = f"""
 INSERT INTO toolwire_runs AS r (id, {RUN_COLUMNS})
-VALUES (%(id)s, %(run_id)s, 1, %(status)s, {_HOLDER_AFTER_PUT}, %(summary)s, {_LEASE_END}, {NOW} + %(ttl)s, {NOW}, {NOW}, %(tenant)s, %(state)s)
+VALUES (%(id)s, %(run_id)s, 1, %(status)s, {_HOLDER_AFTER_PUT}, %(summary)s, {_LEASE_END}, {NOW} + %(ttl)s, {NOW}, {NOW}, %(tenant)s, %(count)s, %(digest)s)
 ON CONFLICT (id) DO UPDATE SET
     version = 1, status = excluded.status, token = excluded.token, summary = excluded.summary,
     lease_until = excluded.lease_until, expires_at = excluded.expires_at, created_at = excluded.created_at,
-    updated_at = excluded.updated_at, tenant = excluded.tenant, state = excluded.state
+    updated_at = excluded.updated_at, tenant = excluded.tenant, rows = excluded.rows,
+    digest = excluded.digest
 WHERE NOT {_EXISTS}
 RETURNING {RUN_COLUMNS}
 """
-_REPLACE = f"""
+_CONTINUE = f"""
 UPDATE toolwire_runs r SET
     version = version + 1, status = %(status)s, token = {_HOLDER_AFTER_PUT}, summary = %(summary)s, lease_until = {_LEASE_END},
-    expires_at = {NOW} + %(ttl)s, updated_at = {NOW}, state = %(state)s
+    expires_at = {NOW} + %(ttl)s, updated_at = {NOW}, digest = %(digest)s,
+    rows = CASE WHEN %(restart)s THEN 0 ELSE rows END + %(count)s
 WHERE id = %(id)s AND version = %(expected)s AND tenant = %(tenant)s AND {_EXISTS} AND {_IS_FREE}
 RETURNING {RUN_COLUMNS}
 """
 _GET = f"SELECT {RUN_COLUMNS} FROM toolwire_runs r WHERE id = %(id)s AND {_EXISTS}"
+_DELETE_ROWS = "DELETE FROM toolwire_run_rows WHERE id = %(id)s"
+_ADD_ROWS = """
+INSERT INTO toolwire_run_rows (id, position, data)
+SELECT %(id)s, %(first)s + number - 1, data FROM unnest(%(rows)s::bytea[]) WITH ORDINALITY AS page (data, number)
+"""
+_READ_ROWS = """
+SELECT data FROM toolwire_run_rows WHERE id = %(id)s AND position >= %(start)s AND position < %(stop)s ORDER BY position
+"""
 _LIST = f"""
-SELECT {RUN_COLUMNS.replace(", state", ", ''::bytea")} FROM toolwire_runs r
+SELECT {RUN_COLUMNS} FROM toolwire_runs r
 WHERE {_EXISTS} AND (%(status)s::text IS NULL OR status = %(status)s::text)
     AND (%(tenant)s::bytea IS NULL OR tenant = %(tenant)s::bytea)
 ORDER BY created_at DESC LIMIT %(limit)s
@@ -80,9 +100,18 @@ class PostgresRuns:
     def __init__(self, pool: PostgresPool) -> None:
         self._pool = pool
 
-    def put(self, run: StoredRun, expected_version: int, *, ttl: float = WEEK, lease: float = 60.0) -> StoredRun | None:
-        """Store a run if its version is `expected_version`; 0 for a new run."""
-        check_run_size(run)
+    def append(
+        self,
+        run: StoredRun,
+        rows: Sequence[bytes],
+        expected_version: int,
+        *,
+        ttl: float = WEEK,
+        lease: float = 60.0,
+        restart: bool = False,
+    ) -> StoredRun | None:
+        """Append to the log of a run if its version is `expected_version`; 0 for a new run."""
+        check_run(run, rows)
         values = {
             "id": _row_id(run.run_id),
             "run_id": as_bytes(run.run_id),
@@ -90,17 +119,36 @@ class PostgresRuns:
             "token": as_bytes(run.token),
             "summary": as_bytes(run.summary),
             "tenant": as_bytes(run.tenant),
-            "state": as_bytes(run.state),
+            "digest": as_bytes(append_digest(run, rows)),
+            "count": len(rows),
+            "restart": restart,
             "ttl": float(ttl),
             "lease": float(lease),
             "leased": run.status == "running" and run.token != "",
             "expected": expected_version,
         }
-        stored = self._read_one(_REPLACE if expected_version else _CREATE, values)
+
+        def write(connection: Any) -> StoredRun | None:
+            row = connection.execute(_CONTINUE if expected_version else _CREATE, values, binary=True).fetchone()
+            if row is None:
+                return None
+            stored = run_from_row(row)
+            if stored.rows == len(rows):  # a new log: there may be rows of an expired run
+                connection.execute(_DELETE_ROWS, values)
+            for start in range(0, len(rows), PAGE_ROWS):
+                page = {"first": stored.rows - len(rows) + start, "rows": list(rows[start : start + PAGE_ROWS])}
+                connection.execute(_ADD_ROWS, values | page)
+            return stored
+
+        stored = self._pool.transact(write)
         if stored is not None:
             return stored
         existing = self.get(run.run_id)
-        return existing if is_repeated_put(existing, run, expected_version) else None
+        return existing if is_repeated_append(existing, run, rows, expected_version) else None
+
+    def rows(self, run_id: str, start: int, stop: int) -> Sequence[bytes]:
+        values = {"id": _row_id(run_id), "start": start, "stop": stop}
+        return [row for (row,) in self._pool.run(_READ_ROWS, values)]
 
     def get(self, run_id: str) -> StoredRun | None:
         return self._read_one(_GET, {"id": _row_id(run_id)})
@@ -108,7 +156,7 @@ class PostgresRuns:
     def list(
         self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
     ) -> tuple[StoredRun, ...]:
-        """List runs without their state, the newest first."""
+        """List runs, the newest first."""
         values = {"status": status, "tenant": None if tenant is None else as_bytes(tenant), "limit": limit}
         return tuple(map(run_from_row, self._pool.run(_LIST, values).fetchall()))
 

@@ -5,6 +5,7 @@
     {toolwire:1}:done            done keys by the time of their claim
     {toolwire:1}:ends            done keys by the time they expire: for sweeping
     {toolwire:1}:run:<id>        a run, with a time to live
+    {toolwire:1}:rows:<id>       the log of a run: a list with the same time to live
     {toolwire:1}:runs            ids of runs by the time of their creation
     {toolwire:1}:run_ends        ids of runs by the time they expire: for sweeping
 

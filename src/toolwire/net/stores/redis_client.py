@@ -8,6 +8,7 @@ from typing import Any
 
 from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra, StoreError
+from ...run.stored_runs import old_form
 from .address import display_name, redact
 
 try:
@@ -17,9 +18,10 @@ try:
 except ImportError:
     raise MissingExtra("the package redis is not installed", hint=install_command("redis")) from None
 
-__all__ = ["PREFIX", "SWEEP_BATCH", "RedisClient"]
+__all__ = ["OLD_FORM", "PREFIX", "SWEEP_BATCH", "RedisClient"]
 
 PREFIX = b"{toolwire:1}:"
+OLD_FORM = "toolwire-old-form"  # in the error of a script that finds a run without a log
 _CONNECT_SECONDS = 2.0
 _REPLY_SECONDS = 5.0
 _PAGE = 100  # scripts per round trip
@@ -79,6 +81,8 @@ class RedisClient:
         try:
             yield self._client
         except redis.RedisError as error:
+            if OLD_FORM in str(error):
+                raise old_form(f"Redis, {display_name(self._url)}", "the store") from None
             raise StoreError(
                 f"Redis, {display_name(self._url)}: {redact(str(error), self._url)}",
                 hint="check that the server is running and the credentials are valid",

@@ -11,7 +11,7 @@ from ...run.stored_runs import StoredRun
 __all__ = ["COLUMNS", "RUN_COLUMNS", "as_bytes", "as_text", "record_from_row", "run_from_row"]
 
 COLUMNS = "key, tool, fingerprint, state, token, lease_until, expires_at, created_at, result"
-RUN_COLUMNS = "run_id, version, status, token, summary, lease_until, expires_at, created_at, updated_at, tenant, state"
+RUN_COLUMNS = "run_id, version, status, token, summary, lease_until, expires_at, created_at, updated_at, tenant, rows, digest"
 
 
 def as_bytes(text: str) -> bytes:
@@ -45,10 +45,9 @@ def record_from_row(row: Sequence[Any]) -> Record:
 
 def run_from_row(row: Sequence[Any]) -> StoredRun:
     """Build a run from a row in the order of RUN_COLUMNS. All text except the status is bytes."""
-    run_id, version, status, token, summary, lease_until, expires_at, created_at, updated_at, tenant, state = row
+    run_id, version, status, token, summary, lease_until, expires_at, created_at, updated_at, tenant, rows, digest = row
     return StoredRun(
         run_id=as_text(run_id),
-        state=as_text(state),
         status=status,
         summary=as_text(summary),
         version=int(version),
@@ -58,4 +57,6 @@ def run_from_row(row: Sequence[Any]) -> StoredRun:
         expires_at=float(expires_at),
         lease_until=float(lease_until),
         token=as_text(token),
+        rows=int(rows),
+        digest=as_text(digest),
     )

@@ -5,11 +5,13 @@ The stores with their own language (SQL, Lua) implement the same rules there, so
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
-from ...run.stored_runs import RunStatus, StoredRun
+from ...run.stored_runs import RunStatus, StoredRun, append_digest
 
-__all__ = ["existing_run", "is_leased_to_another", "is_listed", "is_repeated_put", "may_put", "next_version"]
+__all__ = ["existing_run", "is_leased_to_another", "is_listed", "is_repeated_append", "may_append", "next_version"]
 
 
 def existing_run(run: StoredRun | None, now: float) -> StoredRun | None:
@@ -25,8 +27,8 @@ def is_listed(run: StoredRun, status: RunStatus | None, tenant: str | None) -> b
     return status in (None, run.status) and tenant in (None, run.tenant)
 
 
-def may_put(existing: StoredRun | None, run: StoredRun, expected_version: int, now: float) -> bool:
-    """Return True if `run` may replace the existing run."""
+def may_append(existing: StoredRun | None, run: StoredRun, expected_version: int, now: float) -> bool:
+    """Return True if `run` may continue the existing run."""
     if existing is None:
         return expected_version == 0
     if (existing.version, existing.tenant) != (expected_version, run.tenant):
@@ -34,16 +36,19 @@ def may_put(existing: StoredRun | None, run: StoredRun, expected_version: int, n
     return not is_leased_to_another(existing, run.token, now)
 
 
-def is_repeated_put(existing: StoredRun | None, run: StoredRun, expected_version: int) -> bool:
-    """Return True if an identical put succeeded before: its response may have been lost."""
-    if existing is None or existing.version != expected_version + 1:
-        return False
-    unchanged = ("state", "status", "summary", "tenant")
-    return all(getattr(existing, name) == getattr(run, name) for name in unchanged)
+def is_repeated_append(existing: StoredRun | None, run: StoredRun, rows: Sequence[bytes], expected_version: int) -> bool:
+    """Return True if an identical append succeeded before: its response may have been lost."""
+    return (
+        existing is not None
+        and existing.version == expected_version + 1
+        and existing.digest == append_digest(run, rows)
+    )
 
 
-def next_version(existing: StoredRun | None, run: StoredRun, now: float, ttl: float, lease: float) -> StoredRun:
-    """Build the stored form of `run`. Only a running run keeps a lease."""
+def next_version(
+    existing: StoredRun | None, run: StoredRun, rows: Sequence[bytes], now: float, ttl: float, lease: float
+) -> StoredRun:
+    """Build the stored form of `run` after an append. Only a running run keeps a lease."""
     is_leased = run.status == "running" and run.token != ""
     return replace(
         run,
@@ -53,4 +58,6 @@ def next_version(existing: StoredRun | None, run: StoredRun, now: float, ttl: fl
         expires_at=now + ttl,
         lease_until=now + lease if is_leased else 0.0,
         token=run.token if is_leased else "",
+        rows=len(rows) + (0 if existing is None else existing.rows),
+        digest=append_digest(run, rows),
     )

@@ -20,11 +20,12 @@ from pathlib import Path
 from weakref import WeakSet
 
 from ...ir.errors import StoreError
+from ...run.stored_runs import old_form
 from .expiry import sweep_in_batches
 
 __all__ = ["SqliteConnection"]
 
-_VERSION = 4  # 1: without runs; 2: runs without a tenant; 3: without indexes by expiry
+_VERSION = 5  # 1: without runs; 2 to 4: one state per run
 _BUSY_TIMEOUT = 10.0  # seconds that a statement waits for writers of other processes
 
 _MAX_WAL_BYTES = (
@@ -50,10 +51,17 @@ CREATE TABLE IF NOT EXISTS records (
 CREATE TABLE IF NOT EXISTS runs (
     run_id BLOB PRIMARY KEY, version INTEGER NOT NULL, status TEXT NOT NULL, token BLOB NOT NULL, summary BLOB NOT NULL,
     lease_until REAL NOT NULL, expires_at REAL NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL,
-    tenant BLOB NOT NULL, state BLOB NOT NULL
+    tenant BLOB NOT NULL, rows INTEGER NOT NULL, digest BLOB NOT NULL
 )""",
+    """
+CREATE TABLE IF NOT EXISTS run_rows (
+    run_id BLOB NOT NULL, position INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (run_id, position)
+)""",
+    """
+CREATE TRIGGER IF NOT EXISTS delete_run_rows AFTER DELETE ON runs
+BEGIN DELETE FROM run_rows WHERE run_id = OLD.run_id; END""",
 )
-_ADD_TENANT = "ALTER TABLE runs ADD COLUMN tenant BLOB NOT NULL DEFAULT x''"
+_COUNT_OLD_RUNS = "SELECT count(*) FROM runs WHERE max(expires_at, lease_until) > ?"
 
 
 class SqliteConnection:
@@ -158,7 +166,7 @@ def _set_up(connection: sqlite3.Connection, path: str) -> None:
             time.sleep(0.01)
     version = _read_version(connection)
     if version < _VERSION:
-        _change_schema(connection)
+        _change_schema(connection, path)
     elif version > _VERSION:
         raise StoreError(
             f"SQLite, {path}: the file has version {version}, expected {_VERSION}",
@@ -170,14 +178,19 @@ def _read_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _change_schema(connection: sqlite3.Connection) -> None:
-    """Create the tables, or change those of an earlier version. Another process may have done it meanwhile."""
+def _change_schema(connection: sqlite3.Connection, path: str) -> None:
+    """Create the tables. A table of an earlier version is replaced if all of its runs have expired, else refused."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = _read_version(connection)
-        for statement in (*((_ADD_TENANT,) if version == 2 else _TABLES), *_INDEXES):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {max(version, _VERSION)}")
+        if version < _VERSION:  # another process may have changed it meanwhile
+            if version > 1:
+                if connection.execute(_COUNT_OLD_RUNS, (time.time(),)).fetchone()[0]:
+                    raise old_form(f"SQLite, {path}", "the table runs")
+                connection.execute("DROP TABLE runs")
+            for statement in (*_TABLES, *_INDEXES):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:

@@ -1,24 +1,35 @@
-"""Store runs in the SQLite file of the records. Each change reads and writes in one transaction."""
+"""Store runs in the SQLite file of the records. Each change reads and writes in one transaction.
+
+The table `runs` has a row per run, the table `run_rows` the logs. A trigger deletes the log of a deleted run, so that no
+statement can forget it.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...run.stored_runs import WEEK, RunStatus, StoredRun, check_run_size
+from ...run.stored_runs import WEEK, RunStatus, StoredRun, check_run
 from .rows import RUN_COLUMNS, as_bytes, run_from_row
-from .run_rules import existing_run, is_leased_to_another, is_repeated_put, may_put, next_version
+from .run_rules import existing_run, is_leased_to_another, is_repeated_append, may_append, next_version
 from .sqlite_connection import SqliteConnection
 
 __all__ = ["SqliteRuns"]
 
 _READ = f"SELECT {RUN_COLUMNS} FROM runs WHERE run_id = ?"
-_WRITE = f"INSERT OR REPLACE INTO runs ({RUN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_COLUMNS = RUN_COLUMNS.split(", ")
+_WRITE = f"""
+INSERT INTO runs ({RUN_COLUMNS}) VALUES ({", ".join("?" * len(_COLUMNS))})
+ON CONFLICT (run_id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])}
+"""
+_ADD_ROW = "INSERT INTO run_rows (run_id, position, data) VALUES (?, ?, ?)"
+_READ_ROWS = "SELECT data FROM run_rows WHERE run_id = ? AND position >= ? AND position < ? ORDER BY position"
+_DELETE_ROWS = "DELETE FROM run_rows WHERE run_id = ?"
 _LIST = f"""
-SELECT {RUN_COLUMNS.replace(", state", ", x''")} FROM runs
+SELECT {RUN_COLUMNS} FROM runs
 WHERE max(expires_at, lease_until) > :now AND (:status IS NULL OR status = :status)
   AND (:tenant IS NULL OR tenant = :tenant)
 ORDER BY created_at DESC, rowid DESC LIMIT :limit
@@ -32,23 +43,42 @@ DELETE FROM runs WHERE rowid IN (SELECT rowid FROM runs WHERE max(expires_at, le
 
 
 class SqliteRuns:
-    """The runs of a `SqliteStore`. A run is on disk before `put` returns."""
+    """The runs of a `SqliteStore`. Rows are on disk before `append` returns."""
 
     def __init__(self, file: SqliteConnection, clock: Callable[[], float]) -> None:
         self._file = file
         self._clock = clock
 
-    def put(self, run: StoredRun, expected_version: int, *, ttl: float = WEEK, lease: float = 60.0) -> StoredRun | None:
-        """Store a run if its version is `expected_version`; 0 for a new run."""
-        check_run_size(run)
+    def append(
+        self,
+        run: StoredRun,
+        rows: Sequence[bytes],
+        expected_version: int,
+        *,
+        ttl: float = WEEK,
+        lease: float = 60.0,
+        restart: bool = False,
+    ) -> StoredRun | None:
+        """Append to the log of a run if its version is `expected_version`; 0 for a new run."""
+        check_run(run, rows)
+        run_id = as_bytes(run.run_id)
         with self._file.transaction() as connection:
             now = self._clock()
             existing = _read(connection, run.run_id, now)
-            if not may_put(existing, run, expected_version, now):
-                return existing if is_repeated_put(existing, run, expected_version) else None
-            stored = next_version(existing, run, now, ttl, lease)
+            if not may_append(existing, run, expected_version, now):
+                return existing if is_repeated_append(existing, run, rows, expected_version) else None
+            if existing is None or restart:
+                existing = existing and replace(existing, rows=0)
+                connection.execute(_DELETE_ROWS, (run_id,))
+            stored = next_version(existing, run, rows, now, ttl, lease)
             connection.execute(_WRITE, _run_values(stored))
+            first = stored.rows - len(rows)
+            connection.executemany(_ADD_ROW, [(run_id, first + number, row) for number, row in enumerate(rows)])
             return stored
+
+    def rows(self, run_id: str, start: int, stop: int) -> Sequence[bytes]:
+        with self._file.use() as connection:
+            return [row for (row,) in connection.execute(_READ_ROWS, (as_bytes(run_id), start, stop))]
 
     def get(self, run_id: str) -> StoredRun | None:
         with self._file.use() as connection:
@@ -57,7 +87,7 @@ class SqliteRuns:
     def list(
         self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
     ) -> tuple[StoredRun, ...]:
-        """List runs without their state, the newest first."""
+        """List runs, the newest first."""
         with self._file.use() as connection:
             values = {"now": self._clock(), "status": status, "tenant": _optional_bytes(tenant), "limit": limit}
             rows = connection.execute(_LIST, values).fetchall()
@@ -114,5 +144,6 @@ def _run_values(run: StoredRun) -> tuple[Any, ...]:
         run.created_at,
         run.updated_at,
         as_bytes(run.tenant),
-        as_bytes(run.state),
+        run.rows,
+        as_bytes(run.digest),
     )
