@@ -519,6 +519,7 @@ FINDINGS_2 = {
         "names are found in any case; ModelClient.ask takes a text, and refuses other values with a typed error"
     ),
     "LE9": Entry("docs/commands.md lists every command"),
+    "LE11": Entry("the state of a run is rebuilt from its events"),
     # security
     "SE1": Entry("no regular expression of the package has super-linear cost"),
     "SE2": Entry("limits.memory counts tool calls, and many small calls do not block the loop", _STEP_17),
@@ -544,8 +545,10 @@ FINDINGS_2 = {
     "OP9": Entry("a cooldown has a cap"),
     "OP10": Entry("one probe at a time reaches a target whose cooldown has ended"),
     # long runs
-    "RU1": Entry("a checkpoint writes what is new, off the event loop", _STEP_17),
-    "RU2": Entry("runs of any size are durable, approvable and resumable", _STEP_17),
+    "RU1": Entry("a checkpoint appends what is new, off the event loop; the state is the fold of the events"),
+    "RU2": Entry(
+        "runs of any size are durable, approvable and resumable; a run that ended is reported if it was saved"
+    ),
     "RU3": Entry("subagents cost CPU linear in their number"),
     "RU4": Entry("agents sweep their store; runs can be swept and deleted"),
     "RU5": Entry("sweeping in batches stalls no other process, and the file shrinks"),

@@ -40,6 +40,7 @@ examples:
   toolwire runs resume 3f2a -t tools.py -m openai/gpt-5.6      run the approved calls and continue
   toolwire runs delete 3f2a 77b0 --yes                delete runs with their events, without a question
   toolwire runs sweep --store runs.db --json          delete expired runs and records: {"runs": 12, "records": 340}
+  toolwire runs rebuild 3f2a                          read all events of a run, and correct its status and summary
 
 status: waiting for a decision, ready to be resumed, running in a process, interrupted (its process ended), done, failed.
 A run is named by the beginning of its id, if that is unambiguous. An approval is valid for the tool, its definition and
@@ -75,6 +76,7 @@ def add_to(commands: Any) -> None:
     delete.add_argument("run_ids", nargs="+", metavar="RUN", help="id of a run, or its unambiguous beginning")
     delete.add_argument("--yes", action="store_true", help="do not ask before deleting")
     _add_verb(verbs, "sweep", "delete expired runs and records of all tenants", _sweep)
+    _add_run(_add_verb(verbs, "rebuild", "fold the events of a run, and correct its status and summary", _rebuild))
 
 
 def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentParser:
@@ -239,6 +241,48 @@ def _sweep(arguments: argparse.Namespace) -> int:
         print(json_text({"runs": runs, "records": records}))
     else:
         print(f"deleted {count_of(runs, 'expired run')} and {count_of(records, 'expired record')}")
+    return 0
+
+
+def _rebuild(arguments: argparse.Namespace) -> int:
+    """Read every event of a run, and store the status and the summary that follow from them."""
+    from collections import Counter
+
+    from msgspec.structs import replace
+
+    from ..net.checkpoints import run_status, run_summary
+    from ..run.run_events import decode_events
+    from ..run.stored_runs import RunConflict, RunStatus, read_rows
+
+    store = open_store_at(arguments.store)
+    stored, session = _load(store, arguments.run_id, arguments.tenant)
+    kinds = Counter(event.kind for event in decode_events(read_rows(store.runs, stored)))
+    size = sum(map(len, read_rows(store.runs, stored)))
+    statuses: dict[str, RunStatus] = {"done": "done", "gave_up": "failed"}
+    phase = session.state.phase
+    status = run_status(session) if phase == "wait" else statuses.get(phase, "running")
+    rebuilt = replace(stored, status=status, summary=run_summary(session))
+    is_changed = rebuilt != stored
+    if is_changed and store.runs.append(replace(rebuilt, token=""), (), stored.version) is None:
+        raise RunConflict(f"another process continues run {stored.run_id}", hint="try again when it has ended")
+    if arguments.json:
+        found = {
+            "run_id": stored.run_id,
+            "status": status,
+            "events": dict(kinds),
+            "bytes": size,
+            "corrected": is_changed,
+        }
+        print(json_text(found))
+        return 0
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    correction = f"corrected: {stored.status} is now {status}" if is_changed else f"{status}, as stored"
+    print("\n".join(table([
+        ("run", stored.run_id),
+        ("events", f"{sum(kinds.values())} ({counts}) in {count_of(stored.rows, 'row')}, {size:,} bytes"),
+        ("messages", str(len(session.state.request.messages))),
+        ("status", correction),
+    ])))  # fmt: skip
     return 0
 
 

@@ -17,7 +17,6 @@ from ..ir.request import Request
 from ..ir.response import Response, Usage
 from ..run.compaction import Compaction
 from ..run.context import current_call
-from ..run.keys import list_calls
 from ..run.observe import AgentOperation, Observation, Observer, OperationOutcome, Retriever, active_observers
 from ..run.output_plan import OutputPlan
 from ..run.partial_output import ArgumentsReader, PartialOutput, PartialReader, UnfinishedCall
@@ -317,12 +316,12 @@ class AgentLoop:
             return await self.agent.runner.run(
                 step.calls,
                 run_id=self.session.state.run_id,
-                earlier=step.earlier,
+                earlier=self.session.earlier_calls(),
                 tainted=step.tainted,
                 deps=self.agent.select_deps(self._deps),
                 session=self.session,
             )
-        dispatch = self._open_dispatch(step.earlier)
+        dispatch = self._open_dispatch(self.session.earlier_calls())
         nothing = (None,) * len(step.calls)
         for call, result, approval in zip(step.calls, step.results or nothing, step.approvals or nothing, strict=True):
             dispatch.add(call, result=result, approval=approval)
@@ -345,7 +344,7 @@ class AgentLoop:
         """Return a dispatch for the calls of a turn. `earlier`: the calls before it; all calls of the run by default."""
         state = self.session.state
         if earlier is None:
-            earlier = list_calls(state.request.messages)
+            earlier = self.session.earlier_calls(with_turn=True)
         return self.agent.runner.dispatch(
             run_id=state.run_id,
             earlier=earlier,

@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..ir.parts import ToolCall, ToolResult
+from ..run.call_limits import CallHistory, EarlierCalls
 from ..run.call_run import CallRun
 from ..run.keys import call_identity
 from ..run.results import exception_result, refusal, result_code, result_note
@@ -53,9 +54,10 @@ class Dispatch:
         self._schedule = schedule
         self._keys = keys
         self._max_calls = max_calls
-        self._call_counts: Counter[tuple[str, bytes]] = Counter(
-            map(call_identity, earlier) if settings.has_store else ()
+        self._earlier = (
+            earlier if isinstance(earlier, EarlierCalls) else EarlierCalls(CallHistory(earlier), len(earlier))
         )
+        self._call_counts: Counter[tuple[str, bytes]] = Counter()  # of this turn
         self._runs: list[CallRun] = []  # in call order; a number is an index of this list
         self._results: dict[int, ToolResult] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -114,7 +116,7 @@ class Dispatch:
             return 0
         identity = call_identity(call)
         self._call_counts[identity] += 1
-        return self._call_counts[identity] - 1
+        return self._earlier.count_identical(call) + self._call_counts[identity] - 1
 
     async def results(self) -> list[ToolResult]:
         """Return the results when all calls are done.

@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from .plan import CallPlan, plan_of
     from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
     from .records import DAY, Claim, Record, Store
+    from .run_events import RunEvent, decode_events, fold_events
     from .session import Budget, Session
     from .steps import Approve
-    from .stored_runs import WEEK, RunConflict, RunStore, StoredRun
+    from .stored_runs import WEEK, RunConflict, RunStore, StoredRun, read_rows
     from .toolbox import Entry, LiveSource, Source, Toolbox
     from .values import received
     from .waiting import ApprovalExpired, Suspend, Suspended, WaitingCall
@@ -59,7 +60,8 @@ else:
             "plan": ("CallPlan", "plan_of"),
             "failures": ("ToolError", "Transient"),
             "steps": ("Approve",),
-            "stored_runs": ("WEEK", "RunConflict", "RunStore", "StoredRun"),
+            "run_events": ("RunEvent", "decode_events", "fold_events"),
+            "stored_runs": ("WEEK", "RunConflict", "RunStore", "StoredRun", "read_rows"),
             "records": ("DAY", "Claim", "Record", "Store"),
             "histories": ("dump_messages", "load_messages"),
             "model_settings": ("ModelSettings",),
@@ -119,6 +121,7 @@ __all__ = [
     "Record",
     "Retriever",
     "RunConflict",
+    "RunEvent",
     "RunStore",
     "Session",
     "Source",
@@ -139,13 +142,16 @@ __all__ = [
     "at_most",
     "choose_by_words",
     "current_call",
+    "decode_events",
     "deny",
     "dump_messages",
+    "fold_events",
     "hosts",
     "load_messages",
     "only_effects",
     "path_jail",
     "plan_compaction",
     "plan_of",
+    "read_rows",
     "received",
 ]

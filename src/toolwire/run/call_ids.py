@@ -6,7 +6,7 @@ call with an id gets another one, in the conversation as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Set
 from operator import is_
 
 from msgspec.structs import replace
@@ -21,14 +21,15 @@ _MAX_LENGTH = 40  # the limit of OpenAI's chat completions for the id of a call
 class CallIds:
     """The ids of a conversation. The same ids in the same order get the same replacements."""
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
-        self._known = set(known)
+    def __init__(self, known: Set[str] = frozenset()) -> None:
+        self._before = known  # not copied: a conversation may have many
+        self._known: set[str] = set()
         self._numbers: dict[str, int] = {}  # the last number that was added to an id
 
     def make_unique(self, call_id: str) -> str:
         """Return the id, or a new one if a call has it already."""
         number, unique = self._numbers.get(call_id, 1), call_id
-        while unique in self._known:
+        while unique in self._known or unique in self._before:
             number += 1
             suffix = f"_{number}"
             unique = call_id[: max(_MAX_LENGTH, len(call_id)) - len(suffix)] + suffix

@@ -2,8 +2,8 @@
 
     start ─▶ model_turn ─▶ results ─▶ compaction ─▶ model_turn ─▶ …        appended, never changed
 
-Each step of a `Session` (a model turn, results, a decision, a compaction …) becomes one event, which contains only what
-the step changed in the state:
+Each step of a `Session` (a model turn, results, a decision, a compaction …) becomes one event, which contains only the
+changes of the state:
 
 - `fields`: new values of small fields, by their dotted names (`phase`, `request.choice`);
 - `splices`: replaced items of a tuple (`request.messages`, `turn.results`): most steps add a message at the end, and a
@@ -14,8 +14,7 @@ the step changed in the state:
 A checkpoint therefore writes as much as the step produced, however long the conversation is. Values in a state are
 immutable, so that a changed item is another object: unchanged ones are found by identity, without reading them.
 
-What must hold: folding the events gives the state that the process had in memory (`tests/property/run`), in the form
-of `Session.dump`. `revision` is not in the events: it is the version of the run in its store.
+Invariant: the fold of the events is the state that the process had in memory, in the form of `Session.dump`. `revision` is not in the events: it is the version of the run in its store.
 
 An event was first a whole state per checkpoint. 200 turns with results of 50 kB wrote 3.9 GB for a conversation of
 10 MB, and no state above the size limit of the stores was saved at all.
@@ -199,7 +198,9 @@ class RunFold:
             holder, key = self._locate(splice.field)
             items = holder.setdefault(key, [])
             if not isinstance(items, list) or splice.start + splice.removed > len(items):
-                raise ProtocolError(f"event {self._count} of a run changes items of {splice.field} that it does not have")
+                raise ProtocolError(
+                    f"event {self._count} of a run changes items of {splice.field} that it does not have"
+                )
             items[splice.start : splice.start + splice.removed] = splice.items
 
     def _locate(self, name: str) -> tuple[dict[str, Any], str]:
@@ -244,7 +245,9 @@ def decode_events(rows: Iterable[bytes]) -> Iterator[RunEvent]:
         if rest:
             pieces.append(rest)
     if pieces:
-        raise ProtocolError("the last event of a run is incomplete", hint="the store lost a part of it; see toolwire runs rebuild")
+        raise ProtocolError(
+            "the last event of a run is incomplete", hint="the store lost a part of it; start a new run"
+        )
 
 
 def _decode_line(line: bytes) -> RunEvent:

@@ -29,10 +29,9 @@ from ..ir.response import Response, Usage, add_usage
 from ..ir.tool_search import SEARCH_TOOLS
 from ..ir.tools import Effect, Tool
 from .call_ids import CallIds
-from .call_limits import CallLimits
+from .call_limits import CallHistory, CallLimits, EarlierCalls
 from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
 from .histories import replace_system
-from .keys import list_calls
 from .results import result_note
 from .run_events import EventKind, RunStep
 from .run_state import (
@@ -129,6 +128,7 @@ class Session:
         self._price = price
         self.output = output
         self._offer = ToolOffer()
+        self._calls = CallHistory()
         self._needs_tools = bool(state.offered)  # they are known by reference only
         self.tool_search: ToolFinder | None = None  # set by an agent whose model can search for tools
         self._parent: Session | None = None
@@ -387,11 +387,18 @@ class Session:
 
     def call_limits(self) -> CallLimits:
         """Return the limits for the calls of the next response."""
-        return CallLimits(self.budget, self.state)
+        state, history = self.state, self._calls.read(self.state.request.messages)
+        return CallLimits(self.budget, state.calls, history, history.before(state.first_message))
 
     def call_ids(self) -> CallIds:
         """Return the ids that calls of the conversation have."""
-        return CallIds(call.id for call in list_calls(self.state.request.messages))
+        return CallIds(self._calls.read(self.state.request.messages).ids)
+
+    def earlier_calls(self, *, with_turn: bool = False) -> EarlierCalls:
+        """Return the calls of all turns before the pending one; `with_turn`: and its calls."""
+        messages = self.state.request.messages
+        history = self._calls.read(messages)
+        return EarlierCalls(history, len(history.calls) if with_turn else history.before(max(len(messages) - 1, 0)))
 
     def replace_call(self, call: ToolCall) -> None:
         """Replace a call of the turn by one with the same id, such as its repaired form. The conversation keeps it."""
@@ -588,7 +595,7 @@ class Session:
 
     def _earlier_calls(self) -> tuple[ToolCall, ...]:
         """Return the calls of all turns before the pending one."""
-        return list_calls(self.state.request.messages[:-1])
+        return tuple(self.earlier_calls()[:])
 
 
 def _text_of_edited(result: ToolResult) -> ToolResult:

@@ -38,7 +38,7 @@ __all__ = [
 RunStatus: TypeAlias = Literal["running", "waiting", "done", "failed"]
 
 WEEK = 7 * 24 * 60 * 60.0
-MAX_ROW_BYTES = 1024 * 1024  # far below what a row or a value of any store may have (512 MB in Redis is the least)
+MAX_ROW_BYTES = 1024 * 1024  # far below the limits of all stores, of which 512 MB for a value in Redis is the smallest
 PAGE_ROWS = 8  # rows that are sent in one statement or read at once: 8 MiB pass a slow network within a timeout of 5 s
 _MAX_ID_LENGTH = 255  # characters; the ids of toolwire have 32
 _MAX_SUMMARY_LENGTH = 1000  # characters; a listing shows 200
@@ -158,7 +158,9 @@ def read_rows(runs: RunStore, run: StoredRun) -> Iterator[bytes]:
 
 def append_digest(run: StoredRun, rows: Sequence[bytes]) -> str:
     """Return the digest by which a store recognises a repeated append."""
-    digest = blake2b("\0".join((run.status, run.token, run.summary, run.tenant)).encode("utf-8", "surrogatepass"), digest_size=16)
+    digest = blake2b(
+        f"{run.status}\0{run.token}\0{run.summary}\0{run.tenant}".encode("utf-8", "surrogatepass"), digest_size=16
+    )
     for row in rows:
         digest.update(row)
     return digest.hexdigest()

@@ -238,6 +238,22 @@ def test_waiting_call_has_its_own_mark_and_the_printed_command_continues_the_run
     assert "TOOLS" not in err
 
 
+@pytest.mark.finding("LE11")
+def test_rebuild_reads_the_events_and_corrects_the_status(waiting, toolwire, folder):
+    code, out = toolwire("runs", "rebuild", waiting)[:2]
+    assert (code, "waiting, as stored" in out, "1 start, 1 model_turn, 1 results" in out) == (0, True, True)
+    store = open_store(str(folder / "runs.db"))
+    stored = store.runs.get(waiting)
+    assert store.runs.append(StoredRun(waiting, "failed", "wrong"), (), stored.version)
+    code, out = toolwire("runs", "rebuild", waiting, "--json")[:2]
+    rebuilt = json.loads(out)
+    assert (code, rebuilt["status"], rebuilt["corrected"], rebuilt["events"]["start"]) == (0, "waiting", True, 1)
+    again = store.runs.get(waiting)
+    assert (again.status, again.summary, again.rows) == ("waiting", stored.summary, stored.rows)
+    assert store.runs.lease(waiting, "another", 60)
+    assert toolwire("runs", "rebuild", waiting)[0] == 0, "nothing to correct"
+
+
 def test_status_names_the_process_that_continues_a_run(folder, capsys):
     store = open_store(str(folder / "runs.db"))
     for run_id, lease in (("now", 60.0), ("lost", -1.0), ("free", None)):
@@ -254,8 +270,8 @@ def test_status_names_the_process_that_continues_a_run(folder, capsys):
 def test_runs_are_deleted_by_the_beginning_of_their_ids(toolwire, folder):
     store = open_store(str(folder / "runs.db"))
     for run_id in ("aa1", "aa2", "bb1", "cc1"):
-        store.runs.put(StoredRun(run_id, "not readable by this version", "done"), 0)
-    store.runs.put(StoredRun("dd1", "{}", "done", tenant="other"), 0)
+        store.runs.append(StoredRun(run_id, "done"), (), 0)
+    store.runs.append(StoredRun("dd1", "done", tenant="other"), (), 0)
     store.runs.lease("cc1", "a process", 60)
     code, _, err = toolwire("runs", "delete", "bb")
     assert (code, "add --yes" in err) == (2, True)
@@ -282,7 +298,7 @@ def test_deletion_is_confirmed_on_a_terminal(folder, capsys, monkeypatch, reply,
     monkeypatch.setattr("toolwire.cli.live_approval.has_terminal", lambda: True)
     monkeypatch.setattr("toolwire.cli.line_editor.edit_line", answer)
     store = open_store(str(folder / "runs.db"))
-    store.runs.put(StoredRun("aa1", "{}", "done"), 0)
+    store.runs.append(StoredRun("aa1", "done"), (), 0)
     assert main(["runs", "delete", "aa", "--store", str(folder / "runs.db")]) == code
     assert "aa1" in capsys.readouterr().err
     assert (store.runs.get("aa1") is None) == (code == 0)
@@ -291,8 +307,8 @@ def test_deletion_is_confirmed_on_a_terminal(folder, capsys, monkeypatch, reply,
 @pytest.mark.finding("RU4")
 def test_expired_runs_and_records_are_swept(toolwire, folder):
     store = open_store(str(folder / "runs.db"))
-    store.runs.put(StoredRun("over", "{}", "done", tenant="any"), 0, ttl=-1.0)
-    store.runs.put(StoredRun("lasts", "{}", "done"), 0)
+    store.runs.append(StoredRun("over", "done", tenant="any"), (), 0, ttl=-1.0)
+    store.runs.append(StoredRun("lasts", "done"), (), 0)
     for number in range(2):
         claim = Claim(key=str(number), tool="pay", fingerprint="f", token="t")
         store.claim(claim)

@@ -1,6 +1,7 @@
 """Agents whose calls wait for approval: suspended, decided in another place, and continued from the store."""
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -9,7 +10,7 @@ import toolwire
 from run_logs import read_state, replace_state
 from toolwire import Agent, ToolCall, ToolResult, open_store
 from toolwire.ir.errors import ConfigError, StoreError
-from toolwire.net import Answer, approve_call, deny_call, supply_result
+from toolwire.net import Answer, approve_call, checkpoints, deny_call, supply_result
 from toolwire.net.runner import Runner
 from toolwire.run import GATES, Budget, Policy, RunConflict, Session, Suspend, Suspended, path_jail
 from toolwire.run.waiting import ApprovalExpired
@@ -474,6 +475,20 @@ def test_step_that_could_not_be_saved_is_saved_with_the_next_one(world, store, m
     stored = store.runs.get(answer.run_id)
     assert (attempts, stored.version) == (["running", "running", "done"], 2)
     assert Session.load(read_state(store, answer.run_id), now=time.time).state.request.messages == answer.messages
+
+
+@pytest.mark.finding("RU1")
+def test_steps_are_encoded_outside_the_event_loop(world, store, monkeypatch):
+    real, threads = checkpoints.encode_steps, set()
+
+    def encode(*arguments, **options):
+        threads.add(threading.current_thread())
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(checkpoints, "encode_steps", encode)
+    assert asyncio.run(world.agent(says(LOOK), says("Seen."), store=store).run("Look.")).output == "Seen."
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 def refuse_appends(store, monkeypatch, status):

@@ -140,7 +140,9 @@ def test_sqlite_file_with_runs_in_the_old_form_is_refused(tmp_path, new_claim, t
     connection.close()
     store = open_store(str(path))
     if is_refused:
-        with pytest.raises(StoreError, match=r"records\.db: the table runs has runs in the old form.*finish these runs with"):
+        with pytest.raises(
+            StoreError, match=r"records\.db: the table runs has runs in the old form.*finish these runs with"
+        ):
             store.claim(new_claim())
     else:
         assert store.runs.append(StoredRun("r1"), [b"x"], 0).version == 1

@@ -22,7 +22,7 @@ from toolwire.testing import ScriptedModel
 from waiting import SAFETY, wait_until
 
 SHORT = 0.05
-STATE = "x" * 20_000
+STATE = b"x" * 20_000
 
 
 def add_expired(store, new_claim, count=3):
@@ -30,14 +30,14 @@ def add_expired(store, new_claim, count=3):
         claim = new_claim(f"record {number}")
         store.claim(claim)
         store.complete(claim.key, claim.token, "done", SHORT)
-        store.runs.put(StoredRun(f"run {number}", "{}", "done"), 0, ttl=SHORT)
+        store.runs.append(StoredRun(f"run {number}", "done"), (), 0, ttl=SHORT)
     time.sleep(SHORT + 0.02)
 
 
 @pytest.mark.finding("RU4")
 def test_a_sweep_removes_records_and_runs(store, new_claim):
     add_expired(store, new_claim)
-    store.runs.put(StoredRun("lasts", "{}", "done"), 0)
+    store.runs.append(StoredRun("lasts", "done"), (), 0)
     assert store.sweep() == 6
     assert store.sweep() == 0
     assert [run.run_id for run in store.runs.list()] == ["lasts"]
@@ -51,7 +51,7 @@ def test_a_sweep_has_a_limit(store, new_claim):
 
 @pytest.mark.finding("RU4")
 def test_a_leased_run_is_swept_after_its_lease(store):
-    store.runs.put(StoredRun("r", "{}", "running", token="a"), 0, ttl=SHORT, lease=2 * SHORT)
+    store.runs.append(StoredRun("r", "running", token="a"), (), 0, ttl=SHORT, lease=2 * SHORT)
     store.runs.renew("r", "a", 4 * SHORT)
     time.sleep(2 * SHORT)
     swept_early = store.sweep()
@@ -110,7 +110,7 @@ def test_a_sweep_that_reached_its_limit_is_continued_soon(monkeypatch):
     monkeypatch.setattr(store_steps, "_SWEEP_LIMIT", 2)
     store = MemoryStore()
     for number in range(3):
-        store.runs.put(StoredRun(str(number), "{}", "done"), 0, ttl=-1.0)
+        store.runs.append(StoredRun(str(number), "done"), (), 0, ttl=-1.0)
     steps = StoreSteps(store)
     steps._sweep()
     assert steps._next_sweep - time.monotonic() < 10
@@ -124,7 +124,7 @@ def fill(store, count):
         connection.execute("PRAGMA synchronous = OFF")
     store._file._synchronous = "FULL"  # the pragma above stays
     for number in range(count):
-        store.runs.put(StoredRun(f"run {number}", STATE, "done"), 0, ttl=-1.0)
+        store.runs.append(StoredRun(f"run {number}", "done"), [STATE], 0, ttl=-1.0)
     store._file._synchronous = ""
 
 
@@ -135,7 +135,7 @@ class SweptFile:
         self.path = path
         self.store = SqliteStore(str(path))
         fill(self.store, count)
-        self.store.runs.put(StoredRun("lasts", "{}", "done"), 0, ttl=WEEK)
+        self.store.runs.append(StoredRun("lasts", "done"), (), 0, ttl=WEEK)
         self.size = path.stat().st_size
         self.largest_log = 0
         self.statements = []
@@ -199,14 +199,13 @@ def test_postgres_finds_expired_rows_by_an_index(servers, tmp_path, table):
 def test_file_of_the_previous_version_gets_the_indexes(tmp_path):
     path = str(tmp_path / "runs.db")
     store = SqliteStore(path)
-    store.runs.put(StoredRun("r", "{}", "done"), 0)
     with store._file.use() as connection:
         connection.execute("DROP INDEX runs_by_expiry")
         connection.execute("DROP INDEX records_by_expiry")
         connection.execute("PRAGMA user_version = 3")
     store.close()
     store = SqliteStore(path)
-    assert store.runs.get("r") is not None
+    assert store.runs.get("r") is None
     with store._file.use() as connection:
         indexes = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
     assert {"runs_by_expiry", "records_by_expiry"} <= indexes
@@ -237,7 +236,7 @@ def write_runs(path, timeout, started, stop, outcome):
     written = refused = 0
     while not stop.is_set():
         try:
-            store.runs.put(StoredRun(f"other {written}", "{}", "done"), 0, ttl=WEEK)
+            store.runs.append(StoredRun(f"other {written}", "done"), (), 0, ttl=WEEK)
             written += 1
         except StoreError:
             refused += 1

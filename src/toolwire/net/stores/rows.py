@@ -11,7 +11,9 @@ from ...run.stored_runs import StoredRun
 __all__ = ["COLUMNS", "RUN_COLUMNS", "as_bytes", "as_text", "record_from_row", "run_from_row"]
 
 COLUMNS = "key, tool, fingerprint, state, token, lease_until, expires_at, created_at, result"
-RUN_COLUMNS = "run_id, version, status, token, summary, lease_until, expires_at, created_at, updated_at, tenant, rows, digest"
+RUN_COLUMNS = (
+    "run_id, version, status, token, summary, lease_until, expires_at, created_at, updated_at, tenant, rows, digest"
+)
 
 
 def as_bytes(text: str) -> bytes:

@@ -36,7 +36,9 @@ def may_append(existing: StoredRun | None, run: StoredRun, expected_version: int
     return not is_leased_to_another(existing, run.token, now)
 
 
-def is_repeated_append(existing: StoredRun | None, run: StoredRun, rows: Sequence[bytes], expected_version: int) -> bool:
+def is_repeated_append(
+    existing: StoredRun | None, run: StoredRun, rows: Sequence[bytes], expected_version: int
+) -> bool:
     """Return True if an identical append succeeded before: its response may have been lost."""
     return (
         existing is not None
