@@ -12,14 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import NamedTuple, Protocol, TypeAlias
 
-__all__ = [
-    "Reply",
-    "RequestBody",
-    "StreamedBody",
-    "Transport",
-    "load_transport",
-    "read_request_body",
-]
+__all__ = ["Reply", "RequestBody", "StreamedBody", "Transport", "load_transport", "read_request_body"]
 
 
 class StreamedBody(NamedTuple):

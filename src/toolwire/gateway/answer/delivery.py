@@ -172,8 +172,7 @@ class StreamDelivery(Delivery):
         """Limit the silence until the next sign of life."""
         if seconds < self._idle_timeout:
             self._max_silence = seconds
-            self._stop_timer()
-            self._timer = self._loop.call_later(min(self._ping_interval, seconds), self._on_timer)
+            self._set_timer(min(self._ping_interval, seconds))
 
     async def pause(self, seconds: float) -> None:
         """Wait between two attempts: this is no silence of the upstream, and no ping fixes the status."""
@@ -187,8 +186,11 @@ class StreamDelivery(Delivery):
     def start_timer(self) -> None:
         """Start the timer for pings and silence; again for another target, after one that was silent for too long."""
         self.note_activity()
-        delay = min(self._ping_interval, self._idle_timeout)
-        self._timer = self._loop.call_later(delay, self._on_timer)
+        self._set_timer(min(self._ping_interval, self._idle_timeout))
+
+    def _set_timer(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self._loop.call_later(seconds, self._on_timer)
 
     def suspend_idle_timeout(self) -> None:
         """Ignore the upstream's silence until `note_activity`: it cannot send anything now."""
