@@ -232,6 +232,8 @@ class Router:
     def succeed(self, target: Target, sent_at: float) -> None:
         """Note that a target works. Usually it did before, and nothing changes."""
         health = target.health
+        if health.is_healthy:
+            return
         before = health.state
         health.succeed(self._health.clock(), sent_at)
         if health.state != before:

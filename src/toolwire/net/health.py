@@ -149,6 +149,11 @@ class TargetHealth:
         """The time at which the cooldown ends; 0.0 for a closed target."""
         return 0.0 if self.state == "closed" else self._until
 
+    @property
+    def is_healthy(self) -> bool:
+        """True if another success would change nothing."""
+        return self.state == "closed" and not self._failures
+
     def is_preferred(self, now: float) -> bool:
         """Return whether a request would be admitted although there is another target. Nothing changes."""
         if self.state == "closed":

@@ -56,6 +56,11 @@ class AttemptPlan(Struct, eq=False):
         Targets are in the order of preference. Those that are failing are a last resort.
         """
         self.sent_at = now = self._clock()
+        first = self.targets[0]
+        if not self._tried and not self._rounds and first.health.state == "closed":  # as for most requests
+            self._tried = 1
+            first.health.budget.requests += 1
+            return first
         untried = self.targets[self._tried :]
         for is_last_resort in (False, True):
             for number, target in enumerate(untried):
