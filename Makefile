@@ -9,7 +9,7 @@ WORKERS ?= auto
 # Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-learn demo-learn test-soak test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
+.PHONY: help demo test test-all test-learn demo-learn test-soak test-load test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,9 +66,12 @@ demo-learn: $(VENV)/learn ## teach a small real model three tools on the CPU, an
 	$(BIN)/python examples/learn/tune_and_serve.py
 
 test-soak: $(VENV)/test ## run 200 kills per store instead of 20, and the gateway under load for two minutes
-	$(BIN)/python tests/soak/soak_gateway.py
-	$(BIN)/python tests/soak/soak_workers.py
+	$(BIN)/python tests/load/soak_gateway.py
+	$(BIN)/python tests/load/soak_workers.py
 	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
+
+test-load: $(VENV)/test ## run the load scenarios in full, and print their counts: about ten minutes
+	LOAD=1 $(BIN)/python -m pytest --quiet --capture no tests/load
 
 test-mcp: $(VENV)/test ## run the official MCP conformance suite for server and client, the inspector and third-party servers; needs npm
 	$(BIN)/python tests/mcp_conformance/run.py

@@ -22,8 +22,9 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration"), str(HERE.parent)]
 
 from gateway.hostile import read_answer, request_bytes  # noqa: E402
-from load import Load, question  # noqa: E402
-from soak_gateway import process, rows, while_stopping  # noqa: E402
+from loaded import process  # noqa: E402
+from questions import Load, question  # noqa: E402
+from soak_gateway import rows, while_stopping  # noqa: E402
 from stores.servers import Redis  # noqa: E402
 
 from toolwire.gateway.shared.keys import hash_key  # noqa: E402
@@ -94,7 +95,7 @@ async def limited(port: int, key: str) -> list[str]:
     """Three times as many requests as the limit admits."""
 
     async def one(number: int) -> int:
-        data, _ = question("openai_chat", "anthropic", "brief", number, stream=False, key=key)
+        data, _ = question("openai_chat", "anthropic/m", "brief", number, stream=False, key=key)
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
         writer.write(data)
         answer = await read_answer(reader)
@@ -151,7 +152,10 @@ async def main() -> int:
             async with process(provider, "0") as (_, fast), process(provider, "0.15") as (_, slow):
                 file.write_text(settings(fast, slow, redis.url), encoding="utf-8")
                 command = ["-m", "toolwire", "serve", "--quiet", "--config", str(file), "--port", "0"]
-                async with process(*command, "--workers", str(WORKERS), errors=folder) as (running, banner):
+                async with process(*command, "--workers", str(WORKERS), log=Path(folder, "errors")) as (
+                    running,
+                    banner,
+                ):
                     found = re.search(r"http://[\d.]+:(\d+)", banner)
                     assert found is not None, banner
                     wrong = await under_load(running, int(found[1]), redis, clients, seconds)

@@ -1,4 +1,4 @@
-"""Clients: each asks one question after the other and looks whether the answer is its own."""
+"""Clients: each asks one question after the other, and checks that the answer belongs to its question."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import re
 import time
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 
 from gateway.hostile import WEATHER, Answer, body_of, path_of, read_answer, request_bytes
@@ -38,10 +39,9 @@ def _template(front: str, wire: str, stream: bool) -> bytes:
     return body_of(front, asked, wire, stream=stream)
 
 
-def question(front: str, upstream: str, how: str, number: int, *, stream: bool, key: str = "") -> tuple[bytes, bytes]:
+def question(front: str, model: str, how: str, number: int, *, stream: bool, key: str = "") -> tuple[bytes, bytes]:
     """The bytes of a request, and the token in it. `key` is the client's."""
     token = b"token-%09d" % number
-    model = f"{upstream}/m"
     body = _template(front, model, stream).replace(b"token-000000000 xxxxxxx", token + b" " + how.encode() + b" ")
     headers = {"authorization": f"Bearer {key}"} if key else {}
     return request_bytes(path_of(front, model, stream=stream), body, headers), token
@@ -64,53 +64,68 @@ def outcome(answer: Answer, front: str, *, stream: bool) -> str:
 
 
 class Load:
-    """What was asked and what came of it. `wrong` has a line for everything that must not happen."""
+    """Questions and their outcomes. `wrong` has a line for everything that must not happen. `patience` is in seconds."""
 
-    def __init__(self, port: int, key: str = "") -> None:
+    def __init__(self, port: int, key: str = "", *, patience: float = 30.0) -> None:
         self.port = port
         self.key = key
         self.outcomes: Counter[str] = Counter()
         self.wrong: list[str] = []
+        self.asked = 0
+        self.patience = patience
         self._numbers = iter(range(1, 10**9))
 
     async def run(self, clients: int, seconds: float) -> None:
+        """Ask random questions for so long: some of them fail, and some clients leave."""
         until = time.monotonic() + seconds
-        await asyncio.gather(*(self._client(random.Random(seed), until) for seed in range(clients)))
 
-    async def _client(self, chance: random.Random, until: float) -> None:
-        connection = None
-        while time.monotonic() < until:
-            how = chance.choice(MIX)
-            front, wire, stream = chance.choice(WIRES), chance.choice(WIRES), chance.random() < 0.5
-            if connection is None:
-                connection = await asyncio.open_connection("127.0.0.1", self.port, limit=2**22)
-            keep = await self._one(connection, front, wire, how, stream=stream)
-            if not keep:
-                connection[1].close()
-                connection = None
-        if connection is not None:
-            connection[1].close()
+        async def ask_randomly(chance: random.Random) -> None:
+            connection = None
+            while time.monotonic() < until:
+                how, stream = chance.choice(MIX), chance.random() < 0.5
+                front, model = chance.choice(WIRES), f"{chance.choice(WIRES)}/m"
+                connection = await self._ask(connection, front, model, how, stream=stream)
+            _close(connection)
 
-    async def _one(self, connection, front, wire, how, *, stream) -> bool:
-        """Whether the connection can be used again."""
-        reader, writer = connection
+        await asyncio.gather(*(ask_randomly(random.Random(seed)) for seed in range(clients)))
+
+    async def ask(
+        self, clients: int, each: int, model: str, how: str = "words", *, kinds: Sequence[bool] = (False, True)
+    ) -> None:
+        """Let each client ask so many questions in all protocols. `kinds`: whether the answers are streams."""
+
+        async def ask_in_turn(client: int) -> None:
+            connection = None
+            for number in range(client, client + each):
+                stream = kinds[number // len(WIRES) % len(kinds)]
+                connection = await self._ask(connection, WIRES[number % len(WIRES)], model, how, stream=stream)
+            _close(connection)
+
+        await asyncio.gather(*(ask_in_turn(client) for client in range(clients)))
+
+    async def _ask(self, connection, front, model, how, *, stream):
+        """Return the connection, or None if it cannot be used again."""
         leaves = how == "leave"
         number = next(self._numbers)
-        data, token = question(front, wire, "late" if leaves else how, number, stream=stream, key=self.key)
-        label = f"{how}: {front} over {wire}, {'stream' if stream else 'whole'}"
-        writer.write(data)
-        if leaves:
-            await asyncio.sleep(0.05)
-            self.outcomes["left"] += 1
-            return False
+        self.asked += 1
+        data, token = question(front, model, "late" if leaves else how, number, stream=stream, key=self.key)
+        label = f"{how}: {front}, {model}, {'stream' if stream else 'whole'}"
         try:
-            async with asyncio.timeout(30):
-                answer = await read_answer(reader)
-        except (TimeoutError, asyncio.IncompleteReadError, ConnectionError) as error:
+            async with asyncio.timeout(self.patience):
+                if connection is None:
+                    connection = await asyncio.open_connection("127.0.0.1", self.port, limit=2**22)
+                connection[1].write(data)
+                if leaves:
+                    await asyncio.sleep(0.05)
+                    self.outcomes["left"] += 1
+                    return _close(connection)
+                answer = await read_answer(connection[0])
+        except (TimeoutError, asyncio.IncompleteReadError, OSError) as error:
+            self.outcomes[f"{how}: {type(error).__name__}"] += 1
             self.wrong.append(f"{label}: {error!r}")
-            return False
+            return _close(connection)
         self._judge(label, how, answer, outcome(answer, front, stream=stream), token)
-        return answer.headers.get("connection") != "close"
+        return _close(connection) if answer.headers.get("connection") == "close" else connection
 
     def _judge(self, label: str, how: str, answer: Answer, found: str, token: bytes) -> None:
         self.outcomes[f"{how}: {found}"] += 1
@@ -121,3 +136,8 @@ class Load:
             self.wrong.append(f"{label}: {found}, {answer.body[:300]!r}")
         if how in EXPECTED and found not in EXPECTED[how]:
             self.wrong.append(f"{label}: {found}, {answer.body[-300:]!r}")
+
+
+def _close(connection) -> None:
+    if connection is not None:
+        connection[1].close()
