@@ -1,12 +1,16 @@
-"""A provider in a process of its own, which does what the user's words ask of it. Prints its address.
+"""A provider that does what the user's text asks for. As a process of its own, it prints its address.
 
-The words are `TOKEN HOW`: the token is in every answer, so that an answer to somebody else's question is seen.
+The text is `TOKEN HOW`. The token is in every answer, so that an answer to another client's question is noticed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Literal
 
 import uvloop
 
@@ -16,6 +20,7 @@ from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.testing import PartialReply, RawReply, Upstream
 
 USAGE = Usage(10, 20)
+TOKEN = re.compile(rb"token-\d{9}")
 GARBAGE = b"data: {\xff\x00 not json\n\n<html>502</html>\n"
 
 
@@ -63,25 +68,69 @@ def _user_text(request: Request) -> str:
 class Endless(list):
     """A script that is never over."""
 
+    def __init__(self, reply: Callable[[Request], object]) -> None:
+        self._reply = reply
+
     def __bool__(self) -> bool:
         return True
 
     def pop(self, _: int = 0) -> object:
-        return answer
+        return self._reply
 
 
 class Provider(Upstream):
+    """An upstream that works, fails or hangs (`mode`). While `release` is not set, answers stop after their first piece.
+
+    `tokens` counts the requests for each token, `in_flight` the requests without the end of their answer, `held` those
+    that wait for `release`, and `most` is the maximum of `in_flight`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"piece": 256, "delta": 64, **options})
+        self.script = Endless(self._reply)
+        self.mode: Literal["works", "fails", "hangs"] = "works"
+        self.tokens: Counter[bytes] = Counter()
+        self.release = asyncio.Event()
+        self.release.set()
+        self.in_flight = self.held = self.most = 0
+
+    def _reply(self, request: Request) -> object:
+        if self.mode == "works":
+            return answer(request)
+        return Fault("server", "failed", 500) if self.mode == "fails" else PartialReply(Response(), None, "stall")
+
     async def _answer(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> bool:
         del self.requests[:-10]
-        if b" late" in body:
-            await asyncio.sleep(0.8)
-        return await super()._answer(path, headers, body, writer)
+        self.tokens.update(set(TOKEN.findall(body)))
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        try:
+            if b" late" in body:
+                await asyncio.sleep(0.8)
+            return await super()._answer(path, headers, body, writer)
+        finally:
+            self.in_flight -= 1
+
+    async def _send(self, answer: Any, size: int | None, writer: asyncio.StreamWriter) -> None:
+        if self.release.is_set():
+            await super()._send(answer, size, writer)
+            return
+        if answer.streamed:
+            await super()._send(answer, self._piece, writer)
+        self.held += 1
+        try:
+            await self.release.wait()
+        finally:
+            self.held -= 1
+        if answer.streamed:
+            rest = answer.body[self._piece : size]
+            writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(rest), rest))
+        else:
+            await super()._send(answer, size, writer)
 
 
 async def main(pace: float) -> None:
-    provider = Provider(piece=256, delta=64, pace=pace)
-    provider.script = Endless()
-    async with provider:
+    async with Provider(pace=pace) as provider:
         print(provider.url, flush=True)
         await asyncio.Event().wait()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -12,13 +11,13 @@ from functools import lru_cache
 
 from gateway.hostile import WEATHER, Answer, body_of, path_of, read_answer, request_bytes
 from gateway.serving import WIRES
+from provider import TOKEN
 
 from toolwire import Message, Request, Text
 from toolwire.ir.errors import ToolwireError
 from toolwire.ir.events import StreamFault
 from toolwire.wire import get
 
-TOKEN = re.compile(rb"token-\d{9}")
 VALID = ("words", "call", "late")
 # what may be answered to each; "error" is a stream that ends in an error event
 EXPECTED = {
