@@ -79,7 +79,7 @@ class Endless(list):
 
 
 class Provider(Upstream):
-    """An upstream that works, fails or hangs (`mode`). While `release` is not set, answers stop after their first piece.
+    """An upstream that works, fails or hangs (`change`). While `release` is not set, answers stop after their first piece.
 
     `tokens` counts the requests for each token, `in_flight` the requests without the end of their answer, `held` those
     that wait for `release`, and `most` is the maximum of `in_flight`.
@@ -88,16 +88,24 @@ class Provider(Upstream):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"piece": 256, "delta": 64, **options})
         self.script = Endless(self._reply)
-        self.mode: Literal["works", "fails", "hangs"] = "works"
+        self.mode = "works"
+        self._thawed = asyncio.Event()
+        self._thawed.set()
         self.tokens: Counter[bytes] = Counter()
         self.release = asyncio.Event()
         self.release.set()
         self.in_flight = self.held = self.most = 0
 
     def _reply(self, request: Request) -> object:
-        if self.mode == "works":
-            return answer(request)
-        return Fault("server", "failed", 500) if self.mode == "fails" else PartialReply(Response(), None, "stall")
+        return Fault("server", "failed", 500) if self.mode == "fails" else answer(request)
+
+    def change(self, mode: Literal["works", "fails", "hangs"]) -> None:
+        """Change the mode. Requests that came while the provider hung are answered then, as by a process that was frozen."""
+        self.mode, self.answers_probes = mode, mode != "hangs"
+        if mode == "hangs":
+            self._thawed.clear()
+        else:
+            self._thawed.set()
 
     async def _answer(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> bool:
         del self.requests[:-10]
@@ -105,6 +113,8 @@ class Provider(Upstream):
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
         try:
+            if not path.endswith("/models"):
+                await self._thawed.wait()
             if b" late" in body:
                 await asyncio.sleep(0.8)
             return await super()._answer(path, headers, body, writer)
