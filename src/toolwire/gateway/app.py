@@ -56,10 +56,10 @@ from .routes import (
     match_route,
 )
 from .routing import Router, UnknownModel
-from .server_secret import configured_secrets, make_secret
+from .server_secret import configured_metrics_key, configured_secrets, make_secret
 from .settings import LimitsRow, Settings, StateRow
 from .shared.cooldowns import HealthTable
-from .shared.keys import Caller, ClientKeys
+from .shared.keys import Caller, ClientKeys, MetricsAccess
 from .shared.limits import InProcessLimiter, Limiter
 from .shared.memory_bound import MemoryBound, MemoryReservation
 from .shared.response_store import ResponseStore
@@ -192,7 +192,9 @@ class Gateway:
         server = settings.server
         self._secret = self._secret if secret is None else secret
         envelopes = ReasoningEnvelopes(configured_secrets(server, self._environment) or [self._secret])
+        metrics_key = configured_metrics_key(server, self._environment)
         self._settings, self._keys, self._router = settings, keys, router
+        self._metrics_access = MetricsAccess(keys, metrics_key)
         if tool_bindings is not None:
             self._runners = tool_bindings.runners
             self._publish_for = tool_bindings.publish_for
@@ -429,9 +431,9 @@ class Gateway:
     ) -> None:
         """Answer a request for a model within the limits of its key. Its usage is charged even if it fails."""
         caller, dependencies = self._identify(http_exchange, log_writer, memory), self._dependencies
-        client_request = await self._reader.read_request(http_exchange, route, memory, dependencies)
+        client_request = await self._reader.read_request(http_exchange, route, memory, dependencies, caller)
         log_writer.set_request(client_request)
-        caller.check(client_request.model)
+        client_request.check_caller(caller)
         if caller.name:
             await self._limiter.admit(caller)
         if self._sinks_read_requests and self._begin_sinks:
@@ -453,7 +455,7 @@ class Gateway:
                     client_request.upload, http_exchange, route, memory, dependencies
                 )
                 log_writer.set_request(client_request)
-                caller.check(client_request.model)
+                client_request.check_caller(caller)
                 http_exchange.watch()
                 context = open_context(dependencies, http_exchange, client_request, log_writer, memory)
                 await RequestHandler(context).run()
@@ -477,6 +479,9 @@ class Gateway:
                 _JSON,
                 b'{"status":"draining"}' if self._draining else b'{"status":"ready"}',
             )
+        elif route.action == "metrics":
+            self._metrics_access.check(http_exchange.headers, http_exchange.query)
+            await self._metadata_api.write_metrics(http_exchange)
         else:
             caller = self._identify(http_exchange, log_writer, memory)
             if route.entry_id or route.action == "create_conversation":

@@ -24,14 +24,16 @@ from ..ir.text import to_bytes
 from ..net.http import StreamedBody
 from ..net.same_wire import find_leading_model
 from .field_scan import CountedObjects, FieldFound, FieldScan, InvalidPiece
-from .forbidden_fields import FORBIDDEN_FIELDS, forbidden_field_error
+from .forbidden_fields import FORBIDDEN_FIELDS, ROUTING_FIELDS, RoutingRefused, forbidden_field_error
 from .observe.answer_stats import RequestSize
 from .settings import LimitsRow
+from .shared.keys import Caller
 from .shared.memory_bound import MemoryReservation
 
 __all__ = ["BodyRefused", "ClientBody", "EnvelopeFound"]
 
 _REFUSED_FIELDS = ("model", *FORBIDDEN_FIELDS)  # after the leading model
+_FIELDS_REFUSED_BY_KEY = (*_REFUSED_FIELDS, *ROUTING_FIELDS)
 _MAX_START = 64 * 1024  # bytes in which the model must be found
 
 
@@ -51,7 +53,9 @@ class ClientBody:
     `is_sent` is True once a part of it was sent: it cannot be sent again, except after EnvelopeFound.
     """
 
-    def __init__(self, http_exchange: HttpExchange, limits: LimitsRow, memory: MemoryReservation) -> None:
+    def __init__(
+        self, http_exchange: HttpExchange, limits: LimitsRow, memory: MemoryReservation, caller: Caller
+    ) -> None:
         self.model: str | None = None
         self.size = RequestSize()
         self.is_sent = False
@@ -65,7 +69,8 @@ class ClientBody:
         self._start = b""
         self._checked_start = b""  # with renamed fields
         self._model_span: tuple[int, int] | None = None  # in the start
-        self._scan = FieldScan(_REFUSED_FIELDS)
+        self._refused_fields = _REFUSED_FIELDS if caller.has_all_models else _FIELDS_REFUSED_BY_KEY
+        self._scan = FieldScan(self._refused_fields)
         self._renamed: Mapping[str, str] = {}
         self._max_tools = 0
         self._finder: EnvelopeFinder | None = None  # if the pieces may contain envelopes
@@ -98,7 +103,7 @@ class ClientBody:
             self._finder = EnvelopeFinder()
             if self._finder.feed(start):
                 return False
-        self._scan, self._renamed = FieldScan(_REFUSED_FIELDS, renamed, counted), renamed
+        self._scan, self._renamed = FieldScan(self._refused_fields, renamed, counted), renamed
         self._max_tools = 0 if counted is None else counted.limit
         try:
             if span is None:
@@ -169,11 +174,14 @@ class ClientBody:
             if self._finder.feed(piece):
                 raise EnvelopeFound("the body may contain reasoning of another model")
         try:
-            return self._scan.feed(piece)
-        except InvalidPiece:
-            raise BodyRefused("the body is not valid JSON") from None
+            checked = self._scan.feed(piece)
+            if self._unread == 0 or not self._has_more:  # the upstream accepts a body with its last byte
+                self._scan.close()
+        except InvalidPiece as error:
+            raise BodyRefused(f"the body is not valid JSON: {error}") from None
         except FieldFound as found:
             raise self._refusal_of(found.name) from None
+        return checked
 
     def _refusal_of(self, name: str) -> ToolwireError:
         if name == "model":
@@ -192,7 +200,7 @@ class ClientBody:
             )
             hint = "send fewer tools, or the tools before the messages; the gateway's operator can raise limits.stream_body"
             return BodyRefused(message, pointer="/tools", hint=hint)
-        return forbidden_field_error(name)
+        return RoutingRefused(name) if name in ROUTING_FIELDS else forbidden_field_error(name)
 
 
 def _decode_name(encoded: bytes) -> str | None:

@@ -26,10 +26,11 @@ from ..net.endpoint import Endpoint
 from ..stream.strict import parse_object
 from ..wire.protocol import Wire
 from .client_body import ClientBody
-from .forbidden_fields import FORBIDDEN_FIELDS, forbidden_field_error
+from .forbidden_fields import FORBIDDEN_FIELDS, ROUTING_FIELDS, RoutingRefused, forbidden_field_error
 from .responses.pending_response import PendingResponse
 from .responses.recorder import ResponseRecorder
 from .routes import Route
+from .shared.keys import Caller
 from .upstreams import ConfiguredUpstream
 
 __all__ = ["CALL_MARKS", "ClientRequest", "ModelMissing", "check_model"]
@@ -187,6 +188,19 @@ class ClientRequest:
         if type(document.get("n")) is int:
             self.choices = document["n"]
         self.has_tools = bool(document.get("tools") or document.get("functions"))
+
+    def check_caller(self, caller: Caller) -> None:
+        """Check that the caller may use the model, and that no other field can choose another one."""
+        caller.check(self.model)
+        if not caller.has_all_models:
+            self._check_routing_fields()
+
+    def _check_routing_fields(self) -> None:
+        if self._document is None and _ESCAPED_LETTER(self.body) is not None:
+            _ = self.document  # a name may be spelled with escaped letters
+        for name in ROUTING_FIELDS:
+            if self.has_field(name):
+                raise RoutingRefused(name)
 
     def may_have_field(self, name: str) -> bool:
         """Check whether the body may have a field, without parsing it; exact for a small body."""
@@ -359,6 +373,8 @@ def _read_envelope(body: bytes) -> _RequestFields | None:
     if body.count(b'"model"') > 1 or _ESCAPED_LETTER(body) is not None:
         return None
     try:
+        if not body.isascii():
+            body.decode()  # msgspec does not check the encoding of the fields that it skips
         return _envelopes.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -1,13 +1,38 @@
-"""Fields that no client may set, because other gateways read them as the address of an upstream, or as its key."""
+"""Fields that clients must not set, because an upstream that is a gateway itself reads them.
+
+FORBIDDEN_FIELDS name the address of an upstream, or its key, and are refused for every client. ROUTING_FIELDS choose
+another model than `model`, so they are refused for a key that allows only some models:
+
+- OpenRouter: `models` and `route` are fallbacks, `provider` and `plugins` select them, and a `preset` has a model
+  (openrouter.ai/docs/features/model-routing, /presets, /plugins)
+- LiteLLM's proxy: the lists of fallbacks, `model_list`, `deployment_id`, and `extra_body`, which it merges into the body
+  (docs.litellm.ai/docs/proxy/reliability)
+- Vercel's gateway: `providerOptions.gateway.models` (vercel.com/docs/ai-gateway/models-and-providers)
+"""
 
 from __future__ import annotations
 
-from ..ir.errors import ConfigError
+from ..ir.errors import ConfigError, ToolwireError
 from ..ir.pointer import join
 
-__all__ = ["FORBIDDEN_FIELDS", "forbidden_field_error"]
+__all__ = ["FORBIDDEN_FIELDS", "ROUTING_FIELDS", "RoutingRefused", "forbidden_field_error"]
 
 FORBIDDEN_FIELDS = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider")
+ROUTING_FIELDS = (
+    *("models", "route", "provider", "preset", "plugins", "providerOptions", "provider_options", "extra_body"),
+    *("fallbacks", "fallback_models", "context_window_fallbacks", "content_policy_fallbacks", "model_list"),
+    *("deployment_id", "litellm_params"),
+)
+
+
+class RoutingRefused(ToolwireError):
+    """A field could choose a model that the key does not allow."""
+
+    default_status = 403
+
+    def __init__(self, name: str) -> None:
+        message = f"the key allows only some models, and {name} could choose another one"
+        super().__init__(message, pointer=join(name), hint="leave it out, and name the model in `model`")
 
 
 def forbidden_field_error(name: str) -> ConfigError:

@@ -52,11 +52,6 @@ class MetadataApi:
         self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
     ) -> None:
         """Write the answer for a route."""
-        if route.action == "metrics":
-            if self._metrics is None:
-                raise RequestRefused("this gateway has no metrics", hint=_NO_METRICS, status=404)
-            await http_exchange.respond(200, _METRICS, self._metrics())
-            return
         if route.action == "count":
             body: Object = {route.ingress.count_field: await self._count_tokens(http_exchange, route, caller, memory)}
         elif route.action == "version":
@@ -70,13 +65,18 @@ class MetadataApi:
             body = await self._find_model_entry(http_exchange, route, caller, memory)
         await http_exchange.respond(200, _JSON, to_bytes(body))
 
+    async def write_metrics(self, http_exchange: HttpExchange) -> None:
+        if self._metrics is None:
+            raise RequestRefused("this gateway has no metrics", hint=_NO_METRICS, status=404)
+        await http_exchange.respond(200, _METRICS, self._metrics())
+
     async def _count_tokens(
         self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
     ) -> int:
         """Estimate the tokens of a request, within the limits of its key."""
         dependencies = self._dependencies
-        client_request = await self._reader.read_request(http_exchange, route, memory, dependencies)
-        caller.check(client_request.model)
+        client_request = await self._reader.read_request(http_exchange, route, memory, dependencies, caller)
+        client_request.check_caller(caller)
         if caller.name:
             await self._limiter.admit(caller)
         offload = ClientOffload(dependencies.offload, caller.name)

@@ -13,6 +13,7 @@ from .dependencies import Dependencies
 from .routes import Route
 from .settings import LimitsRow
 from .shared.document_limits import SMALL_DOCUMENT, admit_document, admit_request, admit_small_document
+from .shared.keys import Caller
 from .shared.memory_bound import MemoryReservation
 from .streamed_request import open_streamed_request
 
@@ -32,7 +33,12 @@ class RequestReader:
         self._may_stream = may_stream
 
     async def read_request(
-        self, http_exchange: HttpExchange, route: Route, memory: MemoryReservation, dependencies: Dependencies
+        self,
+        http_exchange: HttpExchange,
+        route: Route,
+        memory: MemoryReservation,
+        dependencies: Dependencies,
+        caller: Caller,
     ) -> ClientRequest:
         """Read a request; only the beginning of a large one that its targets get as it is."""
         limits, headers, query = dependencies.limits, http_exchange.headers, http_exchange.query
@@ -45,7 +51,7 @@ class RequestReader:
                 return ClientRequest(route, route.ingress.codec_for(headers), body, headers, query, size)
         is_long = limits.stream_body < length <= limits.body
         if is_long and self._may_stream and route.action == "generate":
-            client_body = ClientBody(http_exchange, limits, memory)
+            client_body = ClientBody(http_exchange, limits, memory, caller)
             await client_body.read_start(needs_model=route.model is None)
             streamed = open_streamed_request(dependencies, route, client_body, headers, query)
             if streamed is not None:

@@ -20,7 +20,7 @@ from secrets import token_hex
 from ..ir.errors import ConfigError
 from .settings import MIN_SECRET, ServerRow, resolve_address
 
-__all__ = ["configured_secrets", "load_file_secret", "make_secret", "read_secret"]
+__all__ = ["configured_metrics_key", "configured_secrets", "load_file_secret", "make_secret", "read_secret"]
 
 _log = getLogger("toolwire.gateway")
 _SECRET_BYTES = 32  # as many as the output of SHA-256, the hash that signs
@@ -47,6 +47,15 @@ def configured_secrets(row: ServerRow, environment: Mapping[str, str]) -> list[s
     if found[0] is None and found[1] is not None:
         raise ConfigError("[server] previous_secret needs a secret", hint="set secret or secret_env, too")
     return secrets
+
+
+def configured_metrics_key(row: ServerRow, environment: Mapping[str, str]) -> str | None:
+    """Return the key for /metrics, or None if the settings have none. ConfigError if it is too short."""
+    key = resolve_address(row.metrics_key, row.metrics_key_env, "[server] metrics_key", environment)
+    if key is not None and len(key) < MIN_SECRET:
+        message = f"[server] metrics_key must have at least {MIN_SECRET} characters"
+        raise ConfigError(message, hint="`openssl rand -hex 32`")
+    return key
 
 
 def load_file_secret(settings_file: Path, new_secret: str | None = None) -> str:

@@ -60,6 +60,8 @@ class ServerRow(Row, frozen=True):
     secret_env: str | None = None  # the environment variable with the secret
     previous_secret: str | None = None  # is still accepted, while the secret is replaced
     previous_secret_env: str | None = None
+    metrics_key: str | None = None  # the key for /metrics, where clients need keys; theirs do not read it
+    metrics_key_env: str | None = None  # the environment variable with it
 
 
 class UpstreamRow(Row, frozen=True):

@@ -374,6 +374,45 @@ async def test_model_that_the_key_does_not_allow_is_refused_early():
         writer.close()
 
 
+@pytest.mark.finding("SE5")
+@pytest.mark.parametrize("field", ["models", "route", "provider", "fallbacks", "preset", "plugins", "extra_body"])
+@run
+async def test_field_that_chooses_another_model_cuts_the_upstream_request_of_a_key_with_some_models(field):
+    keys = {"a": {"hash": hash_key("sk-a"), "models": ["openai_chat/*"]}, "b": {"hash": hash_key("sk-b")}}
+    body = CHAT_START + TEXT + f'"}}],"x":{{"{field}":1}},"{field}":["huge"]}}'.encode()
+    async with streaming_gateway(document={"keys": keys}) as (gateway, upstream):
+        answer = await post(gateway, CHAT_PATH, body, {"authorization": "Bearer sk-a"})
+        assert f"{field} could choose another one" in expect_error(answer, "openai_chat", 403).message
+        assert not upstream.is_complete
+        answer = await post(gateway, CHAT_PATH, body, {"authorization": "Bearer sk-b"})
+        assert answer.status == 200
+
+
+INVALID_ENDS = {
+    "bracket kinds": b'"}],"x":[1}}',
+    "not closed": b'"}]',
+    "string not closed": b'"}],"x":"y}',
+    "control character": b'\x01"}]}',
+    "not UTF-8": b'\xff"}]}',
+    "too deep": b'"}],"x":' + b"[" * 300 + b"]" * 300 + b"}",
+    "second document": b'"}]}{"model":"openai_chat/m","messages":[]}',
+    "text after the document": b'"}]} x',
+}
+
+
+@pytest.mark.finding("SE8")
+@pytest.mark.parametrize("end", INVALID_ENDS.values(), ids=INVALID_ENDS)
+@run
+async def test_large_body_is_refused_like_a_small_one_and_no_upstream_gets_its_end(end):
+    async with streaming_gateway() as (gateway, upstream):
+        for start in (CHAT_START, CHAT_START + TEXT):
+            answer = await post(gateway, CHAT_PATH, start + end)
+            assert "not valid JSON" in expect_error(answer, "openai_chat", 400).message.replace(
+                "not JSON", "not valid JSON"
+            )
+        assert not upstream.is_complete
+
+
 @run
 async def test_client_that_disconnects_cuts_the_upstream_request():
     async with streaming_gateway() as (gateway, upstream):

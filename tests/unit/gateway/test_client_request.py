@@ -119,3 +119,11 @@ def test_field_with_the_name_of_a_nested_one_is_found_exactly():
     client_request = read(body)
     assert client_request.may_have_field("max_tokens")
     assert not client_request.has_field("max_tokens")
+
+
+@pytest.mark.finding("SE8")
+@pytest.mark.parametrize("size", [0, 40_000], ids=["small", "large"])
+def test_body_that_is_not_utf8_is_refused_at_every_size(size):
+    body = b'{"model":"m","messages":[],"metadata":{"x":"' + b"y" * size + b'\xff"}}'
+    with pytest.raises(ProtocolError, match="not UTF-8"):
+        read(body)

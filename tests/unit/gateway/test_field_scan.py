@@ -8,6 +8,8 @@ from random import Random
 import pytest
 
 from toolwire.gateway.field_scan import CountedObjects, FieldFound, FieldScan, InvalidPiece
+from toolwire.ir.errors import ProtocolError
+from toolwire.stream.strict import parse_object
 from waiting import cpu_guard
 
 NAMES = ("model", "api_key")
@@ -193,3 +195,92 @@ def test_text_that_is_not_json_is_refused(body):
 
 def test_second_document_is_at_the_top_level():
     assert scan(b'{"a":1} "model":2') == "model"
+
+
+def check(body, cuts=()):
+    """Return whether a whole document is accepted, fed in the pieces between the cuts."""
+    field_scan = FieldScan(NAMES)
+    try:
+        for start, end in pairwise([0, *cuts, len(body)]):
+            field_scan.feed(body[start:end])
+        field_scan.close()
+    except InvalidPiece:
+        return False
+    return True
+
+
+def nested(depth):
+    return b'{"x":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
+
+
+LONG = b"x" * 300
+INVALID = {
+    "bracket kinds": b'{"x":[1,2},"y":{"z":1]}',
+    "bracket of another kind at the end": b'{"x":[{"y":1}]]',
+    "closed too often": b'{"x":1}}',
+    "not closed": b'{"x":[{"y":1}]',
+    "string not closed": b'{"x":"y}',
+    "long string not closed": b'{"x":"' + LONG,
+    "control character": b'{"x":"a\x01b"}',
+    "line break in a string": b'{"x":"a\nb"}',
+    "control character in a long string": b'{"x":"' + LONG + b"\x00" + LONG + b'"}',
+    "control character between values": b'{"x":1,\x0b"y":2}',
+    "not UTF-8": b'{"x":"a\xffb"}',
+    "not UTF-8 in a long string": b'{"x":"' + LONG + b"\xc3" + LONG + b'"}',
+    "half a character at the end": b'{"x":1}\xc3',
+    "overlong character": b'{"x":"\xc0\x80"}',
+    "surrogate as UTF-8": b'{"x":"\xed\xa0\x80"}',
+    "escape": rb'{"x":"\q"}',
+    "escape of a number": rb'{"x":"\u12g4"}',
+    "too deep": nested(202),
+    "much too deep": nested(5000),
+    "too deep in another piece": b'{"a":' + b"[" * 150 + b'"s",' + b"[" * 60 + b"]" * 60 + b"]" * 150 + b"}",
+    "second document": b'{"x":1}{"y":2}',
+    "second document inside": b'{"x":{"model":1}}{"y":{}}',
+    "text after the document": b'{"x":1} true',
+    "string after the document": b'{"x":1} "y"',
+    "string after a document with a name": b'{"x":{"model":1}} "y"',
+    "array": b'[{"x":1}]',
+    "nothing": b"",
+    "spaces": b"  ",
+}
+
+
+@pytest.mark.finding("SE8")
+@pytest.mark.parametrize("body", INVALID.values(), ids=INVALID)
+def test_invalid_documents_are_refused_at_any_cut_as_by_the_parser(body):
+    with pytest.raises(ProtocolError):
+        parse_object(body)
+    stride = max(1, len(body) // 200)
+    assert not check(body)
+    assert not check(body, range(1, len(body), stride))
+    for cut in range(0, len(body), stride):
+        assert not check(body, (cut,)), cut
+
+
+@pytest.mark.finding("SE8")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b' \n{"x" : [ {} , [ ] , {"y":[[1,-2.5e+3]]} ] , "z":null}\r\n ',
+        nested(201),
+        '{"é":"ü日本\U0001f600' .encode() + LONG + '日"}'.encode(),
+        rb'{"x":"\u12aF\\\"","y":"' + LONG + rb'\u12aF\n"}',
+        b'{"x":[' + b",".join([b'{"a":[{"b":"c"}]}'] * 500) + b"]}",
+    ],
+)  # fmt: skip
+def test_valid_documents_are_accepted_at_any_cut(body):
+    parse_object(body)
+    stride = max(1, len(body) // 300)
+    for cut in range(0, len(body), stride):
+        assert check(body, (cut,)), cut
+    assert check(body, range(1, len(body)))
+
+
+@pytest.mark.finding("SE8")
+def test_cost_of_the_checks_is_linear_for_brackets_and_multibyte_characters():
+    with cpu_guard(60):
+        for unit in (b'{"a":' * 100 + b"1" + b"}" * 100, b"[" * 150 + b"]" * 150, '"日本"'.encode()):
+            body = b'{"x":[' + b",".join([unit] * (2_000_000 // len(unit))) + b"]}"
+            assert check(body, range(0, len(body), 65_536))

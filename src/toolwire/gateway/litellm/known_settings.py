@@ -113,7 +113,7 @@ KNOWN_SETTINGS: dict[str, SettingNote] = {
     "include_cost_in_streaming_usage": _PRICES,
     "disable_end_user_cost_tracking_prometheus_only": _PRICES,
     "require_auth_for_metrics_endpoint": SettingNote(
-        "a key for /metrics", "/metrics needs a key whenever there are keys"
+        "a key for /metrics", "set metrics_key_env in [server]; keys of clients do not read /metrics"
     ),
     "websearch_interception_params": SettingNote("searches that LiteLLM runs", 'add a search tool to [tools."*"]'),
     "code_interpreter_interception_params": SettingNote("code that LiteLLM runs", 'add a tool to [tools."*"]'),

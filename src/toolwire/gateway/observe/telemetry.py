@@ -112,8 +112,8 @@ class Telemetry:
         self.redactor.add_secrets(urlsplit(url.strip()).password or "" for url in urls)
         self.redactor.add_secrets(_api_secrets(settings, self._environment))
         server = settings.server
-        variables = [name for name in (server.secret_env, server.previous_secret_env) if name is not None]
-        signing = [server.secret, server.previous_secret, *map(self._environment.get, variables)]
+        variables = [name for name in (server.secret_env, server.previous_secret_env, server.metrics_key_env) if name]
+        signing = [server.secret, server.previous_secret, server.metrics_key, *map(self._environment.get, variables)]
         self.redactor.add_secrets(filter(None, signing))
         self._record_upstreams(rows)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from hmac import compare_digest
 from secrets import token_urlsafe
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from ...asgi.origin_policy import RequestRefused
 from ...ir.errors import ToolwireError
 from ..settings import KeyRow
 
-__all__ = ["ANONYMOUS", "Caller", "ClientKeys", "UnknownKey", "hash_key", "keys_in_request", "new_key"]
+__all__ = ["ANONYMOUS", "Caller", "ClientKeys", "MetricsAccess", "UnknownKey", "hash_key", "keys_in_request", "new_key"]
 
 
 _BEARER = "Bearer "
@@ -34,6 +35,10 @@ class Caller(Struct, frozen=True):
 
     name: str
     row: KeyRow
+
+    @property
+    def has_all_models(self) -> bool:
+        return "*" in self.row.models
 
     def may_use(self, model: str) -> bool:
         return "*" in self.row.models or any(fnmatchcase(model, pattern) for pattern in self.row.models)
@@ -82,6 +87,28 @@ class ClientKeys:
                 return known_caller
         message = "unknown key" if given_keys else "no key"
         raise UnknownKey(message, hint="send Authorization: Bearer …, x-api-key, x-goog-api-key, api-key or ?key=")
+
+
+class MetricsAccess:
+    """Who may read /metrics: the owner of its key, or everyone where neither clients nor metrics need a key.
+
+    A client's key is refused: the metrics have the names and figures of all other clients. The address of a peer is no
+    evidence, because a proxy on this machine makes every client local.
+    """
+
+    def __init__(self, keys: ClientKeys, metrics_key: str | None) -> None:
+        self._keys = keys
+        self._hash = None if metrics_key is None else hash_key(metrics_key)
+
+    def check(self, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
+        """Raise UnknownKey or RequestRefused if the request may not read the metrics."""
+        if self._hash is None:
+            self._keys.identify(headers, query)
+            if self._keys.is_required:
+                hint = "the gateway's operator can set metrics_key_env in [server], a key of its own for /metrics"
+                raise RequestRefused("keys of clients do not read /metrics", hint=hint)
+        elif not any(compare_digest(hash_key(key), self._hash) for key in keys_in_request(headers, query)):
+            raise UnknownKey("/metrics needs its own key", hint="send [server] metrics_key as Authorization: Bearer …")
 
 
 def keys_in_request(headers: Mapping[str, str], query: Mapping[str, str]) -> list[str]:

@@ -1,6 +1,7 @@
 """Keys as real clients send them, and what each protocol says to those who may not."""
 
 import asyncio
+import json
 import time
 from contextlib import asynccontextmanager
 
@@ -8,7 +9,10 @@ import pytest
 from gateway.serving import serving, upstream_rows
 from gateway.state.plain_http import Http
 
+from toolwire.gateway import Gateway
+from toolwire.gateway.settings import ServerRow, Settings
 from toolwire.gateway.shared.keys import hash_key
+from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import Text
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.testing.upstream import RawReply, Upstream
@@ -227,3 +231,97 @@ def test_duplicate_key_header_is_rejected():
             assert answer.startswith(b"HTTP/1.1 400 ")
 
     asyncio.run(run())
+
+
+ROUTING = [
+    "models",
+    "route",
+    "provider",
+    "fallbacks",
+    "preset",
+    "plugins",
+    "providerOptions",
+    "extra_body",
+    "model_list",
+]
+
+
+@pytest.mark.finding("SE5")
+@pytest.mark.parametrize("padding", [0, 40_000], ids=["small", "large"])
+@pytest.mark.parametrize("front", FRONTS)
+def test_fields_that_choose_another_model_are_refused_for_a_key_with_some_models(front, padding):
+    async def run():
+        async with gateway_for(hello(), models=["small"]) as (gateway, http, upstream):
+            path, document = FRONTS[front]
+            url, headers = gateway.url + path.format(model="small"), {"x-api-key": KEY}
+            for field in ROUTING:
+                body = {"model": "small", **document, "metadata": {"x": "y" * padding}, field: ["huge"]}
+                spellings = [
+                    json.dumps(body),
+                    json.dumps(body).replace(f'"{field}"', f'"\\u00{ord(field[0]):x}{field[1:]}"'),
+                ]
+                for text in spellings:
+                    reply = await http._send("POST", url, text.encode(), headers)
+                    assert (reply.status, fault_of(front, reply).kind) == (403, "permission"), (field, reply.text)
+                    assert f"{field} could choose another one" in reply.text
+            assert not upstream.requests
+
+    asyncio.run(run())
+
+
+@pytest.mark.finding("SE5")
+def test_fields_that_choose_a_model_pass_for_a_key_with_all_models():
+    async def run():
+        async with gateway_for(hello()) as (gateway, http, upstream):
+            body = {"model": "small", "messages": MESSAGES, "models": ["huge"], "route": "fallback"}
+            reply = await http.post(f"{gateway.url}/v1/chat/completions", body, {"x-api-key": KEY})
+            assert reply.status == 200
+            assert json.loads(upstream.requests[0].body)["models"] == ["huge"]
+
+    asyncio.run(run())
+
+
+METRICS_KEY = "sk-metrics-0123456789abcdef0123456789abcdef"
+
+
+@pytest.mark.finding("SE6")
+def test_metrics_need_a_key_of_their_own():
+    async def run():
+        async with Http() as http:
+            settings = {"keys": {"ann": {"hash": hash_key(KEY)}}, "server": {"metrics_key_env": "METRICS_KEY"}}
+            environment = {"METRICS_KEY": METRICS_KEY}
+            async with serving(settings, environment=environment, metrics=lambda: b"toolwire_x 1\n") as gateway:
+                url = f"{gateway.url}/metrics"
+                for headers in (
+                    {},
+                    {"x-api-key": KEY},
+                    {"x-api-key": METRICS_KEY[:-1]},
+                    {"x-forwarded-for": "127.0.0.1"},
+                ):
+                    assert (await http.get(url, headers)).status == 401
+                reply = await http.get(url, {"authorization": f"Bearer {METRICS_KEY}"})
+                assert (reply.status, reply.text) == (200, "toolwire_x 1\n")
+                reply = await http.get(f"{gateway.url}/v1/models", {"authorization": f"Bearer {METRICS_KEY}"})
+                assert reply.status == 401
+
+    asyncio.run(run())
+
+
+@pytest.mark.finding("SE6")
+def test_metrics_are_refused_for_client_keys_with_a_message_that_names_the_setting():
+    async def run():
+        async with Http() as http:
+            settings = {"keys": {"ann": {"hash": hash_key(KEY)}}}
+            async with serving(settings, metrics=lambda: b"toolwire_x 1\n") as gateway:
+                reply = await http.get(f"{gateway.url}/metrics", {"x-api-key": KEY})
+                assert reply.status == 403
+                assert "metrics_key_env" in reply.text
+                assert (await http.get(f"{gateway.url}/metrics")).status == 401
+
+    asyncio.run(run())
+
+
+@pytest.mark.finding("SE6")
+def test_short_metrics_key_is_an_error_of_the_settings():
+    with pytest.raises(ConfigError, match="metrics_key must have at least"):
+        Gateway(Settings(server=ServerRow(metrics_key="short")), environment={})
