@@ -90,7 +90,7 @@ class ClientKeys:
 
 
 class MetricsAccess:
-    """Who may read /metrics: the owner of its key, or everyone where neither clients nor metrics need a key.
+    """Access to /metrics: for the owner of its key, or for everyone where neither clients nor metrics need a key.
 
     A client's key is refused: the metrics have the names and figures of all other clients. The address of a peer is no
     evidence, because a proxy on this machine makes every client local.

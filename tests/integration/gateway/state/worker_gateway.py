@@ -21,11 +21,14 @@ from toolwire.gateway.shared.keys import hash_key
 from waiting import SAFETY
 
 CHAT = "/v1/chat/completions"
+METRICS_KEY = "sk-metrics-" + "0" * 32
 HISTORY = [{"role": "user", "content": "How warm is it in Paris?"}]
 
 
 def settings_text(upstream, state, *, more="", **limits):
     rows = [f'[upstreams.{wire}]\nbase_url = "{upstream}"\nwire = "{wire}"\nretries = 0' for wire in WIRES]
+    if "[server]" not in more:
+        rows.append(f'[server]\nmetrics_key = "{METRICS_KEY}"')
     rows.append(f"[state]\nurl = {json.dumps(state)}\ntimeout = {SAFETY}")
     for name in ("ann", "bob", "cid"):
         rows.append(
@@ -68,7 +71,7 @@ class WorkerGateway:
 
     async def metrics(self):
         """The samples of one page, by name, summed over labels."""
-        page = (await self.get("/metrics")).body.decode()
+        page = (await self.get("/metrics", METRICS_KEY)).body.decode()
         sums = {}
         for family in text_string_to_metric_families(page):
             for sample in family.samples:
