@@ -29,21 +29,28 @@ _WIDTHS = {"key": 10, "client": 16, "model": 22, "answered by": 26}
 
 
 class RequestTable:
-    """A sink that prints one row per request. `clean` redacts names that clients choose."""
+    """A sink that prints one row per request. `clean` redacts names that clients choose.
 
-    def __init__(self, clean: Callable[[str], str]) -> None:
+    `report_loss` is called for a row that cannot be printed, to a full disk or a closed pipe.
+    """
+
+    def __init__(self, clean: Callable[[str], str], report_loss: Callable[[str, OSError], None]) -> None:
         self._rows = 0
+        self._report_loss = report_loss
         self._clean = clean
 
     def __call__(self, request_log: RequestLog, /) -> None:
         """Print a finished request; repeat the header every 20 rows."""
         if request_log.status and not request_log.model and request_log.error is None:
             return  # health checks and model lists
-        if self._rows % _HEADER_INTERVAL == 0:
-            names = " ".join(f"{name:{width}}" for name, width in _WIDTHS.items())
-            print(paint(f"{'time':8}  {names} {'':3} {'ms':>7} {'tokens':>9}  details", "dim"), flush=True)
-        self._rows += 1
-        print(self.format_row(request_log), flush=True)
+        try:
+            if self._rows % _HEADER_INTERVAL == 0:
+                names = " ".join(f"{name:{width}}" for name, width in _WIDTHS.items())
+                print(paint(f"{'time':8}  {names} {'':3} {'ms':>7} {'tokens':>9}  details", "dim"), flush=True)
+            self._rows += 1
+            print(self.format_row(request_log), flush=True)
+        except OSError as error:
+            self._report_loss("row", error)
 
     def format_row(self, request_log: RequestLog) -> str:
         """Format one row; text from clients and models is redacted and has no control characters."""
@@ -108,5 +115,7 @@ class TableLogHandler(logging.Handler):
         try:
             text = self.format(record)
             print(paint(text, "yellow") if record.levelno >= logging.WARNING else text, flush=True)
+        except OSError:
+            pass  # the output is full or closed; a traceback for each record would not help
         except Exception:  # noqa: BLE001  # as every handler does
             self.handleError(record)

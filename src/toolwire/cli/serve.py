@@ -138,7 +138,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
                 turn_store=state.turn_store,
                 responses=state.responses,
                 cooldowns=state.cooldowns,
-                sinks=sinks if arguments.quiet else [*sinks, RequestTable(telemetry.redactor)],
+                sinks=sinks if arguments.quiet else [*sinks, RequestTable(telemetry.redactor, telemetry.report_loss)],
                 metrics=metrics,
                 transports=telemetry.transports(),
                 runners=opened.bindings.runners,

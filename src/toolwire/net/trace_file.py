@@ -87,12 +87,14 @@ def trace_folder(folder: Path) -> Callable[[str, TraceHeader, Iterable[TraceEven
         # several traces may have the same id, and two threads may write at the same time
         while path.exists() or (out := _create_exclusively(path.with_suffix(".part"))) is None:
             path = folder / f"{stem}-{next(numbers)}{SUFFIX}"
-        writer = TraceWriter(out, header)
         try:
-            for event in events:
-                writer.write(event)
-        finally:
-            writer.close()
+            with out:
+                writer = TraceWriter(out, header)
+                for event in events:
+                    writer.write(event)
+        except BaseException:  # on a full disk, parts of traces would keep it full
+            path.with_suffix(".part").unlink(missing_ok=True)
+            raise
         path.with_suffix(".part").replace(path)
         return path
 

@@ -10,15 +10,21 @@ from toolwire.ir.losses import Loss
 from toolwire.run.redact import Redactor
 
 
+def lose(kind, error):
+    raise AssertionError(f"lost a {kind}: {error}")
+
+
 def row_of(**fields):
     usual = {"method": "POST", "path": "/v1/messages", "status": 200}
-    return RequestTable(Redactor()).format_row(RequestLog("id", 0.0, "anthropic", "generate", **{**usual, **fields}))
+    return RequestTable(Redactor(), lose).format_row(
+        RequestLog("id", 0.0, "anthropic", "generate", **{**usual, **fields})
+    )
 
 
 @pytest.mark.finding("U7")
 def test_row_of_an_unknown_path_has_the_path(capsys):
     refused = RequestLog("id", 0.0, "openai_chat", method="POST", path="/v2/chat", status=404, error="not_found")
-    RequestTable(str)(refused)
+    RequestTable(str, lose)(refused)
     assert "404" in (row := capsys.readouterr().out.splitlines()[-1])
     assert row.endswith("not_found: POST /v2/chat")
 
@@ -53,7 +59,7 @@ def test_row_is_one_line_without_secrets_and_of_bounded_size():
 
 
 def test_health_checks_have_no_row(capsys):
-    RequestTable(str)(RequestLog("id", 0.0, "openai_chat", "alive", status=200))
+    RequestTable(str, lose)(RequestLog("id", 0.0, "openai_chat", "alive", status=200))
     assert capsys.readouterr().out == ""
 
 

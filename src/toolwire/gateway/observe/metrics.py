@@ -221,11 +221,13 @@ class Metrics:
         self._calls = _LabelledCounter(0, max_values, clean)
         self._losses = _LabelledCounter(0, max_values, clean)
         self._repairs = _LabelledCounter(0, max_values, clean)
+        self._lost = _LabelledCounter(0, max_values, str)
         self._counters = {
             "attempts": self._attempts,
             "calls": self._calls,
             "losses": self._losses,
             "repairs": self._repairs,
+            "lost": self._lost,
         }
         self._health: HealthTable | None = None
         self._states: dict[tuple[str, str], int] = {}  # of other processes
@@ -331,6 +333,11 @@ class Metrics:
             self._series[front, upstream, model] = labels[2], series
         return labels[2], series
 
+    def count_lost(self, kind: str) -> None:
+        """Count a log line or a recording that could not be written. It may be called from any thread."""
+        with self._count_lock:
+            self._lost.add(kind)
+
     def snapshot(self) -> MetricsSnapshot:
         """Return the current figures. They are not copied: encode them before anything else is counted."""
         self._count_batches()
@@ -403,6 +410,8 @@ class Metrics:
         yield _counter_family("tool_calls", "tool calls by models", call_labels, self._calls.values)
         yield _counter_family("losses", "losses in translation", ("kind", "ingress", "upstream"), self._losses.values)
         yield _counter_family("repairs", "repair steps for tool calls", ("kind",), self._repairs.values)
+        lost = "log lines and recordings that could not be written"
+        yield _counter_family("log_lines_lost", lost, ("kind",), self._lost.values)
 
     def _health_families(self) -> Iterator[Metric]:
         """Return the states of targets that are not closed, the probes, and the retries without a budget."""

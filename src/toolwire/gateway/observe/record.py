@@ -141,10 +141,19 @@ class _Recording:
 
 
 class Recorder:
-    """A recorder, which is also a sink. `save_trace` gets every exchange with a model when it is over."""
+    """A recorder, which is also a sink. `save_trace` gets every exchange with a model when it is over.
 
-    def __init__(self, save_trace: Callable[[ExchangeTrace], None], sanitiser: Sanitiser) -> None:
+    `report_loss` is called with the kind `recording` and the error if it cannot be written.
+    """
+
+    def __init__(
+        self,
+        save_trace: Callable[[ExchangeTrace], None],
+        sanitiser: Sanitiser,
+        report_loss: Callable[[str, OSError], None] | None = None,
+    ) -> None:
         self._save_trace = save_trace
+        self._report_loss = report_loss or _log_loss
         self._sanitiser = sanitiser
         self._offload = Offload(threads=1)
         self._current_recording: ContextVar[_Recording | None] = ContextVar("toolwire_recording", default=None)
@@ -174,7 +183,9 @@ class Recorder:
                 self._current_recording.reset(token)
                 try:
                     await self._offload.run("", recording.size, self._save_recording, recording)
-                except Exception:  # noqa: BLE001  # a full disk must not fail the request
+                except OSError as error:
+                    self._report_loss("recording", error)
+                except Exception:  # noqa: BLE001  # a recording must not fail the request
                     _log.exception("cannot record an exchange")
 
         return recording_app
@@ -201,6 +212,10 @@ class Recorder:
                 tuple(_sanitise_loss(loss, sanitiser) for loss in request_log.losses),
             )
         )
+
+
+def _log_loss(kind: str, error: OSError) -> None:
+    _log.error("cannot write a %s: %s", kind, error)
 
 
 class _RecordingTransport:

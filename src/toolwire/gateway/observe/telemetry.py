@@ -31,7 +31,7 @@ from ...wire.vendors import vendor_codec
 from ..settings import Settings, UpstreamRow
 from ..upstream_transports import UpstreamTransports
 from ..upstreams import find_vendor, known_keys, upstreams_from_environment
-from .log import AccessLog, JsonLogHandler, LogFile, Write, to_logger, to_stderr
+from .log import AccessLog, JsonLogHandler, LogFile, LossReport, RepeatFilter, Write, guard_writes, to_logger, to_stderr
 from .metrics import Metrics
 from .record import Recorder, trace_writer
 from .request_log import Sink
@@ -74,6 +74,7 @@ class Telemetry:
         self._exit_stack.enter_context(self.redactor.install())
         self.request_metrics = Metrics(clean=self.redactor)
         self.metrics = self.request_metrics.page
+        self.report_loss = LossReport(self.request_metrics.count_lost)
         self.sinks: list[Sink] = [self.request_metrics]
         self.observers: list[Observer] = []
         try:
@@ -158,18 +159,22 @@ class Telemetry:
         if row.file is not None:
             self._file = LogFile(Path(row.file))
             self._exit_stack.callback(self._file.close)
-            return self._file.write
+            return guard_writes(self._file.write, self.report_loss)
         if row.to == "logger":
             return to_logger()
-        return to_stderr(lock=self._line_lock) if row.to == "stderr" or (row.to is None and self._lines) else None
+        return self._stderr_writer() if row.to == "stderr" or (row.to is None and self._lines) else None
+
+    def _stderr_writer(self) -> Write:
+        return guard_writes(to_stderr(lock=self._line_lock), self.report_loss)
 
     def _add_log_handlers(self, write: Write | None) -> None:
         """Write other records as JSON lines, to the given handler, or both; those of the gateway from level INFO."""
         handlers = [] if self._log_handler is None else [self._log_handler]
         if write is not None or not handlers:
-            handlers.append(JsonLogHandler(write or to_stderr(lock=self._line_lock)))
-        logger = getLogger("toolwire")
+            handlers.append(JsonLogHandler(write or self._stderr_writer()))
+        logger, repeat_filter = getLogger("toolwire"), RepeatFilter()
         for handler in handlers:
+            handler.addFilter(repeat_filter)
             logger.addHandler(handler)
             self._exit_stack.callback(logger.removeHandler, handler)
         if _log.level == NOTSET:
@@ -194,7 +199,8 @@ class Telemetry:
             for writer in writers:
                 writer(trace)
 
-        return Recorder(write_all, Sanitiser(self.redactor, shorten_media=row.shorten_media or row.record is None))
+        sanitiser = Sanitiser(self.redactor, shorten_media=row.shorten_media or row.record is None)
+        return Recorder(write_all, sanitiser, self.report_loss)
 
     def _wants_otel(self) -> bool:
         """Check the setting, or else the OTEL_* variables; then a missing package only causes a warning."""

@@ -26,6 +26,7 @@ _QUEUE_SIZE = 20_000  # rows
 _BATCH = 1_000  # rows per transaction
 _WRITE_INTERVAL = 0.2  # seconds
 _FAILURE_DELAY = 1.0  # seconds after a failure
+_REPORT_INTERVAL = 10.0  # seconds between two log lines about dropped rows
 _CLOSE_TIMEOUT = 5.0  # seconds at the end
 _MAX_NAME_LENGTH = 200  # characters of a name that a client chooses
 
@@ -112,6 +113,7 @@ class UsageSink:
         self._max_queued = queue
         self._rows: deque[UsageRow] = deque()
         self._reported_drops = 0  # rows whose loss was logged
+        self._next_report = 0.0
         self._failing = False  # the latest write failed
         self._stop = threading.Event()
         self._deadline = float("inf")  # for the last writes, set by `close`
@@ -181,7 +183,9 @@ class UsageSink:
             _log.warning("usage is written again")
 
     def _log_dropped(self) -> None:
-        if self.dropped > self._reported_drops:
+        """Log the rows that were dropped since the last time, every ten seconds, and at the end."""
+        if self.dropped > self._reported_drops and (self._stop.is_set() or monotonic() >= self._next_report):
+            self._next_report = monotonic() + _REPORT_INTERVAL
             lost = count_of(self.dropped - self._reported_drops, "row")
             _log.error("lost %s of usage: the queue is full", lost)
             self._reported_drops = self.dropped

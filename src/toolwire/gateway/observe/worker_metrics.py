@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkerMetrics"]
 
+_log = getLogger("toolwire.gateway")
 _INTERVAL = 1.0  # seconds between two writes
 _CPU = "process_cpu_seconds"
 _MINIMA = frozenset({"process_start_time_seconds", "process_max_fds"})  # all others are sums
@@ -65,6 +67,7 @@ class WorkerMetrics:
         self._folder = folder
         self._file = folder / f"metrics-{number}"
         self._collector = ProcessCollector(registry=None)
+        self._is_failing = False
         self._previous_cpu = 0.0  # seconds of the workers that this one replaced
         previous = _read(self._file)
         if previous is not None:
@@ -80,22 +83,34 @@ class WorkerMetrics:
         finally:
             self.publish()
 
-    def publish(self) -> None:
-        """Replace the file of this worker. It is small and on this machine, so this is not done in a thread."""
+    def publish(self) -> _WorkerFigures:
+        """Replace the file of this worker, and return its contents.
+
+        It is small and on this machine, so this is not done in a thread. If its disk is full, the pages of the other
+        workers have older figures of this one.
+        """
         process = {family.name: family.samples[0].value for family in self._collector.collect()}
         process[_CPU] = process.get(_CPU, 0.0) + self._previous_cpu
         figures = _WorkerFigures(os.getpid(), self._metrics.snapshot(), process)
         new_file = self._file.with_name(f".{self._file.name}")
-        new_file.write_bytes(msgspec.msgpack.encode(figures))
-        new_file.replace(self._file)
+        try:
+            new_file.write_bytes(msgspec.msgpack.encode(figures))
+            new_file.replace(self._file)
+        except OSError as error:
+            if not self._is_failing:
+                _log.error("cannot write the metrics of this worker to %s: %s", self._file, error.strerror)
+            self._is_failing = True
+        else:
+            self._is_failing = False
+        return figures
 
     def page(self) -> bytes:
         """Render the sums over all workers in Prometheus' text format."""
-        self.publish()
+        own = self.publish()
         total, running = Metrics(), []
         cpu = 0.0
-        for file in sorted(self._folder.glob("metrics-*")):
-            figures = _read(file)
+        for file in sorted({self._file, *self._folder.glob("metrics-*")}):
+            figures = own if file == self._file else _read(file)
             if figures is None:
                 continue
             total.merge(figures.metrics)

@@ -1,0 +1,211 @@
+"""A full disk or a closed pipe loses log lines and recordings, which are counted, and disturbs no request."""
+
+import asyncio
+import errno
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolwire.cli.request_table import RequestTable
+from toolwire.gateway import load_settings
+from toolwire.gateway.observe.line_lock import LineLock
+from toolwire.gateway.observe.log import AccessLog, LogFile, LossReport, RepeatFilter
+from toolwire.gateway.observe.metrics import Metrics
+from toolwire.gateway.observe.record import Recorder
+from toolwire.gateway.observe.request_log import RequestLog
+from toolwire.gateway.observe.telemetry import open_telemetry
+from toolwire.gateway.observe.worker_metrics import WorkerMetrics
+from toolwire.net.trace_file import trace_folder
+from toolwire.run.redact import Redactor
+from toolwire.run.sanitise import Sanitiser
+from toolwire.run.trace import VERSION, TraceHeader
+
+FULL = Path("/dev/full")
+NO_SPACE = OSError(errno.ENOSPC, "No space left on device")
+needs_full_device = pytest.mark.skipif(not FULL.exists(), reason="the system has no /dev/full")
+
+
+def request_log():
+    return RequestLog("id", 0.0, "openai_chat", "generate", status=200, model="m")
+
+
+def lost(page, kind):
+    [value] = [
+        line.split()[-1] for line in page.decode().splitlines() if f'log_lines_lost_total{{kind="{kind}"}}' in line
+    ]
+    return float(value)
+
+
+@needs_full_device
+@pytest.mark.finding("OP8")
+def test_full_log_disk_costs_one_line_and_counts_what_is_lost(tmp_path, capsys):
+    (tmp_path / "toolwire.toml").write_text(f'[log]\nfile = "{FULL}"\n[upstreams.openai]\nprovider = "openai"\n')
+
+    async def run():
+        telemetry = open_telemetry(load_settings(tmp_path / "toolwire.toml"), {})
+        for _ in range(50):
+            for sink in telemetry.sinks:
+                sink(request_log())
+            logging.getLogger("toolwire.gateway").error("an upstream failed")
+        page = telemetry.metrics()
+        await telemetry.aclose()
+        return page
+
+    page = asyncio.run(run())
+    [line] = capsys.readouterr().err.splitlines()
+    assert "No space left on device; lost 1 log line" in line
+    assert lost(page, "log line") == 100
+
+
+@pytest.mark.finding("OP8")
+def test_losses_are_reported_every_ten_seconds(capsys):
+    now, metrics = 0.0, Metrics()
+    report = LossReport(metrics.count_lost, lambda: now)
+    for now in (1.0, 2.0, 10.0, 11.0, 12.0, 30.0):  # read by the clock
+        report("recording", NO_SPACE)
+    texts = [line.partition("lost ")[2].partition(" since")[0] for line in capsys.readouterr().err.splitlines()]
+    assert texts == ["1 recording", "3 recordings", "2 recordings"]
+    assert lost(metrics.page(), "recording") == 6
+
+
+@pytest.mark.finding("OP8")
+def test_failing_standard_error_raises_nothing(monkeypatch):
+    closed = Path("/dev/null").open("w")  # noqa: SIM115
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    counted = []
+    LossReport(counted.append)("log line", NO_SPACE)
+    assert counted == ["log line"]
+
+
+@pytest.mark.finding("OP8")
+def test_line_after_a_cut_line_begins_anew(tmp_path, monkeypatch):
+    import os
+
+    file, write, room = LogFile(tmp_path / "log"), os.write, 10
+
+    def write_to_small_disk(descriptor, data):
+        nonlocal room
+        if room == 0:
+            raise NO_SPACE
+        written = write(descriptor, data[:room])
+        room -= written
+        return written
+
+    monkeypatch.setattr(os, "write", write_to_small_disk)
+    file.write("first")  # 6 bytes
+    with pytest.raises(OSError, match="No space"):
+        file.write("second")  # 4 bytes of it
+    with pytest.raises(OSError, match="No space"):
+        file.write("third")
+    room = 100
+    file.write("fourth")
+    file.write("fifth")
+    file.close()
+    assert (tmp_path / "log").read_text() == "first\nseco\nfourth\nfifth\n"
+
+
+@pytest.mark.finding("OP8")
+def test_recording_that_cannot_be_written_is_counted(caplog):
+    counted = []
+
+    def save(trace):
+        raise NO_SPACE
+
+    async def app(scope, receive, send):
+        recorder(request_log())
+
+    recorder = Recorder(save, Sanitiser(Redactor()), lambda kind, error: counted.append((kind, error.errno)))
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b"", "headers": []}
+    for _ in range(3):
+        asyncio.run(recorder.wrap(app)(scope, None, None))
+    assert counted == [("recording", errno.ENOSPC)] * 3
+    assert caplog.records == []
+
+
+@pytest.mark.finding("OP8")
+def test_trace_that_cannot_be_written_leaves_no_part(tmp_path):
+    def events():
+        raise NO_SPACE
+        yield
+
+    with pytest.raises(OSError, match="No space"):
+        trace_folder(tmp_path)("stem", TraceHeader(VERSION, "id", "run", "2026-11-15T10:00:00.000Z"), events())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.finding("OP8")
+def test_tracebacks_of_a_failing_sink_are_not_repeated(caplog):
+    now = 0.0
+    repeats, logger = RepeatFilter(lambda: now), logging.getLogger("toolwire.test_full_disk")
+    logger.addFilter(repeats)
+    for now in (1.0, 2.0, 12.0):  # read by the clock
+        for error in (NO_SPACE, ValueError("a bug")):
+            try:
+                raise error
+            except (OSError, ValueError):
+                logger.exception("a sink failed at the end of request %s", now)
+    logger.removeFilter(repeats)
+    kinds = [record.exc_info[0] for record in caplog.records]
+    assert (kinds.count(OSError), kinds.count(ValueError)) == (2, 3)
+
+
+@pytest.mark.finding("OP8")
+def test_page_of_metrics_needs_no_disk(tmp_path, caplog):
+    folder = tmp_path / "removed"
+    folder.mkdir()
+    requests = Metrics()
+    metrics = WorkerMetrics(requests, folder, 0)
+    folder.rmdir()
+    requests(request_log())
+    pages = [metrics.page() for _ in range(2)]
+    assert all(b"toolwire_requests_total{" in page for page in pages)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.finding("OP8")
+def test_row_that_cannot_be_printed_is_reported(monkeypatch):
+    def fail(*_, **__):
+        raise NO_SPACE
+
+    monkeypatch.setattr("builtins.print", fail)
+    reported = []
+    RequestTable(str, lambda kind, error: reported.append(kind))(request_log())
+    assert reported == ["row"]
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from toolwire.gateway.observe.line_lock import LineLock
+
+with LineLock(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.finding("OP8")
+def test_lock_of_another_process_stops_no_line(tmp_path):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    lines = []
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "lock")], **pipes) as process:
+        assert process.stdout.readline() == "held\n"
+        lock = LineLock(tmp_path / "lock")
+        for number in range(3):
+            with lock:
+                lines.append(number)
+        process.communicate("\n")
+    with lock:
+        lines.append(3)
+    assert lines == [0, 1, 2, 3]
+
+
+def test_access_log_line_is_unchanged(tmp_path):
+    file = LogFile(tmp_path / "log")
+    AccessLog(file.write)(request_log())
+    file.close()
+    assert (tmp_path / "log").read_text(encoding="utf-8").endswith('"model":"m"}\n')
