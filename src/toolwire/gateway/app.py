@@ -139,9 +139,11 @@ class Gateway:
         self._turn_store: TurnStore = _open_turn_store(settings.state) if turn_store is None else turn_store
         self._responses = open_responses(settings.responses, self._environment) if responses is None else responses
         self._health = HealthTable(time.monotonic) if cooldowns is None else cooldowns
+        self._translations = TranslationCache(settings.limits.translations)
         for sink in sinks:
             if isinstance(sink, Metrics):
                 sink.watch_health(self._health)
+                sink.watch_translations(self._translations)
         self._owns_responses = responses is None
         self._responses_row = settings.responses  # not reloaded, like the store itself
         self._runners = runners or {}
@@ -156,7 +158,6 @@ class Gateway:
         self._draining = False  # shutdown has begun
         self._offload = Offload()
         self._memory_bound = MemoryBound(settings.limits.memory)
-        self._translations = TranslationCache(settings.limits.translations)
         self._reader = RequestReader(self._offload, self._translations, may_stream=not self._sinks_read_requests)
         self._keys = ClientKeys(settings.keys, is_required=requires_key)
         self.apply(settings)

@@ -172,3 +172,53 @@ def test_conversations_of_many_threads_are_read_correctly():
         reused = list(pool.map(converse, range(16)))
     assert cache.size <= MEGABYTE
     assert all(counts[-1] > 0 for counts in reused)
+
+
+def task_of(agent):
+    """A task of which no part is equal to another task's."""
+    return f"task of agent {agent}; " * 800
+
+
+@pytest.mark.finding("OP7")
+def test_more_conversations_than_fit_leave_those_that_are_stored():
+    now = 0.0
+    cache = TranslationCache(MEGABYTE, lambda: now)
+    agents = range(200)
+
+    def converse(turns):
+        """One request of each agent, in turn. Return the agents whose conversation was found."""
+        nonlocal now
+        now += 5
+        return {agent for agent in agents if read(cache, make_body(turns, task=task_of(agent)), owner="a")}
+
+    assert converse(2) == set()
+    found = converse(3)
+    assert 10 < len(found) < 200
+    assert converse(4) <= found  # a stable part of them
+    assert len(converse(5)) >= len(found) * 0.8  # they grow, so that fewer fit
+    assert cache.size <= MEGABYTE
+    assert cache.events["hit"] + cache.events["miss"] == 4 * 200
+    assert cache.events["refusal"] > cache.events["eviction"]
+
+
+@pytest.mark.finding("OP7")
+def test_new_conversation_replaces_an_idle_one():
+    now = 0.0
+    cache = TranslationCache(MEGABYTE, lambda: now)
+    for agent in range(200):
+        read(cache, make_body(2, task=task_of(agent)))
+    assert read(cache, make_body(3, task=task_of(199))) == 0
+    now += 60  # the agents have ended
+    for agent in range(200, 210):
+        read(cache, make_body(2, task=task_of(agent)))
+    assert all(read(cache, make_body(3, task=task_of(agent))) for agent in range(200, 210))
+    assert read(cache, make_body(3, task=task_of(0))) == 0
+
+
+@pytest.mark.finding("OP7")
+def test_owner_of_most_bytes_makes_room_for_others():
+    cache = TranslationCache(MEGABYTE, lambda: 0.0)
+    for agent in range(200):
+        read(cache, make_body(2, task=task_of(agent)), owner="a")
+    read(cache, make_body(2, task=LONG), owner="b")
+    assert read(cache, make_body(3, task=LONG), owner="b") > 0

@@ -1,5 +1,6 @@
 """What Prometheus reads, judged by its own parser."""
 
+import json
 from threading import Thread
 
 import pytest
@@ -10,9 +11,11 @@ from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
+from toolwire.net.translation_cache import TranslationCache
 from toolwire.run.redact import Redactor
 from toolwire.schema.steps import RepairStep
 from toolwire.schema.validate import Problem
+from toolwire.wire import get
 
 
 def turn(**changes):
@@ -222,3 +225,29 @@ def test_labels_are_redacted_and_escaped():
 
 def test_process_metrics_are_exported():
     assert samples(Metrics())["process_resident_memory_bytes", ()] > 1e6
+
+
+@pytest.mark.finding("OP7")
+def test_page_has_the_events_and_the_size_of_the_translation_cache():
+    cache, metrics, other = TranslationCache(1024 * 1024), Metrics(), Metrics()
+    metrics.watch_translations(cache)
+    messages = [
+        {"role": role, "content": "word " * 2000} for role in ("user", "assistant", "user", "assistant", "user")
+    ]
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    for _ in range(3):
+        cache.open("a", get("openai_chat"), body).decode()
+    for page in (metrics.page(), other_page(metrics, other)):
+        lines = page.decode().splitlines()
+        assert 'toolwire_translation_cache_events_total{event="hit"} 2.0' in lines
+        assert 'toolwire_translation_cache_events_total{event="miss"} 1.0' in lines
+        assert "toolwire_translation_cache_entries 1.0" in lines
+        assert f"toolwire_translation_cache_bytes {float(cache.size)}" in lines
+
+
+def other_page(metrics, other):
+    """The page of another worker, which adds the figures of the first."""
+    snapshot = metrics.snapshot()
+    other.merge(snapshot)
+    other.add_current(snapshot)
+    return other.page()

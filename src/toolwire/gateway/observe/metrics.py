@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct, field
 
 from ...bridge.repair import CallRepair
+from ...net.translation_cache import TranslationCache
 from ..client_request import ClientRequest
 from ..shared.cooldowns import HealthTable
 from .request_log import OTHER, RequestLog
@@ -161,6 +162,7 @@ class MetricsSnapshot(Struct):
     counters: dict[str, dict[tuple[str, ...], int]]
     in_flight: int
     states: dict[tuple[str, str], int] = {}  # targets that are not closed, by their state
+    translations: dict[str, int] = {}  # `bytes` and `entries` of the translation cache
 
 
 class _LabelledCounter:
@@ -232,8 +234,18 @@ class Metrics:
         self._health: HealthTable | None = None
         self._states: dict[tuple[str, str], int] = {}  # of other processes
         # of earlier and other processes; the counts of this one are in the table
-        self._other_counts: dict[str, dict[tuple[str, ...], int]] = {"probes": {}, "refused": {}}
+        self._other_counts: dict[str, dict[tuple[str, ...], int]] = {
+            "probes": {},
+            "refused": {},
+            "translations": {},
+        }
+        self._translations: TranslationCache | None = None
+        self._other_translations: dict[str, int] = {}  # bytes and entries of other processes
         self._process: Any = None  # the collector of the process, created on first use
+
+    def watch_translations(self, cache: TranslationCache) -> None:
+        """Include the figures of the translation cache."""
+        self._translations = cache
 
     def watch_health(self, table: HealthTable) -> None:
         """Include the states of targets, and the probes and refused retries."""
@@ -342,12 +354,25 @@ class Metrics:
         """Return the current figures. They are not copied: encode them before anything else is counted."""
         self._count_batches()
         counters = {name: counter.values for name, counter in self._counters.items()}
-        counters |= {name: self._count_upstreams(name) for name in self._other_counts}
-        return MetricsSnapshot(self._series_by_labels, counters, self._in_flight, self._count_states())
+        counters |= {name: self._count_watched(name) for name in self._other_counts}
+        return MetricsSnapshot(
+            self._series_by_labels, counters, self._in_flight, self._count_states(), self._measure_cache()
+        )
 
-    def _count_upstreams(self, name: str) -> dict[tuple[str, ...], int]:
-        """Return the probes, or the refused retries, of all processes."""
+    def _measure_cache(self) -> dict[str, int]:
+        """Return the bytes and entries of the translation caches of all processes."""
+        sizes = dict(self._other_translations)
+        if self._translations is not None:
+            _add_counts(sizes, {"bytes": self._translations.size, "entries": len(self._translations)})
+        return sizes
+
+    def _count_watched(self, name: str) -> dict[tuple[str, ...], int]:
+        """Return the probes, the refused retries, or the events of the translation cache, of all processes."""
         counts = dict(self._other_counts[name])
+        if name == "translations":
+            if self._translations is not None:
+                _add_counts(counts, {(event,): count for event, count in self._translations.events.items()})
+            return counts
         if self._health is not None:
             refused = {(upstream,): count for upstream, count in self._health.refused_retries().items()}
             own: Mapping[Any, int] = refused if name == "refused" else self._health.probes
@@ -373,6 +398,7 @@ class Metrics:
         """Add the requests in flight and the states of a process that runs."""
         self._in_flight += snapshot.in_flight
         _add_counts(self._states, snapshot.states)
+        _add_counts(self._other_translations, snapshot.translations)
 
     def page(self) -> bytes:
         """Render all metrics in Prometheus' text format, including those of the process."""
@@ -406,6 +432,7 @@ class Metrics:
             "upstream_attempts", "requests to upstreams", ("upstream", "outcome"), self._attempts.values
         )
         yield from self._health_families()
+        yield from self._cache_families()
         call_labels = ("tool", "outcome", "upstream", "model")
         yield _counter_family("tool_calls", "tool calls by models", call_labels, self._calls.values)
         yield _counter_family("losses", "losses in translation", ("kind", "ingress", "upstream"), self._losses.values)
@@ -422,9 +449,20 @@ class Metrics:
         for labels, count in self._count_states().items():
             gauge.add_metric(labels, count)
         yield gauge
-        probes, refused = self._count_upstreams("probes"), self._count_upstreams("refused")
+        probes, refused = self._count_watched("probes"), self._count_watched("refused")
         yield _counter_family("upstream_probes", "probes of silent upstreams", ("upstream", "outcome"), probes)
         yield _counter_family("upstream_retries_refused", "retries without a budget", ("upstream",), refused)
+
+    def _cache_families(self) -> Iterator[Metric]:
+        """Return the events and the size of the translation cache."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        events = "lookups of long conversations (hit, miss), and conversations dropped (eviction) or not kept (refusal)"
+        yield _counter_family("translation_cache_events", events, ("event",), self._count_watched("translations"))
+        for name, value in self._measure_cache().items():
+            gauge = GaugeMetricFamily(f"toolwire_translation_cache_{name}", f"{name} of translated conversations")
+            gauge.add_metric((), value)
+            yield gauge
 
     def _requests_family(self) -> CounterMetricFamily:
         """Return the number of requests by series and status."""
