@@ -519,7 +519,7 @@ FINDINGS_2 = {
         "names are found in any case; ModelClient.ask takes a text, and refuses other values with a typed error"
     ),
     "LE9": Entry("docs/commands.md lists every command"),
-    "LE11": Entry("the state of a run is rebuilt from its events"),
+    "LE11": Entry("the state of a run is rebuilt from its events, and traces and replays read them"),
     # security
     "SE1": Entry("no regular expression of the package has super-linear cost"),
     "SE2": Entry("limits.memory counts tool calls, and many small calls do not block the loop", _STEP_17),
@@ -554,7 +554,7 @@ FINDINGS_2 = {
     "RU5": Entry("sweeping in batches stalls no other process, and the file shrinks"),
     "RU6": Entry("a hanging MCP server delays no other"),
     "RU7": Entry("a client that opens many MCP sessions evicts only its own"),
-    "RU8": Entry("tracing large results does not block the loop, and trace files have a retention", _STEP_17),
-    "RU9": Entry("replay and compaction cost CPU linear in the turns", _STEP_17),
+    "RU8": Entry("tracing large results does not block the loop, and trace files have a retention"),
+    "RU9": Entry("replay and compaction read each message once, however many turns follow"),
     "RU10": Entry("calls above the limit of a turn are refused one by one, as documented and logged"),
 }

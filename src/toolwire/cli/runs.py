@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..run.session import Session
     from ..run.stored_runs import StoredRun
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "find_run_id"]
 
 _STATUSES = ("waiting", "ready", "running", "interrupted", "done", "failed")
 _MAX_LISTED = 1000
@@ -206,7 +206,7 @@ def _resume(arguments: argparse.Namespace) -> int:
 def _delete(arguments: argparse.Namespace) -> int:
     """Delete runs after a confirmation. A run that a process continues is not deleted."""
     store = open_store_at(arguments.store)
-    run_ids = list(dict.fromkeys(_find_id(store, prefix, arguments.tenant) for prefix in arguments.run_ids))
+    run_ids = list(dict.fromkeys(find_run_id(store, prefix, arguments.tenant) for prefix in arguments.run_ids))
     if not arguments.yes and not _confirm_deletion(run_ids):
         return 1
     deleted = [run_id for run_id in run_ids if store.runs.delete(run_id)]
@@ -290,10 +290,10 @@ def _load(store: Store, prefix: str, tenant: str) -> tuple[StoredRun, Session]:
     """Load a run by the beginning of its id."""
     from ..net.approvals import load_run
 
-    return load_run(store, _find_id(store, prefix, tenant), tenant)
+    return load_run(store, find_run_id(store, prefix, tenant), tenant)
 
 
-def _find_id(store: Store, prefix: str, tenant: str) -> str:
+def find_run_id(store: Store, prefix: str, tenant: str) -> str:
     """Return the id of a tenant's run by its beginning. Raises ConfigError if no run or several runs have it."""
     if not prefix:
         raise ConfigError("the id of a run is empty", hint="toolwire runs list")

@@ -25,12 +25,14 @@ _RECORD_EXAMPLES = """\
 _SHOW_EXAMPLES = """\
   toolwire run "…" -t tools.py -m openai/gpt-5.6 --trace run.jsonl
   toolwire trace show run.jsonl                                a timeline of requests and parallel calls
+  toolwire trace show 3f2a --store runs.db                     a stored run, from its events
   toolwire trace show traces/1.jsonl --bodies                  an exchange: calls, results, losses and bodies
 """
 _REPLAY_EXAMPLES = """\
   toolwire trace replay run.jsonl                              repeat the run offline
   toolwire trace replay run.jsonl --tools tools.py             the same, with the pure and read tools of this file
   toolwire trace replay run.jsonl --agent app.py:agent         with the system prompt, tools and policy of your agent
+  toolwire trace replay 3f2a --store runs.db --agent app.py:agent     a stored run
   toolwire trace replay traces/1.jsonl --to gemini             the request on another wire, and its losses
   toolwire trace replay traces/1.jsonl --to openai/gpt-5.6     the same, sent to a model
   toolwire trace replay traces/1.jsonl --to anthropic --url http://127.0.0.1:4141 -m local/smollm2
@@ -103,10 +105,21 @@ def _add_record(verbs: Any) -> None:
     record.set_defaults(run=_record)
 
 
+def _add_trace(parser: argparse.ArgumentParser) -> None:
+    about = "a trace, see `toolwire run --trace` and `toolwire trace record`; with --store, the id of a stored run"
+    parser.add_argument("file", metavar="FILE|RUN", help=about)
+    parser.add_argument(
+        "--store", metavar="STORE", help="read the events of a stored run: a file, redis://… or postgresql://…"
+    )
+    parser.add_argument(
+        "--tenant", default="", metavar="NAME", help="the tenant of the stored run, if its runner has one"
+    )
+
+
 def _add_show(verbs: Any) -> None:
     about = "show a recorded run or exchange"
     parser = _add_verb(verbs, "show", about, _epilog(_SHOW_EXAMPLES, end=_SHOW_EXIT_CODES))
-    parser.add_argument("file", metavar="FILE", help="a trace, see `toolwire run --trace` and `toolwire trace record`")
+    _add_trace(parser)
     parser.add_argument("--bodies", action="store_true", help="show the bodies of both sides, too")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=show)
@@ -115,7 +128,7 @@ def _add_show(verbs: Any) -> None:
 def _add_replay(verbs: Any) -> None:
     about = "repeat a recorded run offline; send a recorded request to another wire or model"
     parser = _add_verb(verbs, "replay", about, _epilog(_REPLAY_EXAMPLES, end=_EXIT_CODES))
-    parser.add_argument("file", metavar="FILE", help="a trace, see `toolwire run --trace` and `toolwire trace record`")
+    _add_trace(parser)
     runs = parser.add_argument_group("recorded runs")
     runs.add_argument(
         "--tools",

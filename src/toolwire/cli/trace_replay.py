@@ -14,6 +14,7 @@ from ..ir.text import dumps
 from .show import json_text, losses_table, paint, table
 from .trace_exchange import decode_answer, decode_client_request
 from .trace_replay_run import replay_recorded_run
+from .trace_show import load_stored_run
 
 if TYPE_CHECKING:
     from ..ir.losses import Losses
@@ -30,6 +31,11 @@ def replay(arguments: argparse.Namespace) -> int:
     from ..run.trace_exchange import exchange_of
     from ..run.trace_run import run_of
 
+    if arguments.store is not None:
+        if not arguments.tools and not arguments.agent:
+            hint = "add --agent FILE.py:NAME or --tools TOOLS.py"
+            raise ConfigError("a stored run has only the names of its tools", hint=hint)
+        return replay_recorded_run(load_stored_run(arguments), arguments)
     path = Path(arguments.file)
     header, events = read_trace(path)
     if header.kind == "run":

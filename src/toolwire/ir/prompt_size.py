@@ -7,6 +7,7 @@ for English text and code. The usage that a provider reported for a prefix of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import is_
 
 from .parts import Artefact, Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from .pointer import JSON
@@ -14,7 +15,16 @@ from .request import Message, Request
 from .text import to_bytes
 from .tools import Tool
 
-__all__ = ["BYTES_PER_TOKEN", "least_tokens", "message_size", "part_size", "text_size", "token_scale", "tools_size"]
+__all__ = [
+    "BYTES_PER_TOKEN",
+    "MessageSizes",
+    "least_tokens",
+    "message_size",
+    "part_size",
+    "text_size",
+    "token_scale",
+    "tools_size",
+]
 
 BYTES_PER_TOKEN = 4
 _MESSAGE_OVERHEAD = 16  # bytes: the role and the marks around a message
@@ -99,15 +109,43 @@ def _texts(part: Part) -> Iterable[str]:
     return ()
 
 
-def token_scale(messages: Sequence[Message], measured: int | None, other_size: int = 0) -> float:
+class MessageSizes:
+    """The sizes of a conversation's messages and tools. Messages that were there the last time are not read again."""
+
+    def __init__(self) -> None:
+        self._messages: tuple[Message, ...] = ()
+        self._sizes: list[int] = []
+        self._tools: tuple[Tool, ...] | None = None
+        self._tools_size = 0
+
+    def of_messages(self, messages: tuple[Message, ...]) -> list[int]:
+        known = self._messages
+        if len(messages) < len(known) or not all(map(is_, known, messages)):  # compacted: most messages are the same
+            sizes = {id(message): size for message, size in zip(known, self._sizes, strict=True)}
+            self._sizes = [sizes.get(id(message)) or message_size(message) for message in messages]
+        else:
+            self._sizes += map(message_size, messages[len(known) :])
+        self._messages = messages
+        return list(self._sizes)
+
+    def of_tools(self, tools: tuple[Tool, ...]) -> int:
+        if tools is not self._tools:
+            self._tools, self._tools_size = tools, tools_size(tools)
+        return self._tools_size
+
+
+def token_scale(
+    messages: Sequence[Message], measured: int | None, other_size: int = 0, sizes: Sequence[int] | None = None
+) -> float:
     """Return the factor between real and estimated tokens.
 
     `measured` is the usage of the last response: of all messages up to the last one of the assistant, and of other
     parts of the request, such as its tools, with `other_size` bytes. The factor is bounded, because a provider's
-    report is input.
+    report is input. `sizes`: the sizes of the messages, if they are known.
     """
     last = next((index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "assistant"), -1)
     if measured is None or measured <= 0 or last < 0:
         return 1.0
-    estimated = (other_size + sum(map(message_size, messages[: last + 1]))) / BYTES_PER_TOKEN
+    known = map(message_size, messages[: last + 1]) if sizes is None else sizes[: last + 1]
+    estimated = (other_size + sum(known)) / BYTES_PER_TOKEN
     return min(max(measured / estimated, _MIN_SCALE), _MAX_SCALE)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .runner import Runner
     from .stored_approvals import StoredApprovals
     from .stores import open_store
+    from .trace_file import TraceRetention
     from .trace_observer import TraceObserver
     from .translation_cache import TranslationCache
 else:
@@ -43,6 +44,7 @@ else:
             "jail": ("disk_jail",),
             "key_command": ("KeyCommand", "KeyCommandError"),
             "otel": ("OtelObserver",),
+            "trace_file": ("TraceRetention",),
             "trace_observer": ("TraceObserver",),
             "translation_cache": ("TranslationCache",),
             "http": ("StreamedBody",),
@@ -67,6 +69,7 @@ __all__ = [
     "StreamItem",
     "StreamedBody",
     "TraceObserver",
+    "TraceRetention",
     "TranslationCache",
     "approve_call",
     "deny_call",

@@ -110,11 +110,21 @@ class AgentLoop:
 
     async def run(self) -> Answer[Any]:
         """Perform all steps and return the answer."""
-        with self._observe_run() as observation:
-            async with self._checkpoints or nullcontext():
-                answer = await self._perform_steps()
-            observation.outcome = _run_outcome(answer)
-        return answer
+        try:
+            with self._observe_run() as observation:
+                async with self._checkpoints or nullcontext():
+                    answer = await self._perform_steps()
+                observation.outcome = _run_outcome(answer)
+            return answer
+        finally:
+            await self._flush_observers()
+
+    async def _flush_observers(self) -> None:
+        """Await the observers that record in the background, such as `TraceObserver`, after an outermost run."""
+        if not current_call().call_id:
+            for observer in self._run_observers():
+                if (flush := getattr(observer, "flush", None)) is not None:
+                    await flush()
 
     async def _perform_steps(self) -> Answer[Any]:
         session = self.session
@@ -146,12 +156,15 @@ class AgentLoop:
         return in_own_context(self._stream_observed()) if is_observed else self._stream_saved()
 
     async def _stream_observed(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
-        with self._observe_run() as observation:
-            async with aclosing(self._stream_saved()) as items:
-                async for item in items:
-                    if isinstance(item, Answer):
-                        observation.outcome = _run_outcome(item)
-                    yield item
+        try:
+            with self._observe_run() as observation:
+                async with aclosing(self._stream_saved()) as items:
+                    async for item in items:
+                        if isinstance(item, Answer):
+                            observation.outcome = _run_outcome(item)
+                        yield item
+        finally:
+            await self._flush_observers()
 
     def _observe_run(self) -> Observation:
         state, agent = self.session.state, self.agent

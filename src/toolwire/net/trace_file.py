@@ -4,19 +4,59 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
 from ..ir.errors import ConfigError
+from ..ir.value import Value
 from ..run.trace import RecordingCut, TraceEvent, TraceHeader, decode_trace, encode_event, encode_header
 
-__all__ = ["SUFFIX", "TraceWriter", "read_trace", "trace_folder"]
+__all__ = ["SUFFIX", "TraceRetention", "TraceWriter", "read_trace", "trace_folder"]
 
 SUFFIX = ".jsonl"
 _MAX_BYTES = 64 * 1024 * 1024  # of one file
 _MAX_READ = 2 * _MAX_BYTES
+_PRUNE_INTERVAL = 16  # new files between two looks at a folder: listing it costs more than writing a small trace
+
+
+class TraceRetention(Value, frozen=True):
+    """The recordings that a folder keeps: the newest `files`, none older than `days`, at most `bytes` in all.
+
+    The oldest ones are deleted when new ones are written; a folder may have a few more files meanwhile. By default
+    nothing is deleted.
+    """
+
+    files: int | None = None
+    days: float | None = None
+    bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name} must be positive, got {value!r}")
+
+    def prune(self, folder: Path) -> None:
+        """Delete recordings beyond the limits. A file that another process deletes at the same time is no error."""
+        if self == TraceRetention():
+            return
+        found = []
+        for path in folder.glob(f"*{SUFFIX}"):
+            with suppress(OSError):
+                status = path.stat()
+                found.append((status.st_mtime, status.st_size, path))
+        oldest = 0.0 if self.days is None else time.time() - self.days * 24 * 60 * 60
+        total = 0
+        for number, (changed, size, path) in enumerate(sorted(found, reverse=True), 1):
+            total += size
+            is_kept = (self.files is None or number <= self.files) and (self.bytes is None or total <= self.bytes)
+            if not is_kept or changed < oldest:
+                with suppress(OSError):
+                    path.unlink()
 
 
 def read_trace(path: Path) -> tuple[TraceHeader, tuple[TraceEvent, ...]]:
@@ -72,14 +112,16 @@ def _cut_event(event: TraceEvent) -> RecordingCut:
     return RecordingCut(ms=event.ms, span=event.span, message=f"the recording reached {_MAX_BYTES} bytes")
 
 
-def trace_folder(folder: Path) -> Callable[[str, TraceHeader, Iterable[TraceEvent]], Path]:
+def trace_folder(
+    folder: Path, keep: TraceRetention | None = None
+) -> Callable[[str, TraceHeader, Iterable[TraceEvent]], Path]:
     """Return a function that writes a finished trace to a file of its own, with the given stem."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
 
-    numbers = count(2)
+    numbers, written = count(2), count()
 
     def write_trace(stem: str, header: TraceHeader, events: Iterable[TraceEvent]) -> Path:
         """Write the file under a temporary name first, so that a reader never sees an incomplete one."""
@@ -96,6 +138,8 @@ def trace_folder(folder: Path) -> Callable[[str, TraceHeader, Iterable[TraceEven
             path.with_suffix(".part").unlink(missing_ok=True)
             raise
         path.with_suffix(".part").replace(path)
+        if keep is not None and next(written) % _PRUNE_INTERVAL == 0:
+            keep.prune(folder)
         return path
 
     return write_trace

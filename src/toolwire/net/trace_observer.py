@@ -3,18 +3,26 @@
     agent = Agent("openai/gpt-5.6", [get_weather], observers=[TraceObserver(folder="runs")])
 
 Keys, values under names such as `password`, and secrets of the environment are removed before anything is written.
+
+Sanitising a result of 50 kB takes milliseconds, so events are sanitised, encoded and written in a thread, in their
+order. Operations are immutable values: the thread sees them as they were. `Agent.run` awaits `flush` at its end, so
+that the file is complete when the run returns.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from itertools import count
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +31,7 @@ import msgspec
 from ..ir.errors import ConfigError
 from ..ir.losses import Loss
 from ..ir.pointer import Object
-from ..ir.request import Request
+from ..ir.request import Message, Request
 from ..run.observe import (
     AgentOperation,
     EndOperation,
@@ -50,28 +58,42 @@ from ..run.trace import (
     TraceEvent,
     TraceHeader,
 )
-from .trace_file import SUFFIX, TraceWriter
+from .threads import ThreadPool
+from .trace_file import SUFFIX, TraceRetention, TraceWriter
 
 __all__ = ["TraceObserver"]
 
 _log = logging.getLogger("toolwire.trace")
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.-]", re.ASCII)
 _MAX_NAME = 64  # characters of a run id in the name of a file
+_PART_DEPTH = 4  # levels of a request around a part: messages, message, parts
+_MAX_WAITING = 1000  # events that are not written yet; they refer to values that the run keeps anyway
 
 
 class TraceObserver:
     """An observer that writes each run to a trace: to `file`, or to a file of its own in `folder`.
 
     Operations inside a run, such as those of subagents, are in the same file. A run replaces the file of an earlier
-    process; a second run of the same observer gets a number. `secrets`: more texts to remove.
+    process; a second run of the same observer gets a number. `secrets`: more texts to remove. `keep`: the recordings
+    that the folder keeps; all by default.
     """
 
     def __init__(
-        self, file: str | Path | None = None, *, folder: str | Path | None = None, secrets: Iterable[str] = ()
+        self,
+        file: str | Path | None = None,
+        *,
+        folder: str | Path | None = None,
+        secrets: Iterable[str] = (),
+        keep: TraceRetention | None = None,
     ) -> None:
         if (file is None) == (folder is None):
             raise ConfigError("TraceObserver takes either a file or a folder", hint='use TraceObserver("run.jsonl")')
+        if keep is not None and folder is None:
+            raise ConfigError("keep is for a folder", hint='use TraceObserver(folder="runs", keep=…)')
         self._folder = None if folder is None else Path(folder)
+        self._keep = keep or TraceRetention()
+        self._thread = ThreadPool(1)
+        self._waiting: deque[Future[Any]] = deque()
         self._file = None if file is None else Path(file)
         self._numbers = count(1)
         self._sanitiser = Sanitiser(Redactor([*environment_secrets(os.environ), *secrets]))
@@ -83,27 +105,49 @@ class TraceObserver:
         recording = self._open_recording(operation) if outer is None else outer.recording
         span = _TraceSpan(recording, next(recording.numbers), 0 if outer is None else outer.number, outer)
         self._current.set(span)
-        try:
-            recording.write(self._start_event(operation, span))
-        except Exception:  # noqa: BLE001  # the operations inside this one are still a part of the recording
-            _log.exception("cannot record the start of an operation")
+        where = span.position()
+        if isinstance(operation, AgentOperation):
+            span.latest_request = span.number, operation.request
+        base = self._base_request(operation, span) if isinstance(operation, ModelOperation) else (0, None)
+        self._submit(lambda: recording.write(self._start_event(operation, span, where, base)))
 
         def end(outcome: OperationOutcome) -> None:
             if self._current.get() is span:
                 self._current.set(outer)
-            try:
-                for event in self._end_events(operation, outcome, span):
-                    recording.write(event)
-            finally:
-                if outer is None:
-                    recording.writer.close()
+            where: dict[str, Any] = {"ms": recording.ms(), "span": span.number}
+            self._submit(lambda: recording.write_all(self._end_events(operation, outcome, where, recording.clean_part)))
+            if outer is None:
+                closed = self._submit(recording.writer.close)
+                if not isinstance(operation, AgentOperation):
+                    closed.result()  # only an agent awaits `flush`
 
         return end
+
+    async def flush(self) -> None:
+        """Wait until everything that was recorded so far is written."""
+        await asyncio.wrap_future(self._submit(lambda: None))
+
+    def _submit(self, work: Callable[[], None]) -> Future[Any]:
+        """Do work in the thread, after all work before. Wait if its queue is long, so that it is bounded."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception:  # noqa: BLE001  # a failing recording must not fail the operation
+                _log.exception("cannot record an operation")
+
+        future = self._thread.submit(run)
+        self._waiting.append(future)
+        while self._waiting and (self._waiting[0].done() or len(self._waiting) > _MAX_WAITING):
+            self._waiting.popleft().result()
+        return future
 
     def _open_recording(self, operation: ObservedOperation) -> _RunRecording:
         started = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         run_id = getattr(operation, "run_id", "")
         header = TraceHeader(VERSION, self._sanitiser.sanitise_text(run_id), "run", started)
+        if self._folder is not None:
+            self._keep.prune(self._folder)
         return _RunRecording(TraceWriter.create(self._next_path(header), header), self._sanitiser)
 
     def _next_path(self, header: TraceHeader) -> Path:
@@ -115,36 +159,43 @@ class TraceObserver:
         number = next(self._numbers)
         return self._file if number == 1 else self._file.with_stem(f"{self._file.stem}-{number}")
 
-    def _start_event(self, operation: ObservedOperation, span: _TraceSpan) -> TraceEvent:
-        where = span.position()
+    def _start_event(
+        self, operation: ObservedOperation, span: _TraceSpan, where: dict[str, Any], base: tuple[int, Request | None]
+    ) -> TraceEvent:
         if isinstance(operation, AgentOperation):
-            span.latest_request = span.number, operation.request
             request = self._clean_request(msgspec.to_builtins(operation.request))
             agent, call = operation.agent, operation.parent
             return RunStarted(**where, run_id=operation.run_id, agent=agent, call=call, request=request)
         if isinstance(operation, ModelOperation):
-            return self._request_event(operation, span)
+            return self._request_event(operation, span.recording, where, base)
         if isinstance(operation, ToolOperation):
             return CallStarted(**where, call=self._clean(operation.call), effect=operation.effect)
         arguments = self._clean(operation.arguments)
         return ApprovalAsked(**where, tool=operation.tool, arguments=arguments, reason=operation.reason)
 
-    def _request_event(self, operation: ModelOperation, span: _TraceSpan) -> RequestSent:
+    def _request_event(
+        self,
+        operation: ModelOperation,
+        recording: _RunRecording,
+        where: dict[str, Any],
+        base: tuple[int, Request | None],
+    ) -> RequestSent:
         """Record a request without the messages and tools that an earlier request of the same run had already."""
         request = operation.request
-        base, earlier = self._base_request(operation, span)
+        number, earlier = base
         kept = 0 if earlier is None else _shared_messages(earlier, request)
-        body = msgspec.to_builtins(msgspec.structs.replace(request, messages=request.messages[kept:]))
+        body = msgspec.to_builtins(msgspec.structs.replace(request, messages=()))
         if earlier is not None:
             if earlier.tools == request.tools:
                 body.pop("tools", None)
             else:
                 body.setdefault("tools", [])
+        messages = [recording.clean_message(message) for message in request.messages[kept:]]
         return RequestSent(
-            **span.position(),
+            **where,
             model=operation.model or request.model,
-            body=self._clean_request(body),
-            base=base,
+            body=self._clean_request(body) | ({"messages": messages} if messages else {}),
+            base=number,
             kept=kept,
             stream=operation.stream,
             purpose=operation.purpose,
@@ -160,9 +211,12 @@ class TraceObserver:
         return base
 
     def _end_events(
-        self, operation: ObservedOperation, outcome: OperationOutcome, span: _TraceSpan
+        self,
+        operation: ObservedOperation,
+        outcome: OperationOutcome,
+        where: dict[str, Any],
+        clean_part: Callable[[Any], Any],
     ) -> Iterable[TraceEvent]:
-        where: dict[str, Any] = {"ms": span.recording.ms(), "span": span.number}
         for loss in outcome.losses:
             yield LossReported(**where, loss=msgspec.convert(self._clean(loss), Loss))
         if outcome.error is not None:
@@ -180,7 +234,7 @@ class TraceObserver:
         elif isinstance(operation, ToolOperation):
             result = outcome.result
             code = "ok" if result is None else result_code(result)
-            yield ResultReturned(**where, result=None if result is None else self._clean(result), code=code)
+            yield ResultReturned(**where, result=None if result is None else clean_part(result), code=code)
         else:
             arguments = None if outcome.arguments is None else self._clean(outcome.arguments)
             yield ApprovalDecided(**where, decision=outcome.decision, reason=outcome.reason, arguments=arguments)
@@ -213,10 +267,32 @@ class _RunRecording:
         self.writer = writer
         self._sanitiser = sanitiser
         self.numbers = count(1)
+        self._parts: dict[int, tuple[object, Any]] = {}  # sanitised results by identity; the objects are kept for it
         self._started_at = time.perf_counter()
 
     def ms(self) -> float:
         return round((time.perf_counter() - self._started_at) * 1000, 3)
+
+    def clean_message(self, message: Message) -> Any:
+        """Sanitise a message. A result in it was sanitised when it was returned, and is not sanitised again."""
+        document = msgspec.to_builtins(msgspec.structs.replace(message, parts=()))
+        parts = [self.clean_part(part) for part in message.parts]
+        self._parts.clear()  # the next messages have other results
+        return self._sanitiser.sanitise_document(document) | ({"parts": parts} if parts else {})
+
+    def clean_part(self, part: Any) -> Any:
+        """Sanitise a part, and remember it for the message that contains it."""
+        known = self._parts.get(id(part))
+        if known is None:
+            known = self._parts[id(part)] = (
+                part,
+                self._sanitiser.sanitise_document(msgspec.to_builtins(part), _PART_DEPTH),
+            )
+        return known[1]
+
+    def write_all(self, events: Iterable[TraceEvent]) -> None:
+        for event in events:
+            self.write(event)
 
     def write(self, event: TraceEvent) -> None:
         fields = ((name, getattr(event, name)) for name in event.__struct_fields__)
@@ -242,9 +318,9 @@ class _TraceSpan:
 
 def _shared_messages(earlier: Request, request: Request) -> int:
     """Return the number of leading messages that two requests share. They are usually the same objects."""
-    shared = 0
-    for one, other in zip(earlier.messages, request.messages, strict=False):
-        if one is not other and one != other:
-            break
-        shared += 1
-    return shared
+    known, messages = earlier.messages, request.messages
+    if len(known) <= len(messages) and all(map(is_, known, messages)):
+        return len(known)
+    pairs = enumerate(zip(known, messages, strict=False))
+    shorter = min(len(known), len(messages))
+    return next((index for index, (old, new) in pairs if old is not new and old != new), shorter)

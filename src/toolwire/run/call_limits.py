@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from operator import is_
 from typing import overload
 
 from ..ir.errors import EncodeError
@@ -36,7 +35,7 @@ class CallHistory:
         known = self._messages
         if messages is known:
             return self
-        if len(messages) < len(known) or not all(map(is_, known, messages)):
+        if messages[: len(known)] != known:  # compares identical messages without reading them
             self.__init__()  # type: ignore[misc]  # rare: a response was discarded, or the system prompt replaced
             known = ()
         for message in messages[len(known) :]:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError
 from ..ir.parts import Media, Opaque, Part, Text, ToolCall, ToolResult
 from ..ir.pointer import Object
-from ..ir.prompt_size import BYTES_PER_TOKEN, message_size, part_size, text_size, token_scale, tools_size
+from ..ir.prompt_size import BYTES_PER_TOKEN, MessageSizes, message_size, part_size, text_size, token_scale
 from ..ir.request import Message
 from ..ir.tools import Tool
 from ..ir.value import Value
@@ -118,14 +118,22 @@ class CompactionPlan(Value, frozen=True):
 
 
 def plan_compaction(
-    messages: Sequence[Message], settings: Compaction, *, tools: Sequence[Tool] = (), measured: int | None = None
+    messages: Sequence[Message],
+    settings: Compaction,
+    *,
+    tools: Sequence[Tool] = (),
+    measured: int | None = None,
+    sizes: MessageSizes | None = None,
 ) -> CompactionPlan | None:
     """Plan the compaction of a conversation; None if it is within its limits or nothing can be removed.
 
     `tools` are sent with the messages and count as part of the prompt. `measured`: the tokens that the provider
-    reported for the last response, input and output.
+    reported for the last response, input and output. `sizes`: those of the conversation's earlier turns, so that a turn
+    costs the same however long the conversation is.
     """
-    draft = _Draft(messages, settings, tools_size(tools), measured)
+    sizes = sizes or MessageSizes()
+    known = sizes.of_messages(tuple(messages))
+    draft = _Draft(messages, settings, sizes.of_tools(tuple(tools)), measured, known)
     if draft.fits(1.0):
         return None
     turns = _replaceable_turns(messages, settings)
@@ -143,14 +151,19 @@ class _Draft:
     """The conversation while results are shortened, with its size."""
 
     def __init__(
-        self, messages: Sequence[Message], settings: Compaction, other_size: int, measured: int | None
+        self,
+        messages: Sequence[Message],
+        settings: Compaction,
+        other_size: int,
+        measured: int | None,
+        sizes: list[int],
     ) -> None:
         self.messages = list(messages)
         self.is_changed = False
         self._originals = messages
         self._settings = settings
-        self._scale = token_scale(messages, measured, other_size) / BYTES_PER_TOKEN
-        self._sizes = [message_size(message) for message in messages]
+        self._scale = token_scale(messages, measured, other_size, sizes) / BYTES_PER_TOKEN
+        self._sizes = sizes
         self._total = other_size + sum(self._sizes)
         self._count = len(self.messages)
 

@@ -6,7 +6,8 @@ Recorded strings may have been redacted or cut; such a string matches any text w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from ..ir.errors import ToolwireError
 from ..ir.pointer import JSON, Object
-from ..ir.request import Request
+from ..ir.request import Message, Request
 from ..ir.text import dumps
 from ..ir.value import Value
 from .redact import REMOVED, Redactor
@@ -65,7 +66,7 @@ def _differences(expected: Any, got: Any, pointer: str) -> Iterator[tuple[str, A
             inner = f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
             yield from _differences(expected.get(name, _ABSENT), got.get(name, _ABSENT), inner)
     elif isinstance(expected, list) and isinstance(got, list):
-        for index in range(max(len(expected), len(got))):
+        for index in range(_shared(expected, got), max(len(expected), len(got))):
             one = expected[index] if index < len(expected) else _ABSENT
             yield from _differences(one, got[index] if index < len(got) else _ABSENT, f"{pointer}/{index}")
     elif isinstance(expected, str) and isinstance(got, str):
@@ -101,8 +102,8 @@ def _show(value: Any) -> str:
 class RequestComparer:
     """Compares the requests of a replay with recorded ones.
 
-    A request repeats the messages of the one before. A message is sanitised once, and compared once with each recorded
-    one, so the cost of a replay is linear. `compares_all`: also compare tools and settings.
+    A request repeats the messages of the one before. Those that matched then are skipped, if they are the same objects in
+    both; a message is sanitised once. So the cost of a replay is linear. `compares_all`: also compare tools and settings.
     """
 
     def __init__(self, *, compares_all: bool) -> None:
@@ -110,15 +111,20 @@ class RequestComparer:
         self._sanitiser = Sanitiser(Redactor())
         self._documents: dict[int, tuple[object, JSON]] = {}  # by identity; the objects are kept, so that it is unique
         self._equal: set[tuple[int, int]] = set()  # identities of documents that match
+        self._recorded: list[JSON] = []  # the messages of the last request that matched
+        self._messages: tuple[Message, ...] = ()
 
     def first_difference(self, step: str, recorded: Object, request: Request) -> Difference | None:
         """Return the first difference of a request from the recorded one; None if they match."""
-        expected: list[JSON] = [self._document(one, without_notes) for one in recorded.get("messages", [])]
-        got: list[JSON] = [self._document(one, self._sanitise) for one in request.messages]
+        recorded_messages: list[JSON] = recorded.get("messages", [])
+        start = min(_shared(self._recorded, recorded_messages), _shared(self._messages, request.messages))
+        expected = [self._document(message, without_notes) for message in recorded_messages[start:]]
+        got = [self._document(message, self._sanitise) for message in request.messages[start:]]
         pairs = list(zip(map(id, expected), map(id, got), strict=False))
         known = [index for index, pair in enumerate(pairs) if pair in self._equal]
-        expected_fields: Object = {"messages": _blank(expected, known)}
-        got_fields: Object = {"messages": _blank(got, known)}
+        skipped: list[JSON] = [None] * start
+        expected_fields: Object = {"messages": skipped + _blank(expected, known)}
+        got_fields: Object = {"messages": skipped + _blank(got, known)}
         if self._compares_all:
             rest = self._sanitiser.sanitise_request(msgspec.to_builtins(replace(request, messages=(), tools=())))
             recorded_tools = self._document(recorded.get("tools", []), without_notes)
@@ -131,6 +137,7 @@ class RequestComparer:
         found = first_difference(step, ordered, got_fields)
         if found is None:
             self._equal.update(pairs)
+            self._recorded, self._messages = recorded_messages, request.messages
         return found
 
     def _document(self, value: object, convert: Callable[[Any], JSON]) -> JSON:
@@ -141,6 +148,14 @@ class RequestComparer:
 
     def _sanitise(self, value: Any) -> JSON:
         return without_notes(self._sanitiser.sanitise_document(msgspec.to_builtins(value)))
+
+
+def _shared(known: Sequence[object], others: Sequence[object]) -> int:
+    """Return the number of leading items that are the same objects."""
+    shorter = min(len(known), len(others))
+    if all(map(is_, known, others)):
+        return shorter
+    return next(index for index in range(shorter) if known[index] is not others[index])
 
 
 def _others(document: Any) -> Object:

@@ -101,9 +101,9 @@ class Sanitiser:
             _drop_personal_fields(cleaned.get("params"))
         return cleaned
 
-    def sanitise_document(self, value: JSON) -> JSON:
-        """Sanitise any JSON. A part that is nested too deeply is removed."""
-        return self._sanitise_value(value, 0)
+    def sanitise_document(self, value: JSON, depth: int = 0) -> JSON:
+        """Sanitise any JSON. A part that is nested too deeply is removed. `depth`: the levels around the value."""
+        return self._sanitise_value(value, depth)
 
     def _sanitise_value(self, value: JSON, depth: int) -> JSON:
         if isinstance(value, str):

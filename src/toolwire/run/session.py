@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
+from ..ir.prompt_size import MessageSizes
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage, add_usage
 from ..ir.tool_search import SEARCH_TOOLS
@@ -129,6 +130,7 @@ class Session:
         self.output = output
         self._offer = ToolOffer()
         self._calls = CallHistory()
+        self._sizes = MessageSizes()
         self._needs_tools = bool(state.offered)  # they are known by reference only
         self.tool_search: ToolFinder | None = None  # set by an agent whose model can search for tools
         self._parent: Session | None = None
@@ -323,7 +325,7 @@ class Session:
         request, response = self.sent_request, self.state.response
         usage = None if response is None else response.usage
         measured = None if usage is None else usage.total
-        return plan_compaction(request.messages, settings, tools=request.tools, measured=measured)
+        return plan_compaction(request.messages, settings, tools=request.tools, measured=measured, sizes=self._sizes)
 
     def compact(self, plan: CompactionPlan, summaries: Sequence[str] = ()) -> None:
         """Send the compacted conversation from the next request on. The state keeps the whole conversation."""

@@ -14,6 +14,7 @@ from ..ir.pointer import JSON, Object
 from ..ir.request import Request
 from ..ir.response import Response
 from ..ir.value import Value
+from .redact import REMOVED
 from .trace import (
     ApprovalAsked,
     ApprovalDecided,
@@ -155,6 +156,8 @@ def _request_documents(spans: Sequence[RecordedSpan]) -> dict[int, Object]:
 def _complete_request(start: RequestSent, base: Object) -> Object:
     body: Object = start.body if isinstance(start.body, dict) else {}
     messages = [*_list_in(base, "messages")[: max(0, start.kept)], *_list_in(body, "messages")]
+    if body.get("tools") == REMOVED:  # of a stored run, which has only their names
+        return {**body, "messages": messages}
     return {**body, "messages": messages, "tools": _list_in(body if "tools" in body else base, "tools")}
 
 

@@ -316,3 +316,21 @@ def test_expired_runs_and_records_are_swept(toolwire, folder):
     assert json.loads(toolwire("runs", "sweep", "--json")[1]) == {"runs": 1, "records": 2}
     assert toolwire("runs", "sweep") == (0, "deleted 0 expired runs and 0 expired records\n", "")
     assert [run.run_id for run in store.runs.list()] == ["lasts"]
+
+
+@pytest.mark.finding("LE11")
+def test_stored_run_is_shown_and_replayed_from_its_events(toolwire, folder, waiting):
+    assert toolwire("runs", "approve", waiting, "c1")[0] == 0
+    assert toolwire("runs", "resume", waiting, "-t", "tools.py", script=[DONE])[0] == 0
+    code, out, err = toolwire("trace", "show", waiting[:6])
+    assert (code, "send_mail" in out) == (0, True), err
+    shown = json.loads(toolwire("trace", "show", waiting, "--json")[1])
+    labels = [(span["start"]["event"], span["end"]["event"]) for span in shown["spans"]]
+    turn = ("request", "response")
+    assert labels == [("run", "end"), turn, ("approval", "decision"), ("call", "result"), turn]
+    assert "approved" in [row["note"] for row in shown["timeline"]]
+    code, _, err = toolwire("trace", "replay", waiting)
+    assert (code, "only the names of its tools" in err) == (2, True)
+    code, out, err = toolwire("trace", "replay", waiting, "--tools", "tools.py")
+    assert code == 0, out + err
+    assert sent(folder) == ["ann"], "a replay uses the recorded results"

@@ -228,6 +228,7 @@ def test_no_event_contains_a_secret(tmp_path, error, target):
     ends = [observer.start(operation) for operation in operations]
     for end in reversed(ends):
         end(replace(OUTCOME, error=error))
+    asyncio.run(observer.flush())
     (file,) = tmp_path.iterdir()
     recorded = load_run(file)
     kinds = {"run", "request", "call", "approval", "loss"}
@@ -273,6 +274,7 @@ def test_value_that_is_nested_too_deeply_is_removed(tmp_path):
 def test_run_id_cannot_choose_another_folder(tmp_path):
     observer = TraceObserver(folder=tmp_path / "runs")
     observer.start(AgentOperation("../../escaped", REQUEST))(OperationOutcome())
+    asyncio.run(observer.flush())
     assert [file.parent.name for file in tmp_path.rglob("*escaped*")] == ["runs"]
 
 
