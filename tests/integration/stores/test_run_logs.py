@@ -48,7 +48,7 @@ def make_agent(store, turns, size, **options):
 
     lines = [says(ToolCall(f"c{number}", "read", {"number": number})) for number in range(turns)]
     policy = Policy(approve=("write",))
-    budget = Budget(iterations=turns + 10, calls=None)
+    budget = Budget(iterations=1000, calls=None)  # also of the agents that continue a run
     script = [*lines, *options.pop("last", [says("Done.")])]
     return Agent(
         ScriptedModel(script), [read, pay], store=store, budget=budget, policy=policy, approve="suspend", **options
