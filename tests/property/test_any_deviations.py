@@ -37,7 +37,10 @@ class Server:
         return f"{kind}-{self.number} " + self.random.choice(("", "é\u2028", '"q" ', "{} "))
 
     def arguments(self):
-        return {"value": self.word("argument"), **({"more": [1, {"a": None}]} if self.flip() else {})}
+        return {
+            "value": self.word("argument") + "x" * self.random.choice((0, 0, 2000)),
+            **({"more": [1, {"a": None}]} if self.flip() else {}),
+        }
 
     def flip(self, chance=0.5):
         return self.random.random() < chance
@@ -63,6 +66,7 @@ class Server:
         early = {"plain": None, "early": "stop", "empty": "", "null text": "null"}[style]
         field = random.choice(("reasoning_content", "reasoning", "reasoning_text", "thinking"))
         envelope = random.choice(({"id": "c", "model": "m", "created": 1}, {"id": 7, "created": 1.5}, {}))
+        doubles = self.flip(0.2)
         self.index = random.choice((int, str, float, None, "zero"))
 
         def add(delta, reason=early):
@@ -76,13 +80,18 @@ class Server:
         if self.flip():
             add({"role": "assistant", "content": random.choice((None, ""))}, None)
         for text in self.thoughts:
-            add({field: text, **({"content": None} if self.flip() else {})})
+            both = {"reasoning": text, "reasoning_content": text} if doubles else {field: text}
+            add({**both, **({"content": None} if self.flip() else {})})
         for text in self.texts:
             add({"content": text, **({"tool_calls": random.choice((None, []))} if self.flip() else {})})
         for number, call in enumerate(self.calls):
             self.chat_call(number, *call, add)
+        if self.calls and self.index is not None and self.flip(0.2):  # a call again
+            number = random.randrange(len(self.calls))
+            if self.index == "zero" or number == len(self.calls) - 1:
+                self.chat_call(number, *self.calls[number], add)
         if self.flip(0.3) and (self.texts or self.calls):
-            message = {"content": "".join(self.texts), "tool_calls": self.repeated_calls()}
+            message = {**self.repeated_text(field), "tool_calls": self.repeated_calls()}
             chunks.append({**envelope, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
         add({}, random.choice(("stop", "tool_calls", "tool_use", "eos")))
         if self.flip():
@@ -90,12 +99,27 @@ class Server:
             chunks.append({**envelope, "choices": [], "usage": dict(zip(("prompt_tokens", "completion_tokens"), counts, strict=True))})  # fmt: skip
         return self.events([(None, chunk) for chunk in chunks], end="data: [DONE]\n\n" if self.flip(0.8) else "")
 
+    def repeated_text(self, field):
+        """Return text and reasoning again: as an array, with other keys, in other fields."""
+        text, thoughts = "".join(self.texts), "".join(self.thoughts)
+        parts = [
+            {"type": "text", "text": piece, **({"annotations": []} if self.flip() else {})} for piece in self.texts
+        ]
+        if thoughts and self.flip(0.3):
+            return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": thoughts}]}, *parts]}
+        fields = self.random.choice(([field], ["reasoning"], ["reasoning_content", "thinking"])) if thoughts else []
+        content = self.random.choice((text, parts)) if text else None
+        return {"content": content, **dict.fromkeys(fields, thoughts)}
+
     def repeated_calls(self):
         """Return some of the calls again, in any order, with other ids and formatting."""
         calls, ids = [], self.random.choice(("same", "new", "none"))
         for number, (call_id, name, arguments) in enumerate(self.some(self.calls)):
             identity = {"same": {"id": call_id}, "new": {"id": f"n{number}"}, "none": {}}[ids]
             calls.append({**identity, "function": {"name": name, "arguments": self.formatted(arguments)}})
+        if ids == "same" and self.flip(0.3):
+            for call in calls:
+                call["function"]["arguments"] = self.random.choice(("", None))
         return calls
 
     def formatted(self, arguments):
@@ -130,8 +154,9 @@ class Server:
         ids = self.random.choice(({}, {"id": call_id}, {"id": None}, {"id": ""}))
         for piece in self.cut(text):
             delta({**repeated, "arguments": piece}, **ids)
-        if self.flip(0.2):
-            delta({"arguments": text})  # everything again
+        if self.flip(0.2):  # everything again
+            for piece in self.random.choice(([text], [json.dumps(arguments, indent=1)], self.cut(text))):
+                delta({"arguments": piece})
 
     # Anthropic
 

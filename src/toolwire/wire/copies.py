@@ -37,7 +37,18 @@ class Copy:
     `ids` are the call id and the item id, or empty texts. `read_text` returns the arguments or the text.
     """
 
-    __slots__ = ("_content", "_text", "has_partial_name", "ids", "is_call", "is_open", "kind", "name", "read_text")
+    __slots__ = (
+        "_content",
+        "_text",
+        "has_partial_name",
+        "ids",
+        "is_call",
+        "is_far",
+        "is_open",
+        "kind",
+        "name",
+        "read_text",
+    )
 
     def __init__(self, kind: str, name: str, ids: tuple[str, ...], read_text: Callable[[], str], is_call: bool) -> None:
         self.kind = kind
@@ -46,6 +57,7 @@ class Copy:
         self.read_text = read_text
         self.is_call = is_call  # of a function: its text is JSON
         self.is_open = False  # more text may follow
+        self.is_far = False  # too long to be equal to a copy: not compared with it
         self.has_partial_name = False
         self._text: str | None = None
         self._content: Hashable = None
@@ -134,11 +146,11 @@ def _id_keys(copy: Copy) -> list[Hashable]:
 
 
 def _shared_id_keys(copy: Copy) -> list[Hashable]:
-    return [(key, copy.name, copy.content) for key in _id_keys(copy)]
+    return [] if copy.is_far else [(key, copy.name, copy.content) for key in _id_keys(copy)]
 
 
 def _content_keys(copy: Copy) -> list[Hashable]:
-    return [(copy.kind, copy.name, copy.content)]
+    return [] if copy.is_far else [(copy.kind, copy.name, copy.content)]
 
 
 def _name_keys(copy: Copy) -> list[Hashable]:
@@ -157,7 +169,7 @@ def _has_fitting_name(item: Copy, copy: Copy) -> bool:
 
 
 def _begins(item: Copy, copy: Copy) -> bool:
-    return item.is_open and copy.text.startswith(item.text)
+    return item.is_open and not item.is_far and copy.text.startswith(item.text)
 
 
 def _may_be_same(item: Copy, copy: Copy) -> bool:

@@ -302,3 +302,54 @@ def test_responses_call_that_ends_under_another_id_is_one_call():
     found = [item for event in events for item in decoder.feed(f"data: {json.dumps(event)}\n\n".encode())]
     parts = fold([*found, *decoder.close()]).parts
     assert [(part.id, part.arguments) for part in parts] == [("a", {"x": 1})]
+
+
+def custom(call_id, text, name="run", **more):
+    return {"index": 0, "id": call_id, "type": "custom", "custom": {"name": name, "input": text}, **more}
+
+
+def inputs_of(data):
+    return [(call.id, call.raw, call.state) for call in fold(decode_stream(get("openai_chat"), [data])).calls]
+
+
+def test_freeform_calls_with_index_0_are_separated_by_their_ids():
+    """Servers use one index for all calls (ollama/ollama#15457)."""
+    deltas = [delta(tool_calls=[custom("a", "ls")]), delta(tool_calls=[custom("b", "pwd")])]
+    expected = [("a", "ls", "complete"), ("b", "pwd", "complete")]
+    assert inputs_of(chat(*deltas, delta("tool_calls"))) == expected
+    again = delta(tool_calls=[custom("a", "ls")])
+    assert inputs_of(chat(*deltas, again, delta("tool_calls"))) == expected
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_freeform_call_at_a_limit_is_truncated(reason):
+    """Nothing in the input shows that its end is missing, so the last call is never run."""
+    calls = [custom("a", "ls"), custom("b", "rm -rf /tmp", index=1)]
+    expected = [("a", "ls", "complete"), ("b", "rm -rf /tmp", "truncated")]
+    assert inputs_of(chat(delta(tool_calls=calls), delta(reason))) == expected
+    message = {"role": "assistant", "content": None, "tool_calls": calls}
+    body = {"id": "c", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": reason}]}
+    response = get("openai_chat").decode_response(body)
+    assert [(call.id, call.raw, call.state) for call in response.calls] == expected
+    for wire in ("anthropic", "gemini", "ollama"):
+        translation = toolwire.translate_response(body, source="openai_chat", target=wire)
+        complete = [call for call in get(wire).decode_response(translation.body).calls if call.state == "complete"]
+        assert [call.arguments for call in complete] == [{"input": "ls"}], wire
+
+
+def test_freeform_call_after_an_early_reason_is_truncated_without_an_end_marker():
+    choices = delta("stop", content="Look"), delta(tool_calls=[custom("a", "rm -rf /tmp")])
+    assert inputs_of(chat(*choices, done=False)) == [("a", "rm -rf /tmp", "truncated")]
+    assert inputs_of(chat(*choices)) == [("a", "rm -rf /tmp", "complete")]
+
+
+def test_annotations_that_come_after_their_text_are_reported():
+    annotated = {"type": "text", "text": "Look", "annotations": [{"type": "url_citation"}]}
+    data = chat(
+        delta(content="Look"),
+        delta(tool_calls=[call("f", '{"a": 1}', index=0, id="1")]),
+        {"index": 0, "message": {"content": [annotated]}, "finish_reason": "stop"},
+    )
+    decoder = get("openai_chat").stream_decoder()
+    assert fold(decoder.feed(data)).text == "Look"
+    assert "a message adds annotations to text that has been sent" in [loss.detail for loss in decoder.losses]

@@ -25,6 +25,7 @@ __all__ = [
     "read_content",
     "read_number_as_text",
     "read_part",
+    "read_parts",
     "write_content",
     "write_part",
 ]
@@ -91,6 +92,11 @@ def read_answer_part(raw: JSON) -> Part:
         form = {**part.extra.get(_FORM, {}), **_IN_CONTENT}
         return replace(part, extra={**part.extra, _FORM: form})
     return part
+
+
+def read_parts(content: JSON) -> list[Part]:
+    """Read the content array of an assistant message, or its only element."""
+    return decode_list({"content": content if type(content) is list else [content]}, "content", read_answer_part)
 
 
 def _read_thinking(raw: Object) -> Part:

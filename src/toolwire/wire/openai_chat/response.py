@@ -190,10 +190,10 @@ def read_reason(raw: JSON) -> str:
 
 
 def _mark_last_truncated(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Mark a last call without arguments as truncated: the answer was cut before its arguments began."""
+    """Mark a last call without arguments, and a last freeform call, as truncated: their text may be incomplete."""
     last = parts[-1] if parts else None
-    if type(last) is ToolCall and last.kind == "function" and not last.raw and not last.arguments:
-        return (*parts[:-1], replace(last, arguments=None, raw="", state="truncated"))
+    if type(last) is ToolCall and (last.kind == "freeform" or not (last.raw or last.arguments)):
+        return (*parts[:-1], replace(last, arguments=None, raw=last.raw or "", state="truncated"))
     return parts
 
 

@@ -61,7 +61,7 @@ from ..fields import (
 )
 from ..fragments import Fragments
 from ..openai_fault import find_error, read_error_text, read_fault
-from .content import NAME, read_answer_part, read_number_as_text
+from .content import NAME, read_number_as_text, read_parts
 from .messages import DETAILS, REASONING_FIELDS, find_reasoning
 from .response import (
     ENVELOPE_TYPES,
@@ -75,6 +75,9 @@ from .response import (
 )
 from .stream_state import (
     FORM,
+    PART_FIELDS,
+    REASONING,
+    THOUGHTS,
     GrowingCall,
     GrowingChoice,
     OpenText,
@@ -82,11 +85,11 @@ from .stream_state import (
     call_form,
     collect_logprobs,
     is_new_call,
-    join_plain_text,
     keep_chunk_fields,
     read_array,
     read_call_id,
     read_function,
+    report_other_reasoning,
 )
 
 __all__ = ["ChatStreamDecoder"]
@@ -96,8 +99,6 @@ _CHOICE = frozenset({"index", "delta", "message", "text", "finish_reason"})
 _TEXT_FIELDS = (*REASONING_FIELDS, "content", "refusal")
 _DELTA = frozenset({"role", "tool_calls", "function_call", *_TEXT_FIELDS})
 _ANSWER = ("tool_calls", "function_call", DETAILS, *_TEXT_FIELDS)
-_IN_CONTENT = ":thinking"  # reasoning in an array of content, as Mistral sends it
-_REASONING = frozenset({*REASONING_FIELDS, DETAILS, _IN_CONTENT})
 _WRITTEN_FIELDS = {DETAILS: "reasoning"}  # its text is in this field on OpenRouter
 
 # The two deltas that make up almost all of a stream, from "choices" to the end of the chunk.
@@ -253,13 +254,16 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if extra:
             collect_logprobs(choice, extra[f"{NAME}/choice"])
             choice.extra = merge_extra(choice.extra, extra)
-        if reason:
-            is_unreliable = bool(choice.reason) or read_stop_reason(reason, STOP_REASONS) != "tool_calls"
-            choice.reason = reason
-            choice.ends_with_call = "tool_calls" in (raw.get("delta") or ())
-            choice.has_early_reason = choice.ends_with_call and is_unreliable
-        else:
-            choice.begins_open = choice.begins_open or not choice.reason
+        if not reason and not choice.reason:
+            choice.begins_open = True
+            return
+        delta = raw.get("delta") or {}
+        has_call = bool(delta.get("tool_calls") or delta.get("function_call"))
+        if reason or has_call:
+            is_early = bool(choice.reason) or read_stop_reason(reason, STOP_REASONS) != "tool_calls"
+            choice.reason = reason or choice.reason
+            choice.ends_with_call = has_call
+            choice.has_early_reason = has_call and is_early
 
     def _read_content_of(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
         """Read the delta of a choice, the `text` of a completion chunk, or the `message` of a whole answer."""
@@ -284,8 +288,8 @@ class ChatStreamDecoder(BaseStreamDecoder):
         """End the items of a choice, and return its stop; placeholder parts represent its refusal and its calls."""
         self._close_text(choice, events)
         last = choice.calls[-1] if choice.calls else None
-        # A stream without [DONE] may be cut after an early reason, before the arguments of the call beside it; a server
-        # that sends a reason with every chunk began with one (BerriAI/litellm#2195).
+        # A stream without [DONE] may be cut after an early reason, before the arguments of the call beside or after it;
+        # a server that sends a reason with every chunk began with one (BerriAI/litellm#2195).
         is_cut = (
             choice.ends_with_call and not self._has_end_marker and (choice.has_early_reason or not choice.begins_open)
         )
@@ -303,20 +307,19 @@ class ChatStreamDecoder(BaseStreamDecoder):
             parts.append(_ANY_CALL)
         return make_stop(choice.reason, tuple(parts), choice.extra)
 
-    def _read_delta(self, choice: GrowingChoice, delta: Object, events: list[Event]) -> None:
+    def _read_delta(
+        self, choice: GrowingChoice, delta: Object, events: list[Event], parts: list[Part] | None = None
+    ) -> None:
         """Emit the text, the reasoning and the calls of a delta; unknown fields are collected as fragments."""
         if type(delta.get(DETAILS)) is list:
             choice.details.add({DETAILS: delta[DETAILS]})
         thoughts = find_reasoning(delta)
         if thoughts is not None and (thoughts[0] != DETAILS or choice.texts.keys().isdisjoint(REASONING_FIELDS)):
             self._emit_text(choice, *thoughts, events)
-            for field in REASONING_FIELDS:  # servers repeat the text for clients of both fields
-                if (other := delta.get(field)) and other != thoughts[1] and field != thoughts[0]:
-                    detail = f"{thoughts[0]} is read, and {field} differs from it"
-                    self.losses.add("/parts", "reasoning", "dropped", detail)
+            report_other_reasoning(delta, *thoughts, self.losses)
         content = delta.get("content")
         if type(content) is list or type(content) is dict:
-            self._read_content(choice, content if type(content) is list else [content], events)
+            self._emit_parts(choice, read_parts(content) if parts is None else parts, events)
         elif content or content == 0:
             whole = content if type(content) is str else read_number_as_text(content, self.losses)
             self._emit_text(choice, "content", whole, events)
@@ -337,11 +340,8 @@ class ChatStreamDecoder(BaseStreamDecoder):
         for number, raw in enumerate(calls):
             try:
                 entry = require_object(raw)
-                if len(calls) > 1 and entry.get("index") is None and not read_call_id(entry):
-                    if number < len(choice.row):
-                        choice.continue_call(choice.row[number])
-                    elif number:
-                        choice.last = None  # another place in the array is another call
+                if len(calls) > 1 and not read_call_id(entry):
+                    choice.continue_row(number, entry, row)
                 self._read_call(choice, entry, events)
             except ProtocolError as error:
                 raise error.within("tool_calls", number) from None
@@ -353,11 +353,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
     def _read_message(self, choice: GrowingChoice, message: Object, events: list[Event]) -> None:
         """Read a message as the delta between it and the chunks before it."""
         self.is_unreadable = self.is_unreadable or not choice.has_deltas
-        delta = dict(message)
-        for field in _TEXT_FIELDS:
-            text = message.get(field) if field != "content" else join_plain_text(message.get(field))
-            if type(text) is str and text:
-                delta[field] = choice.missing_text(field, text, self.losses)
+        delta, parts = choice.unseen_content(message, self.losses)
         calls = [require_object(raw, "tool_calls") for raw in read_array(message, "tool_calls") if raw is not None]
         if message.get("function_call"):
             function = require_object(message["function_call"], "function_call")
@@ -365,7 +361,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         is_repetition = bool(choice.calls)
         if is_repetition:
             delta = {key: value for key, value in delta.items() if key not in ("tool_calls", "function_call")}
-        self._read_delta(choice, delta, events)
+        self._read_delta(choice, delta, events, parts)
         if is_repetition and calls:
             self._complete_calls(choice, calls, events)
         elif calls:
@@ -377,8 +373,8 @@ class ChatStreamDecoder(BaseStreamDecoder):
         Without deltas, a call that no earlier message has may be a fragment of a call.
         """
         copies = [as_copy(raw) for raw in calls]
-        known = choice.recent_calls(copies)
-        numbers = match_copies([call.as_copy() for call in known], copies, by_position=choice.has_deltas)
+        known, items = choice.recent_calls(copies)
+        numbers = match_copies(items, copies, by_position=choice.has_deltas)
         is_cumulative = choice.has_deltas or any(number is not None for number in numbers)
         shown: list[GrowingCall] = []
         for raw, copy, number in zip(calls, copies, numbers, strict=True):
@@ -420,16 +416,11 @@ class ChatStreamDecoder(BaseStreamDecoder):
             self._append_arguments(choice, call, rest, events)
         return call
 
-    def _read_content(self, choice: GrowingChoice, content: list[JSON], events: list[Event]) -> None:
-        """Read an array of content, as Mistral sends it."""
-        for number, raw in enumerate(content):
-            try:
-                part = read_answer_part(raw)
-            except ProtocolError as error:
-                raise error.within("content", number) from None
+    def _emit_parts(self, choice: GrowingChoice, parts: list[Part], events: list[Event]) -> None:
+        """Emit the parts of an array of content, as Mistral sends it."""
+        for part in parts:
             if isinstance(part, (Text, Reasoning, Refusal)):
-                field = {Text: "content", Reasoning: _IN_CONTENT, Refusal: "refusal"}[type(part)]
-                opened = self._emit_text(choice, field, part.text, events)
+                opened = self._emit_text(choice, PART_FIELDS[type(part)], part.text, events)
                 opened.extra.add(part.extra.get(NAME, {}))
             else:
                 self._close_text(choice, events)
@@ -440,9 +431,9 @@ class ChatStreamDecoder(BaseStreamDecoder):
         opened = choice.open
         if opened is None or opened.field != field:
             self._close_text(choice, events)
-            opened = choice.open = OpenText(field, self._new_key(), choice.texts.setdefault(field, bytearray()))
-            if field in _REASONING:
-                form = {":place": "content"} if field == _IN_CONTENT else {":field": _WRITTEN_FIELDS.get(field, field)}
+            opened = choice.open = OpenText(field, self._new_key(), choice.text_of(field))
+            if field in REASONING:
+                form = {":place": "content"} if field == THOUGHTS else {":field": _WRITTEN_FIELDS.get(field, field)}
                 events.append(ReasoningStart(opened.key, choice.index, {FORM: form}))
             else:
                 choice.refused = choice.refused or field == "refusal"
@@ -450,7 +441,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         escaped = self._escape(opened.key, text)
         if escaped:
             opened.remember(escaped)
-            kind = ReasoningDelta if field in _REASONING else TextDelta
+            kind = ReasoningDelta if field in REASONING else TextDelta
             events.append(kind(opened.key, escaped))
         return opened
 
@@ -460,7 +451,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if opened is None:
             return
         choice.open = None
-        is_reasoning = opened.field in _REASONING
+        is_reasoning = opened.field in REASONING
         if rest := self._flush_surrogate(opened.key):
             events.append(ReasoningDelta(opened.key, rest) if is_reasoning else TextDelta(opened.key, rest))
         extra: Extra = {NAME: opened.extra.join()} if opened.extra else {}
@@ -489,6 +480,13 @@ class ChatStreamDecoder(BaseStreamDecoder):
             choice.starting += 1
 
     def _start_call(self, choice: GrowingChoice, call: GrowingCall, events: list[Event]) -> None:
+        """Start a call, unless it repeats another call."""
+        if call.original is not None and call.original.name == call.name:
+            call.ended = call.original.has_arguments(call.read_arguments())
+            detail = "later chunks repeat a call" if call.ended else "two objects of arguments are two calls"
+            self.losses.add("/parts", "call", "rewritten", detail, "info")
+            if call.ended:
+                return
         call.has_started = True
         self._close_text(choice, events)
         self._end_complete_calls(choice, call, events)
@@ -498,9 +496,10 @@ class ChatStreamDecoder(BaseStreamDecoder):
     def _append_arguments(self, choice: GrowingChoice, call: GrowingCall, fragment: str, events: list[Event]) -> None:
         """Append arguments. Events carry the fragment JSON-escaped.
 
-        A call without a name is not announced yet, so its fragments only wait. So does a first `{}`.
+        A call without a name is not announced yet, so its fragments only wait. So does a first `{}`, and a call that may
+        repeat another one.
         """
-        if fragment[:1] == "{" and call.pieces and call.kind == "function" and call.is_complete():
+        if fragment[:1] == "{" and call.is_complete():
             other = self._read_second_object(choice, call, fragment)
             if other is None:
                 return
@@ -515,7 +514,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if call.has_started:
             if escaped:
                 events.append(CallDelta(call.key, escaped))
-        elif call.name and not is_placeholder:
+        elif call.name and not is_placeholder and (call.original is None or call.is_complete()):
             self._start_calls(choice, call, events)
 
     def _read_second_object(self, choice: GrowingChoice, call: GrowingCall, fragment: str) -> GrowingCall | None:
@@ -524,16 +523,19 @@ class ChatStreamDecoder(BaseStreamDecoder):
         Some servers send all arguments again at the end of a call (mudler/cogito#66), `{}` before the arguments
         (ogx-ai/ogx#5462), or the arguments of several calls of a tool as one (open-webui/open-webui#22235).
         """
-        if fragment == unescape(b"".join(call.pieces)):
+        if call.has_placeholder(0) and fragment == "{}":
+            detail = "two empty objects of arguments are read as one call, but may be two"
+            self.losses.add("/parts", "arguments", "rewritten", detail)
+            return None
+        if call.has_arguments(fragment):
             self.losses.add("/parts", "arguments", "rewritten", "a later chunk repeats all arguments", "info")
             return None
-        if call.pieces == [b"{}"] and not call.has_started:
+        if call.has_placeholder(0):
             self.losses.add("/parts", "arguments", "rewritten", "the arguments follow an empty object", "info")
             call.restart()
             return call
-        self.losses.add("/parts", "call", "rewritten", "two objects of arguments are two calls", "info")
         following = self._add_call(choice, call.index, "", call.kind, call.extra)
-        following.name = call.name
+        following.name, following.original = call.name, call
         choice.continue_call(following)
         return following
 
@@ -545,7 +547,12 @@ class ChatStreamDecoder(BaseStreamDecoder):
         call = choice.by_id.get(call_id) or choice.last if index is None else choice.by_index.get(index)
         if call is not None and not is_new_call(call, index, call_id, name, fragment):
             return call
-        return self._add_call(choice, len(choice.by_index) if index is None else index, call_id, kind, call_form(raw))
+        new_index = len(choice.by_index) if index is None else index
+        earlier = choice.by_id.get(call_id or call.id) if call is not None else None
+        new = self._add_call(choice, new_index, call_id, kind, call_form(raw))
+        if earlier is not None and earlier.name.startswith(name):
+            new.original = earlier
+        return new
 
     def _add_call(self, choice: GrowingChoice, index: int, call_id: str, kind: CallKind, extra: Extra) -> GrowingCall:
         if call_id in choice.by_id:
@@ -555,18 +562,12 @@ class ChatStreamDecoder(BaseStreamDecoder):
     def _end_complete_calls(self, choice: GrowingChoice, new: GrowingCall, events: list[Event]) -> None:
         """End the calls whose arguments are complete when another one starts."""
         for call in choice.grown:
-            if (
-                call is not new
-                and call.has_started
-                and not call.ended
-                and call.kind == "function"
-                and call.is_complete()
-            ):
+            if call is not new and call.has_started and not call.ended and call.is_complete():
                 self._end_call(call, events)
         choice.grown = [new]
 
     def _end_call(self, call: GrowingCall, events: list[Event], *, is_cut: bool = False) -> None:
-        """End a call; if `is_cut`, a limit ended the answer, so a call without arguments is truncated."""
+        """End a call; if `is_cut`, the answer is cut, so a freeform call and a call without arguments are truncated."""
         if call.ended:
             return
         if not call.name:
@@ -580,7 +581,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if call.inner:
             extra[f"{NAME}/function"] = call.inner.join()
         if call.kind == "freeform":
-            events.append(CallEnd(call.key, None, raw, "complete", call.artefacts, extra))
+            events.append(CallEnd(call.key, None, raw, "truncated" if is_cut else "complete", call.artefacts, extra))
         else:
             arguments, state = (None, "truncated") if is_cut and not raw else parse_arguments(raw)
             events.append(CallEnd(call.key, arguments, raw, state, call.artefacts, extra))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...ir.losses import Losses
-from ...ir.parts import Artefact, CallKind, Extra
+from ...ir.parts import Artefact, CallKind, Extra, Part, Reasoning, Refusal, Text
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, unescape
 from ...stream.scanner import Scanner
-from ..copies import MAX_ESCAPED, MAX_OPEN, Copy, is_near
-from ..fields import read_label, read_optional_string, read_unknown, require_object, type_error
+from ..copies import MAX_ESCAPED, MAX_OPEN, Copy, equal_arguments, is_near
+from ..fields import read_index, read_label, read_optional_string, read_unknown, require_object, type_error
 from ..fragments import Fragments
-from .content import NAME
-from .messages import NO_ID, function_of, read_signature
+from .content import NAME, read_parts
+from .messages import DETAILS, NO_ID, REASONING_FIELDS, find_reasoning, function_of, read_signature
 
 __all__ = [
     "FORM",
+    "PART_FIELDS",
+    "REASONING",
+    "THOUGHTS",
     "GrowingCall",
     "GrowingChoice",
     "OpenText",
@@ -22,14 +27,17 @@ __all__ = [
     "call_form",
     "collect_logprobs",
     "is_new_call",
-    "join_plain_text",
     "keep_chunk_fields",
     "read_array",
     "read_call_id",
     "read_function",
+    "report_other_reasoning",
 ]
 
 FORM = "openai_chat~"
+THOUGHTS = ":thinking"  # the reasoning of all fields, and the field of reasoning in an array of content (Mistral)
+REASONING = frozenset({*REASONING_FIELDS, DETAILS, THOUGHTS})
+PART_FIELDS: dict[type[Part], str] = {Text: "content", Reasoning: THOUGHTS, Refusal: "refusal"}
 
 _CALL = frozenset({"index", "id", "type", "function", "custom", ":call"})
 _FUNCTION = frozenset({"name", "arguments", "input"})
@@ -61,6 +69,7 @@ class GrowingCall:
         "key",
         "kind",
         "name",
+        "original",
         "outer",
         "pieces",
         "position",
@@ -80,6 +89,7 @@ class GrowingCall:
         self.artefacts: tuple[Artefact, ...] = ()
         self.extra = extra
         self.ended = False
+        self.original: GrowingCall | None = None  # the call that this one may repeat; it starts when it is complete
         self.scanner: Scanner | None = None  # for servers that do not mark the end of a call
         self.scanned = 0  # number of pieces that the scanner has read
         self.outer = Fragments()  # unknown fields of the call
@@ -102,6 +112,13 @@ class GrowingCall:
     def has_placeholder(self, index: int | None) -> bool:
         """Return whether the only arguments so far are `{}`, which may precede the real ones under the same index."""
         return index is not None and not self.has_started and self.pieces == [b"{}"]
+
+    def has_arguments(self, text: str) -> bool:
+        """Return whether `text` is the arguments so far, perhaps formatted differently."""
+        if not is_near(self.pieces, text):
+            return False
+        own = self.read_arguments()
+        return text == own or (self.kind == "function" and equal_arguments(text, own))
 
     def as_copy(self) -> Copy:
         copy = Copy(self.kind, self.name, (self.id,), self.read_arguments, self.kind == "function")
@@ -130,7 +147,7 @@ class GrowingCall:
 
     def is_complete(self) -> bool:
         """Return whether the arguments so far are a complete object. Each piece is scanned once over all calls."""
-        if not self.pieces:
+        if not self.pieces or self.kind == "freeform":
             return False
         if self.scanner is None:
             self.scanner = Scanner()
@@ -138,6 +155,10 @@ class GrowingCall:
         if news:
             self.scanner.feed(unescape(b"".join(news)))
         return self.scanner.complete
+
+    def has_failed(self) -> bool:
+        """Return whether no further text makes the arguments so far an object."""
+        return not self.is_complete() and self.scanner is not None and self.scanner.invalid
 
 
 class GrowingChoice:
@@ -206,6 +227,25 @@ class GrowingChoice:
             self.last = call
             self.grown.append(call)
 
+    def continue_row(self, number: int, raw: Object, row: list[GrowingCall]) -> None:
+        """Prepare for the entry `number` of an array of several, which has no id; `row` has the calls of the others.
+
+        The position replaces a missing index. A name after a complete call in the same array starts another call.
+        """
+        if raw.get("index") is None:
+            if number < len(self.row):
+                self.continue_call(self.row[number])
+            elif number:
+                self.last = None  # another place in the array is another call
+            return
+        index = read_index(raw, "index")
+        call = None if index is None else self.by_index.get(index)
+        if call is None or not row or call is not row[-1]:
+            return
+        _, inner, fragment = read_function(raw)
+        if inner.get("name") == call.name and (call.is_complete() or not (call.pieces or fragment)):
+            del self.by_index[call.index]
+
     def add_call(self, call: GrowingCall) -> GrowingCall:
         self.by_index[call.index] = call
         self.calls.append(call)
@@ -219,15 +259,72 @@ class GrowingChoice:
             call.id = call_id
             self.by_id.setdefault(call_id, call)
 
-    def recent_calls(self, copies: list[Copy]) -> list[GrowingCall]:
+    def recent_calls(self, copies: list[Copy]) -> tuple[list[GrowingCall], list[Copy]]:
         """Return the calls that a message may repeat: the last message's, all later ones, and some before.
 
-        So the cost of many messages is linear; other calls are found by id only.
+        So the cost of many messages is linear; other calls are found by id only. Calls that are much longer than all
+        copies are not compared with them.
         """
         longest = max([copy.text for copy in copies], key=len)
         start, self.checked = max(0, self.checked - MAX_OPEN - len(copies)), len(self.calls)
         recent = {call.position: call for call in (*self.shown, *self.calls[start:])}
-        return [call for _, call in sorted(recent.items()) if is_near(call.pieces, longest)]
+        calls = [call for _, call in sorted(recent.items()) if call.has_started or not call.ended]
+        items = [call.as_copy() for call in calls]
+        for call, item in zip(calls, items, strict=True):
+            item.is_far = not is_near(call.pieces, longest)
+        return calls, items
+
+    def text_of(self, field: str) -> bytearray:
+        """Return all text of `field` so far; the fields of reasoning have one text."""
+        text = self.texts[field] = self.texts.setdefault(THOUGHTS if field in REASONING else field, bytearray())
+        return text
+
+    def unseen_content(self, message: Object, losses: Losses) -> tuple[Object, list[Part] | None]:
+        """Return a message without the text of earlier chunks, and the parts of its content if it is an array."""
+        delta = dict(message)
+        thoughts = find_reasoning(message)
+        if thoughts is not None and (rest := self.missing_text(THOUGHTS, thoughts[1], losses)) != thoughts[1]:
+            report_other_reasoning(message, *thoughts, losses)
+            has_new_details = not self.details and not self.texts.keys().isdisjoint(REASONING_FIELDS)
+            known = REASONING - {DETAILS} if has_new_details else REASONING
+            delta = {key: value for key, value in message.items() if key not in known}
+            delta["reasoning" if thoughts[0] == DETAILS else thoughts[0]] = rest
+        for field in ("content", "refusal"):
+            text = message.get(field)
+            if type(text) is str and text:
+                delta[field] = self.missing_text(field, text, losses)
+        content = message.get("content")
+        if type(content) is list or type(content) is dict:
+            return delta, self._unseen_parts(read_parts(content), losses)
+        return delta, None
+
+    def _unseen_parts(self, parts: list[Part], losses: Losses) -> list[Part]:
+        """Return parts without the text of earlier chunks."""
+        texts: dict[type[Text | Reasoning | Refusal], list[str]] = {}
+        for part in parts:
+            if isinstance(part, (Text, Reasoning, Refusal)) and part.text:
+                texts.setdefault(type(part), []).append(part.text)
+        known: dict[type[Part], int] = {}  # characters that earlier chunks contained
+        unseen: list[Part] = []
+        for kind, pieces in texts.items():
+            text = "".join(pieces)
+            rest = self.missing_text(PART_FIELDS[kind], text, losses)
+            known[kind] = max(0, len(text) - len(rest))
+            if len(rest) > len(text):  # the text that the message before this one repeated
+                unseen.append(kind(rest[: -len(text)]))
+        for part in parts:
+            if not isinstance(part, (Text, Reasoning, Refusal)) or not known.get(type(part)):
+                unseen.append(part)
+                continue
+            seen = min(known[type(part)], len(part.text))
+            known[type(part)] -= seen
+            is_open = self.open is not None and self.open.field == PART_FIELDS[type(part)]
+            if is_open or seen < len(part.text):
+                unseen.append(replace(part, text=part.text[seen:]))
+            elif any((fields := part.extra.get(NAME, {})).values()):
+                detail = f"a message adds {', '.join(fields)} to text that has been sent"
+                losses.add("/parts", "content", "dropped", detail)
+        return unseen
 
     def missing_text(self, field: str, text: str, losses: Losses) -> str:
         """Return the rest of a message's text after the chunks so far; report text that differs from them.
@@ -235,12 +332,13 @@ class GrowingChoice:
         Without deltas, the second message shows whether each message holds all text so far or a fragment. If it equals
         the first, the next message shows it; without a next message the text was sent twice.
         """
-        escaped = self.texts.get(field, b"")
+        concept = "reasoning" if field == THOUGHTS else field
+        escaped = self.text_of(field)
         if not escaped or (self.has_fragments and not self.has_deltas):
             return text
         so_far = unescape(bytes(escaped)) if len(escaped) <= MAX_ESCAPED * len(text) else None  # linear cost
         if so_far is not None and text.startswith(so_far):
-            losses.add("/parts", field, "rewritten", "a message repeats the text of earlier chunks", "info")
+            losses.add("/parts", concept, "rewritten", "a message repeats the text of earlier chunks", "info")
             if text == so_far:
                 self.repeated[field] = self.repeated.get(field, 0) + 1
             else:
@@ -248,11 +346,11 @@ class GrowingChoice:
             return text[len(so_far) :]
         if self.has_deltas:
             detail = "the final message differs from the deltas, which have been sent"
-            losses.add("/parts", field, "dropped", detail)
+            losses.add("/parts", concept, "dropped", detail)
             return ""
         if self.is_cumulative:
             detail = "messages that extend the text before them were read as all text so far, but one is a fragment"
-            losses.add("/parts", field, "dropped", detail)
+            losses.add("/parts", concept, "dropped", detail)
             return text
         self.has_fragments = True
         return unescape(bytes(escaped)) * self.repeated.get(field, 0) + text
@@ -272,10 +370,19 @@ def is_new_call(call: GrowingCall, index: int | None, call_id: str, name: str, f
         is_other = index is None and not (call.id and call_id in ("", call.id))
         return has_other_id or is_other or bool(call.pieces) or call.has_started
     if has_other_id:
-        return index is None or not call.pieces or call.is_complete()
+        if index is None or not call.pieces or call.kind == "freeform" or call.is_complete():
+            return True
+        return fragment[:1] in ("", "{") and call.has_failed()
     if not fragment or fragment.isspace() or not (call.ended or call.is_complete()) or call.has_placeholder(index):
         return False
-    return not call_id or fragment != unescape(b"".join(call.pieces))  # else the call is repeated
+    return not call_id or not call.has_arguments(fragment)  # else the call is repeated
+
+
+def report_other_reasoning(delta: Object, field: str, text: str, losses: Losses) -> None:
+    """Report reasoning in other fields than `field`, unless it is the same: servers write it for clients of both."""
+    for other in REASONING_FIELDS:
+        if delta.get(other) and delta[other] != text and other != field:
+            losses.add("/parts", "reasoning", "dropped", f"{field} is read, and {other} differs from it")
 
 
 def call_form(raw: Object) -> Extra:
@@ -313,17 +420,6 @@ def read_array(raw: Object, key: str) -> list[JSON]:
     if type(value) is not list:
         return [require_object(value, key)]
     return value
-
-
-def join_plain_text(content: JSON) -> JSON:
-    """Return the text of a list of plain texts; any other content unchanged."""
-    if type(content) is list and content and all(map(_is_plain_text, content)):
-        return "".join([part["text"] for part in content])
-    return content
-
-
-def _is_plain_text(part: JSON) -> bool:
-    return type(part) is dict and part.keys() == {"type", "text"} and type(part["text"]) is str
 
 
 def collect_logprobs(choice: GrowingChoice, fields: Object) -> None:
