@@ -177,7 +177,9 @@ class Server:
         for number, (block, kind, field, text) in enumerate(blocks):
             index = str(number) if self.flip(0.2) else number
             events.append({"type": "content_block_start", "index": index, "content_block": block})
-            for piece in self.cut(text) if len(text) > 1 else []:
+            start = len(events) - 1
+            repeats_input = field == "partial_json" and self.flip(0.2)
+            for piece in [part for _ in range(1 + repeats_input) for part in self.cut(text)] if len(text) > 1 else []:
                 events.append({"type": "content_block_delta", "index": index, "delta": {"type": kind, field: piece}})
                 if self.flip(0.1):
                     events.append({"type": random.choice(("ping", "new_event"))})
@@ -186,6 +188,8 @@ class Server:
                 stops.append(stop)
             elif not omits or number + 1 < len(blocks):
                 events.append(stop)
+                if field == "partial_json" and self.flip(0.2):  # all of the call again
+                    events += events[start:] * random.choice((1, 2))
         random.shuffle(stops)
         events += stops
         reason = random.choice(("end_turn", "tool_use", "stop", "tool_calls"))
@@ -261,21 +265,33 @@ class Server:
         response = {"id": "r", "model": "m", "status": "in_progress", "output": []}
         events = [{"type": "response.created", "response": response}] if self.flip(0.7) else []
         repeats, whole, renames = self.flip(0.5), self.flip(0.4), self.flip(0.3)
+        changes = not renames and self.flip(0.3)  # the ids of calls
         for number, (item, text) in enumerate(items):
             place = {"output_index": random.choice((number, str(number))), "item_id": item["id"]}
             times = 1 if renames else random.choice((1, 1, 2))  # under a new id, an item again is another item
             if renames:
                 place = {}
-            empty = {**item, "arguments": ""} if "arguments" in item else {**item, "content": [], "summary": []}
+            first = random.choice(("", "", "{}", text)) if repeats or whole else ""
+            empty = {**item, "arguments": first} if "arguments" in item else {**item, "content": [], "summary": []}
+            start = len(events)
             is_announced = self.flip(0.7) or not repeats or "arguments" in item
             if is_announced:
                 events += [{"type": "response.output_item.added", **place, "item": empty}] * times
             kind = {"reasoning": "reasoning_summary_text", "message": "output_text", "function_call": "function_call_arguments"}[item["type"]]  # fmt: skip
             extra = {"summary_index": 0} if item["type"] == "reasoning" else {"content_index": 0}
-            for piece in self.cut(text) if is_announced or item["type"] == "message" else []:
+            pieces = self.cut(text) if is_announced or item["type"] == "message" else []
+            if "arguments" in item and not renames:
+                pieces = random.choice((pieces, pieces, pieces + self.cut(text), [] if repeats else pieces))
+            for piece in pieces:
                 events.append({"type": f"response.{kind}.delta", **place, **extra, "delta": piece})
             if repeats:
-                events += [{"type": "response.output_item.done", **place, "item": item}] * times
+                final = item
+                if changes and "arguments" in item:
+                    new_ids = {"call_id": f"{item['call_id']}x", "id": f"{item['id']}x"}
+                    final = {**item, **dict(random.choice((list(new_ids.items()), [("call_id", new_ids["call_id"])])))}
+                events += [{"type": "response.output_item.done", **place, "item": final}] * times
+                if is_announced and not renames and not changes and self.flip(0.1):  # all of the item again
+                    events += events[start:]
         if renames:
             events = [self.renamed(event) for event in events]
         usage = random.choice((None, {"input_tokens": "3", "output_tokens": 2.5}, []))

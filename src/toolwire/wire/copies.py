@@ -14,20 +14,34 @@ Each step takes the first free item from queues, so the cost is linear in the nu
 
 from __future__ import annotations
 
+import json
+import re
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import islice
 
 from ..ir.errors import EncodeError
 from ..ir.pointer import JSON
-from ..ir.text import to_bytes
+from ..ir.text import to_bytes, unescape
+from ..stream.scanner import Scanner
 from ..stream.strict import parse_arguments
 
-__all__ = ["MAX_ESCAPED", "MAX_OPEN", "Copy", "equal_arguments", "is_near", "match_copies"]
+__all__ = [
+    "MAX_ESCAPED",
+    "MAX_OPEN",
+    "ArgumentsEnd",
+    "Copy",
+    "equal_arguments",
+    "is_near",
+    "match_copies",
+    "repeats_arguments",
+]
 
 MAX_ESCAPED = 12  # bytes of a character that is written as an escaped surrogate pair
 _MAX_SPACE = 1000  # bytes of white space that other formatting may add to short arguments
 MAX_OPEN = 16  # items that are compared with a copy without a common id: models open fewer at once; bounds the cost
+_DECODER = json.JSONDecoder()
+_skip_space = re.compile(r"\s*+").match
 _MAX_EXACT = 2**53  # a double beyond it is not one integer
 
 
@@ -79,6 +93,38 @@ class Copy:
 def equal_arguments(arguments: str, other: str) -> bool:
     """Return whether two texts are the same arguments, perhaps formatted differently."""
     return arguments == other or _normalize(arguments) == _normalize(other)
+
+
+class ArgumentsEnd:
+    """Find the end of a call's arguments in its escaped pieces. Each piece is scanned once."""
+
+    __slots__ = ("_count", "_scanner")
+
+    def __init__(self) -> None:
+        self._count = 0  # of the pieces so far
+        self._scanner: Scanner | None = None
+
+    def is_after(self, pieces: list[bytes]) -> bool:
+        """Return whether the pieces are complete arguments; `pieces` are the earlier ones and perhaps more."""
+        if self._scanner is None:
+            self._scanner = Scanner()
+        if len(pieces) > self._count:
+            self._scanner.feed(unescape(b"".join(pieces[self._count :])))
+            self._count = len(pieces)
+        return self._scanner.complete
+
+
+def repeats_arguments(pieces: Sequence[bytes], arguments: JSON) -> bool:
+    """Return whether escaped pieces after complete arguments are the same arguments, perhaps several times."""
+    text, position = unescape(b"".join(pieces)).rstrip(), 0
+    try:
+        while position < len(text):
+            value, position = _DECODER.raw_decode(text, _skip_space(text, position).end())  # type: ignore[union-attr]
+            if value != arguments:
+                return False
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def is_near(pieces: Sequence[bytes], text: str) -> bool:

@@ -1,10 +1,11 @@
-"""The rule by which both OpenAI decoders recognise a call that a later event repeats, and its cost."""
+"""The rules by which decoders recognise a call that a later event repeats, and their cost."""
 
 import json
 
 import pytest
 
 from toolwire import fold
+from toolwire.ir.text import unescape
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get
 from toolwire.wire.copies import Copy, equal_arguments, match_copies
@@ -134,6 +135,101 @@ def test_cost_of_repeated_calls_is_linear(wire, write, calls):
         assert len(fold(decode_stream(get(wire), [data])).calls) == calls * count
         costs.append((count, count_work(lambda data=data: decode_stream(get(wire), [data]))))
     assert_linear(costs)
+
+
+def call_item(arguments="", *, call_id="c1", item_id="f1"):
+    return {"type": "function_call", "id": item_id, "call_id": call_id, "name": "find", "arguments": arguments}
+
+
+def responses_data(*events):
+    completed = event(type="response.completed", response={"status": "completed", "output": []})
+    return "".join([*events, completed]).encode()
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", ONE])
+@pytest.mark.parametrize("ids", [{"call_id": "c2"}, {"call_id": "c2", "item_id": "f2"}])
+def test_call_that_ends_under_another_id_is_one_call(arguments, ids):
+    added = event(type="response.output_item.added", output_index=0, item=call_item(arguments))
+    done = event(type="response.output_item.done", output_index=0, item=call_item(ONE, **ids))
+    calls = fold(decode_stream(get("openai_responses"), [responses_data(added, done, done)])).calls
+    assert [(call.id, call.arguments, call.state) for call in calls] == [("c1", {"x": 1}, "complete")]
+
+
+def test_placeholder_of_a_call_that_the_final_response_lacks_is_truncated():
+    added = event(type="response.output_item.added", output_index=0, item=call_item("{}"))
+    other = call_item(ONE, call_id="c2", item_id="f2")
+    final = event(type="response.completed", response={"status": "completed", "output": [{**other, "name": "set"}]})
+    calls = fold(decode_stream(get("openai_responses"), [(added + final).encode()])).calls
+    assert [(call.id, call.state) for call in calls] == [("c1", "truncated"), ("c2", "complete")]
+
+
+@pytest.mark.parametrize("kind", ["function_call_arguments", "output_text"])
+def test_short_copies_of_a_long_item_do_not_join_its_pieces(kind, monkeypatch):
+    field = {"function_call_arguments": "arguments", "output_text": "text"}[kind]
+    sizes = []
+
+    def count(data):
+        sizes.append(len(data))
+        return unescape(data)
+
+    monkeypatch.setattr("toolwire.wire.openai_responses.stream_state.unescape", count)
+    item = call_item() if field == "arguments" else {"type": "message", "id": "f1", "role": "assistant", "content": []}
+    added = event(type="response.output_item.added", output_index=0, item=item)
+    place = {"item_id": "f1", "output_index": 0}
+    deltas = [event(type=f"response.{kind}.delta", **place, delta="y" * 500)] * 50
+    copies = [event(type=f"response.{kind}.done", **place, **{field: "x"})] * 100
+    decode_stream(get("openai_responses"), [responses_data(added, *deltas, *copies)])
+    assert sum(sizes) <= 2 * 50 * 500
+
+
+def messages_data(*events):
+    start = event(type="message_start", message={"id": "m", "role": "assistant", "content": []})
+    stop = event(type="message_delta", delta={"stop_reason": "tool_use"}) + event(type="message_stop")
+    return "".join([start, *events, stop]).encode()
+
+
+def test_stops_without_an_index_do_not_look_at_all_open_blocks():
+    class Blocks(dict):
+        reads = 0
+
+        def __iter__(self):
+            for key in super().__iter__():
+                self.reads += 1
+                yield key
+
+    text = {"type": "text", "text": "x"}
+    starts = [event(type="content_block_start", index=n, content_block=text) for n in range(200)]
+    decoder = get("anthropic").stream_decoder()
+    decoder._blocks = Blocks()
+    decoder.feed(messages_data(*starts, *[event(type="content_block_stop")] * 200))
+    assert decoder._blocks.reads <= 200
+
+
+def block(index, call_id, *inputs):
+    use = {"type": "tool_use", "id": call_id, "name": "find", "input": {}}
+    pieces = [{"type": "input_json_delta", "partial_json": text} for text in inputs]
+    deltas = "".join(event(type="content_block_delta", index=index, delta=piece) for piece in pieces)
+    start = event(type="content_block_start", index=index, content_block=use)
+    return start + deltas + event(type="content_block_stop", index=index)
+
+
+@pytest.mark.parametrize(
+    ("events", "losses"),
+    [
+        pytest.param([block(0, "t", ONE)] * 3, 0, id="a call three times"),
+        pytest.param([block(0, "t", ONE, ONE, ONE)], 0, id="input three times"),
+        pytest.param([block(0, "", ONE, TWO)], 1, id="other input of a call without an id"),
+        pytest.param([block(0, "t", ONE, TWO), block(0, "u", ONE)], 1, id="other input before another call"),
+        pytest.param([block(0, "t", ONE), block(0, "u", ONE), block(0, "t", TWO)], 1, id="other input after another call"),
+        pytest.param([block(0, "t", ONE, "}")], 1, id="a brace"),
+    ],
+)  # fmt: skip
+def test_input_after_the_complete_one_is_compared(events, losses):
+    decoder = get("anthropic").stream_decoder()
+    response = fold(decoder.feed(messages_data(*events)) + decoder.close())
+    assert {(call.id, call.state) for call in response.calls} >= {(response.calls[0].id, "complete")}
+    assert len({call.id for call in response.calls}) == len(response.calls)
+    assert len(decoder.losses) == losses
 
 
 def test_last_message_repeats_many_calls_backwards_under_new_ids():

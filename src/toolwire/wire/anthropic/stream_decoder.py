@@ -6,13 +6,13 @@ SDK accumulates from such a stream is read, and so is text whose block has not b
 
 A call passes through these states:
 
-    open     from `content_block_start`: its input is emitted, except for a final closing brace
-    stopped  from `content_block_stop`: more input is read, because the SDK reads it, until the input is complete
+    open     from `content_block_start`: its input is emitted, except for a final closing brace, until it is complete
+    stopped  from `content_block_stop`: more input is read, because the SDK reads it, until it is complete
     pending  its input is complete and the next block has not started: only the stop reason shows whether it was cut
     ended    `CallEnd` has been emitted
 
 A block that starts again with the same index and id is a repetition in every state (BerriAI/litellm#32479): it makes no
-second call, and its input is only compared with the first one.
+second call. Input after the complete one is only compared with it, at the end of the answer.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, escape, unescape
 from ...stream.strict import parse_arguments
 from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8, split_run
+from ..copies import ArgumentsEnd, repeats_arguments
 from ..fields import (
     decode_list,
     is_empty,
@@ -80,7 +81,6 @@ _FIRST_DELTA = re.compile(_EVENT_START + _PLAIN_DELTA + rb"\n\n").match
 _NEXT_DELTA = re.compile(rb'\n\n(?=(?:event: ?content_block_delta\n)?data: ?\{"type": ?"content_block_delta")').search
 _MESSAGE = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
 _MESSAGE_DELTA = frozenset({"type", "delta", "usage"})  # others: context_management, input_transformations
-_MAX_CHECKS = 8  # parses of a call's input after its stop: each may be long, and servers repeat it once or twice
 _MAX_UNKNOWN = 100  # losses up to which unknown events are reported: an upstream could send many of them
 _SPOKEN = frozenset({"text", "thinking", "redacted_thinking"})
 _KNOWN = _SPOKEN | {"tool_use"}
@@ -95,24 +95,28 @@ class _OpenBlock:
         self.fields = fields
         self.delta: Callable[[int, bytes], Event] | None = _DELTAS.get(kind)
         self.pieces: list[bytes] = []  # escaped input of a call or an unknown block, parsed at its end
-        self.held = b""  # a closing brace at the end of a call's input so far
+        self.held = b""  # a closing brace at the end of a call's input so far, which is not emitted yet
+        self.end = ArgumentsEnd()
         self.is_stopped = False  # a call is closed later, since more of its input may follow
         self.is_ended = False
         self.arguments: Object | None = None
         self.state: CallState | None = None  # of the input; None if it has grown since it was parsed
         self.late: list[bytes] = []  # input after the complete one
-        self.checks = 0  # see `_MAX_CHECKS`
         self.artefacts: tuple[Artefact, ...] = ()
         self.extra_fragments = Fragments()  # fields from deltas of an unknown type
 
     @property
     def raw_input(self) -> str:
-        return unescape(b"".join([*self.pieces, self.held]))
+        return unescape(b"".join(self.pieces))
 
     def parse_input(self) -> CallState:
         if self.state is None:
             self.arguments, self.state = parse_arguments(self.raw_input)
         return self.state
+
+    def is_full(self) -> bool:
+        """Return whether the input is complete, so that more of it is a repetition."""
+        return bool(self.late) or self.is_ended or (bool(self.pieces) and self.end.is_after(self.pieces))
 
 
 _DELTAS: dict[str, Callable[[int, bytes], Event]] = {
@@ -131,8 +135,10 @@ class MessagesStreamDecoder(BaseStreamDecoder):
     def __init__(self) -> None:
         super().__init__()
         self._blocks: dict[int, _OpenBlock] = {}  # the open blocks, by index; text inside of a call has `~index`
-        self._ended: dict[int, _OpenBlock] = {}  # the latest ended block with an id, by index
+        self._ended: dict[object, _OpenBlock] = {}  # ended blocks with an id, by index and id; the latest by index
         self._latest: _OpenBlock | None = None  # the block that started or grew last
+        self._started: list[int] = []  # indexes of blocks in the order of their starts, for stops without an index
+        self._late: dict[_OpenBlock, None] = {}  # blocks with input after the complete one
         self._stopped: int | None = None  # the index of a stopped call that the next block ends
         self._heads: dict[bytes, _OpenBlock] = {}  # blocks by the first bytes of their deltas, for the fast path
         self._next_index = 0  # of a block without an index
@@ -285,8 +291,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         fields = require_object(event.get("content_block"), "content_block")
         index = _read_block_index(event)
         if index is not None and fields.get("id"):
-            for blocks in (self._blocks, self._ended):
-                block = blocks.get(index)
+            for block in (self._blocks.get(index), self._ended.get((index, read_label(fields, "id")))):
                 if block is not None and block.fields.get("id") == fields["id"]:
                     self._repeat_block(index, block, fields, events)
                     return
@@ -298,6 +303,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             if index in self._blocks:
                 self._close_block(index, events)
             self._blocks[index] = block
+            self._started.append(index)
         known, repeated = block.fields.get("input"), fields.get("input")
         if not known and not block.is_ended:
             block.fields = {**block.fields, "input": repeated}
@@ -319,6 +325,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._end_pending(events)
         if index >= 0:
             self._next_index = index + 1
+            self._started.append(index)
         kind = read_string(fields, "type")
         block = self._blocks[index] = self._latest = _OpenBlock(self._new_key(), kind, fields)
         if kind == "text":
@@ -345,10 +352,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         if kind == "signature_delta" and block.kind in ("thinking", "redacted_thinking"):
             self._set_signature(block, "signature", read_optional_string(delta, "signature"))
         elif kind == "citations_delta" and block.kind == "text":
-            block.fields = {
-                **block.fields,
-                "citations": [*(block.fields.get("citations") or ()), delta.get("citation")],
-            }
+            citations = [*(block.fields.get("citations") or ()), delta.get("citation")]
+            block.fields = {**block.fields, "citations": citations}
         elif type(kind) is str and kind in _TEXT_OF and (block.kind in _KNOWN or kind == "input_json_delta"):
             self._append_text(block, read_optional_string(delta, _TEXT_OF[kind]), events)
         elif block.kind in _KNOWN:
@@ -362,13 +367,11 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             self._append_escaped(block, self._escape(block.key, text), events)
 
     def _append_escaped(self, block: _OpenBlock, escaped: bytes, events: list[Event]) -> None:
-        if block.is_ended or (block.is_stopped and self._is_full(block)):
-            block.late.append(escaped)
+        if block.kind == "tool_use" or block.is_ended:
+            self._append_input(block, escaped, events)
             return
         self._latest = block
-        if block.kind == "tool_use":
-            self._append_input(block, escaped, events)
-        elif block.delta is None:
+        if block.delta is None:
             block.pieces.append(escaped)
         elif escaped:
             events.append(block.delta(block.key, escaped))
@@ -377,22 +380,22 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         """Emit a fragment of a call's input without a final closing brace, which may have to stay away.
 
         The last call of an answer that a limit or a refusal ended is truncated (see `response._as_truncated`), and must not look
-        complete. Whether it is the last one becomes known after its end.
+        complete. Whether it is the last one becomes known after its end. Input after the complete one is only compared.
         """
-        if block.held:
-            escaped, block.held = block.held + escaped, b""
+        may_repeat = block.delta is None or (block.held and (escaped[:1] not in b",]" or block.late))
+        if may_repeat and block.is_full():
+            block.late.append(escaped)
+            self._late[block] = None
+            return
+        self._latest = block
+        emitted, block.held, block.state = block.held + escaped, b"", None
         if escaped[-1:] == b"}":
-            escaped, block.held = escaped[:-1], b"}"
-        block.state = None
-        if escaped:
+            emitted, block.held = emitted[:-1], b"}"
+            block.pieces += (escaped[:-1], b"}")
+        else:
             block.pieces.append(escaped)
-            events.append(CallDelta(block.key, escaped))
-
-    def _is_full(self, block: _OpenBlock) -> bool:
-        """Return whether the input of a stopped call is complete, so that more of it is a repetition."""
-        if block.state is None:
-            block.checks += 1
-        return bool(block.pieces) and block.checks <= _MAX_CHECKS and block.parse_input() == "complete"
+        if emitted:
+            events.append(CallDelta(block.key, emitted))
 
     def _set_signature(self, block: _OpenBlock, kind: str, data: str | None) -> None:
         if data:
@@ -405,7 +408,9 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         """
         index = _read_block_index(event)
         if index is None:
-            index = max(self._blocks, default=-1)
+            while self._started and ((block := self._blocks.get(self._started[-1])) is None or block.is_stopped):
+                self._started.pop()
+            index = self._started[-1] if self._started else -1
         block = self._blocks.get(index)
         if block is None:
             return
@@ -423,16 +428,16 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         Unless it `is_final`, an incomplete call stays open for the rest of its input.
         """
         block = self._blocks[index]
-        if not is_final and block.kind == "tool_use" and block.pieces and not self._is_full(block):
+        if not is_final and block.kind == "tool_use" and block.pieces and not block.is_full():
             return
         del self._blocks[index]
         if block.is_ended:
             return
         if rest := self._flush_surrogate(block.key):
             self._append_escaped(block, rest, events)
-        block.is_ended, block.delta = True, None
+        block.delta = None
         if block.fields.get("id"):
-            self._ended[index] = block
+            self._ended[index] = self._ended[index, read_label(block.fields, "id")] = block
         if block.kind == "text":
             citations = block.fields.get("citations")
             events.append(TextEnd(block.key, (), {NAME: {"citations": citations}} if citations else {}))
@@ -446,11 +451,12 @@ class MessagesStreamDecoder(BaseStreamDecoder):
                 block.parse_input()
                 value["input"] = block.arguments or {}
             events.append(WholePart(block.key, Opaque(NAME, block.kind, value)))
+        block.is_ended = True
 
     def _end_call(self, block: _OpenBlock, events: list[Event], *, is_cut: bool) -> None:
         """End a call; a complete one that grew last stays pending until later events show whether it was cut."""
         complete_input = block.fields.get("input")
-        if complete_input and not block.pieces and not block.held:  # arguments in content_block_start
+        if complete_input and not block.pieces:  # arguments in content_block_start
             text = complete_input if type(complete_input) is str else dumps(complete_input)
             self._append_input(block, escape(text), events)
         state = block.parse_input()
@@ -475,7 +481,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
     def _end_complete_call(self, block: _OpenBlock, events: list[Event], *, is_cut: bool) -> None:
         """End a call with complete input: truncated if `is_cut`, else with its closing brace."""
         if is_cut:
-            block.held = b""
+            if block.held:
+                block.pieces.pop()
             events.append(CallEnd(block.key, None, block.raw_input, "truncated"))
             return
         if block.held:
@@ -491,7 +498,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         open_calls = [block for block in self._blocks.values() if block.kind == "tool_use" and not block.is_stopped]
         if latest is not None and latest.is_stopped and open_calls:
             # An incomplete call is truncated in any case, and only one was being written.
-            return None if not all(map(_is_whole, open_calls)) else max(open_calls, key=lambda block: block.key)
+            has_incomplete = any(block.parse_input() != "complete" for block in open_calls)
+            return None if has_incomplete else max(open_calls, key=lambda block: block.key)
         return latest
 
     def _find_block(self, event: Object, kind: JSON, events: list[Event]) -> _OpenBlock:
@@ -547,15 +555,14 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         for index in sorted(self._blocks):
             self._close_block(index, events, is_cut=self._blocks[index] is cut)
         self._end_pending(events, is_cut=cut is not None and self._pending is cut)
-        for block in self._ended.values():
-            if block.late and parse_arguments(unescape(b"".join(block.late)))[0] != block.arguments:
+        for block in self._late:
+            if not repeats_arguments(block.late, block.arguments):
+                if block.kind == "tool_use" and not block.pieces:
+                    raise ProtocolError("a call that ended without input gets input", pointer="/index", status=502)
                 self._report("input", "it came after the complete input of the call")
         for name, fields in read_unknown(self._stop, ("stop_reason", "stop_sequence", "stop_details"), NAME).items():
             self._extra = {**self._extra, name: {**self._extra.get(name, {}), **fields}}
         events.append(ResponseEnd((stop,) if stop is not None else (), self._extra))
-
-    def _ping(self, event: Object, events: list[Event]) -> None:
-        events.append(Ping())
 
     def _error(self, event: Object, events: list[Event]) -> None:
         self._over = True
@@ -570,7 +577,7 @@ _STEPS: dict[str, Callable[[MessagesStreamDecoder, Object, list[Event]], None]] 
     "content_block_stop": MessagesStreamDecoder._block_stop,
     "message_delta": MessagesStreamDecoder._message_delta,
     "message_stop": MessagesStreamDecoder._message_stop,
-    "ping": MessagesStreamDecoder._ping,
+    "ping": lambda _decoder, _event, events: events.append(Ping()),
     "error": MessagesStreamDecoder._error,
 }
 
@@ -583,7 +590,7 @@ def _read_block_index(event: Object) -> int | None:
 
 
 def _is_whole(block: _OpenBlock) -> bool:
-    """Return whether nothing shows that the block has been cut."""
+    """Return whether nothing shows that the block has been cut: a call without input may still get it."""
     if block.is_stopped or not (block.pieces or block.kind == "tool_use"):
         return True
-    return block.parse_input() == "complete"
+    return bool(block.pieces or block.fields.get("input")) and block.parse_input() == "complete"

@@ -17,6 +17,7 @@ from ...ir.losses import Losses
 from ...ir.parts import (
     Artefact,
     CallKind,
+    CallState,
     Extra,
     Media,
     Opaque,
@@ -60,6 +61,7 @@ __all__ = [
     "ITEM_PREFIXES",
     "PROVIDER",
     "is_own_message",
+    "may_be_cut",
     "read_call_id",
     "read_items",
     "read_output",
@@ -132,21 +134,7 @@ def read_item(raw: JSON) -> Message | list[Part]:
     if kind == "reasoning":
         return [read_reasoning(raw)]
     if kind == "custom_tool_call":
-        extra = read_extra(raw, _CUSTOM, NAME)
-        namespace = read_optional_string(raw, "namespace")
-        text = read_string(raw, "input")
-        return [
-            ToolCall(
-                read_string(raw, "call_id"),
-                read_string(raw, "name"),
-                None,
-                text,
-                "complete",
-                "freeform",
-                namespace,
-                extra=extra,
-            )
-        ]
+        return [_read_custom_call(raw)]
     if kind == "custom_tool_call_output":
         return Message("user", (_read_result(raw, "freeform"),))
     if kind == "tool_search_call" or kind == "tool_search_output":
@@ -221,7 +209,7 @@ def _read_assistant_message(raw: Object) -> list[Part]:
 
 
 def _read_call(raw: Object) -> ToolCall:
-    """Read a function call; an incomplete one without arguments was truncated before them."""
+    """Read a function call; an incomplete one without arguments, or with the placeholder `{}`, was truncated before them."""
     text, odd = raw.get("arguments"), odd_values(raw, _CALL_TYPES, NAME)
     if text is None or type(text) is dict:  # servers that keep the object
         text = dumps(text or {})
@@ -234,12 +222,30 @@ def _read_call(raw: Object) -> ToolCall:
             return ToolCall(
                 call_id, name, arguments, text, state, extra={NAME: {"id": raw["id"], "status": "completed"}}
             )
-    if raw.get("status") == "incomplete" and state == "complete" and not text:
-        arguments, state = None, "truncated"
+    if raw.get("status") == "incomplete" and state == "complete" and not arguments:
+        arguments, text, state = None, "", "truncated"
     namespace = read_optional_string(raw, "namespace")
     extra = (read_extra(raw, _CALL, NAME) if len(raw) > 4 else {}) | odd
     call_id, name = read_string(raw, "call_id"), read_string(raw, "name")
     return ToolCall(call_id, name, arguments, text, state, "function", namespace, extra=extra)
+
+
+def _read_custom_call(raw: Object) -> ToolCall:
+    """Read a freeform call. Only its status shows that its input is truncated."""
+    state: CallState = "truncated" if raw.get("status") == "incomplete" else "complete"
+    call_id, name, text = (read_string(raw, field) for field in ("call_id", "name", "input"))
+    namespace, extra = read_optional_string(raw, "namespace"), read_extra(raw, _CUSTOM, NAME)
+    return ToolCall(call_id, name, None, text, state, "freeform", namespace, extra=extra)
+
+
+def may_be_cut(call: ToolCall) -> bool:
+    """Return whether a last call may be truncated by a limit, although it looks complete.
+
+    Nothing in freeform input shows its end, and `{}` may stand for arguments that have not arrived.
+    """
+    if call.state != "complete" or call.extra.get(NAME, {}).get("status") == "completed":
+        return False
+    return call.kind == "freeform" or (call.kind == "function" and not call.arguments)
 
 
 def read_call_id(raw: Object) -> str:
@@ -435,7 +441,7 @@ def make_call_item(call: ToolCall, item_id: str) -> Object:
     """Write a call as an output item; a call from this wire keeps its fields."""
     if NAME in call.extra or ":item" in call.extra.get(_FORM, {}):
         return write_call(call)
-    if call.kind == "freeform":
+    if call.kind == "freeform" and call.state == "complete":
         return {"id": item_id, **write_call(call)}
     return {"id": item_id, "status": _STATUS[call.state], **write_call(call)}
 

@@ -31,7 +31,7 @@ from ..fields import (
 from ..openai_fault import fault_code, read_fault
 from ..protocol import Encoded
 from .content import NAME
-from .items import read_output, write_output
+from .items import may_be_cut, read_output, write_output
 from .request import encode_request
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "decode_response",
     "encode_response",
     "make_envelope",
+    "read_output_text",
     "read_response_fault",
     "read_stop",
     "read_usage",
@@ -76,11 +77,16 @@ _INCOMPLETE_NAMES: dict[StopReason, str] = {
 
 def decode_response(body: Object) -> Response:
     """Decode a response or an error body; form `:envelope` marks a response that came from this wire."""
-    if type(require_object(body).get("output")) is not list:
+    body = read_output_text(require_object(body))
+    if type(body.get("output")) is not list:
         if type(body.get("error")) is dict and "object" not in body:
             return Response(fault=read_fault(body["error"], NAME))
         raise ProtocolError("expected an array of output items", pointer="/output")
     parts = read_output(body)
+    last = parts[-1] if parts and body.get("status") == "incomplete" else None
+    if isinstance(last, ToolCall) and may_be_cut(last):
+        raw = last.raw if last.kind == "freeform" else ""
+        parts = (*parts[:-1], replace(last, arguments=None, raw=raw, state="truncated"))
     extra = read_extra({key: body[key] for key in filterfalse(ECHO.__contains__, body)}, _KNOWN, NAME)
     echo = {key: body[key] for key in filter(ECHO.__contains__, body)}
     form = {**extra.get(_FORM, {}), **echo, ":envelope": "its own"}
@@ -97,6 +103,15 @@ def decode_response(body: Object) -> Response:
         fault=read_response_fault(body),
         extra={**extra, **odd_values(body, ENVELOPE_TYPES, NAME)},
     )
+
+
+def read_output_text(body: Object) -> Object:
+    """Return a response with its text in an item: some servers send only `output_text`, which SDKs compute."""
+    text = body.get("output_text")
+    if body.get("output") or not text or type(text) is not str:
+        return body
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    return {**{key: value for key, value in body.items() if key != "output_text"}, "output": [message]}
 
 
 def read_response_fault(body: Object) -> Fault | None:

@@ -38,13 +38,13 @@ from ...ir.events import (
 )
 from ...ir.folding import unfold_part
 from ...ir.losses import Severity
-from ...ir.parts import CallKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall
+from ...ir.parts import CallKind, CallState, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
 from ...ir.text import dumps
 from ...stream.strict import parse_arguments
 from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
-from ..copies import equal_arguments
+from ..copies import equal_arguments, is_near
 from ..fields import (
     odd_values,
     read_index,
@@ -57,9 +57,29 @@ from ..fields import (
 )
 from ..openai_fault import read_fault
 from .content import NAME
-from .items import read_call_id, read_output_item
-from .response import ECHO, ENVELOPE_TYPES, decode_response, read_response_fault, read_stop, read_usage
-from .stream_state import STREAMED, GrowingItem, OutputItems, as_copy, differ, own_fields, read_id, strip_form
+from .items import may_be_cut, read_call_id, read_output_item
+from .response import (
+    ECHO,
+    ENVELOPE_TYPES,
+    decode_response,
+    read_output_text,
+    read_response_fault,
+    read_stop,
+    read_usage,
+)
+from .stream_state import (
+    STREAMED,
+    GrowingItem,
+    OutputItems,
+    as_copy,
+    call_kind,
+    differ,
+    own_fields,
+    read_delta,
+    read_id,
+    reasoning_section,
+    strip_form,
+)
 from .tool_search import is_client_search
 
 __all__ = ["ResponsesStreamDecoder"]
@@ -71,6 +91,7 @@ _FAST = re.compile(
     + FAST_STRING
     + rb'(?:, ?"(?:logprobs": ?\[\]|obfuscation": ?"[^"\\]*+"|sequence_number": ?\d++))*+\}'
 ).fullmatch
+_BRACE, _BRACES = ord("}"), frozenset(b"{}")
 _MAX_UNKNOWN = 100  # losses up to which unknown events are reported: an upstream could send many of them
 # Events of hosted tools, whose items are whole in `output_item.done`.
 _OTHER_ITEMS = (
@@ -80,10 +101,7 @@ _OTHER_ITEMS = (
     "response.audio",
     "response.reasoning_summary_part",
 )
-_ENVELOPE = (
-    frozenset({"id", "object", "created_at", "model", "output", "status", "incomplete_details", "error", "usage"})
-    | ECHO
-)
+_ENVELOPE = ECHO.union("id object created_at model output status incomplete_details error usage".split())
 
 
 class ResponsesStreamDecoder(BaseStreamDecoder):
@@ -97,6 +115,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         self._started = False
         self._has_calls = False
         self._refused = False
+        self._pending: CallEnd | None = None  # the end of a call that the next event may show to be cut (`may_be_cut`)
 
     def _read_document(self, document: Object, events: list[Event]) -> None:
         self._add_whole(decode_response(document), events)
@@ -122,6 +141,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if not self._started and "response" not in event:  # some servers begin with the first item
             self._started = True
             events.append(ResponseStart())
+        if step is not ResponsesStreamDecoder._on_final:
+            self._end_pending(events)
         step(self, event, events)
 
     def _fast_delta(self, fast: re.Match[bytes], events: list[Event]) -> bool:
@@ -141,7 +162,10 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if item.kind != "function_call" and item.kind != "custom_tool_call":
             return False
         if fragment:
-            item.texts[None].append(fragment)
+            pieces = item.texts[None]
+            if pieces and pieces[-1][-1] == _BRACE and fragment[0] in _BRACES:
+                return False  # the arguments may be complete
+            pieces.append(fragment)
             events.append(CallDelta(item.key, fragment))
         return True
 
@@ -172,8 +196,12 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         item = self._items.find_announced(raw, index)
         if item is not None:
             if item.ended:
-                raise ProtocolError(f"output item {item.index} starts twice", pointer="/output_index", status=502)
-            if not item.is_announced:
+                item.is_again = True
+                self.losses.add("/parts", item.kind, "dropped", "a later event repeats the item", "info")
+                return
+            if item.is_announced:
+                self._items.add_ids(item, raw)
+            else:
                 item.is_announced = True
                 self._items.add_item_id(item, raw)
             if item.is_held and read_label(raw, "name"):
@@ -232,7 +260,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         index, item_id = read_index(event, "output_index"), read_id({"id": event.get("item_id")})
         raw: Object = {"type": kind, "id": item_id}
         item = self._items.find(GrowingItem(raw).group, index, item_id)
-        if item is not None and item.ended and not is_copy:
+        if item is not None and item.ended and not is_copy and not item.is_again:
             if not item.has_other_id(raw):
                 raise ProtocolError("the output item is not open", pointer="/output_index", status=502)
             item = None
@@ -260,8 +288,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             self._fill_text(event, part.get("text") or part.get("refusal"), kind == "refusal", events)
 
     def _open_content(self, item: GrowingItem, index: int, refusal: bool, events: list[Event]) -> int:
-        """Return the key of a content; emit TextStart if it is new."""
-        key = item.keys.get(index)
+        """Return the key of a content; emit TextStart if it is new and its item has not ended."""
+        key = item.keys.get(index, -1 if item.ended else None)
         if key is None:
             key = item.keys[index] = self._new_key()
             item.texts.setdefault(index, [])
@@ -270,8 +298,11 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         return key
 
     def _emit_text(self, item: GrowingItem, number: int, text: JSON, events: list[Event]) -> None:
-        """Emit more text of the content `number`."""
+        """Emit more text of the content `number`. Text of an item that has ended and starts again is only compared."""
         if text and type(text) is str:
+            if item.ended:
+                item.late.append(self._escape(item.key, text))
+                return
             key = item.keys[number]
             if escaped := self._escape(key, text):
                 item.texts[number].append(escaped)
@@ -281,24 +312,25 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         item, number = self._find_item(event, "message", events), read_index(event, "content_index") or 0
         if item.kind == "message":
             self._open_content(item, number, event["type"] == "response.refusal.delta", events)
-            self._emit_text(item, number, _read_delta(event), events)
+            self._emit_text(item, number, read_delta(event), events)
 
     def _text_done(self, event: Object, events: list[Event]) -> None:
         """Fill in the text that the deltas left out."""
-        refusal = event["type"] == "response.refusal.done"
-        self._fill_text(event, event.get("refusal" if refusal else "text"), refusal, events)
+        self._fill_text(event, event.get("refusal") or event.get("text"), "refusal" in event["type"], events)
 
     def _fill_text(self, event: Object, text: JSON, refusal: bool, events: list[Event]) -> None:
         item = self._find_item(event, "message", events, is_copy=True)
         number = read_index(event, "content_index") or 0
         if item.kind == "message":
-            if not item.ended:
-                self._open_content(item, number, refusal, events)
+            self._open_content(item, number, refusal, events)
             self._emit_text(item, number, self._missing_text(item, number, text), events)
 
     def _missing_text(self, item: GrowingItem, number: int | None, full_text: JSON) -> str:
         """Return the rest of `full_text` after the deltas; report a loss if they differ, as they have been sent."""
         if type(full_text) is not str or not full_text:
+            return ""
+        if not is_near(item.texts.get(number, ()), full_text):
+            self._report_difference(item)
             return ""
         so_far = item.joined_text(number)
         if full_text.startswith(so_far):
@@ -318,7 +350,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         self.losses.add("/parts", f"text of a {item.kind}", "rewritten", detail)
 
     def _call_delta(self, event: Object, events: list[Event]) -> None:
-        item = self._find_item(event, _call_kind(event), events)
+        item = self._find_item(event, call_kind(event), events)
         delta = event.get("delta")
         self._append_arguments(item, delta if type(delta) is dict else read_optional_string(event, "delta"), events)
 
@@ -326,12 +358,16 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         text = dumps(value) if value and type(value) is dict else value
         if text and type(text) is str and None in item.texts:
             if escaped := self._escape(item.key, text):
+                if item.is_full(text):
+                    item.late.append(escaped)
+                    self._items.by_index.pop(item.index, None)  # no fast path
+                    return
                 item.texts[None].append(escaped)
                 if not item.is_held:
                     events.append(CallDelta(item.key, escaped))
 
     def _call_done(self, event: Object, events: list[Event]) -> None:
-        item = self._find_item(event, _call_kind(event), events, is_copy=True)
+        item = self._find_item(event, call_kind(event), events, is_copy=True)
         value = event.get("arguments") or event.get("input")
         text = dumps(value) if type(value) is dict else value
         if item.group == "call":
@@ -339,17 +375,20 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
 
     def _reasoning_delta(self, event: Object, events: list[Event]) -> None:
         item = self._find_item(event, "reasoning", events)
-        self._emit_reasoning(item, _reasoning_section(event), _read_delta(event) or "", events)
+        self._emit_reasoning(item, reasoning_section(event), read_delta(event) or "", events)
 
     def _reasoning_done(self, event: Object, events: list[Event]) -> None:
         """Fill in the text that the deltas left out."""
-        item, section = self._find_item(event, "reasoning", events, is_copy=True), _reasoning_section(event)
+        item, section = self._find_item(event, "reasoning", events, is_copy=True), reasoning_section(event)
         if item.kind == "reasoning":
             self._emit_reasoning(item, section, self._missing_text(item, section, event.get("text")), events)
 
     def _emit_reasoning(self, item: GrowingItem, section: int | None, text: str, events: list[Event]) -> None:
-        """Emit more text of a section of the summary, or of a content, whose number is negative (`_reasoning_section`)."""
+        """Emit more text of a section of the summary, or of a content, whose number is negative (`reasoning_section`)."""
         if item.kind == "reasoning" and (escaped := self._escape(item.key, text)):
+            if item.ended:
+                item.late.append(escaped)
+                return
             item.texts.setdefault(section, []).append(escaped)
             if section is not None and section < 0:
                 section = None
@@ -363,10 +402,12 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if item is not None and item.ended:
             severity: Severity = "warning" if item.has_other_id(raw) else "info"
             self.losses.add("/parts", item.kind, "dropped", "a later event repeats the item", severity)
+        if item is not None:
+            self._items.add_ids(item, raw)
         self._close_item(item or self._open_item(index, raw, events), raw, events)
 
-    def _close_item(self, item: GrowingItem, raw: Object, events: list[Event]) -> None:
-        """End an item with its final copy `raw`."""
+    def _close_item(self, item: GrowingItem, raw: Object, events: list[Event], *, is_cut: bool = False) -> None:
+        """End an item with its final copy `raw`; a call that no other item follows may still be cut (`may_be_cut`)."""
         if item.group == "call" and differ(item.call_id, raw.get("call_id")):
             self.losses.add("/parts", "call", "rewritten", "a later event repeats the call under another id", "info")
         if item.ended:
@@ -385,6 +426,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             self._close_search(parts[0], events)
         elif item.kind in ("function_call", "custom_tool_call"):
             self._close_call(item, parts[0], events)
+            if is_cut:
+                self._end_pending(events, is_cut=True)
         elif item.kind == "reasoning":
             self._close_reasoning(item, parts[0], events)
         else:
@@ -417,14 +460,39 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         """End a call, and fill in the arguments that the deltas left out."""
         assert isinstance(call, ToolCall)
         self._append_arguments(item, self._missing_text(item, None, call.raw), events)
-        raw = item.joined_text(None)
-        extra = strip_form(call.extra)
-        if item.kind == "custom_tool_call":
-            events.append(CallEnd(item.key, None, raw, "complete", (), extra))
+        end = self._make_call_end(item, call, events)
+        if end.state == "complete" and may_be_cut(call):
+            self._pending = end
         else:
-            # an empty text means no arguments, or a call that was truncated before them: its status decides
-            arguments, state = parse_arguments(raw) if raw else (call.arguments, call.state)
-            events.append(CallEnd(item.key, arguments, raw, state, (), extra))
+            events.append(end)
+
+    def _make_call_end(self, item: GrowingItem, call: ToolCall, events: list[Event]) -> CallEnd:
+        """Return the end of a call with its text so far; `call` is its copy."""
+        if item.late:
+            is_confirmed = bool(call.raw) and equal_arguments(call.raw or "", item.text())
+            self._read_late(item, events, is_confirmed=is_confirmed)
+        raw = item.joined_text(None)
+        arguments, state = call.arguments, call.state  # of a call without text: its status decides
+        if raw and item.kind == "function_call":
+            arguments, state = parse_arguments(raw)
+            if not arguments and call.state == "truncated":
+                arguments, state = None, "truncated"
+        return CallEnd(item.key, arguments, raw, state, (), strip_form(call.extra))
+
+    def _end_pending(self, events: list[Event], *, is_cut: bool = False) -> None:
+        if self._pending is not None:
+            events.append(replace(self._pending, arguments=None, state="truncated") if is_cut else self._pending)
+            self._pending = None
+
+    def _read_late(self, item: GrowingItem, events: list[Event], *, is_confirmed: bool) -> None:
+        """Compare arguments after the complete ones with them. Unless a copy confirmed the first, others contradict them."""
+        if item.late and not item.repeats_late():
+            if is_confirmed or item.ended:
+                self.losses.add("/parts", f"text of a {item.kind}", "dropped", "it came after the complete item")
+            else:
+                item.texts[None] += item.late
+                events.append(CallDelta(item.key, b"".join(item.late)))
+        item.late = []
 
     def _close_search(self, call: Part, events: list[Event]) -> None:
         """Emit a whole call of a search: its arguments arrive in one piece, and its call id is final only at the end."""
@@ -444,75 +512,63 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         """End the stream with the final response, which fills in the items that no earlier event ended."""
         self._on_created(event, events)
         response = require_object(event.get("response"), "response")
+        response = response if self._items.all else read_output_text(response)
         output = response.get("output")
-        items = [
-            require_object(raw, "response", "output", number)
-            for number, raw in enumerate(output if type(output) is list else ())
-        ]
+        output = output if type(output) is list else []
+        items = [require_object(raw, "response", "output", number) for number, raw in enumerate(output)]
+        status = event["type"].removeprefix("response.").replace("done", "completed")
+        is_cut = "incomplete" in (status, response.get("status"))
+        self._end_pending(events, is_cut=is_cut)
+        has_calls = any(raw.get("type") in ("function_call", "custom_tool_call") for raw in items)
         for raw, item in zip(items, self._items.match_output(items), strict=True):
-            self._close_item(item or self._open_item(None, raw, events), raw, events)
-        usage = read_usage(response.get("usage"))
-        if usage is not None:
+            is_last = raw is items[-1]
+            self._close_item(item or self._open_item(None, raw, events), raw, events, is_cut=is_cut and is_last)
+            self._end_pending(events)
+        if (usage := read_usage(response.get("usage"))) is not None:
             events.append(UsageUpdate(usage))
-        fault = read_response_fault(response)
-        if fault is not None:
+        if (fault := read_response_fault(response)) is not None:
             self._fail(fault, events)
             return
         for item in self._items.all:
-            if not item.ended:
-                self._close_unfinished(item, events)
-        seen: list[Part] = [Refusal("")] if self._refused else []
-        if self._has_calls:
-            seen.append(ToolCall("", ""))
-        status = "completed" if event["type"] == "response.done" else event["type"].removeprefix("response.")
-        stop = read_stop({"status": status, **response}, tuple(seen))
+            if item.ended:
+                self._read_late(item, events, is_confirmed=True)
+            else:
+                self._close_unfinished(item, events, is_cut=is_cut, has_calls=has_calls)
+        seen: tuple[Part, ...] = (*[Refusal("")] * self._refused, *[ToolCall("", "")] * self._has_calls)
+        stop = read_stop({"status": status, **response}, seen)
         events.append(ResponseEnd((stop,) if stop else (), read_unknown(response, _ENVELOPE, NAME)))
         self._over = True
 
-    def _close_unfinished(self, item: GrowingItem, events: list[Event]) -> None:
-        """End an item that neither an event nor the final response ended, with the text of its deltas."""
-        self._items.end(item)
+    def _close_unfinished(self, item: GrowingItem, events: list[Event], *, is_cut: bool, has_calls: bool) -> None:
+        """End an item that neither an event nor the final response ended, with the text of its deltas.
+
+        Arguments from the start of a call are a placeholder, and must not look complete, if a limit ended the answer or
+        if it has other calls instead.
+        """
         if item.kind == "message":
             events.extend(TextEnd(key) for key in item.keys.values())
         elif item.kind in ("function_call", "custom_tool_call"):
             if item.is_held:
                 raise ProtocolError("a call has no name", pointer="/item/name", status=502)
             if not item.texts[None]:
-                self._append_arguments(item, item.placeholder, events)
-            raw = item.joined_text(None)
-            arguments, state = (None, "complete") if item.kind == "custom_tool_call" else parse_arguments(raw)
-            if not raw:  # the arguments have not arrived
-                arguments, state = None, "truncated"
-            events.append(CallEnd(item.key, arguments, raw, state))
+                text = item.placeholder.rstrip()
+                self._append_arguments(item, text[:-1] if is_cut or has_calls else text, events)
+            is_whole = bool(item.texts[None]) and not (is_cut and item.kind == "custom_tool_call")
+            state: CallState = "complete" if is_whole else "truncated"
+            events.append(self._make_call_end(item, ToolCall("", "", None, None, state), events))
         elif item.kind == "reasoning":
             events.append(ReasoningEnd(item.key))
         else:
             self.losses.add("/parts", item.kind, "dropped", "the item has no end")
+        self._items.end(item)
 
     def _finish(self, events: list[Event]) -> None:
         """End a stream that has only the end marker of other wires."""
-        seen: tuple[Part, ...] = (ToolCall("", ""),) if self._has_calls else ()
-        stop = read_stop({"status": "completed"}, seen)
+        self._end_pending(events)
+        for item in self._items.all:
+            self._read_late(item, events, is_confirmed=True)
+        stop = read_stop({"status": "completed"}, (ToolCall("", ""),) if self._has_calls else ())
         events.append(ResponseEnd((stop,)))
-
-
-def _call_kind(event: Object) -> str:
-    return "custom_tool_call" if event["type"].startswith("response.custom") else "function_call"
-
-
-def _read_delta(event: Object) -> str | None:
-    """Return the text of a delta; Langflow sends an object with it (langflow-ai/openrag#1924)."""
-    match event.get("delta"):
-        case {"content": str(text)} | {"text": str(text)}:
-            return text
-    return read_optional_string(event, "delta")
-
-
-def _reasoning_section(event: Object) -> int:
-    """Return the section of a summary, or the complement of the index of a content."""
-    if event["type"].startswith("response.reasoning_summary"):
-        return read_index(event, "summary_index") or 0
-    return ~(read_index(event, "content_index") or 0)
 
 
 _STEPS: dict[str, Callable[[ResponsesStreamDecoder, Object, list[Event]], None]] = {

@@ -8,10 +8,24 @@ from itertools import islice
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, unescape
-from ..copies import MAX_OPEN, Copy, is_near, match_copies
+from ...stream.strict import parse_arguments
+from ..copies import MAX_OPEN, ArgumentsEnd, Copy, is_near, match_copies, repeats_arguments
+from ..fields import read_index, read_optional_string
 from .content import NAME
 
-__all__ = ["STREAMED", "GrowingItem", "OutputItems", "as_copy", "differ", "own_fields", "read_id", "strip_form"]
+__all__ = [
+    "STREAMED",
+    "GrowingItem",
+    "OutputItems",
+    "as_copy",
+    "call_kind",
+    "differ",
+    "own_fields",
+    "read_delta",
+    "read_id",
+    "reasoning_section",
+    "strip_form",
+]
 
 _CALLS = ("function_call", "custom_tool_call")
 STREAMED = ("message", "reasoning", "call")
@@ -21,8 +35,8 @@ class GrowingItem:
     """An output item that is still growing. A message has a key for each of its contents, others have one."""
 
     __slots__ = (
-        "call_id", "ended", "final", "id", "id_bytes", "index", "is_announced", "is_held", "is_search", "key", "keys",
-        "kind", "name", "placeholder", "texts"
+        "call_id", "end", "ended", "final", "id", "id_bytes", "index", "is_again", "is_announced", "is_held", "is_search",
+        "key", "keys", "kind", "late", "name", "other_ids", "placeholder", "texts"
     )  # fmt: skip
 
     def __init__(self, raw: Object) -> None:
@@ -32,6 +46,7 @@ class GrowingItem:
         self.id: Object = {"id": item_id} if item_id else {}
         self.id_bytes = str(item_id or "").encode("utf-8", "replace")
         self.call_id, self.name = raw.get("call_id"), raw.get("name")
+        self.other_ids: set[str] = set()  # of copies that were recognised by their content or place
         self.index = 0
         self.key = -1  # none yet; a message never has one
         self.keys: dict[int, int] = {}  # of a message: by content index
@@ -39,7 +54,10 @@ class GrowingItem:
         # which is also by the complement (~) of its content index.
         self.texts: dict[int | None, list[bytes]] = {}
         self.placeholder = ""  # arguments from the start of a call, which count only if no others arrive
+        self.end = ArgumentsEnd()
+        self.late: list[bytes] = []  # arguments after the complete ones
         self.is_announced = True  # else a delta opened it
+        self.is_again = False  # it was announced again after its end
         self.is_held = False  # a call that waits for its name
         self.ended = False
         self.final: Object | None = None  # the copy that ended it
@@ -54,9 +72,31 @@ class GrowingItem:
     def text(self) -> str:
         """Return the arguments or the text so far."""
         if self.group == "call":
-            return self.joined_text(None) or self.placeholder
+            return self.joined_text(None) or self.real_placeholder
         numbers = sorted(number for number in self.texts if number is not None and number >= 0)
         return "".join([self.joined_text(number) for number in (*numbers, None)])
+
+    @property
+    def real_placeholder(self) -> str:
+        """The arguments from the start of a call, unless they are an empty object, which other ones may follow."""
+        return self.placeholder if self.placeholder.strip("{} \t\r\n") else ""
+
+    def is_empty(self) -> bool:
+        return not self.real_placeholder and not any(self.texts.values())
+
+    def is_full(self, text: str) -> bool:
+        """Return whether the arguments are complete without `text`, which is then a repetition of them."""
+        if self.late or self.ended:
+            return True
+        pieces = self.texts[None]
+        may_end = self.kind == "function_call" and bool(pieces) and pieces[-1][-1:] == b"}"
+        return may_end and text[0] in "{}" and self.end.is_after(pieces)
+
+    def repeats_late(self) -> bool:
+        """Return whether the text after the complete one is the same."""
+        if self.kind == "function_call":
+            return repeats_arguments(self.late, parse_arguments(self.text())[0])
+        return unescape(b"".join(self.late)) == self.text()
 
     def accepts(self, raw: Object) -> bool:
         """Return whether `raw` can be a later copy of this item: another call id or name is another call."""
@@ -64,13 +104,17 @@ class GrowingItem:
             return False
         if self.group != "call":  # the call id of a tool search is final only at its end
             return True
-        return not (differ(self.call_id, raw.get("call_id")) or differ(self.name, raw.get("name")))
+        return not (self.has_other_call_id(raw) or differ(self.name, raw.get("name")))
 
     def shares_id(self, raw: Object) -> bool:
         """Return whether `raw` has the call id or the item id of this item."""
-        return bool(
-            (self.call_id and self.call_id == raw.get("call_id")) or (self.id and self.id["id"] == raw.get("id"))
-        )
+        return self._knows(raw.get("call_id"), self.call_id) or self.shares_item_id(raw)
+
+    def shares_item_id(self, raw: Object) -> bool:
+        return self._knows(raw.get("id"), self.id.get("id"))
+
+    def _knows(self, value: JSON, own: JSON) -> bool:
+        return is_id(value) and (value == own or value in self.other_ids)
 
     def has_ids(self, raw: Object) -> bool:
         """Return whether `raw` has both ids of this item."""
@@ -83,7 +127,10 @@ class GrowingItem:
         )
 
     def has_other_id(self, raw: Object) -> bool:
-        return differ(self.id.get("id"), raw.get("id"))
+        return differ(self.id.get("id"), raw.get("id")) and raw["id"] not in self.other_ids
+
+    def has_other_call_id(self, raw: Object) -> bool:
+        return differ(self.call_id, raw.get("call_id")) and raw["call_id"] not in self.other_ids
 
     def is_repeated(self, raw: Object) -> bool:
         """Return whether `raw` is this item, which has ended, again: a call with other arguments is another call.
@@ -91,18 +138,25 @@ class GrowingItem:
         With the same call id and item id it is the same call, and the difference is reported.
         """
         if not self.accepts(raw):
-            return False
+            return self.is_renamed(raw) and self.has_content(as_copy(raw))
         if self.group != "call":
             return not self.has_other_id(raw)
-        if self.call_id and self.has_ids(raw):
+        if self._knows(raw.get("call_id"), self.call_id) and self.shares_item_id(raw):
             return True
         if self.has_other_id(raw) and not self.shares_id(raw):
             return False
         return self.has_content(as_copy(raw))
 
-    def may_continue_in(self, raw: Object) -> bool:
-        """Return whether the content decides about `raw`: without any so far, another call id is another call."""
-        return any(self.texts.values()) or not differ(self.call_id, raw.get("call_id"))
+    def is_renamed(self, raw: Object) -> bool:
+        """Return whether `raw` has the name and the item id of this call, and another call id."""
+        return raw.get("type") == self.kind and not differ(self.name, raw.get("name")) and self.shares_item_id(raw)
+
+    def may_continue_in(self, raw: Object, *, is_alone: bool) -> bool:
+        """Return whether the content decides about `raw`.
+
+        Without any so far, another call id is another call, unless the item id is the same or no other call is open there.
+        """
+        return is_alone or not self.is_empty() or not self.has_other_call_id(raw) or self.shares_item_id(raw)
 
     def is_near(self, copy: Copy) -> bool:
         return all(is_near(pieces, copy.text) for pieces in self.texts.values())
@@ -155,6 +209,13 @@ class OutputItems:
             item.call_id = call_id
             self._enqueue(item, "call_id", call_id)
 
+    def add_ids(self, item: GrowingItem, raw: Object) -> None:
+        """Remember the ids of a copy, so that later events with them are about its item."""
+        for group, value in ((item.group, raw.get("id")), ("call_id", raw.get("call_id"))):
+            if value and type(value) is str and (group, None, value) not in self._queues:
+                item.other_ids.add(value)
+                self._enqueue(item, group, value)
+
     def _enqueue(self, item: GrowingItem, group: str, item_id: JSON) -> None:
         for key in ((group, item.index, item_id), (group, None, item_id)):
             queue = self._queues.setdefault(key, deque())
@@ -199,6 +260,8 @@ class OutputItems:
         for item in found:
             if item.ended and (item.has_other_id(raw) or not item.shares_id(raw)):
                 continue
+            if index is not None and not item.ended and item.is_empty() and item.is_renamed(raw):
+                return item
             if item.accepts(raw) and (not item.is_announced or not item.has_other_id(raw) or item.shares_id(raw)):
                 return item
         return None
@@ -219,7 +282,9 @@ class OutputItems:
         # Without an index, or under another call id: the open item with this content.
         pool = list(islice(self.open.get(group, ()), MAX_OPEN)) if index is None else found
         copy = as_copy(raw)
-        pool = [item for item in pool if not item.ended and item.may_continue_in(raw) and item.is_near(copy)]
+        is_alone = len(self.open.get(group, ()) if index is None else self._queues.get((group, index, None), ())) == 1
+        pool = [item for item in pool if not item.ended and item.may_continue_in(raw, is_alone=is_alone)]
+        pool = [item for item in pool if item.is_near(copy)]
         number = match_copies([item.as_copy() for item in pool], [copy], by_position=False)[0]
         if number is not None:
             return pool[number]
@@ -289,3 +354,22 @@ def strip_form(extra: Extra) -> Extra:
     if ":item" in extra.get(f"{NAME}~", {}):
         kept[f"{NAME}~"] = {":item": True}
     return kept
+
+
+def call_kind(event: Object) -> str:
+    return "custom_tool_call" if event["type"].startswith("response.custom") else "function_call"
+
+
+def read_delta(event: Object) -> str | None:
+    """Return the text of a delta; Langflow sends an object with it (langflow-ai/openrag#1924)."""
+    match event.get("delta"):
+        case {"content": str(text)} | {"text": str(text)}:
+            return text
+    return read_optional_string(event, "delta")
+
+
+def reasoning_section(event: Object) -> int:
+    """Return the section of a summary, or the complement of the index of a content."""
+    if event["type"].startswith("response.reasoning_summary"):
+        return read_index(event, "summary_index") or 0
+    return ~(read_index(event, "content_index") or 0)
