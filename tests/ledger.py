@@ -531,7 +531,7 @@ FINDINGS_2 = {
     "SE9": Entry("a configured port is exact; the default one moves without keys only, and with a message"),
     "SE10": Entry("no server of an OpenAPI operation leaves the path of base_url"),
     "SE11": Entry("a worker accepts connections when it is ready"),
-    "SE12": Entry("skills, NO_PROXY, TLS errors through a proxy and hidden characters in names are safe", _STEP_17),
+    "SE12": Entry("skills, NO_PROXY, TLS errors through a proxy and hidden characters in names are safe"),
     "SE14": Entry("requests that wait for an upstream connection are counted and bounded", _STEP_17),
     # operation
     "OP1": Entry("health checks on new connections are answered under overload", _STEP_17),

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..ir.terminal import TextNeutraliser, neutralise_line
+from ..ir.terminal import TextNeutraliser, neutralise_line, reveal_line
 from ..ir.text import dumps
 from .live_markdown import MarkdownRenderer
 from .show import paint
@@ -162,7 +162,7 @@ class _CallLine:
 
     def open(self, key: int, name: str) -> None:
         self.key, self._width = key, 0
-        print(f"{paint('→', 'blue', sys.stderr)} {neutralise_line(name)} ", end="", file=sys.stderr, flush=True)
+        print(f"{paint('→', 'blue', sys.stderr)} {reveal_line(name)} ", end="", file=sys.stderr, flush=True)
 
     def write(self, key: int, text: str) -> None:
         """Write more argument text, up to the maximum width."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..ir.errors import ToolwireError
-from ..ir.terminal import neutralise_line
+from ..ir.terminal import neutralise_line, reveal_line
 from .audit import print_table
 from .mcp_listing import MAX_ITEMS, Listing
 from .mcp_target import add_target, open_servers
@@ -203,7 +203,7 @@ def _print_schemas(tools: tuple[Tool, ...], target: str, total: int) -> None:
     """Print the schema of each tool as sent to `target`, with the losses."""
     for tool in tools:
         found = _lower_schema(tool, target)
-        print(paint(neutralise_line(f"── {tool.name} ──"), "bold"))
+        print(paint(reveal_line(f"── {tool.name} ──"), "bold"))
         print(json_text(found["schema"]))
         rows = [
             (loss["severity"], loss["path"] or "/", f"{loss['concept']} {loss['action']}", loss["detail"])

@@ -14,7 +14,7 @@ import textwrap
 from typing import TYPE_CHECKING, TypeVar
 
 from ..ir.errors import ToolwireError
-from ..ir.terminal import neutralise_line, neutralise_text
+from ..ir.terminal import neutralise_line, neutralise_text, reveal_line
 from .parameter_text import MAX_PARAMETERS, list_parameters
 from .show import paint, table
 
@@ -54,7 +54,7 @@ class Listing:
     def print_tools(self, tools: Sequence[Tool]) -> None:
         """Print each tool with its hints, description, parameters and result."""
         for tool in self._within_lines(self._first(tools, "tools"), "tools"):
-            print(f"{paint(self._cell(tool.name), 'bold')}  {annotation_text(tool)}".rstrip())
+            print(f"{paint(self._name(tool.name), 'bold')}  {annotation_text(tool)}".rstrip())
             self.print_text(tool.description or "")
             self._print_parameters(tool.input_schema)
             if tool.output_schema is not None:
@@ -78,7 +78,7 @@ class Listing:
         for raw in self._within_lines(self._first(prompts, "prompts"), "prompts"):
             if type(raw) is not dict:
                 continue
-            print(paint(self._cell(_text(raw, "name")), "bold"))
+            print(paint(self._name(_text(raw, "name")), "bold"))
             self.print_text(_text(raw, "description"))
             declared = raw.get("arguments")
             rows = [
@@ -141,6 +141,10 @@ class Listing:
 
     def _cell(self, text: str) -> str:
         return neutralise_line(text if self._show_all or len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}…")
+
+    def _name(self, text: str) -> str:
+        """Return the name of a tool or a prompt, with every character that cannot be seen."""
+        return reveal_line(self._cell(text))
 
     def _cut(self, text: str, limit: int = _MAX_TEXT) -> str:
         if self._show_all or len(text) <= limit:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from ..ir.counts import count_of
 from ..ir.losses import Loss
-from ..ir.terminal import neutralise_json, neutralise_line, neutralise_text
+from ..ir.terminal import neutralise_json, neutralise_line, neutralise_text, reveal_line
 
 __all__ = ["columns", "count_of", "json_text", "losses_table", "paint", "table"]
 
@@ -34,7 +34,7 @@ def json_text(document: Any, *, sort_keys: bool = False) -> str:
 
 def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[str]:
     """Return the lines of a table. Columns fit their content; the last one is wrapped at the terminal width."""
-    rows = [tuple(map(neutralise_line, row)) for row in rows]
+    rows = [(*map(_name_text, row[:-1]), *map(neutralise_line, row[-1:])) for row in rows]
     every = [tuple(headers), *rows] if headers else rows
     widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))] if every else []
     room = max(shutil.get_terminal_size((100, 24)).columns - sum(widths[:-1]) - 2 * len(widths), 30)
@@ -47,6 +47,11 @@ def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[st
         if headers and number == 0:
             lines.append("  ".join("─" * width for width in (*widths[:-1], min(widths[-1], room))))
     return lines
+
+
+def _name_text(text: str) -> str:
+    """Return a cell before the last one. A single word is a name; two names must not look the same, so all of it is shown."""
+    return neutralise_line(text) if " " in text else reveal_line(text)
 
 
 def losses_table(losses: Sequence[Loss], stream: TextIO) -> list[str]:

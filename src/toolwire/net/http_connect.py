@@ -150,5 +150,7 @@ class _TunnelReply(asyncio.Protocol):
 def _error_text(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):  # its errno is a number of OpenSSL: 1 is no "Operation not permitted"
+        return f"the TLS handshake failed: {(error.reason or str(error)).replace('_', ' ').lower()}"
     # the message of asyncio describes the call and not the reason
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)

@@ -22,6 +22,7 @@ __all__ = ["PROXY_VARIABLES", "HttpProxy", "ProxySettings", "proxies_from_enviro
 
 PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 """In the order in which they are read."""
+_MAX_PORT_DIGITS = 5  # of 65535; `int` raises ValueError for more than 4,300 digits
 _NO_PROXY_VARIABLES = ("no_proxy", "NO_PROXY")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _has_scheme = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
@@ -124,6 +125,8 @@ def _parse_direct_host(entry: str) -> _DirectHost:
     host, port = entry, None
     name, colon, digits = entry.rpartition(":")
     if colon and digits.isdecimal() and (":" not in name or name.endswith("]")):
+        if len(digits) > _MAX_PORT_DIGITS:
+            raise ConfigError(f"NO_PROXY: invalid port in {entry[:60]!r}", hint="use a port from 1 to 65535")
         host, port = name, int(digits)
     host = host.removeprefix("[").removesuffix("]")
     try:

@@ -5,10 +5,16 @@
 
 A skill begins with front matter: `name` and `description`, between lines of `---`. Models see these two; the tool
 `load_skill` returns the text.
+
+A skill may come from someone else, such as a cloned repository. So no symbolic link is followed: it could show any file of
+the user to a model. A pipe or a device is refused before it is read: it could block forever.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from pathlib import Path
 
 from ..ir.errors import ConfigError
@@ -21,6 +27,7 @@ __all__ = ["SKILL_TOOL", "Skill", "load_skills", "skill_tool"]
 SKILL_TOOL = "load_skill"
 _MAX_SKILLS = 200
 _MAX_SIZE = 256 * 1024  # bytes of a file
+_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # neither is on Windows
 _MAX_DESCRIPTION = 1024  # characters that are offered
 
 
@@ -38,6 +45,10 @@ def load_skills(folder: str | Path) -> tuple[Skill, ...]:
     root = Path(folder)
     if not root.is_dir():
         raise ConfigError(f"the skills folder {root} does not exist", hint="pass a folder of Markdown files")
+    linked = [folder for folder in root.iterdir() if folder.is_symlink() and (folder / "SKILL.md").exists()]
+    if linked:
+        message = f"the skill {linked[0]} is a symbolic link"
+        raise ConfigError(message, hint="symbolic links are not followed: copy the folder")
     files = sorted([*root.glob("*.md"), *root.glob("*/SKILL.md")])
     if len(files) > _MAX_SKILLS:
         raise ConfigError(f"{root} has {len(files)} skills; at most {_MAX_SKILLS} are supported")
@@ -100,22 +111,30 @@ def _unquote(text: str) -> str:
 
 
 def _find_file(skill: Skill, name: str) -> Path:
-    """Return a file of the skill's folder. Paths that lead outside, also by symbolic links, are refused."""
+    """Return a file of the skill's folder. Paths that lead outside, or through symbolic links, are refused."""
     folder = None if skill.folder is None else skill.folder.resolve()
-    path = None if folder is None or "\x00" in name else (folder / name).resolve()
-    if folder is None or path is None or not path.is_relative_to(folder) or not path.is_file():
-        raise ToolError(f"The skill {skill.name} has no file {name!r}.")
+    path = None if folder is None or "\x00" in name else folder / name
+    try:
+        is_own = path is not None and folder is not None and path.is_relative_to(folder) and path.resolve() == path
+        if path is None or not is_own or not path.is_file():
+            raise ToolError(f"The skill {skill.name} has no file {name!r}.")
+    except OSError:  # such as a name that is too long
+        raise ToolError(f"The skill {skill.name} has no file {name[:200]!r}.") from None
     return path
 
 
 def _read_text(file: Path) -> str:
+    """Read a regular file; ConfigError for anything else, without waiting for a pipe's writer."""
     try:
-        with file.open("rb") as opened:
+        with os.fdopen(os.open(file, _OPEN), "rb") as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise ConfigError(f"{file} is not a regular file", hint="replace it by a Markdown file")
             data = opened.read(_MAX_SIZE + 1)
         if len(data) > _MAX_SIZE:
             raise ConfigError(f"{file} has more than {_MAX_SIZE:,} bytes", hint="split it into several files")
         return data.decode()
     except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+        hint = "symbolic links are not followed: copy the file" if error.errno == errno.ELOOP else ""
+        raise ConfigError(f"cannot read {file}: {error.strerror}", hint=hint) from None
     except UnicodeDecodeError:
         raise ConfigError(f"{file} is not valid UTF-8") from None

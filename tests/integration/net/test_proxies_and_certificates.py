@@ -169,6 +169,29 @@ def test_certificates_of_server_and_proxy_are_checked(run):
     run(check())
 
 
+@pytest.mark.finding("SE12")
+@on_both_loops
+def test_failed_handshake_is_reported_with_its_reason(run):
+    async def check():
+        async def answer_without_tls(reader, writer):
+            await reader.read(100)
+            writer.write(OK)
+            writer.close()
+
+        plain = await asyncio.start_server(answer_without_tls, "127.0.0.1", 0)
+        hosts = {"upstream.test": plain.sockets[0].getsockname()[1]}
+        async with (
+            plain,
+            running_proxy(hosts) as (_, address),
+            open_transport(environment=environment_of(address), roots=ROOTS) as transport,
+        ):
+            with pytest.raises(ConnectionRefusedError, match="TLS handshake failed: ") as caught:
+                await post_request(transport, URL)
+        assert "not permitted" not in str(caught.value)
+
+    run(check())
+
+
 @on_both_loops
 def test_plain_http_and_this_machine_use_no_proxy(run):
     async def check():

@@ -1,6 +1,7 @@
 """Subagents, transfers and skills."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -9,6 +10,7 @@ from toolwire import Agent, Text, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.net import approve_call
+from toolwire.net.skills import load_skills, skill_tool
 from toolwire.run import Budget, CallContext, Policy
 from toolwire.testing import ScriptedModel, says
 from waiting import SAFETY
@@ -362,6 +364,57 @@ def test_symbolic_link_out_of_a_skill_is_refused(tmp_path):
     (skills / "a" / "link.txt").symlink_to(tmp_path / "secret.txt")
     model = ScriptedModel([says(ToolCall("1", "load_skill", {"name": "a", "file": "link.txt"})), says("Done.")])
     assert Agent(model, skills=skills).run_sync("Go.").results[0].text == "The skill a has no file 'link.txt'."
+
+
+@pytest.mark.finding("SE12")
+@pytest.mark.parametrize("kind", ["link", "link to a folder", "link within the folder", "pipe", "device"])
+def test_skill_that_is_no_regular_file_is_refused_and_never_blocks(tmp_path, kind):
+    (tmp_path / "secret.md").write_text("---\ndescription: secret\n---\nsecret", encoding="utf-8")
+    skills, other = tmp_path / "skills", tmp_path / "other"
+    skills.mkdir()
+    write_skill(skills, "b.md", "---\ndescription: B.\n---\nText.")
+    if kind == "link":
+        (skills / "a.md").symlink_to(tmp_path / "secret.md")
+    elif kind == "link to a folder":
+        other.mkdir()
+        write_skill(other, "SKILL.md", "---\ndescription: secret\n---\nsecret")
+        (skills / "a").symlink_to(other)
+    elif kind == "link within the folder":
+        (skills / "a.md").symlink_to(skills / "b.md")
+    elif kind == "pipe":
+        os.mkfifo(skills / "a.md")
+    else:
+        (skills / "a.md").symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match=r"symbolic link|not a regular file|cannot read"):
+        load_skills(skills)
+
+
+@pytest.mark.finding("SE12")
+@pytest.mark.parametrize("name", ["pipe", "link.txt", "linked/x.txt", "/etc/passwd", "x" * 5000, "."])
+def test_file_of_a_skill_that_is_no_regular_file_of_its_own_is_refused(tmp_path, name):
+    write_skill(tmp_path, "a/SKILL.md", "---\ndescription: A.\n---\nText.")
+    os.mkfifo(tmp_path / "a" / "pipe")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "x.txt").write_text("secret", encoding="utf-8")
+    (tmp_path / "a" / "link.txt").symlink_to(tmp_path / "a" / "SKILL.md")
+    (tmp_path / "a" / "linked").symlink_to(tmp_path / "outside")
+    model = ScriptedModel([says(ToolCall("1", "load_skill", {"name": "a", "file": name})), says("Done.")])
+    assert "has no file" in Agent(model, skills=tmp_path).run_sync("Go.").results[0].text
+
+
+@pytest.mark.finding("SE12")
+def test_file_of_a_skill_that_becomes_a_link_or_a_pipe_is_refused(tmp_path):
+    write_skill(tmp_path, "a.md", "---\ndescription: A.\n---\nText.")
+    load_skill = skill_tool(load_skills(tmp_path)).function
+    assert load_skill("a") == "Text."
+    (tmp_path / "a.md").unlink()
+    (tmp_path / "a.md").symlink_to("/etc/hostname")
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_skill("a")
+    (tmp_path / "a.md").unlink()
+    os.mkfifo(tmp_path / "a.md")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        load_skill("a")
 
 
 def test_front_matter_is_read_in_linear_time(tmp_path):

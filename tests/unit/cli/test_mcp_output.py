@@ -38,6 +38,19 @@ def test_listing_of_a_huge_server_is_cut_unless_all_is_given(capsys):
     assert "x" * 100_000 in capsys.readouterr().out
 
 
+@pytest.mark.finding("SE12")
+def test_characters_without_width_in_names_are_shown(capsys):
+    hidden = "\u200b\u2060\u200d\ufe0f"
+    listing = Listing(show_all=False)
+    listing.print_tools([Tool(f"pay{hidden}", "Pay.", {"type": "object", "properties": {f"amount{hidden}": {}}})])
+    listing.print_resources([{"uri": f"u://x{hidden}", "name": f"x{hidden}"}])
+    listing.print_prompts([{"name": f"ask{hidden}", "arguments": [{"name": f"topic{hidden}"}]}])
+    out = capsys.readouterr().out
+    assert not set(hidden) & set(out)
+    for name in ("pay", "amount", "x", "ask", "topic"):
+        assert rf"{name}\u200b\u2060\u200d\ufe0f" in out
+
+
 def test_hints_and_titles_of_the_server_are_shown(capsys):
     annotations = {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True}
     tool = Tool("look", "Look.", {"type": "object"}, extra={"mcp": {"title": "Look it up", "annotations": annotations}})

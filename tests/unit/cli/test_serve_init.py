@@ -101,7 +101,7 @@ def test_hostile_names_stay_in_their_comments_and_strings(folder):
     assert init("--from-litellm", "config.yaml") == 0
     settings = load_settings(folder / "toolwire.toml")
     assert list(settings.models) == [name]
-    assert settings.server.port == 4141
+    assert settings.server.port is None
 
 
 def serve_models(document):

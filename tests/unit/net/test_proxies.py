@@ -104,3 +104,10 @@ def test_credentials_are_decoded_and_not_shown():
     assert settings.proxy.authorization == "Basic bWVAd29yazpwOiDDqQ=="
     assert "Basic" not in f"{settings!r} {settings.proxy!r} {settings.proxy!s}"
     assert "work" not in repr(settings)
+
+
+@pytest.mark.finding("SE12")
+@pytest.mark.parametrize("entry", ["h.example:" + "9" * 5000, "[::1]:" + "1" * 6, "10.0.0.1:" + "٣" * 5000])
+def test_long_port_in_no_proxy_is_a_config_error(entry):
+    with pytest.raises(ConfigError, match="NO_PROXY: invalid port"):
+        proxies_from_environment({"HTTPS_PROXY": "http://proxy:1", "NO_PROXY": f"a.example,{entry}"})

@@ -167,4 +167,4 @@ _RENAMED = (*_FIELDS.items(), ("example", "examples"))
 
 
 def _is_index(value: JSON, segment: str) -> bool:
-    return type(value) is list and segment.isdecimal() and int(segment) < len(value)
+    return type(value) is list and segment.isdecimal() and int(segment[:18]) < len(value)
