@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import NamedTuple
 
-UNBOUNDED = 100  # repeats with this maximum, or a larger one
+UNBOUNDED = 1_000  # repeats with this maximum, or a larger one; a smaller one costs a constant factor
+MANY = 100  # the same for repeats inside repeats, which multiply
 SMALL, MIDDLE, LARGE = 16, 48, 160  # the first n of three sizes; a large one shows repeats with a maximum as linear
 SUSPICIOUS = 2.05  # growth of the steps from n to 2n that is worth a closer look; at most 2 for linear cost
 DOUBTFUL = 2.2  # the same for the growth of the increase
@@ -516,9 +517,9 @@ def nests_backtracking(parsed, inside=False):
     """Return whether a repetition that may backtrack is inside another one: without that, no pattern is exponential."""
     for kind, value in parsed:
         if kind in (op.MAX_REPEAT, op.MIN_REPEAT):
-            if value[1] >= UNBOUNDED and inside:
+            if value[1] >= MANY and inside:
                 return True
-            inner, is_inside = [value[2]], inside or value[1] >= UNBOUNDED
+            inner, is_inside = [value[2]], inside or value[1] >= MANY
         else:
             inner, is_inside = list(_parts(value)), inside and kind in (op.SUBPATTERN, op.BRANCH)
         if any(nests_backtracking(part, is_inside) for part in inner):

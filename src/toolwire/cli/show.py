@@ -50,7 +50,7 @@ def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[st
 
 
 def _name_text(text: str) -> str:
-    """Return a cell before the last one. A single word is a name; two names must not look the same, so all of it is shown."""
+    """Return a cell before the last one. Without a space it is a name; two names must not look the same."""
     return neutralise_line(text) if " " in text else reveal_line(text)
 
 
