@@ -204,20 +204,20 @@ def _check_format(
     """Report plain text in properties with these names, unless the description matches `described`."""
     known, specified = re.compile(names), re.compile(described, re.IGNORECASE)
     for index, name, field in _each_property(tools):
-        if _is_plain_string(field) and known.fullmatch(name) and not specified.search(_field_text(field)):
+        if _is_plain_string(field) and known.search(name) and not specified.search(_field_text(field)):
             yield index, Hit(_property_pointer(name), words)
 
 
 @rule("TQ12", "info", "models", "date or time without a format", 'add "format": "date" or "date-time"')
 def check_free_date(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    names = r"(?:.*_)?(?:date|time|datetime|timestamp|since|until|deadline)|.*_at"
+    names = r"(?:(?<![^_])(?:date|time|datetime|timestamp|since|until|deadline)|_at)\Z"
     notation = r"\biso\b|iso.?8601|rfc|\by{2,4}|\bh{1,2}:?m|24.hour|epoch|unix|milliseconds|\butc\b|\d{4}|\d[smhd]\b|duration|relative"
     return _check_format(tools, names, "the notation is not specified", notation)
 
 
 @rule("TQ13", "info", "models", "URL without a format", 'add "format": "uri"')
 def check_free_url(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    return _check_format(tools, r"(?:.*_)?(?:url|uri|link|href|endpoint)", "accepts any text")
+    return _check_format(tools, r"(?<![^_])(?:url|uri|link|href|endpoint)\Z", "accepts any text")
 
 
 @rule("TQ14", "info", "models", "limit without a maximum", "add `maximum`")

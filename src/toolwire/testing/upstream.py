@@ -234,7 +234,7 @@ class Upstream:
     def _parse_request(self, path: str, headers: dict[str, str], body: bytes) -> ReceivedRequest:
         """Find the wire by the path, and decode the request; a path without a wire is only recorded."""
         for name, stream, route in self._routes:
-            found = route.fullmatch(path)
+            found = route.search(path)
             if found is not None:
                 request = get(name).decode_request(parse_object(body))
                 model = found.groupdict().get("model") or request.model
@@ -310,7 +310,7 @@ def _path_pattern(wire: Wire, stream: bool) -> re.Pattern[str]:
     """Return the path of a wire as a pattern: after any base URL, with any model, and any version of Gemini's API."""
     path = re.escape(wire.path(_MODEL, stream=stream)).replace(re.escape(_MODEL), "(?P<model>[^/]+)")
     path = path.replace("/v1beta/", "/v1(?:beta|alpha)?/")  # version 3 of Google's SDK uses /v1
-    return re.compile(f".*{path}(?:[?&].*)?")
+    return re.compile(rf"{path}(?:[?&]|\Z)")
 
 
 def _surface_routes() -> list[tuple[str, bool, re.Pattern[str]]]:
@@ -326,7 +326,7 @@ def _surface_routes() -> list[tuple[str, bool, re.Pattern[str]]]:
 
 def _template_pattern(template: str) -> re.Pattern[str]:
     pattern = re.sub(r"\\{(\w+)\\}", "(?:[^/]+)", re.escape(template).replace(r"\{model\}", "(?P<model>[^/]+)"))
-    return re.compile(f".*{pattern}(?:[?&].*)?")
+    return re.compile(rf"{pattern}(?:[?&]|\Z)")
 
 
 def _read_head(data: bytes) -> tuple[str, dict[str, str]]:

@@ -18,7 +18,7 @@ SAMPLING_RANGES = {
 _TOOL = r"Invalid schema for function '(?P<tool>[^'\n]{1,256})': "
 _ANY = r"Invalid schema for (?:function '(?P<tool>[^'\n]{1,256})'|response_format '[^'\n]{1,256}'): "
 _LOCATION = r"Invalid '(?P<path>tools\[\d{1,6}\](?:\.function|\.custom)?\."
-_CONTEXT = r"In context=(?P<context>\([^\n]*?\)), "
+_CONTEXT = r"In context=(?P<context>\([^\n]{0,1000}?\)), "  # a bound keeps the cost of repeated beginnings linear
 _LOWER = "use toolwire.schema.lower(schema, 'openai_strict'), or declare the tool without strict"
 _SMALLER = "declare the tool without strict (prepare() does this), or split it"
 

@@ -21,7 +21,7 @@ SOLAR_OPEN = Format(
         ("<|tool_call:end|>",),
         "<|tool_calls|>",
         "<|calls|>",
-        header=r"\s*(?:(?P<id>[a-z0-9_]{6,64})|[^<>]*?)\s*<\|tool_call:name\|>\s*(?P<name>[^\s<>{}]+)\s*",
+        header=r"\s*+(?:(?P<id>[a-z0-9_]{6,64})\s*+(?=<)|[^<>]*+)<\|tool_call:name\|>\s*(?P<name>[^\s<>{}]+)\s*",
         write_header="{id}<|tool_call:name|>{name}",
     ),
     reasoning=(("<|think|>", "<|end|>"),),
