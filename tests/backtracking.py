@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import NamedTuple
 
-UNBOUNDED = 1_000  # repeats with this maximum, or a larger one; a smaller one costs a constant factor
+UNBOUNDED = 5_000  # repeats with this maximum, or a larger one; a smaller one costs a constant factor
 MANY = 100  # the same for repeats inside repeats, which multiply
 SMALL, MIDDLE, LARGE = 16, 48, 160  # the first n of three sizes; a large one shows repeats with a maximum as linear
 SUSPICIOUS = 2.05  # growth of the steps from n to 2n that is worth a closer look; at most 2 for linear cost
