@@ -522,7 +522,7 @@ FINDINGS_2 = {
     "LE11": Entry("the state of a run is rebuilt from its events, and traces and replays read them"),
     # security
     "SE1": Entry("no regular expression of the package has super-linear cost"),
-    "SE2": Entry("limits.memory counts tool calls, and many small calls do not block the loop", _STEP_17),
+    "SE2": Entry("limits.memory counts tool calls, and many small calls do not block the loop"),
     "SE3": Entry("a clock that was ahead for a moment does not lock a key out"),
     "SE4": Entry("a held lock or a truncated limits file neither freezes nor ends a worker"),
     "SE5": Entry("fields that choose another model are refused where a key allows only some models"),
@@ -532,11 +532,11 @@ FINDINGS_2 = {
     "SE10": Entry("no server of an OpenAPI operation leaves the path of base_url"),
     "SE11": Entry("a worker accepts connections when it is ready"),
     "SE12": Entry("skills, NO_PROXY, TLS errors through a proxy and hidden characters in names are safe"),
-    "SE14": Entry("requests that wait for an upstream connection are counted and bounded", _STEP_17),
+    "SE14": Entry("requests that wait for an upstream connection are counted and bounded"),
     # operation
-    "OP1": Entry("health checks on new connections are answered under overload", _STEP_17),
+    "OP1": Entry("health checks on new connections are answered under overload"),
     "OP2": Entry("an upstream that hangs fails over, and a slow whole answer is not repeated"),
-    "OP3": Entry("overload is refused with 503 and retry-after instead of queued without bound", _STEP_17),
+    "OP3": Entry("overload is refused with 503 and retry-after instead of queued without bound"),
     "OP4": Entry("a draining or frozen worker receives no new connections"),
     "OP5": Entry("retries have a budget, and failing targets are refused at once"),
     "OP6": Entry("a long retry-after is passed on, with its status"),

@@ -1,9 +1,9 @@
 """Run an upstream of negligible cost: fixed responses on every wire, from a bare asyncio protocol.
 
-    python provider.py PORT
+    python provider.py PORT [PACE]
 
 The response depends on the path and on `stream` in the body; with `/pace` before the path, one event is sent every two
-milliseconds, otherwise all of them at once.
+milliseconds, otherwise all of them at once. With PACE, it is that number of seconds, and a stream has only eight events.
 """
 
 import asyncio
@@ -85,6 +85,8 @@ def chunked(data: bytes) -> bytes:
 
 
 class Mock(asyncio.Protocol):
+    pace: float | None = None  # seconds between the events of a slow stream
+
     def connection_made(self, transport: asyncio.Transport) -> None:
         self.transport = transport
         self.data = b""
@@ -114,14 +116,16 @@ class Mock(asyncio.Protocol):
 
     async def slowly(self, events: list[bytes]) -> None:
         self.transport.write(STREAM_HEAD)
-        for event in events:
+        for event in events if self.pace is None else [*events[:4], *events[-4:]]:
             self.transport.write(chunked(event))
-            await asyncio.sleep(CHUNK_PACE)
+            await asyncio.sleep(self.pace or CHUNK_PACE)
         if not self.transport.is_closing():  # some clients close after the last event
             self.transport.write(b"0\r\n\r\n")
 
 
 async def main() -> None:
+    if len(sys.argv) > 2:
+        Mock.pace = float(sys.argv[2])
     server = await asyncio.get_running_loop().create_server(Mock, "127.0.0.1", int(sys.argv[1]))
     print("ready", flush=True)
     await server.serve_forever()

@@ -29,8 +29,8 @@ from pathlib import Path
 from statistics import median
 
 from candidates import CANDIDATES, UPSTREAM, WORK, add_before
+from closed_loop import Loaded, load
 from instructions import report_of_counts
-from load import Loaded, load
 from profiler import report_of
 from provider import STREAM
 from server_process import ServerProcess
@@ -59,7 +59,7 @@ def main() -> None:
     if options.count:
         _count(*options.count)
         return
-    with _upstream(), _servers(options.candidates or list(CANDIDATES)) as servers:
+    with run_upstream(), _servers(options.candidates or list(CANDIDATES)) as servers:
         rows, direct = _interleaved(servers, options.rounds)
         growth = _growth(servers)
     result = {"rows": rows, "growth": growth, "direct": direct, "events": len(STREAM[b"messages"])}
@@ -84,9 +84,9 @@ def _options() -> argparse.Namespace:
 
 
 @contextmanager
-def _upstream():
+def run_upstream(*pace: str):
     mock = subprocess.Popen(
-        ["taskset", "-c", "0", sys.executable, HERE / "provider.py", str(UPSTREAM)], stdout=subprocess.PIPE
+        ["taskset", "-c", "0", sys.executable, HERE / "provider.py", str(UPSTREAM), *pace], stdout=subprocess.PIPE
     )
     if mock.stdout.readline() != b"ready\n":
         sys.exit(f"cannot start the upstream: is port {UPSTREAM} in use by another run?")
@@ -199,7 +199,7 @@ def _profile(name: str, job_name: str) -> None:
     job = JOBS[job_name]
     file = WORK / f"profile-{name}-{job_name}.folded"
     file.unlink(missing_ok=True)
-    with _upstream():
+    with run_upstream():
         plain = ServerProcess(CANDIDATES[name], FIRST_PORT)
         _measure(plain, job, job.requests)
         microseconds = _measure(plain, job, job.requests)["cpu"]
@@ -214,7 +214,7 @@ def _count(name: str, job_name: str) -> None:
     job = replace(JOBS[job_name], connections=1)
     file = WORK / f"count-{name}-{job_name}.json"
     file.unlink(missing_ok=True)
-    with _upstream():
+    with run_upstream():
         _observe(ServerProcess(CANDIDATES[name], FIRST_PORT, program=COUNTER, output=file), job, COUNTED)
     print(report_of_counts(json.loads(file.read_text(encoding="utf-8")), COUNTED))
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from candidates import UPSTREAM, Candidate
-from load import Loaded, load
+from closed_loop import Loaded, load
 from workload import JOBS, Job, body_of
 
 HERE = Path(__file__).parent

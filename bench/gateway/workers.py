@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from candidates import KEY, UPSTREAM
-from load import load
+from closed_loop import load
 from server_process import cpu_of
 from workload import body_of
 

@@ -1,6 +1,6 @@
 """The measured requests: a Chat request of six messages with two tools and two parallel calls.
 
-Every request is another conversation: the first message of its user has a number that `load.py` replaces. A gateway
+Every request is another conversation: the first message of its user has a number that `closed_loop.py` replaces. A gateway
 that remembers conversations gains nothing here; `bench/conversation.py` measures that.
 """
 

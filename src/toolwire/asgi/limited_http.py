@@ -5,6 +5,9 @@ answer, are limited in time. Requests that wait for the answer to an earlier one
 connections stays below the number of descriptors. An upgrade is ignored, trailers are not headers, and a transfer
 coding that cannot be decoded is refused. A refused request is answered after the requests before it, and the connection is
 closed. Pass it to uvicorn as `http`.
+
+With an `Admission`, a request above its bounds is answered with 503 before its body is read. The rest of the body is
+discarded, and the connection stays open: a new one would cost the server more than the answer.
 """
 
 from __future__ import annotations
@@ -20,21 +23,23 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, par
 from msgspec import Struct
 
 from ..ir.text import to_bytes
+from .admission import Admission
 from .buffering_transport import BufferingTransport, combines_writes
 from .client_transport import ClientTransport
 from .descriptors import ConnectionCounts
 from .request_cycle import RequestCycle, encode_fields
+from .types import Scope
 from .uvicorn_internals import HIGH_WATER_LIMIT, STATUS_LINE, FlowControl, HttpToolsProtocol
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGIVersions, HTTPScope
+    from uvicorn._types import ASGISendCallable, ASGIVersions, HTTPScope
 
-__all__ = ["ConnectionLimits", "DefaultLimits", "make_limited_protocol"]
+__all__ = ["AdmissionGate", "ConnectionLimits", "DefaultLimits", "make_limited_protocol"]
 
 _log = getLogger("toolwire.asgi")
 _HEAD_TOO_LARGE = (431, "the head of the request is too large")
 _CODING_HEADERS = (b"transfer-encoding", b"te")
-_PROBE_PATHS = (b"/health", b"/healthz", b"/livez", b"/ready", b"/readyz")
+_PROBE_PATHS = (b"/", b"/health", b"/healthz", b"/livez", b"/ready", b"/readyz", b"/metrics")
 _MAX_QUEUED = 1024 * 1024  # bytes of queued requests; one read may contain many of them
 _LAST_REQUEST = 1.0  # seconds in which a request that a client has sent arrives, also from another continent
 _REQUEST_OVERHEAD = 2048  # bytes of memory for a request, besides its headers and body
@@ -61,11 +66,24 @@ class DefaultLimits(Struct, frozen=True):
     slow_client: float = 30.0
 
 
+class AdmissionGate(Protocol):
+    """An application that refuses requests above its capacity."""
+
+    @property
+    def admission(self) -> Admission: ...
+
+    def encode_refusal(self, scope: Scope) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        """Return the status, the headers and the body of a refusal in the client's protocol."""
+        ...
+
+
 def make_limited_protocol(
-    limits: Callable[[], ConnectionLimits] = DefaultLimits, counts: ConnectionCounts | None = None
+    limits: Callable[[], ConnectionLimits] = DefaultLimits,
+    counts: ConnectionCounts | None = None,
+    gate: AdmissionGate | None = None,
 ) -> Callable[..., HttpToolsProtocol]:
     """Create protocols with the current limits, one for each connection of uvicorn."""
-    return partial(_LimitedHttp, limits=limits, counts=counts or ConnectionCounts.from_descriptors())
+    return partial(_LimitedHttp, limits=limits, counts=counts or ConnectionCounts.from_descriptors(), gate=gate)
 
 
 class _TooLarge(Exception):
@@ -97,10 +115,17 @@ class _LimitedHttp(HttpToolsProtocol):
     transport: ClientTransport  # type: ignore[assignment]  # it has the methods of a transport
 
     def __init__(
-        self, *args: Any, limits: Callable[[], ConnectionLimits], counts: ConnectionCounts, **options: Any
+        self,
+        *args: Any,
+        limits: Callable[[], ConnectionLimits],
+        counts: ConnectionCounts,
+        gate: AdmissionGate | None,
+        **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         self._counts = counts
+        self._gate = gate
+        self._admission = None if gate is None else gate.admission
         self._serves_probes_only = False  # there are too many connections
         self._serves_last_request = False  # the connection is closed after the next answer
         self._refusal: tuple[int, str] | None = None  # status and message for the last request
@@ -282,10 +307,48 @@ class _LimitedHttp(HttpToolsProtocol):
         current = self._current_cycle
         if current is None or (current.response_complete and not self.pipeline):
             self._current_cycle = cycle
-            self._start_asgi_task(cycle, self.app)
+            self._start(cycle)
         else:
             self.pipeline.appendleft((cycle, self.app))
             self._add_queued(_size_of(cycle))
+
+    def _start(self, cycle: RequestCycle) -> None:
+        """Start a request, or refuse it because of overload."""
+        admission = self._admission
+        if admission is None:
+            self._start_asgi_task(cycle, self.app)
+            return
+        if not admission.is_measuring:
+            admission.start_measuring()
+        admission.remaining -= 1
+        if (
+            (admission.remaining < 0 or admission.in_flight >= admission.limit)
+            and cycle.scope["raw_path"] not in _PROBE_PATHS
+            and admission.find_refusal() is not None
+        ):
+            self._refuse_overload(cycle)
+            return
+        self._start_asgi_task(cycle, self.app)
+
+    def _refuse_overload(self, cycle: RequestCycle) -> None:
+        """Answer at once, and discard the body that may follow.
+
+        A client that waits for `100 Continue` will not send its body after this answer, or only a part of it, so its
+        connection ends (RFC 9110, 10.1.1).
+        """
+        assert self._gate is not None
+        status, headers, body = self._gate.encode_refusal(cast("Scope", cycle.scope))
+        if cycle.waiting_for_100_continue:
+            cycle.keep_alive = False
+        if cycle.try_respond(status, headers, body):
+            return
+
+        async def respond(_scope: object, _receive: object, send: ASGISendCallable) -> None:
+            length = (b"content-length", b"%d" % len(body))
+            await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+            await send({"type": "http.response.body", "body": body, "more_body": False})
+
+        self._start_asgi_task(cycle, respond)
 
     def _add_queued(self, size: int) -> None:
         """Count a part of a queued request.
@@ -406,10 +469,10 @@ class _LimitedHttp(HttpToolsProtocol):
 
     def _start_queued(self) -> None:
         """Start the oldest queued request."""
-        queued, app = self.pipeline.pop()
+        queued, _ = self.pipeline.pop()
         self._current_cycle = cycle = cast("RequestCycle", queued)  # only `on_headers_complete` adds to it
         self._subtract_queued(cycle)
-        self._start_asgi_task(cycle, app)
+        self._start(cycle)
 
     def _subtract_queued(self, cycle: RequestCycle) -> None:
         """Count a request that is not queued any more, and read on if the others are few."""

@@ -10,6 +10,7 @@ with the event loop. They are few, because each of them delays the loop by one s
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from contextvars import copy_context
@@ -42,7 +43,14 @@ class Offload:
         self._free = threads
         self._max_of_client = max(1, threads // 2)
         self._running: Counter[str] = Counter()  # threads in use, by client
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # by client, next one first
+        # by client, the next one first, with the times at which they began to wait
+        self._waiting: OrderedDict[str, deque[tuple[asyncio.Future[None], float]]] = OrderedDict()
+
+    def oldest_wait(self) -> float:
+        """Return the seconds that the oldest call has waited; 0 if a thread is free, as for a client with its full share."""
+        if self._free or not self._waiting:
+            return 0.0
+        return time.monotonic() - min([turns[0][1] for turns in self._waiting.values()])
 
     async def run(
         self,
@@ -82,7 +90,7 @@ class Offload:
             self._start(client)
             return
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(client, deque()).append(turn)
+        self._waiting.setdefault(client, deque()).append((turn, time.monotonic()))
         try:
             await turn
         except asyncio.CancelledError:
@@ -108,7 +116,7 @@ class Offload:
             del self._running[client]
         while (waiting := next(filter(self._may_start, self._waiting), None)) is not None:
             turns = self._waiting.pop(waiting)
-            turn = turns.popleft()
+            turn, _ = turns.popleft()
             if turns:
                 self._waiting[waiting] = turns
             if not turn.cancelled():

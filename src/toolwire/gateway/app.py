@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..asgi.http_exchange import BodyTooLarge, ClientGone, HeaderPairs, HttpExchange, InFlight, header_pairs
+from ..asgi.admission import Admission
+from ..asgi.descriptors import max_requests
+from ..asgi.http_exchange import (
+    BodyTooLarge,
+    ClientGone,
+    HeaderPairs,
+    HttpExchange,
+    InFlight,
+    decode_headers,
+    header_pairs,
+)
 from ..asgi.offload import ClientOffload, Offload
 from ..asgi.origin_policy import OriginPolicy, RequestRefused
 from ..asgi.request import find_path
@@ -36,7 +46,7 @@ from .answer_cache import AnswerCache
 from .client_body import EnvelopeFound
 from .client_request import ClientRequest, ModelMissing
 from .dependencies import Dependencies
-from .faults import INTERNAL_FAULT, SHUTDOWN_FAULT
+from .faults import INTERNAL_FAULT, SHUTDOWN_FAULT, Overloaded
 from .known_tools import KnownTools
 from .metadata_api import MetadataApi
 from .observe.metrics import Metrics
@@ -46,15 +56,7 @@ from .responses.api import ResponsesApi
 from .responses.state import ResponseState
 from .retrieval.installed_encoder import find_encoder
 from .retrieval.tool_ranker import ToolRanker
-from .routes import (
-    INGRESSES,
-    PATHS,
-    Ingress,
-    Route,
-    allowed_methods,
-    guess_ingress,
-    match_route,
-)
+from .routes import INGRESSES, PATHS, Ingress, Route, allowed_methods, encode_overload, guess_ingress, match_route
 from .routing import Router, UnknownModel
 from .server_secret import configured_metrics_key, configured_secrets, make_secret
 from .settings import LimitsRow, Settings, StateRow
@@ -79,6 +81,7 @@ _JSON: HeaderPairs = [(b"content-type", b"application/json")]
 # RFC 9110, 15.5.22: a 426 names the protocol that is required, which is the one in use
 _UPGRADE_REQUIRED: HeaderPairs = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
 _UPGRADE_REQUIRED_STATUS = 426
+_PROBES = ("alive", "ready", "metrics")  # they are served under overload, too
 _SHUTDOWN_GRACE = 1.0  # seconds
 _MCP = "/mcp"
 
@@ -129,7 +132,7 @@ class Gateway:
         self._on_key = on_key
         self._secret = make_secret() if secret is None else secret
         self._environment = os.environ if environment is None else environment
-        self._http = UpstreamTransports(self._environment, settings.limits.connections)
+        self._http = UpstreamTransports(self._environment, settings)
         self._transports = transports or {}
         self._sinks = tuple(sinks)
         self._begin_sinks = tuple(sink.begin for sink in sinks if isinstance(sink, BeginSink))
@@ -140,10 +143,6 @@ class Gateway:
         self._responses = open_responses(settings.responses, self._environment) if responses is None else responses
         self._health = HealthTable(time.monotonic) if cooldowns is None else cooldowns
         self._translations = TranslationCache(settings.limits.translations)
-        for sink in sinks:
-            if isinstance(sink, Metrics):
-                sink.watch_health(self._health)
-                sink.watch_translations(self._translations)
         self._owns_responses = responses is None
         self._responses_row = settings.responses  # not reloaded, like the store itself
         self._runners = runners or {}
@@ -157,6 +156,16 @@ class Gateway:
         self._older_generations: list[InFlight] = []  # replaced ones with requests in flight
         self._draining = False  # shutdown has begun
         self._offload = Offload()
+        self.admission = Admission(
+            settings.limits.requests or max_requests(settings.server.workers),
+            settings.limits.loop_delay,
+            self._offload.oldest_wait,
+        )
+        for sink in sinks:
+            if isinstance(sink, Metrics):
+                sink.watch_health(self._health)
+                sink.watch_translations(self._translations)
+                sink.watch_load(self.admission, lambda: self._http.waiting)
         self._memory_bound = MemoryBound(settings.limits.memory)
         self._reader = RequestReader(self._offload, self._translations, may_stream=not self._sinks_read_requests)
         self._keys = ClientKeys(settings.keys, is_required=requires_key)
@@ -205,6 +214,7 @@ class Gateway:
         )
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
         self._memory_bound.limit = settings.limits.memory
+        self.admission.max_delay = settings.limits.loop_delay
         self._translations.max_bytes = settings.limits.translations
         state = ResponseState(self._responses, self._responses_row, settings.limits, time.time)
         self._dependencies = Dependencies(
@@ -327,6 +337,12 @@ class Gateway:
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
+    def encode_refusal(self, scope: Scope) -> tuple[int, HeaderPairs, bytes]:
+        """Return an answer to a refused request in the client's protocol."""
+        path, headers = find_path(scope), decode_headers(scope["headers"])
+        route = match_route(scope["method"], path, headers)
+        return encode_overload(guess_ingress(path, headers) if route is None else route.ingress)
+
     async def _mcp_request(self, mcp_mount: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the MCP server within the limits of its key. The MCP server refuses unknown keys itself."""
         http_exchange = HttpExchange(scope, receive, send)
@@ -334,6 +350,7 @@ class Gateway:
         memory = MemoryReservation(self._memory_bound)
         generation = self._generation
         generation.begin()
+        self.admission.in_flight += 1
         try:
             caller = self._keys.identify_or_none(http_exchange.headers, {})
             if caller is not None and caller.name:
@@ -358,6 +375,7 @@ class Gateway:
     ) -> None:
         """Free the memory of a request, and notify the sinks."""
         memory.release()
+        self.admission.in_flight -= 1
         generation.end()
         http_exchange.unwatch()
         request_log = log_writer.end(http_exchange.status)
@@ -382,10 +400,14 @@ class Gateway:
         memory = MemoryReservation(self._memory_bound)
         generation = self._generation
         generation.begin()
+        self.admission.in_flight += 1
         try:
             self._origin_policy.check(scope["headers"], scope.get("http_version", "1.1"))
             if route is None:
                 raise _unknown_path(http_exchange)
+            if self.admission.in_flight > self.admission.limit and route.action not in _PROBES:
+                self.admission.refuse_excess()
+                raise Overloaded
             if route.action == "generate":
                 await self._generate(http_exchange, route, log_writer, memory)
             else:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ..ir.errors import ToolwireError
 from ..ir.response import Fault
+from ..net.http import PoolExhausted
 from ..net.key_command import KeyCommandError
 from ..wire.faults import CONTEXT_LENGTH
 
@@ -15,6 +16,8 @@ __all__ = [
     "IDLE_FAULT",
     "INTERNAL_FAULT",
     "SHUTDOWN_FAULT",
+    "UPSTREAM_BUSY",
+    "Overloaded",
     "RateLimited",
     "as_gateway_fault",
     "is_gateway_fault",
@@ -28,6 +31,9 @@ _log = getLogger("toolwire.gateway")
 INTERNAL_FAULT = Fault("server", "the gateway failed; its log has the cause, under the id in x-request-id", 500)
 IDLE_FAULT = Fault("timeout", "the upstream was silent for too long", 504, "timeout", retryable=True)
 SHUTDOWN_FAULT = Fault("overloaded", "the gateway is shutting down", 503, "stopping", retryable=True)
+UPSTREAM_BUSY = "upstream_busy"
+"""The code of a request that waited too long for a connection to the upstream."""
+_RETRY_AFTER = 1.0  # seconds; an overload of the gateway itself ends as soon as some clients wait
 _GATEWAY_KINDS = frozenset({"authentication", "permission", "billing"})
 
 
@@ -42,9 +48,22 @@ class RateLimited(ToolwireError):
         self.retry_after = retry_after
 
 
+class Overloaded(RateLimited):
+    """The gateway has too many requests in flight, or too little CPU. Nothing was sent to an upstream."""
+
+    default_status = 503
+    code = "gateway_overloaded"
+
+    def __init__(self) -> None:
+        super().__init__("the gateway is overloaded", retry_after=_RETRY_AFTER, hint="retry later")
+
+
 def network_fault_of(error: TimeoutError | ConnectionError, upstream: str) -> Fault:
     """Convert a network error to a fault that does not reveal the upstream's address."""
     _log.warning("upstream %s: %s", upstream, error)
+    if isinstance(error, PoolExhausted):  # the upstream did not fail, so this is no reason for a 502 or 504
+        message = f"too many requests to the upstream {upstream} are in flight"
+        return Fault("overloaded", message, 503, UPSTREAM_BUSY, retry_after=_RETRY_AFTER)
     if isinstance(error, TimeoutError):
         return Fault("timeout", f"no response from the upstream {upstream} in time", 504, "timeout")
     return Fault("server", f"no connection to the upstream {upstream}", 502, "connection")

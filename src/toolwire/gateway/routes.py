@@ -10,9 +10,13 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from ..asgi.http_exchange import HeaderPairs, header_pairs
+from ..ir.response import fault_from
+from ..ir.text import to_bytes
 from ..wire import get
 from ..wire.protocol import Wire
 from ..wire.stream_framing import StreamFraming, framing_of
+from .faults import Overloaded
 
 __all__ = [
     "INGRESSES",
@@ -22,6 +26,7 @@ __all__ = [
     "Route",
     "StateAction",
     "allowed_methods",
+    "encode_overload",
     "guess_ingress",
     "match_route",
 ]
@@ -220,3 +225,10 @@ def guess_ingress(path: str, headers: dict[str, str]) -> Ingress:
     if path.startswith("/api/"):
         return INGRESSES["ollama"]
     return INGRESSES["openai_responses" if path.endswith("/responses") else "openai_chat"]
+
+
+@lru_cache
+def encode_overload(ingress: Ingress) -> tuple[int, HeaderPairs, bytes]:
+    """Encode a 503 with `retry-after`; its status is 529 for Anthropic's clients, as their servers answer."""
+    status, body, headers = ingress.codec.encode_error(fault_from(Overloaded()))
+    return status, header_pairs({"content-type": "application/json", **headers}), to_bytes(body)

@@ -19,6 +19,8 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 from .._extras import install_command
+from ..asgi.accepting import BatchListener
+from ..asgi.descriptors import ConnectionCounts
 from ..asgi.types import AsgiApp
 from ..ir.errors import ConfigError, MissingExtra, ToolwireError
 from ..ir.hints import translate_hint
@@ -129,10 +131,17 @@ async def serve(
 
     reloader = _Reloader(apply_reload)
     server = _make_server(
-        gateway, settings, reloader.request_reload, ready, app or gateway, ends_process=ends_process, worker=worker
+        gateway,
+        settings,
+        listener,
+        reloader.request_reload,
+        ready,
+        app or gateway,
+        ends_process=ends_process,
+        worker=worker,
     )
     try:
-        await server.serve(sockets=[listener] if worker is None else [])
+        await server.serve(sockets=[])
     finally:
         await reloader.aclose()
 
@@ -171,6 +180,7 @@ class _Reloader:
 def _make_server(
     gateway: Gateway,
     settings: Settings,
+    listener: socket.socket,
     reload: Callable[[], None],
     ready: Callable[[], None] | None,
     app: AsgiApp,
@@ -187,6 +197,7 @@ def _make_server(
         raise MissingExtra("the gateway needs uvicorn", hint=install_command("gateway")) from None
 
     check_certificate(settings.server)
+    counts = ConnectionCounts.from_descriptors(gateway.admission.limit)
 
     class _UvicornServer(uvicorn.Server):
         @contextmanager
@@ -201,8 +212,7 @@ def _make_server(
             apply_process_settings()
             gc.collect()
             gc.freeze()  # objects that exist now stay; the collector need not visit them again
-            if worker is not None:
-                _share_listener(self, worker)
+            _listen(self, listener, worker)
             if ready is not None:
                 ready()
 
@@ -225,7 +235,7 @@ def _make_server(
             app,
             ssl_certfile=settings.server.certificate,
             ssl_keyfile=settings.server.private_key,
-            http=make_limited_protocol(lambda: gateway.limits),  # type: ignore[arg-type]  # uvicorn only calls it
+            http=make_limited_protocol(lambda: gateway.limits, counts, gateway),  # type: ignore[arg-type]  # uvicorn only calls it
             ws="none",
             lifespan="on",
             log_config=None,
@@ -238,12 +248,16 @@ def _make_server(
     )
 
 
-def _share_listener(server: uvicorn.Server, worker: WorkerProcess) -> None:
+def _listen(server: uvicorn.Server, listener: socket.socket, worker: WorkerProcess | None) -> None:
     """Accept connections as the last step of the start: until then, other workers take them."""
-    state = server.server_state
+    state, ssl = server.server_state, server.config.ssl
     make_protocol: Any = server.config.http_protocol_class  # as uvicorn calls it
     make_protocol = partial(make_protocol, config=server.config, server_state=state, app_state=server.lifespan.state)
-    listener = SharedListener(worker, make_protocol, state.connections, server.config.ssl)
-    server.servers.append(listener)  # type: ignore[arg-type]  # it has the methods that uvicorn calls
+    accepting = (
+        BatchListener(listener, make_protocol, ssl)
+        if worker is None
+        else SharedListener(worker, make_protocol, state.connections, ssl)
+    )
+    server.servers.append(accepting)  # type: ignore[arg-type]  # it has the methods that uvicorn calls
     if not server.should_exit:
-        listener.start()
+        accepting.start()

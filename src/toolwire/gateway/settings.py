@@ -172,7 +172,12 @@ class LimitsRow(Row, frozen=True):
     slow_client: float = 30.0  # seconds for a request's head, for its body, and for reading part of the answer
     ping: float = 15.0  # seconds of silence before a keep-alive
     cooldown: float = 10.0  # seconds of cooldown for a failing target
-    connections: int = 256  # to upstreams
+    requests: int | None = (
+        None  # in flight; more are refused; default: by the memory and the descriptors of the process
+    )
+    loop_delay: float = 0.01  # seconds; while the event loop is later than this, some requests are refused
+    queue: float = 5.0  # seconds that a request waits for a connection to an upstream
+    connections: int | None = None  # to the same host and port; default: as many as requests in flight
 
 
 class StateRow(Row, frozen=True):

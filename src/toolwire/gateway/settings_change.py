@@ -16,6 +16,7 @@ _TABLES = {"models": "model", "keys": "key", "upstreams": "upstream", "tools": "
 _ROWS = ("limits", "capabilities_file", "server")
 _FIXED_ROWS = ("state", "responses", "log", "trace")  # read at the start only
 _FIXED_SERVER_FIELDS = ("host", "port", "workers", "drain", "heartbeat")
+_FIXED_LIMITS = ("requests", "queue", "connections")
 _MAX_NAMES = 5
 _MAX_NAME_LENGTH = 64
 
@@ -36,8 +37,7 @@ def describe_change(old: Settings, new: Settings) -> str:
     fixed += [
         f"server.{name}" for name in _FIXED_SERVER_FIELDS if getattr(old.server, name) != getattr(new.server, name)
     ]
-    if old.limits.connections != new.limits.connections:
-        fixed.append("limits.connections")
+    fixed += [f"limits.{name}" for name in _FIXED_LIMITS if getattr(old.limits, name) != getattr(new.limits, name)]
     return f"{text}; restart the gateway to apply {', '.join(fixed)}" if fixed else text
 
 

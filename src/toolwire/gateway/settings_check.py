@@ -65,7 +65,7 @@ def configure_upstreams(
     settings: Settings, environment: Mapping[str, str]
 ) -> tuple[dict[str, ConfiguredUpstream], list[SettingsProblem]]:
     """Configure each upstream on its own, and list those that fail."""
-    transports, found, problems = UpstreamTransports(environment), {}, []
+    transports, found, problems = UpstreamTransports(environment, settings), {}, []
     for name, row in (settings.upstreams or upstreams_from_environment(environment)).items():
         try:
             found[name] = ConfiguredUpstream(name, row, transports.of(name, row), environment)

@@ -26,6 +26,7 @@ SHARED_STATE_HINT = (
 # settings that must be positive, and settings that may be 0
 _POSITIVE_FIELDS = (
     *("workers", "body", "stream_body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
+    *("requests", "loop_delay", "queue"),
     *("timeout", "idle", "first_event", "key_timeout", "key_ttl", "ttl", "context_max"),
     *("seconds", "max_response_bytes", "max_responses", "max_key_bytes", "max_key_entries"),
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from ..asgi.descriptors import max_requests
 from ..ir.errors import ConfigError
 from ..net.http_client import HttpTransport
-from .settings import UpstreamRow
+from .settings import Settings, UpstreamRow
 from .settings_location import toml_location
 
 __all__ = ["UpstreamTransports"]
@@ -16,10 +17,12 @@ __all__ = ["UpstreamTransports"]
 class UpstreamTransports:
     """The transports of upstreams. Proxies and trusted certificates are those of the environment."""
 
-    def __init__(self, environment: Mapping[str, str], connections: int = 256) -> None:
+    def __init__(self, environment: Mapping[str, str], settings: Settings) -> None:
+        limits = settings.limits
         self._environment = environment
-        self._connections = connections
-        self._shared = HttpTransport(environment=environment, connections=connections)
+        self._connections = limits.connections or limits.requests or max_requests(settings.server.workers)
+        self._max_wait = limits.queue
+        self._shared = HttpTransport(environment=environment, connections=self._connections, max_wait=limits.queue)
         self._by_certificate: dict[tuple[str, str | None], HttpTransport] = {}
 
     def of(self, name: str, row: UpstreamRow) -> HttpTransport:
@@ -33,6 +36,7 @@ class UpstreamTransports:
                 transport = HttpTransport(
                     environment=self._environment,
                     connections=self._connections,
+                    max_wait=self._max_wait,
                     client_certificate=row.client_certificate,
                     client_key=row.client_key,
                 )
@@ -45,6 +49,11 @@ class UpstreamTransports:
             transport = self.of(name, row)
             with _at_row(name):
                 transport.reload_certificate()
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait for a connection."""
+        return sum(transport.waiting for transport in (self._shared, *self._by_certificate.values()))
 
     async def aclose(self) -> None:
         for transport in (self._shared, *self._by_certificate.values()):

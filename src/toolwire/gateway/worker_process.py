@@ -15,20 +15,19 @@ connections than another waits for a moment before it accepts.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 import socket
 import struct
 from collections.abc import Callable, MutableMapping, Sized
-from logging import getLogger
 from pathlib import Path
 from ssl import SSLContext
 from tempfile import TemporaryFile
-from typing import Any
 
 import msgspec
 from msgspec import Struct
+
+from ..asgi.accepting import BATCH, BatchListener
 
 __all__ = [
     "HEARTBEAT_INTERVAL",
@@ -42,10 +41,7 @@ __all__ = [
 
 HEARTBEAT_INTERVAL = 1.0
 """Seconds between two heartbeats of a worker."""
-_log = getLogger("toolwire.gateway")
 _YIELD = 0.002  # seconds; an idle worker takes a connection in a fraction of this, and a client does not notice it
-_BATCH = 32  # connections that are accepted at once, so that requests in progress do not wait for a burst of them
-_RETRY_DELAY = 1.0  # seconds after an error of the system, such as too many open files; as asyncio
 _NOT_ACCEPTING = -1
 _NAME = "TOOLWIRE_WORKER"
 _KEY_MARK = "requires-key"
@@ -101,10 +97,10 @@ class WorkerTable:
         os.close(self.descriptor)
 
 
-class SharedListener:
+class SharedListener(BatchListener):
     """Accept connections from a socket that all workers share, and publish heartbeats from the event loop.
 
-    It has the methods of an asyncio server that uvicorn calls. `connections` are those of uvicorn's server.
+    `connections` are those of uvicorn's server.
     """
 
     def __init__(
@@ -114,41 +110,25 @@ class SharedListener:
         connections: Sized,
         ssl: SSLContext | None,
     ) -> None:
-        self._socket = worker.listener
+        super().__init__(worker.listener, make_protocol, ssl)
         self._table = worker.table
         self._number = worker.number
-        self._make_protocol = make_protocol
         self._connections = connections
-        self._ssl = ssl
-        self._loop = asyncio.get_running_loop()
-        self._connecting: set[asyncio.Task[None]] = set()
         self._heartbeats = 0
-        self._is_open = False
-        self._timer: asyncio.TimerHandle | None = None  # until the next try to accept
         self._least: int | None = 0  # connections of another worker, when this one yielded to it
         self._share = 1  # connections to accept after yielding
 
     def start(self) -> None:
-        self._is_open = True
-        self._loop.add_reader(self._socket, self._on_connection)
+        super().start()
         self._beat()
 
     def close(self) -> None:
         """Stop accepting. If no other worker accepts, take the connections that wait, which would be reset."""
-        if not self._is_open:
-            return
-        self._is_open = False
-        self._loop.remove_reader(self._socket)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._publish()
-        if self._table.least_of_others(self._number) is None:
-            while self._accept(_BATCH):
-                continue
-        self._socket.close()
-
-    async def wait_closed(self) -> None:
-        """Return at once: uvicorn waits for the connections itself."""
+        if self._stop():
+            self._publish()
+            if self._table.least_of_others(self._number) is None:
+                self._accept_all()
+            self._socket.close()
 
     def _beat(self) -> None:
         """Publish a heartbeat, also while the worker drains."""
@@ -164,55 +144,19 @@ class SharedListener:
         """Accept as many connections as another worker has more, and one; or let other workers accept first."""
         self._publish()
         least = self._table.least_of_others(self._number)
-        room = _BATCH if least is None else least + 1 - len(self._connections) - len(self._connecting)
+        room = BATCH if least is None else least + 1 - len(self._connections) - len(self._connecting)
         if room > 0:
-            self._accept(min(room, _BATCH))
+            self._accept(min(room, BATCH))
         else:
             # a worker that still has as many connections as at the last time did not use its turn
-            self._share = min(2 * self._share, _BATCH) if least == self._least else 1
+            self._share = min(2 * self._share, BATCH) if least == self._least else 1
             self._least = least
             self._pause(_YIELD)
 
-    def _pause(self, seconds: float) -> None:
-        self._loop.remove_reader(self._socket)
-        self._timer = self._loop.call_later(seconds, self._resume)
-
     def _resume(self) -> None:
         """Accept connections that no other worker has accepted in the meantime."""
-        self._timer = None
-        self._loop.add_reader(self._socket, self._on_connection)
+        super()._resume()
         self._accept(self._share)
-
-    def _accept(self, count: int) -> bool:
-        """Accept up to `count` connections. Return whether more may wait."""
-        for _ in range(count):
-            try:
-                connection, _ = self._socket.accept()
-            except ConnectionAbortedError:
-                continue
-            except (BlockingIOError, InterruptedError):
-                return False
-            except OSError as error:
-                _log.error("cannot accept connections: %s", error.strerror)
-                if self._is_open and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._pause(_RETRY_DELAY)
-                return False
-            connection.setblocking(False)
-            task = self._loop.create_task(self._connect(connection))
-            self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
-        return True
-
-    async def _connect(self, connection: socket.socket) -> None:
-        """Start the protocol of a connection. A failed TLS handshake ends it."""
-        protocol: Any
-        try:
-            _, protocol = await self._loop.connect_accepted_socket(self._make_protocol, connection, ssl=self._ssl)
-        except OSError:  # of the connection or its TLS handshake
-            connection.close()
-            return
-        if not self._is_open:
-            protocol.shutdown()  # uvicorn does this for the connections that it knew when it began to stop
 
 
 class WorkerVariable(Struct, frozen=True):

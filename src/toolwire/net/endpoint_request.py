@@ -179,6 +179,12 @@ class AnswerStream:
         return None if self._calls is None else self._calls.rejected
 
     @property
+    def item_count(self) -> int:
+        """The number of texts and calls so far, without calls in the text."""
+        count: int = getattr(self._decoder, "item_count", 0)  # a codec of others may not count
+        return count
+
+    @property
     def should_stop(self) -> bool:
         """True if the rest of the stream is ignored."""
         return self._calls is not None and self._calls.should_stop

@@ -12,7 +12,19 @@ from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import NamedTuple, Protocol, TypeAlias
 
-__all__ = ["Reply", "RequestBody", "StreamedBody", "Transport", "load_transport", "read_request_body"]
+__all__ = [
+    "PoolExhausted",
+    "Reply",
+    "RequestBody",
+    "StreamedBody",
+    "Transport",
+    "load_transport",
+    "read_request_body",
+]
+
+
+class PoolExhausted(ConnectionRefusedError, TimeoutError):
+    """All connections to the server stayed in use: nothing was sent, and the server itself may be well."""
 
 
 class StreamedBody(NamedTuple):

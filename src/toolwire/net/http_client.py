@@ -31,7 +31,8 @@ class HttpTransport:
     """A pool of connections; several clients may share one.
 
     `environment`: the variables with proxies and certificates, by default those of the process; see docs/clients.md.
-    `connections`: the maximum in use per origin. `roots`: PEM certificates that are trusted in addition to the usual ones.
+    `connections`: the maximum in use per origin. `max_wait`: seconds that a request waits if all of them are in use, by
+    default its own timeout; then it fails with ConnectionRefusedError. `roots`: PEM certificates that are trusted in addition to the usual ones.
     `client_certificate` and `client_key`: PEM files, for servers that require a certificate.
     `resends`: a request on a reused connection that the server has closed is sent once more on a new one. Do not use
     it for requests that must not be executed twice. `reuse`: False opens a connection for every request, so that none
@@ -44,6 +45,7 @@ class HttpTransport:
         *,
         environment: Mapping[str, str] | None = None,
         connections: int = 256,
+        max_wait: float | None = None,
         connect_timeout: float = 10.0,
         roots: Sequence[bytes] = (),
         client_certificate: str | None = None,
@@ -55,6 +57,7 @@ class HttpTransport:
         self._resends = resends
         self._reuse = reuse
         self._connections = connections
+        self._max_wait = max_wait
         self._connect_timeout = connect_timeout
         self._proxies = proxies_from_environment(environment)
         self._tls = ClientTls(environment, roots=roots, certificate=client_certificate, key=client_key)
@@ -94,7 +97,7 @@ class HttpTransport:
             from .http_connect import Connector
 
             connector = Connector(self._proxies, self._tls, self._connect_timeout)
-            self._pools = ClientPools(connector.open, self._connections, reuse=self._reuse)
+            self._pools = ClientPools(connector.open, self._connections, reuse=self._reuse, max_wait=self._max_wait)
         origin, head = build_head(method, url, fields)
         return PreparedRequest(self._pools, method, origin, head, resends=self._resends)
 
@@ -104,6 +107,11 @@ class HttpTransport:
         probing._reuse, probing._pools = False, None
         probing._prepare_cached = lru_cache(8)(probing._prepare)
         return probing
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait for a connection."""
+        return 0 if self._pools is None else self._pools.waiting
 
     def reload_certificate(self) -> None:
         """Use the current content of the client certificate for new connections; ConfigError if it is unusable."""

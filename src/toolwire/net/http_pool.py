@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from logging import getLogger
 from typing import TypeAlias
 
-from .http_connect import ConnectFailed
+from .http import PoolExhausted
 from .http_connection import HttpConnection
 from .http_head import Origin
 
 __all__ = ["ClientPools", "OriginPool"]
 
+_log = getLogger("toolwire.net")
+_MAX_IDLE = 512  # connections to an origin; thousands of past streams must not keep their descriptors
+_REPORT_INTERVAL = 10.0  # seconds between two log lines
 _IDLE_TIMEOUT = 50.0  # seconds; servers close connections that are idle for a minute
 
 
@@ -23,11 +28,16 @@ class ClientPools:
     """The connections of a client. They belong to the event loop that opened them.
 
     `connect` opens a connection to an origin within a timeout in seconds. `limit`: the connections in use per origin.
+    `max_wait`: seconds that a request waits for a connection if all are in use; None: as long as its own timeout.
+    `waiting` is the number of requests that wait.
     """
 
-    def __init__(self, connect: _Connect, limit: int, *, reuse: bool) -> None:
+    def __init__(self, connect: _Connect, limit: int, *, reuse: bool, max_wait: float | None = None) -> None:
         self.connect = connect
         self.limit = limit
+        self.max_wait = max_wait
+        self.waiting = 0
+        self._reported_at = float("-inf")
         self.reuse = reuse
         self._by_loop: dict[asyncio.AbstractEventLoop, _LoopPools] = {}
 
@@ -42,6 +52,14 @@ class ClientPools:
         if pool is None:
             pool = pools.by_origin[origin] = OriginPool(self, pools, origin)
         return pool
+
+    def report_wait(self, origin: Origin) -> None:
+        """Log that requests wait, at most every ten seconds."""
+        now = time.monotonic()
+        if now - self._reported_at >= _REPORT_INTERVAL:
+            self._reported_at = now
+            message = "all %d connections to %s are in use; waiting requests: %d (raise limits.connections)"
+            _log.warning(message, self.limit, origin.authority, self.waiting)
 
     async def aclose(self) -> None:
         """Close idle connections now, and those of in-flight requests when these end."""
@@ -81,11 +99,12 @@ class _LoopPools:
 class OriginPool:
     """The connections to one origin. A connection is used by one request at a time."""
 
-    __slots__ = ("_connect", "_idle", "_in_use", "_limit", "_origin", "_reuse", "_waiters", "loop", "pools")
+    __slots__ = ("_client", "_connect", "_idle", "_in_use", "_limit", "_origin", "_reuse", "_waiters", "loop", "pools")
 
     def __init__(self, client: ClientPools, pools: _LoopPools, origin: Origin) -> None:
         self.pools = pools
         self.loop = pools.loop
+        self._client = client
         self._connect = client.connect
         self._limit = client.limit
         self._reuse = client.reuse
@@ -102,10 +121,15 @@ class OriginPool:
         return True
 
     async def wait_for_slot(self, deadline: float) -> None:
-        """Wait until another request ends, which leaves its slot to this one."""
+        """Wait until another request ends, which leaves its slot to this one. Raise PoolExhausted after `max_wait`."""
+        client = self._client
         waiter: asyncio.Future[None] = self.loop.create_future()
         self._waiters.append(waiter)
-        timer = self.loop.call_at(deadline, _expire, waiter)
+        client.waiting += 1
+        client.report_wait(self._origin)
+        if client.max_wait is not None:
+            deadline = min(deadline, self.loop.time() + client.max_wait)
+        timer = self.loop.call_at(deadline, self._expire, waiter)
         try:
             await waiter
         except BaseException:
@@ -115,7 +139,12 @@ class OriginPool:
                 self._waiters.remove(waiter)
             raise
         finally:
+            client.waiting -= 1
             timer.cancel()
+
+    def _expire(self, waiter: asyncio.Future[None]) -> None:
+        if not waiter.done():
+            waiter.set_exception(PoolExhausted(f"all {self._limit} connections stayed in use"))
 
     def pop_idle(self, now: float) -> HttpConnection | None:
         """Return the connection that was used last, if one is still usable."""
@@ -149,7 +178,7 @@ class OriginPool:
 
     def _drop_oldest(self, now: float) -> None:
         """Drop the longest idle connection if there are too many, or if it has timed out."""
-        if len(self._idle) > self._limit or now - self._idle[0].idle_since > _IDLE_TIMEOUT:
+        if len(self._idle) > min(self._limit, _MAX_IDLE) or now - self._idle[0].idle_since > _IDLE_TIMEOUT:
             self._idle.popleft().abort()
 
     def close_idle(self) -> None:
@@ -163,8 +192,3 @@ class OriginPool:
                 waiter.set_result(None)
                 return
         self._in_use -= 1
-
-
-def _expire(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_exception(ConnectFailed("no connection became free in time"))

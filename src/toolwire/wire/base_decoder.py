@@ -204,6 +204,11 @@ class BaseStreamDecoder:
         """Append the events that end the open items and the answer. Every decoder implements this."""
         raise NotImplementedError
 
+    @property
+    def item_count(self) -> int:
+        """The number of texts, calls and other items that have begun, also those without an event so far."""
+        return self._next_key
+
     def _new_key(self) -> int:
         key = self._next_key
         self._next_key += 1

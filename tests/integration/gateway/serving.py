@@ -49,9 +49,12 @@ async def serving(document: dict[str, Any], **options: Any) -> AsyncIterator[Ser
 
 @asynccontextmanager
 async def listening(
-    app: Any, limits: Callable[[], LimitsRow] = LimitsRow, counts: ConnectionCounts | None = None
+    app: Any,
+    limits: Callable[[], LimitsRow] = LimitsRow,
+    counts: ConnectionCounts | None = None,
+    gate: Gateway | None = None,
 ) -> AsyncIterator[str]:
-    http = make_limited_protocol(limits, counts)
+    http = make_limited_protocol(limits, counts, gate)
     config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1, ws="none", http=http)
     server = uvicorn.Server(config)
     task = asyncio.ensure_future(server.serve())

@@ -265,7 +265,7 @@ def test_process_without_free_descriptors_answers_health_checks_and_logs(tmp_pat
         wait_until(lambda: b"client connections" in (tmp_path / "log").read_bytes())
         for one in held:
             one.setblocking(False)
-        wait_until(lambda: sum(map(_has_data, held)) == 100 - 24 - 8)  # those beyond the limit and the reserve
+        wait_until(lambda: sum(map(_has_data, held)) == 100 - 20 - 8)  # those beyond the limit and the reserve
         refused = [one for one in held if _has_data(one)]
         for one in refused:
             assert one.recv(100).startswith(b"HTTP/1.1 503 ")

@@ -12,6 +12,7 @@ from gateway.hostile import (
     body_of,
     connect,
     decode_answer,
+    expect_error,
     gateway_to,
     path_of,
     recorded,
@@ -67,6 +68,11 @@ def fault_in(answer, front):
     return faults[0].fault if faults else None
 
 
+def status_or_event(answer, front):
+    """The fault of an answer, as a status if nothing was sent before: a wire without fragments of calls."""
+    return fault_in(answer, front) if answer.status == 200 else expect_error(answer, front, answer.status)
+
+
 @pytest.mark.finding("Z10")
 @pytest.mark.parametrize("front", WIRES)
 @run
@@ -75,10 +81,7 @@ async def test_growing_call_ends_in_an_error_event(front):
     async with gateway_to(call_stream(2 * MEGABYTE), document=LIMITS) as (gateway, _):
         answer = await ask(gateway, front, stream=True)
         assert answer.whole
-        if answer.status == 200:
-            fault = fault_in(answer, front)
-        else:  # nothing was sent before: a wire without fragments of calls
-            fault = get(front).decode_error(answer.status, answer.document, answer.headers)
+        fault = status_or_event(answer, front)
         assert fault is not None and "4,194,304 bytes of memory" in fault.message
         await until(lambda: used(gateway) == 0)
 
@@ -152,3 +155,40 @@ async def test_call_of_a_gateway_tool_counts_although_the_client_does_not_get_it
         answer = await ask(gateway, "anthropic", Request(messages=REQUEST.messages), stream=True)
         assert fault_in(answer, "anthropic") is not None and len(provider.requests) == 1
         await until(lambda: used(gateway) == 0)
+
+
+def stream_of_calls(count):
+    """A stream of OpenAI Chat with calls that have no arguments, and nearly no bytes."""
+    chunks = [chat_chunk({"role": "assistant", "content": ""})]
+    for number in range(count):
+        call = {"index": number, "id": f"c{number}", "type": "function"}
+        chunks.append(chat_chunk({"tool_calls": [{**call, "function": {"name": WEATHER.name, "arguments": "{}"}}]}))
+    chunks += [chat_chunk({}, "tool_calls"), b"data: [DONE]\n\n"]
+    return RawReply(b"".join(chunks), headers=STREAM)
+
+
+@pytest.mark.finding("SE2")
+@pytest.mark.parametrize("front", WIRES)
+@run
+async def test_calls_without_arguments_count_as_memory(front):
+    """210,000 of them once took 440 MB, of which nothing was counted if the stream was passed through."""
+    async with gateway_to(stream_of_calls(1000), stream_of_calls(3000), document=LIMITS) as (gateway, _):
+        answer = await ask(gateway, front, stream=True)
+        if front != "openai_responses":  # whose events repeat the calls
+            assert len(decode_answer(answer, front, stream=True).calls) == 1000
+        await until(lambda: used(gateway) == 0)
+        fault = status_or_event(await ask(gateway, front, stream=True), front)
+        assert "4,194,304 bytes of memory" in fault.message
+        await until(lambda: used(gateway) == 0)
+
+
+@pytest.mark.finding("SE2")
+@pytest.mark.parametrize("front", ["openai_chat", "anthropic"])
+@run
+async def test_calls_of_a_stream_are_bounded_as_the_values_of_a_whole_answer(front):
+    """Each leaves objects until the answer ends, and a garbage collection visits all of them without a pause."""
+    limits = {"limits": {"values": 32_000}}
+    async with gateway_to(stream_of_calls(900), stream_of_calls(2000), document=limits) as (gateway, _):
+        assert len(decode_answer(await ask(gateway, front, stream=True), front, stream=True).calls) == 900
+        fault = status_or_event(await ask(gateway, front, stream=True), front)
+        assert "more than 1000 texts and calls" in fault.message and "limits.values" in fault.message

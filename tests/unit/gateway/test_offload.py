@@ -152,7 +152,7 @@ class ChunkedReply:
 class CollectingStream:
     """Outputs everything at a line break, and notes the thread of each feed."""
 
-    content_bytes = 0
+    content_bytes = item_count = 0
 
     def __init__(self):
         self.threads, self.pending = [], b""

@@ -135,6 +135,11 @@ class PassThroughStream(ForwardedStream):
     def content_bytes(self) -> int:
         return self._stats.content_bytes + self.part_bytes
 
+    @property
+    def item_count(self) -> int:
+        count: int = getattr(self._decoder, "item_count", 0)
+        return count
+
 
 def _parse_or_raw(data: bytes) -> JSON:
     try:

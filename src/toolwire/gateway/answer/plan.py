@@ -9,7 +9,7 @@ from msgspec import Struct
 from ...ir.response import Fault
 from ...net.retry import RetryPolicy
 from ...wire.faults import CONTEXT_LENGTH
-from ..faults import IDLE_FAULT, is_gateway_fault
+from ..faults import IDLE_FAULT, UPSTREAM_BUSY, is_gateway_fault
 from ..routing import Router, Target
 
 __all__ = ["AttemptPlan"]
@@ -116,13 +116,14 @@ class AttemptPlan(Struct, eq=False):
         if fault.kind not in _FAILOVER_KINDS and not is_gateway_fault(fault):
             self._router.succeed(target, self.sent_at)  # it works, and refuses this request
             return None
-        self._router.fail(target, self.sent_at, fault)
+        if fault.code != UPSTREAM_BUSY:  # which is no failure of the target
+            self._router.fail(target, self.sent_at, fault)
         if self._clock() >= self.deadline:
             return None  # the next target would time out at once, and be in cooldown
         if self._tried < len(self.targets):
             return 0.0
-        if fault is IDLE_FAULT:
-            return None  # it has used its time
+        if fault is IDLE_FAULT or fault.code == UPSTREAM_BUSY:
+            return None  # it has used its time, or the request has waited long enough for a connection
         return self._begin_round(fault, target) if self.targets[0].health.budget.take(self._clock()) else None
 
     def wait_after_refusal(self, fault: Fault) -> float | None:

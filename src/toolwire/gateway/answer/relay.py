@@ -61,6 +61,11 @@ class Stream(Protocol):
         """The bytes of the answer so far: of texts, arguments and whole parts."""
         ...
 
+    @property
+    def item_count(self) -> int:
+        """The number of texts and calls so far."""
+        ...
+
     def feed(self, data: bytes) -> bytes:
         """Convert data to whole events, so that other events may be inserted between two results."""
         ...
@@ -143,7 +148,7 @@ class StreamRelay:
     async def feed(self, piece: bytes) -> bytes:
         """Convert a piece to output for the client."""
         stream, held = self._stream, self._held + len(piece)
-        self._memory.grow(piece, held, stream.content_bytes)
+        self._memory.grow(piece, held, stream.content_bytes, stream.item_count)
         self._held = held
         size = held + self._repeated_work + self._size_of_calls(piece)
         if size <= LARGE:
@@ -200,7 +205,7 @@ class StreamRelay:
 
     def _free_held(self) -> None:
         if self._held > UNCOUNTED:  # otherwise no memory was reserved for it
-            self._memory.shrink(self._stream.content_bytes)
+            self._memory.shrink(self._stream.content_bytes, self._stream.item_count)
         self._held = 0
 
 

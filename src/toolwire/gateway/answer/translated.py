@@ -354,6 +354,10 @@ class TranslatedStream:
         return self._stats.content_bytes - self._earlier_bytes + self._other_bytes
 
     @property
+    def item_count(self) -> int:
+        return max(self._answer_stream.item_count, len(self._stats.calls))  # the calls may be in one text
+
+    @property
     def should_stop(self) -> bool:
         return self._answer_stream.should_stop
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, field
 
+from ...asgi.admission import Admission
 from ...bridge.repair import CallRepair
 from ...net.translation_cache import TranslationCache
 from ..client_request import ClientRequest
@@ -163,6 +164,7 @@ class MetricsSnapshot(Struct):
     in_flight: int
     states: dict[tuple[str, str], int] = {}  # targets that are not closed, by their state
     translations: dict[str, int] = {}  # `bytes` and `entries` of the translation cache
+    waiting: int = 0  # requests, for a connection to an upstream
 
 
 class _LabelledCounter:
@@ -224,7 +226,11 @@ class Metrics:
         self._losses = _LabelledCounter(0, max_values, clean)
         self._repairs = _LabelledCounter(0, max_values, clean)
         self._lost = _LabelledCounter(0, max_values, str)
+        self._refused = _LabelledCounter(0, max_values, clean)
+        self._waiting = 0  # in other processes
+        self._count_waiting: Callable[[], int] = lambda: 0
         self._counters = {
+            "overload": self._refused,
             "attempts": self._attempts,
             "calls": self._calls,
             "losses": self._losses,
@@ -250,6 +256,11 @@ class Metrics:
     def watch_health(self, table: HealthTable) -> None:
         """Include the states of targets, and the probes and refused retries."""
         self._health = table
+
+    def watch_load(self, admission: Admission, count_waiting: Callable[[], int]) -> None:
+        """Count the refusals of a gateway. `count_waiting` returns the requests that wait for an upstream connection."""
+        admission.on_refusal = self._refused.add
+        self._count_waiting = count_waiting
 
     def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None:
         self._in_flight += 1
@@ -356,7 +367,12 @@ class Metrics:
         counters = {name: counter.values for name, counter in self._counters.items()}
         counters |= {name: self._count_watched(name) for name in self._other_counts}
         return MetricsSnapshot(
-            self._series_by_labels, counters, self._in_flight, self._count_states(), self._measure_cache()
+            self._series_by_labels,
+            counters,
+            self._in_flight,
+            self._count_states(),
+            self._measure_cache(),
+            self._count_waiting(),
         )
 
     def _measure_cache(self) -> dict[str, int]:
@@ -395,10 +411,11 @@ class Metrics:
             _add_counts(self._other_counts[name] if name in self._other_counts else self._counters[name].values, counts)
 
     def add_current(self, snapshot: MetricsSnapshot) -> None:
-        """Add the requests in flight and the states of a process that runs."""
+        """Add the requests in flight, the states and the waiting requests of a process that runs."""
         self._in_flight += snapshot.in_flight
         _add_counts(self._states, snapshot.states)
         _add_counts(self._other_translations, snapshot.translations)
+        self._waiting += snapshot.waiting
 
     def page(self) -> bytes:
         """Render all metrics in Prometheus' text format, including those of the process."""
@@ -426,6 +443,12 @@ class Metrics:
         gauge = GaugeMetricFamily("toolwire_requests_in_flight", "requests for a model in flight")
         gauge.add_metric((), self._in_flight)
         yield gauge
+        gauge = GaugeMetricFamily("toolwire_upstream_waiting", "requests that wait for a connection to an upstream")
+        gauge.add_metric((), self._waiting + self._count_waiting())
+        yield gauge
+        yield _counter_family(
+            "requests_refused", "requests refused because of overload", ("reason",), self._refused.values
+        )
         yield self._tokens_family()
         yield from self._tools_families()
         yield _counter_family(

@@ -138,7 +138,7 @@ class Telemetry:
         if self._recorder is None:
             return
         if self._http is None:
-            self._http = UpstreamTransports(self._environment, self._settings.limits.connections)
+            self._http = UpstreamTransports(self._environment, self._settings)
         self._http.reload(rows)
         for name, row in rows.items():
             inner = self._given_transports.get(name) or self._http.of(name, row)

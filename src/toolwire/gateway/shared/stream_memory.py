@@ -11,6 +11,10 @@ _REPEATED_COPIES = 10  # also three events with the whole text, the last one wit
 _STRINGS = 2  # of these copies; see `text_copies`
 _MAX_TEXT_COPIES = 5
 _FRAGMENT_SHARE = 4  # an event of about 160 bytes leaves a fragment, which needs 40 bytes besides its text
+# Bytes of a text or a call besides its content, in each of the copies. Measured with 200,000 calls without arguments: 2.2 kB for each
+# if the stream is passed through, 6 kB for a client of Responses.
+_BYTES_PER_ITEM = 400
+_FEW_ITEMS = 16  # are not counted, as nearly all answers have fewer
 _ESCAPE_START = 2  # bytes of an escape at the end of a piece
 UNCOUNTED = 8 * 1024
 """Bytes of an incomplete event for which no memory is reserved."""
@@ -31,11 +35,14 @@ class StreamMemory:
         self._received = 0
         self._reserved = 0
 
-    def grow(self, piece: bytes, held: int, content: int) -> None:
+    def grow(self, piece: bytes, held: int, content: int, items: int) -> None:
         """Reserve memory for a piece, before it is decoded. Raise MemoryExhausted if there is too little.
 
-        `held` is the number of bytes without output so far, `content` that of the text and arguments before them.
+        `held` is the number of bytes without output so far, `content` that of the text and arguments before them,
+        and `items` the number of texts and calls.
         """
+        if items > _FEW_ITEMS:
+            content += items * _BYTES_PER_ITEM
         self._received += len(piece)
         if self._text_copies < _MAX_TEXT_COPIES and (self._tail or b"\\" in piece or not piece.isascii()):
             self._count_text_copies(piece)
@@ -57,9 +64,9 @@ class StreamMemory:
             self._copies += _STRINGS * (found - self._text_copies)
             self._text_copies = found
 
-    def shrink(self, content: int) -> None:
-        """Free the memory of events that are complete, and keep that of `content` bytes of text and arguments."""
-        needed = self._needed(content)
+    def shrink(self, content: int, items: int) -> None:
+        """Free the memory of events that are complete, and keep that of `items`, with `content` bytes of text and arguments."""
+        needed = self._needed(content if items <= _FEW_ITEMS else content + items * _BYTES_PER_ITEM)
         if needed < self._reserved:
             self._reservation.subtract(self._reserved - needed)
             self._reserved = needed

@@ -1,0 +1,207 @@
+"""Admission of requests: above its capacity a server refuses some at once, so that it answers the others in time.
+
+Without a bound, requests wait, clients give up, and the server works for clients that are gone. There are two bounds:
+
+    requests in flight    each needs memory and two descriptors, for the client and for the upstream
+    queueing time         of the CPU
+
+Requests in flight are no measure of the CPU: 4,000 slow streams need little of it, 50 large translations need all. The signal for
+the CPU is the delay of a timer. Everything that happens during a turn of the event loop waits for its end: new connections,
+requests, answers of upstreams. So the delay is the queueing time of all of them, and it costs a request nothing to
+measure. Large requests wait for a thread, too; `Offload.oldest_wait` is their queueing time.
+
+    calm          Nothing is refused. The delay is measured every 10 ms while requests are in flight.
+                  Three delays in a row above the bound, over 100 ms or more, begin an overload. A burst, or a single
+                  long turn, does not: only a queue that never becomes short is one (CoDel, RFC 8289, section 4).
+                  At four times the capacity each turn is four times as long as the turn before. So after a late turn the 129th request of
+                  the next one begins the overload, 50 ms after the last turn in time.
+    overloaded    Each turn starts at most five requests and refuses the others that arrive in it, so a turn lasts about as long
+                  as five requests and those refusals need. After a turn that was not late at all, their number is
+                  doubled. While threads are late, it is zero.
+                  One second without a refusal ends an overload.
+
+Two other rules were tried. Refusing everything until the delay is short again: the latency oscillates, because several turns
+of requests are admitted before the next measurement. A number of requests per turn that adapts to the delay: if
+refusals alone, or other programs on the machine, make turns long, it falls to one, and so does the throughput. A fixed number
+needs no tuning: more expensive requests make longer turns, but they also last longer without overload.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from logging import getLogger
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+__all__ = ["Admission", "ExceededBound", "memory_limit"]
+
+ExceededBound: TypeAlias = Literal["requests", "delay"]
+"""The bound that a refused request exceeds."""
+
+_log = getLogger("toolwire.asgi")
+_CALM_PERIOD = 0.01  # seconds; 100 timers a second cost less than 0.1 % of a CPU
+_TURN_PERIOD = 0.001  # seconds; shorter than any turn of an overloaded loop, and longer than the resolution of timers
+_MIN_LATE = 3  # delays in a row; one long turn gives a single delay
+_INTERVAL = (
+    0.2  # seconds; longer than most bursts, and than the periods in which a control group limits the CPU (0.1 s)
+)
+_RECOVERY = 1.0  # seconds
+_REPORT_INTERVAL = 10.0  # seconds between two log lines
+# Requests per turn. A request needs three turns or more, so the latency under overload is about 15 to 20 times the CPU time of a
+# request; at 80 % of the capacity, one in a hundred requests waits for ten others.
+_QUOTA = 5
+_CALM_QUOTA = 128  # requests in 10 ms, many times more than a process can serve; they take 30 to 150 ms
+_SHORT_INTERVAL = 0.05  # seconds; half of the interval
+_CGROUP = Path("/sys/fs/cgroup")
+_OWN_GROUPS = Path("/proc/self/cgroup")
+
+
+class Admission:
+    """The requests in flight, and the decision about the next one. `limit`: the number of requests in flight.
+
+    `max_delay`: seconds of queueing; `oldest_wait` returns those in other queues than the event loop's.
+    The application adds its requests to `in_flight`, and removes them. The server subtracts each from `remaining`, the number that
+    this turn may still start, and calls `find_refusal` if that becomes negative, or if `in_flight` has reached the limit.
+    """
+
+    __slots__ = (
+        *("_calm_at", "_clock", "_last_refusal_at", "_late_turns", "_measured_at", "_oldest_wait", "_quota"),
+        *("_refused", "_reported_at"),
+        *("in_flight", "is_measuring", "is_overloaded", "limit", "max_delay", "on_refusal", "remaining"),
+    )
+
+    def __init__(
+        self,
+        limit: int,
+        max_delay: float,
+        oldest_wait: Callable[[], float] = lambda: 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.limit = limit
+        self.max_delay = max_delay
+        self.in_flight = 0
+        self.on_refusal: Callable[[ExceededBound], object] | None = None
+        self._refused = 0  # requests
+        self.is_measuring = False
+        self._oldest_wait = oldest_wait
+        self._clock = clock
+        self.is_overloaded = False
+        self._measured_at = 0.0  # by the clock, as all times here
+        self._calm_at = 0.0
+        self._late_turns = 0
+        self._quota = _QUOTA
+        self.remaining = _CALM_QUOTA
+        self._last_refusal_at = 0.0
+        self._reported_at = float("-inf")
+
+    def find_refusal(self) -> ExceededBound | None:
+        """Return the bound that the next request exceeds, or None if it is admitted."""
+        if self.in_flight >= self.limit:
+            return self._refuse("requests", f"{self.in_flight} requests are in flight")
+        if self.remaining >= 0:
+            return None
+        now = self._clock()
+        if not self.is_overloaded:
+            if not self._late_turns or now - self._calm_at < _SHORT_INTERVAL:
+                self.remaining = _CALM_QUOTA - 1
+                return None
+            self._begin_overload(now)
+        self._last_refusal_at = now
+        return self._refuse("delay", f"requests wait longer than {self.max_delay * 1000:g} ms for the CPU")
+
+    def refuse_excess(self) -> None:
+        """Count the refusal of a request that is in flight already, for servers that do not ask before."""
+        self._refuse("requests", f"{self.limit} requests are in flight")
+
+    def _refuse(self, reason: ExceededBound, description: str) -> ExceededBound:
+        """Count a refusal, and log it, at most every ten seconds."""
+        self._refused += 1
+        if self.on_refusal is not None:
+            self.on_refusal(reason)
+        now = self._clock()
+        if now - self._reported_at >= _REPORT_INTERVAL:
+            self._reported_at = now
+            _log.error("overloaded: %s; requests are refused with 503 (%d so far)", description, self._refused)
+        return reason
+
+    def start_measuring(self) -> None:
+        """Measure delays in the running event loop, until no requests are in flight."""
+        self.is_measuring = True
+        self.remaining = _CALM_QUOTA
+        self._late_turns = 0
+        self._measured_at = self._calm_at = self._clock()
+        asyncio.get_running_loop().call_later(_CALM_PERIOD, self._measure)
+
+    def _measure(self) -> None:
+        """Note the delay of this timer, and set the next one."""
+        now, period = self._clock(), _TURN_PERIOD if self.is_overloaded else _CALM_PERIOD
+        self.begin_turn(now, now - self._measured_at - period)
+        self._measured_at = now
+        self.is_measuring = self.in_flight > 0 or self.is_overloaded
+        if self.is_measuring:
+            period = _TURN_PERIOD if self.is_overloaded else _CALM_PERIOD
+            asyncio.get_running_loop().call_later(period, self._measure)
+
+    def begin_turn(self, now: float, delay: float) -> None:
+        """Change the state after the event loop was late by `delay` seconds, or renew the quota."""
+        waited = self._oldest_wait()
+        if self.is_overloaded:
+            self._quota = _QUOTA if delay > _TURN_PERIOD else self._quota if self.remaining > 0 else 2 * self._quota
+            self.remaining = 0 if waited > self.max_delay else self._quota
+            if now - self._last_refusal_at > _RECOVERY:
+                self.is_overloaded, self.remaining = False, _CALM_QUOTA
+                self._calm_at, self._late_turns = now, 0
+            return
+        self.remaining = _CALM_QUOTA
+        if delay <= self.max_delay and waited <= self.max_delay:
+            self._calm_at, self._late_turns = now, 0
+        else:
+            self._late_turns += 1
+            if self._late_turns >= _MIN_LATE and now - self._calm_at >= _INTERVAL:
+                self._begin_overload(now)
+
+    def _begin_overload(self, now: float) -> None:
+        self.is_overloaded = True
+        self._quota, self.remaining, self._last_refusal_at = _QUOTA, 0, now
+
+
+def memory_limit() -> int | None:
+    """Return the bytes of memory that this process may use: of the machine, or of its control group if that is less."""
+    limits = [
+        _read_limit(folder / name) for folder in _own_groups() for name in ("memory.max", "memory.limit_in_bytes")
+    ]
+    try:
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):  # Windows
+        pass
+    return min([limit for limit in limits if limit is not None], default=None)
+
+
+def _own_groups() -> list[Path]:
+    """List the folders of this process's control groups and the groups around them.
+
+    A container usually sees its own group as the root. A systemd service sees the whole tree.
+    """
+    try:
+        lines = _OWN_GROUPS.read_text().splitlines()
+    except OSError:
+        return []
+    folders = []
+    for line in lines:  # `0::/path` in version 2, `9:memory:/path` in version 1 (cgroups(7))
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers == "" or "memory" in controllers.split(","):
+            root = _CGROUP / "memory" if controllers else _CGROUP
+            own = root / path.strip("/")
+            folders += [own, *(parent for parent in own.parents if parent.is_relative_to(root))]
+    return folders
+
+
+def _read_limit(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):  # "max" if there is none
+        return None

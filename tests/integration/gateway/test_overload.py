@@ -1,0 +1,289 @@
+"""A gateway above its capacity: refusals in the client's protocol, health checks, connections to upstreams."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+
+import pytest
+import uvloop
+from gateway.hostile import (
+    ask,
+    body_of,
+    connect,
+    exchange,
+    expect_error,
+    head_of,
+    read_answer,
+    request_bytes,
+    run,
+)
+from gateway.serving import WIRES, Serving, listening
+
+from toolwire.asgi.accepting import BatchListener
+from toolwire.gateway.app import Gateway
+from toolwire.gateway.observe.metrics import Metrics
+from toolwire.gateway.settings_parse import parse_settings
+from toolwire.net.http import PoolExhausted
+from toolwire.net.http_client import HttpTransport
+from waiting import SAFETY, until
+
+ANSWER = (
+    b'{"id":"c1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":'
+    b'{"role":"assistant","content":"Rain."},"finish_reason":"stop"}]}'
+)
+STATUS = {"anthropic": 529}  # https://docs.anthropic.com/en/api/errors; 503 in all other protocols
+HEALTH = head_of("/health", {"host": "localhost"}, method="GET")
+
+
+class HoldingUpstream:
+    """A provider of Chat that answers when `release` is set. `waiting` requests have arrived and are not answered."""
+
+    def __init__(self):
+        self.release = asyncio.Event()
+        self.waiting = self.served = 0
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=4096)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_):
+        self.release.set()
+        self._server.close()
+        await asyncio.sleep(0.01)
+
+    async def _serve(self, reader, writer):
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+                self.waiting += 1
+                await self.release.wait()
+                self.waiting -= 1
+                self.served += 1
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def overloaded(upstreams=1, *, settings=None, is_asked_first=True, **limits):
+    """Yield a gateway with these limits, and holding upstreams for the model `m`, in the order of its fallbacks.
+
+    Turns of this loop are long because of the test itself, so the bound on its delay is out of reach.
+    """
+    metrics = Metrics()
+    providers = [HoldingUpstream() for _ in range(upstreams)]
+    for provider in providers:
+        await provider.__aenter__()
+    rows = {f"u{number}": {"base_url": one.url, "wire": "openai_chat"} for number, one in enumerate(providers)}
+    models = {f"m{number}": {"upstream": name, "model": "m"} for number, name in enumerate(rows)}
+    models["m"] = {"upstream": "u0", "model": "m", "fallbacks": [f"m{number}" for number in range(1, upstreams)]}
+    document = {"upstreams": rows, "models": models, "limits": {"loop_delay": 1e6, **limits}, **(settings or {})}
+    gateway = Gateway(parse_settings(document), environment={}, sinks=[metrics], metrics=metrics.page)
+    try:
+        async with listening(gateway, lambda: gateway.limits, gate=gateway if is_asked_first else None) as url:
+            serving = Serving(gateway, [])
+            serving.url, serving.metrics = url, metrics
+            yield serving, *providers
+    finally:
+        for provider in providers:
+            await provider.__aexit__()
+
+
+def chat(model="m"):
+    return request_bytes("/v1/chat/completions", body_of("openai_chat", model=model))
+
+
+def send(gateway, count):
+    return [asyncio.ensure_future(exchange(gateway, chat())) for _ in range(count)]
+
+
+def value_of(metrics, name, **labels):
+    for family in metrics.collect():
+        for sample in family.samples:
+            if sample.name == name and sample.labels == labels:
+                return sample.value
+    return None
+
+
+@pytest.mark.finding("OP3")
+@pytest.mark.parametrize("is_asked_first", [True, False], ids=["before the body", "by the application"])
+@run
+async def test_requests_above_the_bound_are_refused_in_the_protocol_of_the_client(is_asked_first):
+    """Another server than ours does not ask before, so the application refuses by itself."""
+    async with overloaded(requests=3, is_asked_first=is_asked_first) as (gateway, provider):
+        admitted = send(gateway, 3)
+        await until(lambda: provider.waiting == 3)
+        for front in WIRES:
+            for stream in (False, True):
+                answer = await ask(gateway, front, wire="u0", stream=stream)
+                fault = expect_error(answer, front, STATUS.get(front, 503))
+                assert answer.headers["retry-after"] == "1" and fault.retry_after == 1.0
+                assert fault.kind == "overloaded"
+        assert value_of(gateway.metrics, "toolwire_requests_refused_total", reason="requests") == 2 * len(WIRES)
+        for path in ("/health", "/ready", "/metrics", "/"):
+            assert (await exchange(gateway, head_of(path, {"host": "localhost"}, method="GET"))).status == 200
+        provider.release.set()
+        assert [answer.status for answer in await asyncio.gather(*admitted)] == [200] * 3
+        assert provider.served == 3
+        assert (await exchange(gateway, chat())).status == 200
+        assert gateway.gateway.admission.in_flight == 0
+
+
+@pytest.mark.finding("OP3")
+@run
+async def test_refusal_does_not_wait_for_the_body_and_keeps_the_connection():
+    async with overloaded(requests=1) as (gateway, provider):
+        admitted = send(gateway, 1)
+        await until(lambda: provider.waiting == 1)
+        reader, writer = await connect(gateway)
+        body = body_of("openai_chat", model="m").ljust(500_000)
+        writer.write(request_bytes("/v1/chat/completions", body)[:-400_000])
+        assert (await read_answer(reader)).status == 503
+        provider.release.set()
+        await asyncio.gather(*admitted)
+        writer.write(body[-400_000:])
+        writer.write(chat())
+        assert (await read_answer(reader)).status == 200
+        writer.close()
+
+
+@pytest.mark.finding("OP3")
+@pytest.mark.parametrize(
+    "headers", [{"expect": "100-continue"}, {"connection": "close"}], ids=["expects 100-continue", "closes"]
+)
+@run
+async def test_connection_that_cannot_stay_open_ends_after_the_refusal(headers):
+    async with overloaded(requests=1) as (gateway, provider):
+        admitted = send(gateway, 1)
+        await until(lambda: provider.waiting == 1)
+        reader, writer = await connect(gateway)
+        writer.write(request_bytes("/v1/messages", body_of("anthropic"), headers))
+        expect_error(await read_answer(reader), "anthropic", 529)
+        assert await reader.read() == b""
+        writer.close()
+        provider.release.set()
+        assert (await admitted[0]).status == 200
+
+
+@pytest.mark.finding("OP3")
+@run
+async def test_pipelined_requests_are_refused_in_order():
+    async with overloaded(requests=1) as (gateway, provider):
+        admitted = send(gateway, 1)
+        await until(lambda: provider.waiting == 1)
+        reader, writer = await connect(gateway)
+        writer.write(HEALTH + chat() + HEALTH)
+        assert [(await read_answer(reader)).status for _ in range(3)] == [200, 503, 200]
+        writer.close()
+        provider.release.set()
+        assert (await admitted[0]).status == 200
+
+
+class _Connection(asyncio.Protocol):
+    made = 0
+
+    def connection_made(self, transport):
+        _Connection.made += 1
+
+
+@pytest.mark.finding("OP1")
+def test_all_waiting_connections_are_accepted_in_few_turns_of_uvloop():
+    """libuv alone accepts one in each turn, so each of them would wait for all turns before."""
+
+    async def accept_all():
+        with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
+            clients = [socket.create_connection(listener.getsockname()) for _ in range(100)]
+            accepting = BatchListener(listener, _Connection, None)
+            accepting.start()
+            turns = _Connection.made = 0
+            while _Connection.made < len(clients):
+                await asyncio.sleep(0)
+                turns += 1
+            accepting.close()
+            for client in clients:
+                client.close()
+            assert turns < 20
+
+    uvloop.run(asyncio.wait_for(accept_all(), SAFETY))
+
+
+@pytest.mark.finding("SE14")
+@run
+async def test_connections_to_an_upstream_are_as_many_as_requests_by_default():
+    """Once there were 256 of them, and further requests waited without a word."""
+    async with overloaded() as (gateway, provider):
+        answers = send(gateway, 300)
+        await until(lambda: provider.waiting == 300)
+        assert value_of(gateway.metrics, "toolwire_upstream_waiting") == 0
+        provider.release.set()
+        assert {answer.status for answer in await asyncio.gather(*answers)} == {200}
+
+
+@pytest.mark.finding("SE14")
+@run
+async def test_waiting_requests_are_counted_and_logged(caplog):
+    async with overloaded(connections=2) as (gateway, provider):
+        answers = send(gateway, 5)
+        await until(lambda: value_of(gateway.metrics, "toolwire_upstream_waiting") == 3)
+        await until(lambda: provider.waiting == 2)
+        [record] = [record for record in caplog.records if "are in use" in record.getMessage()]
+        assert "all 2 connections" in record.getMessage() and "limits.connections" in record.getMessage()
+        provider.release.set()
+        assert {answer.status for answer in await asyncio.gather(*answers)} == {200}
+        assert value_of(gateway.metrics, "toolwire_upstream_waiting") == 0
+
+
+@pytest.mark.finding("SE14")
+@run
+async def test_next_target_is_tried_after_the_wait_for_a_connection():
+    async with overloaded(2, connections=1, queue=0.05) as (gateway, first, second):
+        answers = send(gateway, 2)
+        await until(lambda: first.waiting == second.waiting == 1)
+        first.release.set()
+        second.release.set()
+        assert {answer.status for answer in await asyncio.gather(*answers)} == {200}
+        assert first.served == second.served == 1
+
+
+@pytest.mark.finding("SE14")
+@pytest.mark.parametrize("front", WIRES)
+@run
+async def test_wait_for_the_last_target_ends_in_503(front):
+    """The wait is not repeated, although a 503 of the upstream would be."""
+    async with overloaded(connections=1, queue=0.05) as (gateway, provider):
+        admitted = send(gateway, 1)
+        await until(lambda: provider.waiting == 1)
+        answer = await ask(gateway, front, wire="u0")
+        fault = expect_error(answer, front, STATUS.get(front, 503))
+        assert fault.kind == "overloaded" and answer.headers["retry-after"] == "1"
+        assert value_of(gateway.metrics, "toolwire_upstream_attempts_total", upstream="u0", outcome="overloaded") == 1
+        provider.release.set()
+        assert (await admitted[0]).status == 200
+
+
+@pytest.mark.finding("SE14")
+@run
+async def test_client_waits_as_long_as_the_timeout_of_a_request():
+    """Without `max_wait`, as in a client for models. Nothing was sent, which ConnectionRefusedError means."""
+    async with HoldingUpstream() as provider:
+        transport = HttpTransport(connections=1)
+        first = asyncio.ensure_future(_post(transport, provider.url, 300.0))
+        await until(lambda: provider.waiting == 1)
+        with pytest.raises(PoolExhausted) as caught:
+            await _post(transport, provider.url, 0.05)
+        assert isinstance(caught.value, ConnectionRefusedError) and isinstance(caught.value, TimeoutError)
+        assert transport.waiting == 0
+        provider.release.set()
+        await first
+        await transport.aclose()
+
+
+async def _post(transport, url, seconds):
+    async with transport.post(url, {}, {}, b"{}", seconds) as reply:
+        return await reply.read()
