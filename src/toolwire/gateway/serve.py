@@ -209,7 +209,7 @@ def _make_server(
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            apply_process_settings()
+            apply_process_settings(lambda: gateway.admission.in_flight)
             gc.collect()
             gc.freeze()  # objects that exist now stay; the collector need not visit them again
             _listen(self, listener, worker)
