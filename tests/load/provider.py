@@ -18,6 +18,7 @@ from toolwire import Request, Response, Text, ToolCall
 from toolwire.ir.parts import Artefact, Reasoning
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.testing import PartialReply, RawReply, Upstream
+from toolwire.testing.upstream import ReceivedRequest
 
 USAGE = Usage(10, 20)
 TOKEN = re.compile(rb"token-\d{9}")
@@ -82,11 +83,12 @@ class Provider(Upstream):
     """An upstream that works, fails or hangs (`change`). While `release` is not set, answers stop after their first piece.
 
     `tokens` counts the requests for each token, `in_flight` the requests without the end of their answer, `held` those
-    that wait for `release`, and `most` is the maximum of `in_flight`.
+    that wait for `release`, and `most` is the maximum of `in_flight`. `raw`: the body of every answer, which costs less CPU.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, raw: bytes = b"", **options: Any) -> None:
         super().__init__(**{"piece": 256, "delta": 64, **options})
+        self._raw = raw
         self.script = Endless(self._reply)
         self.mode = "works"
         self._thawed = asyncio.Event()
@@ -96,7 +98,12 @@ class Provider(Upstream):
         self.release.set()
         self.in_flight = self.held = self.most = 0
 
+    def _parse_request(self, path: str, headers: dict[str, str], body: bytes) -> ReceivedRequest:
+        return ReceivedRequest(path, headers, body) if self._raw else super()._parse_request(path, headers, body)
+
     def _reply(self, request: Request) -> object:
+        if self._raw:
+            return RawReply(self._raw)
         return Fault("server", "failed", 500) if self.mode == "fails" else answer(request)
 
     def change(self, mode: Literal["works", "fails", "hangs"]) -> None:

@@ -111,7 +111,7 @@ async def test_flapping_upstream_costs_no_answer(tmp_path, kinds):
     """It fails, works and hangs in turn, some seconds each."""
     async with two_upstreams(tmp_path) as (gateway, first, second):
         load = Load(gateway.port, patience=120.0)
-        asking = asyncio.ensure_future(load.ask(CLIENTS, size(15, 20), "m", kinds=kinds))
+        asking = asyncio.ensure_future(load.ask(CLIENTS, size(15, 12), "m", kinds=kinds))
         for mode in ("works", "fails", "works", "hangs") * size(1, 2):
             first.change(mode)
             await asyncio.sleep(COOLDOWN / 2)
