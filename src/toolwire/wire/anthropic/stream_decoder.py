@@ -11,7 +11,7 @@ A call passes through these states:
     pending  its input is complete and the next block has not started: only the stop reason shows whether it was cut
     ended    `CallEnd` has been emitted
 
-A block that starts again with the same index and id is a repetition in every state (BerriAI/litellm#32479): it makes no
+A block that starts again with the same id, and the same index or none, is a repetition in every state (BerriAI/litellm#32479): it makes no
 second call. Input after the complete one is only compared with it, at the end of the answer.
 """
 
@@ -103,6 +103,7 @@ class _OpenBlock:
         self.state: CallState | None = None  # of the input; None if it has grown since it was parsed
         self.late: list[bytes] = []  # input after the complete one
         self.artefacts: tuple[Artefact, ...] = ()
+        self.citations = [*fields["citations"]] if type(fields.get("citations")) is list else []
         self.extra_fragments = Fragments()  # fields from deltas of an unknown type
 
     @property
@@ -142,6 +143,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._stopped: int | None = None  # the index of a stopped call that the next block ends
         self._heads: dict[bytes, _OpenBlock] = {}  # blocks by the first bytes of their deltas, for the fast path
         self._next_index = 0  # of a block without an index
+        self._indexes: dict[str, int] = {}  # of the latest block with an id, for repeated starts without an index
         self._id: str | None = None  # of the open message
         self._usage: Object = {}  # the latest value of each count
         self._has_calls = False
@@ -289,11 +291,13 @@ class MessagesStreamDecoder(BaseStreamDecoder):
     def _block_start(self, event: Object, events: list[Event]) -> None:
         """Open a block and emit its start event, unless it is a repetition."""
         fields = require_object(event.get("content_block"), "content_block")
-        index = _read_block_index(event)
-        if index is not None and fields.get("id"):
-            for block in (self._blocks.get(index), self._ended.get((index, read_label(fields, "id")))):
+        index, block_id = _read_block_index(event), read_label(fields, "id")
+        known = self._indexes.get(block_id) if index is None else index
+        if known is not None and block_id:
+            for block in (self._blocks.get(known), self._ended.get((known, block_id))):
                 if block is not None and block.fields.get("id") == fields["id"]:
-                    self._repeat_block(index, block, fields, events)
+                    self._next_index = known + 1  # deltas without an index are about this block
+                    self._repeat_block(known, block, fields, events)
                     return
         self._open_block(self._next_index if index is None else index, fields, events)
 
@@ -325,6 +329,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._end_pending(events)
         if index >= 0:
             self._next_index = index + 1
+            self._indexes[read_label(fields, "id")] = index
             self._started.append(index)
         kind = read_string(fields, "type")
         block = self._blocks[index] = self._latest = _OpenBlock(self._new_key(), kind, fields)
@@ -352,8 +357,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         if kind == "signature_delta" and block.kind in ("thinking", "redacted_thinking"):
             self._set_signature(block, "signature", read_optional_string(delta, "signature"))
         elif kind == "citations_delta" and block.kind == "text":
-            citations = [*(block.fields.get("citations") or ()), delta.get("citation")]
-            block.fields = {**block.fields, "citations": citations}
+            block.citations.append(delta.get("citation"))
         elif type(kind) is str and kind in _TEXT_OF and (block.kind in _KNOWN or kind == "input_json_delta"):
             self._append_text(block, read_optional_string(delta, _TEXT_OF[kind]), events)
         elif block.kind in _KNOWN:
@@ -439,8 +443,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         if block.fields.get("id"):
             self._ended[index] = self._ended[index, read_label(block.fields, "id")] = block
         if block.kind == "text":
-            citations = block.fields.get("citations")
-            events.append(TextEnd(block.key, (), {NAME: {"citations": citations}} if citations else {}))
+            events.append(TextEnd(block.key, (), {NAME: {"citations": [*block.citations]}} if block.citations else {}))
         elif block.kind == "tool_use":
             self._end_call(block, events, is_cut=is_cut)
         elif block.kind == "thinking" or block.kind == "redacted_thinking":

@@ -297,7 +297,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if last is not None and choice.has_early_reason and not self._has_end_marker and last.has_placeholder(0):
             last.restart()
         if last is not None:
-            self._start_calls(choice, last, events)
+            self._start_calls(choice, last, events, is_end=True)
         for call in choice.calls:
             self._end_call(call, events, is_cut=is_cut and call is last)
         if not choice.reason:
@@ -468,14 +468,22 @@ class ChatStreamDecoder(BaseStreamDecoder):
         choice.continue_call(call)
         choice.set_id(call, call_id)
         call.keep_fields(raw, inner)
+        if call.may_be_other(name):
+            detail = f"{name!r} is read as the rest of {call.name!r}, but may be another call"
+            self.losses.add("/parts", "call", "rewritten", detail)
         call.add_name(name)
         if fragment:
             self._append_arguments(choice, call, fragment, events)
 
-    def _start_calls(self, choice: GrowingChoice, last: GrowingCall, events: list[Event]) -> None:
-        """Start the calls up to `last`, in their order. A call without a name so far holds up the calls after it."""
+    def _start_calls(
+        self, choice: GrowingChoice, last: GrowingCall, events: list[Event], *, is_end: bool = False
+    ) -> None:
+        """Start the calls up to `last`, in their order.
+
+        A call without a name so far holds up the calls after it. So does a part of a repetition, unless the choice ends.
+        """
         choice.ready = max(choice.ready, last.position + 1)
-        while choice.starting < choice.ready and (call := choice.calls[choice.starting]).name:
+        while choice.starting < choice.ready and (call := choice.calls[choice.starting]).may_start(is_end=is_end):
             self._start_call(choice, call, events)
             choice.starting += 1
 

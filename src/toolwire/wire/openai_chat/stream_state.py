@@ -100,6 +100,14 @@ class GrowingCall:
         if not self.has_started:
             self.name = name if name.startswith(self.name) else self.name + name if name != self.name else name
 
+    def may_be_other(self, name: str) -> bool:
+        """Return whether `name`, which begins with the name so far, may be the name of another call: no id decides."""
+        return not self.has_started and not self.id and 0 < len(self.name) < len(name) and name.startswith(self.name)
+
+    def may_start(self, *, is_end: bool) -> bool:
+        """Return whether the call has a name, and is no part of a repetition; `is_end`: no more of it follows."""
+        return bool(self.name) and (is_end or self.original is None or self.is_complete())
+
     def keep_fields(self, raw: Object, inner: Object) -> None:
         """Keep the signature of the call, and unknown fields."""
         if not _CALL.issuperset(raw):

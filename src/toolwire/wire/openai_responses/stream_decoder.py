@@ -43,7 +43,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
 from ...ir.text import dumps
 from ...stream.strict import parse_arguments
-from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
+from ..base_decoder import FAST_STRING, BaseStreamDecoder
 from ..copies import equal_arguments, is_near
 from ..fields import (
     odd_values,
@@ -68,6 +68,7 @@ from .response import (
     read_usage,
 )
 from .stream_state import (
+    CALLS,
     STREAMED,
     GrowingItem,
     OutputItems,
@@ -91,16 +92,9 @@ _FAST = re.compile(
     + FAST_STRING
     + rb'(?:, ?"(?:logprobs": ?\[\]|obfuscation": ?"[^"\\]*+"|sequence_number": ?\d++))*+\}'
 ).fullmatch
-_BRACE, _BRACES = ord("}"), frozenset(b"{}")
 _MAX_UNKNOWN = 100  # losses up to which unknown events are reported: an upstream could send many of them
 # Events of hosted tools, whose items are whole in `output_item.done`.
-_OTHER_ITEMS = (
-    "response.code_interpreter",
-    "response.mcp",
-    "response.image",
-    "response.audio",
-    "response.reasoning_summary_part",
-)
+_OTHER_ITEMS = tuple(f"response.{kind}" for kind in "code_interpreter mcp image audio reasoning_summary_part".split())
 _ENVELOPE = ECHO.union("id object created_at model output status incomplete_details error usage".split())
 
 
@@ -112,21 +106,22 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
     def __init__(self) -> None:
         super().__init__()
         self._items = OutputItems()
-        self._started = False
-        self._has_calls = False
-        self._refused = False
+        self._started = self._has_calls = self._refused = False
         self._pending: CallEnd | None = None  # the end of a call that the next event may show to be cut (`may_be_cut`)
+        # A call without content, and a copy with other ids and its index: its end, unless a later event has its own ids.
+        self._guess: tuple[GrowingItem, Object, int | None] | None = None
 
     def _read_document(self, document: Object, events: list[Event]) -> None:
         self._add_whole(decode_response(document), events)
 
     def _is_complete(self) -> bool:
-        return self._has_end_marker and bool(self._items.all) and all(item.ended for item in self._items.all)
+        items, guessed = self._items.all, self._guess and self._guess[0]
+        return self._has_end_marker and bool(items) and all(item.ended or item is guessed for item in items)
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         """Decode one event; plain deltas take a fast path without a JSON parser."""
         fast = _FAST(payload)
-        if fast is not None and not self._pending_surrogates and self._fast_delta(fast, events):
+        if fast is not None and not self._pending_surrogates and self._items.append_fast(fast, events):
             return
         event = self._read_object(payload)
         kind = event.get("type") or name.decode("utf-8", "replace")
@@ -144,30 +139,6 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if step is not ResponsesStreamDecoder._on_final:
             self._end_pending(events)
         step(self, event, events)
-
-    def _fast_delta(self, fast: re.Match[bytes], events: list[Event]) -> bool:
-        """Emit a delta that `_FAST` matched; return False if the full parser has to read the event."""
-        item, fragment = self._items.by_index.get(int(fast[2])), fast[4]
-        if item is None or item.ended or item.is_held or item.id_bytes != fast[1] or not is_utf8(fragment):
-            return False
-        if item.kind == "message":
-            number = int(fast[3] or 0)
-            key = item.keys.get(number)
-            if key is None:
-                return False
-            if fragment:
-                item.texts[number].append(fragment)
-                events.append(TextDelta(key, fragment))
-            return True
-        if item.kind != "function_call" and item.kind != "custom_tool_call":
-            return False
-        if fragment:
-            pieces = item.texts[None]
-            if pieces and pieces[-1][-1] == _BRACE and fragment[0] in _BRACES:
-                return False  # the arguments may be complete
-            pieces.append(fragment)
-            events.append(CallDelta(item.key, fragment))
-        return True
 
     def _report_unknown(self, event: Object) -> None:
         """Report an event of an unknown type that has text of its own: it belongs to an item of a kind that we know."""
@@ -193,6 +164,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         """Open an item; one of an unknown kind is announced with PartStart and emitted whole at its end."""
         raw = require_object(event.get("item"), "item")
         index = read_index(event, "output_index")
+        if self._guess is not None and raw.get("type") in CALLS and not self._guess[0].shares_id(raw):
+            self._end_guess(events)
         item = self._items.find_announced(raw, index)
         if item is not None:
             if item.ended:
@@ -204,7 +177,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             else:
                 item.is_announced = True
                 self._items.add_item_id(item, raw)
-            if item.is_held and read_label(raw, "name"):
+            if item.is_held and item.original is None and read_label(raw, "name"):
                 self._start_call(item, raw, events)
             return
         item = self._open_item(index, raw, events)
@@ -215,13 +188,14 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
     def _open_item(self, index: int | None, raw: Object, events: list[Event]) -> GrowingItem:
         """Open an item; a call with a name or reasoning starts at once, a message with its first content."""
         item = GrowingItem(raw)
+        item.original = self._items.find_original(raw) if item.group == "call" else None
         self._items.add(item, index)
         if item.group == "call":
             self._has_calls = True
             item.key = self._new_key()
             item.texts[None] = []
             item.is_held = True
-            if raw.get("name"):
+            if raw.get("name") and item.original is None:
                 self._start_call(item, raw, events)
             self._read_first_arguments(item, raw.get("arguments" if item.kind == "function_call" else "input"), events)
         elif item.kind == "tool_search_call":
@@ -260,6 +234,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         index, item_id = read_index(event, "output_index"), read_id({"id": event.get("item_id")})
         raw: Object = {"type": kind, "id": item_id}
         item = self._items.find(GrowingItem(raw).group, index, item_id)
+        if self._guess is not None and item is self._guess[0]:
+            self._end_guess(events, is_other=not is_copy or item.shares_item_id(raw))
         if item is not None and item.ended and not is_copy and not item.is_again:
             if not item.has_other_id(raw):
                 raise ProtocolError("the output item is not open", pointer="/output_index", status=502)
@@ -399,12 +375,29 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         raw = require_object(event.get("item"), "item")
         index = read_index(event, "output_index")
         item = self._items.find_ended(raw, index)
+        if self._guess is not None and item is not None and (item is self._guess[0] or item.is_guess(raw)):
+            has_same_ids = as_copy(raw).ids == as_copy(self._guess[1]).ids
+            self._end_guess(events, is_other=item is self._guess[0] and not has_same_ids)
+            item = self._items.find_ended(raw, index)
+        if item is not None and item.is_guess(raw):
+            self._guess = item, raw, index
+            self._items.by_index.pop(item.index, None)  # no fast path
+            return
         if item is not None and item.ended:
             severity: Severity = "warning" if item.has_other_id(raw) else "info"
             self.losses.add("/parts", item.kind, "dropped", "a later event repeats the item", severity)
         if item is not None:
             self._items.add_ids(item, raw)
         self._close_item(item or self._open_item(index, raw, events), raw, events)
+
+    def _end_guess(self, events: list[Event], *, is_other: bool = False) -> None:
+        """End the call with the copy that has other ids, or start another call with it if it `is_other`."""
+        if self._guess is not None:
+            (item, raw, index), self._guess = self._guess, None
+            if is_other:
+                item = self._open_item(index, raw, events)
+            self._items.add_ids(item, raw)
+            self._close_item(item, raw, events)
 
     def _close_item(self, item: GrowingItem, raw: Object, events: list[Event], *, is_cut: bool = False) -> None:
         """End an item with its final copy `raw`; a call that no other item follows may still be cut (`may_be_cut`)."""
@@ -418,6 +411,9 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if item.placeholder and not raw.get("arguments") and raw.get("status") != "incomplete":
             raw = {**raw, "arguments": item.placeholder}
         if item.is_held:
+            if item.repeats_original(raw):
+                self._drop_repetition(item)
+                return
             self._start_call(item, raw, events)
         parts = read_output_item(raw)
         if item.kind == "message":
@@ -433,6 +429,10 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         else:
             key = item.key if item.key >= 0 else self._new_key()
             events.append(WholePart(key, Opaque(NAME, item.kind, raw)))
+        self._items.end(item)
+
+    def _drop_repetition(self, item: GrowingItem) -> None:
+        self.losses.add("/parts", item.kind, "dropped", "a later event repeats the item", "info")
         self._items.end(item)
 
     def _check_repetition(self, item: GrowingItem, raw: Object) -> None:
@@ -518,6 +518,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         items = [require_object(raw, "response", "output", number) for number, raw in enumerate(output)]
         status = event["type"].removeprefix("response.").replace("done", "completed")
         is_cut = "incomplete" in (status, response.get("status"))
+        self._end_guess(events, is_other=self._guess is not None and self._guess[0].is_beside(self._guess[1], items))
         self._end_pending(events, is_cut=is_cut)
         has_calls = any(raw.get("type") in ("function_call", "custom_tool_call") for raw in items)
         for raw, item in zip(items, self._items.match_output(items), strict=True):
@@ -548,6 +549,11 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if item.kind == "message":
             events.extend(TextEnd(key) for key in item.keys.values())
         elif item.kind in ("function_call", "custom_tool_call"):
+            if item.is_held and item.repeats_original({}):
+                self._drop_repetition(item)
+                return
+            if item.is_held and item.original is not None:
+                self._start_call(item, {"name": item.name, "call_id": item.call_id}, events)
             if item.is_held:
                 raise ProtocolError("a call has no name", pointer="/item/name", status=502)
             if not item.texts[None]:
@@ -564,6 +570,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
 
     def _finish(self, events: list[Event]) -> None:
         """End a stream that has only the end marker of other wires."""
+        self._end_guess(events)
         self._end_pending(events)
         for item in self._items.all:
             self._read_late(item, events, is_confirmed=True)
@@ -572,28 +579,20 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
 
 
 _STEPS: dict[str, Callable[[ResponsesStreamDecoder, Object, list[Event]], None]] = {
-    "response.created": ResponsesStreamDecoder._on_created,
-    "response.queued": ResponsesStreamDecoder._on_created,
-    "response.in_progress": ResponsesStreamDecoder._on_created,
-    "response.output_item.added": ResponsesStreamDecoder._on_item_added,
-    "response.content_part.added": ResponsesStreamDecoder._on_part_added,
-    "response.output_text.delta": ResponsesStreamDecoder._text_delta,
-    "response.output_text.done": ResponsesStreamDecoder._text_done,
-    "response.refusal.delta": ResponsesStreamDecoder._text_delta,
-    "response.refusal.done": ResponsesStreamDecoder._text_done,
-    "response.content_part.done": ResponsesStreamDecoder._part_done,
-    "response.reasoning_summary_part.done": ResponsesStreamDecoder._part_done,
-    "response.reasoning_summary_text.done": ResponsesStreamDecoder._reasoning_done,
-    "response.reasoning_text.done": ResponsesStreamDecoder._reasoning_done,
-    "response.reasoning_summary_text.delta": ResponsesStreamDecoder._reasoning_delta,
-    "response.reasoning_text.delta": ResponsesStreamDecoder._reasoning_delta,
-    "response.function_call_arguments.delta": ResponsesStreamDecoder._call_delta,
-    "response.function_call_arguments.done": ResponsesStreamDecoder._call_done,
-    "response.custom_tool_call_input.delta": ResponsesStreamDecoder._call_delta,
-    "response.custom_tool_call_input.done": ResponsesStreamDecoder._call_done,
-    "response.output_item.done": ResponsesStreamDecoder._item_done,
-    "response.completed": ResponsesStreamDecoder._on_final,
-    "response.incomplete": ResponsesStreamDecoder._on_final,
-    "response.failed": ResponsesStreamDecoder._on_final,
-    "response.done": ResponsesStreamDecoder._on_final,  # can1357/oh-my-pi#4692
+    f"response.{name}": step
+    for names, step in (
+        ("created queued in_progress", ResponsesStreamDecoder._on_created),
+        ("output_item.added", ResponsesStreamDecoder._on_item_added),
+        ("content_part.added", ResponsesStreamDecoder._on_part_added),
+        ("output_text.delta refusal.delta", ResponsesStreamDecoder._text_delta),
+        ("output_text.done refusal.done", ResponsesStreamDecoder._text_done),
+        ("content_part.done reasoning_summary_part.done", ResponsesStreamDecoder._part_done),
+        ("reasoning_summary_text.delta reasoning_text.delta", ResponsesStreamDecoder._reasoning_delta),
+        ("reasoning_summary_text.done reasoning_text.done", ResponsesStreamDecoder._reasoning_done),
+        ("function_call_arguments.delta custom_tool_call_input.delta", ResponsesStreamDecoder._call_delta),
+        ("function_call_arguments.done custom_tool_call_input.done", ResponsesStreamDecoder._call_done),
+        ("output_item.done", ResponsesStreamDecoder._item_done),
+        ("completed incomplete failed done", ResponsesStreamDecoder._on_final),  # done: can1357/oh-my-pi#4692
+    )
+    for name in names.split()
 }

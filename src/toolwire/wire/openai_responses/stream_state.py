@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from itertools import islice
 
+from ...ir.events import CallDelta, Event, TextDelta
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
+from ..base_decoder import is_utf8
 from ..copies import MAX_OPEN, ArgumentsEnd, Copy, is_near, match_copies, repeats_arguments
 from ..fields import read_index, read_optional_string
 from .content import NAME
 
 __all__ = [
+    "CALLS",
     "STREAMED",
     "GrowingItem",
     "OutputItems",
@@ -27,7 +31,8 @@ __all__ = [
     "strip_form",
 ]
 
-_CALLS = ("function_call", "custom_tool_call")
+CALLS = ("function_call", "custom_tool_call")
+_BRACE, _BRACES = ord("}"), frozenset(b"{}")
 STREAMED = ("message", "reasoning", "call")
 
 
@@ -36,7 +41,7 @@ class GrowingItem:
 
     __slots__ = (
         "call_id", "end", "ended", "final", "id", "id_bytes", "index", "is_again", "is_announced", "is_held", "is_search",
-        "key", "keys", "kind", "late", "name", "other_ids", "placeholder", "texts"
+        "key", "keys", "kind", "late", "name", "original", "other_ids", "placeholder", "texts"
     )  # fmt: skip
 
     def __init__(self, raw: Object) -> None:
@@ -59,12 +64,13 @@ class GrowingItem:
         self.is_announced = True  # else a delta opened it
         self.is_again = False  # it was announced again after its end
         self.is_held = False  # a call that waits for its name
+        self.original: GrowingItem | None = None  # the call with the same ids at another index; this one is held
         self.ended = False
         self.final: Object | None = None  # the copy that ended it
 
     @property
     def group(self) -> str:
-        return "call" if self.kind in _CALLS else self.kind
+        return "call" if self.kind in CALLS else self.kind
 
     def joined_text(self, number: int | None) -> str:
         return unescape(b"".join(self.texts.get(number, ())))
@@ -126,6 +132,9 @@ class GrowingItem:
             and self.kind == raw.get("type")
         )
 
+    def is_same_call(self, raw: Object) -> bool:
+        return self.group == "call" and self.has_ids(raw) and self.has_content(as_copy(raw))
+
     def has_other_id(self, raw: Object) -> bool:
         return differ(self.id.get("id"), raw.get("id")) and raw["id"] not in self.other_ids
 
@@ -146,6 +155,23 @@ class GrowingItem:
         if self.has_other_id(raw) and not self.shares_id(raw):
             return False
         return self.has_content(as_copy(raw))
+
+    def repeats_original(self, raw: Object) -> bool:
+        """Return whether this call, with its final copy `raw`, is the same as the call with its ids at another index."""
+        return self.original is not None and self.original.has_content(
+            as_copy(raw) if read_text(raw) else self.as_copy()
+        )
+
+    def is_guess(self, raw: Object) -> bool:
+        """Return whether neither ids nor content show that `raw` is the end of this call."""
+        if self.ended or self.group != "call" or not self.is_empty():
+            return False
+        return self.has_other_call_id(raw) and not self.shares_item_id(raw)
+
+    def is_beside(self, raw: Object, output: list[Object]) -> bool:
+        """Return whether the final response has this call and, as another call, `raw`, for which `is_guess` holds."""
+        copy, other = next((as_copy(own) for own in output if self.shares_id(own)), None), GrowingItem(raw)
+        return copy is not None and (any(map(other.shares_id, output)) or copy.content != as_copy(raw).content)
 
     def is_renamed(self, raw: Object) -> bool:
         """Return whether `raw` has the name and the item id of this call, and another call id."""
@@ -274,7 +300,7 @@ class OutputItems:
             found += filter(None, [self._front(group, index, item_id)])
         if index is not None:
             others = [*self._with_call_id(raw, None), self._front(group, None, item_id) if item_id else None]
-            found += [item for item in others if item is not None and not item.ended]
+            found += [item for item in others if item and (not item.ended or item.is_same_call(raw))]
             found += filter(None, [self._front(group, index, None)])
         for item in found:
             if item.is_repeated(raw) if item.ended else item.accepts(raw):
@@ -292,6 +318,34 @@ class OutputItems:
         is_next = last is not None and not last.ended and not last.has_other_id(raw) and last.accepts(raw)
         return last if is_next else None
 
+    def find_original(self, raw: Object) -> GrowingItem | None:
+        """Return the call with both ids of `raw`, or None: its arguments show whether `raw` repeats it."""
+        return next((item for item in self._with_call_id(raw, None) if item.has_ids(raw)), None)
+
+    def append_fast(self, fast: re.Match[bytes], events: list[Event]) -> bool:
+        """Emit a delta that the fast path matched; return False if the full parser has to read the event."""
+        item, fragment = self.by_index.get(int(fast[2])), fast[4]
+        if item is None or item.ended or item.is_held or item.id_bytes != fast[1] or not is_utf8(fragment):
+            return False
+        if item.kind == "message":
+            number = int(fast[3] or 0)
+            key = item.keys.get(number)
+            if key is None:
+                return False
+            if fragment:
+                item.texts[number].append(fragment)
+                events.append(TextDelta(key, fragment))
+            return True
+        if item.kind != "function_call" and item.kind != "custom_tool_call":
+            return False
+        if fragment:
+            pieces = item.texts[None]
+            if pieces and pieces[-1][-1] == _BRACE and fragment[0] in _BRACES:
+                return False  # the arguments may be complete
+            pieces.append(fragment)
+            events.append(CallDelta(item.key, fragment))
+        return True
+
     def _with_call_id(self, raw: Object, index: int | None) -> list[GrowingItem]:
         """Return the call with the call id of `raw`, if there is one; `index`: only with this output index."""
         item = self._front("call_id", index, raw["call_id"]) if is_id(raw.get("call_id")) else None
@@ -305,7 +359,13 @@ class OutputItems:
         """
         if len(output) == len(self.all) and all(map(GrowingItem.has_ids, self.all, output)):
             return [*self.all]
-        numbers = match_copies([item.as_copy() for item in self.all], [as_copy(raw) for raw in output])
+        items, copies = [item.as_copy() for item in self.all], [as_copy(raw) for raw in output]
+        own = {value for copy in items for value in copy.ids}
+        others = {value: copy.ids for item, copy in zip(self.all, items, strict=True) for value in item.other_ids - own}
+        for copy in copies if others else ():
+            if own.isdisjoint(filter(None, copy.ids)):
+                copy.ids = next((others[value] for value in copy.ids if value in others), copy.ids)
+        numbers = match_copies(items, copies)
         return [None if number is None else self.all[number] for number in numbers]
 
 
@@ -319,7 +379,7 @@ def as_copy(raw: Object) -> Copy:
 def read_text(raw: Object) -> str:
     """Return the arguments or the text of an item."""
     value = raw.get("arguments") or raw.get("input")
-    if value and raw.get("type") in _CALLS:
+    if value and raw.get("type") in CALLS:
         return value if type(value) is str else dumps(value)
     parts = [part for field in ("summary", "content") if type(raw.get(field)) is list for part in raw[field]]
     texts = [part.get("text") or part.get("refusal") for part in parts if type(part) is dict]
