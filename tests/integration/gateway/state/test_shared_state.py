@@ -66,6 +66,7 @@ class GatewayProcesses:
 def settings(upstream, redis, usage, **limits):
     lines = [f'[upstreams.{wire}]\nbase_url = "{upstream}"\nwire = "{wire}"\nretries = 0' for wire in WIRES]
     lines.append(f"[state]\nurl = {json.dumps(redis)}\nusage = {json.dumps(usage)}\ntimeout = {SAFETY}")
+    lines.append("[limits]\nloop_delay = 60")  # a busy machine must not make a burst of requests an overload
     for name in ("ann", "bob"):
         lines.append(
             "\n".join([f'[keys.{name}]\nhash = "{hash_key(name)}"', *(f"{k} = {v}" for k, v in limits.items())])

@@ -29,6 +29,8 @@ def settings_text(upstream, state, *, more="", **limits):
     rows = [f'[upstreams.{wire}]\nbase_url = "{upstream}"\nwire = "{wire}"\nretries = 0' for wire in WIRES]
     if "[server]" not in more:
         rows.append(f'[server]\nmetrics_key = "{METRICS_KEY}"')
+    if "[limits]" not in more:  # a busy machine must not make a burst of requests an overload
+        rows.append("[limits]\nloop_delay = 60")
     rows.append(f"[state]\nurl = {json.dumps(state)}\ntimeout = {SAFETY}")
     for name in ("ann", "bob", "cid"):
         rows.append(
