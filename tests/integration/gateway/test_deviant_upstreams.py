@@ -37,4 +37,10 @@ async def test_deviant_answer_arrives_through_a_gateway(deviation):
                 expect_error(answer, front, answer.status)
             continue
         found = content(decode_answer(answer, front, stream=stream))
+        if front == deviation.wire == "openai_chat" and stream and b"[DONE]" not in deviation.data:
+            # The answer is passed on with the missing [DONE], so a call beside the reason is complete, as it is for SDKs,
+            # which do not look for [DONE].
+            passed_on = content(fold(decode_stream(get(front), [deviation.data + b"data: [DONE]\n\n"])))
+            assert found == {key: passed_on[key] for key in found}
+            continue
         assert_expected(found, {key: deviation.expected[key] for key in found if key in deviation.expected})
