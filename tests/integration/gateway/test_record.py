@@ -134,7 +134,7 @@ def test_every_exchange_is_written_to_its_own_file(tmp_path):
     assert [load_trace(file) for file in (tmp_path / "many").iterdir()] == [trace] * 3
 
 
-def test_failed_recording_does_not_affect_the_answer(tmp_path, caplog):
+def test_failed_recording_does_not_affect_the_answer(tmp_path, capfd):
     async def scene():
         folder = tmp_path / "gone"
         async with Upstream(HELLO) as upstream, recording(upstream, folder) as url:
@@ -142,8 +142,7 @@ def test_failed_recording_does_not_affect_the_answer(tmp_path, caplog):
             return await post(url, "/v1/messages", {**PATHS["anthropic"][1], **ASK, "model": "openai_chat/m"})
 
     assert asyncio.run(scene())[0] == 200
-    ours = [record.message for record in caplog.records if record.name.startswith("toolwire")]
-    assert ours == ["cannot record an exchange"]
+    assert "lost 1 recording" in capfd.readouterr().err
 
 
 def test_show(tmp_path, capsys):
