@@ -20,10 +20,10 @@ measure. Large requests wait for a thread, too; `Offload.oldest_wait` is their q
                   doubled. While threads are late, it is zero.
                   One second without a refusal ends an overload.
 
-Two other rules were tried. Refusing everything until the delay is short again: the latency oscillates, because several turns
-of requests are admitted before the next measurement. A number of requests per turn that adapts to the delay: if
-refusals alone, or other programs on the machine, make turns long, it falls to one, and so does the throughput. A fixed number
-needs no tuning: more expensive requests make longer turns, but they also last longer without overload.
+A number of requests per turn that adapts to the delay was tried: if refusals alone, or other programs on the machine, make turns
+long, it falls to one, and so does the throughput. A fixed number needs no tuning: more expensive requests make longer turns,
+but they also last longer without overload. Refusing everything until the delay is short again was not tried: several turns
+of requests would be admitted before the next measurement, so the latency should oscillate.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ExceededBound: TypeAlias = Literal["requests", "delay"]
 """The bound that a refused request exceeds."""
 
 _log = getLogger("toolwire.asgi")
-_CALM_PERIOD = 0.01  # seconds; 100 timers a second cost less than 0.1 % of a CPU
+_CALM_PERIOD = 0.01  # seconds; 100 timers a second are few beside the requests of a busy process
 _TURN_PERIOD = 0.001  # seconds; shorter than any turn of an overloaded loop, and longer than the resolution of timers
 _MIN_LATE = 3  # delays in a row; one long turn gives a single delay
 _INTERVAL = (
@@ -50,10 +50,10 @@ _INTERVAL = (
 )
 _RECOVERY = 1.0  # seconds
 _REPORT_INTERVAL = 10.0  # seconds between two log lines
-# Requests per turn. A request needs three turns or more, so the latency under overload is about 15 to 20 times the CPU time of a
-# request; at 80 % of the capacity, one in a hundred requests waits for ten others.
+# Requests per turn, an estimate: a request needs three turns or more, so its latency under overload should be 15 to 20 times
+# its CPU time. At 80 % of the capacity, one in a hundred requests should wait for about ten others.
 _QUOTA = 5
-_CALM_QUOTA = 128  # requests in 10 ms, many times more than a process can serve; they take 30 to 150 ms
+_CALM_QUOTA = 128  # requests in 10 ms, many times more than a process can serve
 _SHORT_INTERVAL = 0.05  # seconds; half of the interval
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_GROUPS = Path("/proc/self/cgroup")
