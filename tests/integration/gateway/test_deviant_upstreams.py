@@ -37,7 +37,8 @@ async def test_deviant_answer_arrives_through_a_gateway(deviation):
                 expect_error(answer, front, answer.status)
             continue
         found = content(decode_answer(answer, front, stream=stream))
-        if front == deviation.wire == "openai_chat" and stream and b"[DONE]" not in deviation.data:
+        is_unended = deviation.data.startswith(b"data:") and b"[DONE]" not in deviation.data
+        if front == deviation.wire == "openai_chat" and stream and is_unended:
             # The answer is passed on with the missing [DONE], so a call beside the reason is complete, as it is for SDKs,
             # which do not look for [DONE].
             passed_on = content(fold(decode_stream(get(front), [deviation.data + b"data: [DONE]\n\n"])))

@@ -30,7 +30,8 @@ class KillSwitch:
 
     def __getattr__(self, name):
         operation = getattr(self._store, name)
-        return operation if name in ("close", "renew") else self._counted(operation)
+        # `renew` and `sweep` run in the background, whenever their time has come
+        return operation if name in ("close", "renew", "sweep") else self._counted(operation)
 
     @property
     def runs(self):
