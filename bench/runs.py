@@ -2,8 +2,8 @@
 
     python bench/runs.py [--turns 200 400 800] [--stores memory sqlite postgres redis] [--size 50000]
 
-A scripted model calls a tool in every turn, which returns `--size` characters. Bytes are those of the appended rows,
-counted in front of the store; CPU is that of this process, with the threads of the store and without its server. Every
+A scripted model calls a tool in every turn, which returns `--size` characters. Bytes are the size of the appended rows,
+counted in front of the store; CPU is the time of this process, with the threads of the store and without its server. Every
 run uses a store of its own; PostgreSQL and Redis are started without root, as for the tests.
 """
 

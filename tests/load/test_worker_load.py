@@ -1,4 +1,4 @@
-"""Two workers under load: a worker is told to stop, killed or frozen."""
+"""Two workers under load: a worker is stopped, killed or frozen."""
 
 from __future__ import annotations
 

@@ -45,10 +45,9 @@ _log = getLogger("toolwire.asgi")
 _CALM_PERIOD = 0.01  # seconds; 100 timers a second are few beside the requests of a busy process
 _TURN_PERIOD = 0.001  # seconds; shorter than any turn of an overloaded loop, and longer than the resolution of timers
 _MIN_LATE = 3  # delays in a row; one long turn gives a single delay
-_INTERVAL = (
-    0.2  # seconds; longer than most bursts, and than the periods in which a control group limits the CPU (0.1 s)
-)
-_RECOVERY = 1.0  # seconds
+# Seconds: longer than most bursts, and than the periods in which a control group limits the CPU (0.1 s).
+_INTERVAL = 0.2
+_RECOVERY = 1.0  # seconds without a refusal, several times the interval: an overload that pauses is not over
 _REPORT_INTERVAL = 10.0  # seconds between two log lines
 # Requests per turn, an estimate: a request needs three turns or more, so its latency under overload should be 15 to 20 times
 # its CPU time. At 80 % of the capacity, one in a hundred requests should wait for about ten others.

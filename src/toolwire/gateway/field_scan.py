@@ -149,7 +149,7 @@ class FieldScan:
         if self._search_names(text) is None:
             self._count_brackets(text)
             return text
-        # an empty string stands for each value, because a string after the document is refused
+        # each value becomes an empty string, because a string after the document is refused
         names, position, depth, has_old_name = _NAMES_AND_STRINGS.sub(rb'\1""', text), 0, self._depth, False
         for found in self._find_names(names):
             if found.lastindex is None:

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 HEARTBEAT_INTERVAL = 1.0
-"""Seconds between two heartbeats of a worker."""
+"""Seconds between two heartbeats of a worker: a thirtieth of the default limit, so a few late ones are no alarm."""
 _YIELD = 0.002  # seconds; an idle worker takes a connection in a fraction of this, and a client does not notice it
 _NOT_ACCEPTING = -1
 _NAME = "TOOLWIRE_WORKER"
@@ -100,7 +100,7 @@ class WorkerTable:
 class SharedListener(BatchListener):
     """Accept connections from a socket that all workers share, and publish heartbeats from the event loop.
 
-    `connections` are those of uvicorn's server.
+    `connections` are the open connections of uvicorn's server.
     """
 
     def __init__(

@@ -45,8 +45,8 @@ __all__ = ["MAX_COOLDOWN", "HealthState", "RetryBudget", "TargetHealth"]
 HealthState: TypeAlias = Literal["closed", "cooling", "open", "half-open"]
 
 MAX_COOLDOWN = 60.0
-"""Seconds of cooldown that a target can demand. Longer demands (`retry-after: 3600`) are often those of a single client
-or of a proxy, and a trial a minute does no harm."""
+"""Seconds of cooldown that a target can demand. Longer demands (`retry-after: 3600`) often apply to a single client
+or come from a proxy, and a trial a minute does no harm."""
 FAILURE_LIMIT = 5  # failures in a row; a target that fails every second request reaches it in 3 % of the cases
 TRIAL_INTERVAL = 1.0  # seconds between trials of a target that is the only one; half of the 2 a second that are allowed
 TRIAL_SECONDS = 5.0  # for the verdict of a trial; then another one is admitted

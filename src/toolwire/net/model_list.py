@@ -77,7 +77,7 @@ class ProbedTransport(Protocol):
     """A transport to a server that can be probed."""
 
     def for_probes(self) -> HttpTransport | None:
-        """Return a client with connections of its own, because those of the transport may all be in use."""
+        """Return a client with connections of its own, because all connections of the transport may be in use."""
         ...
 
 

@@ -128,7 +128,7 @@ def plan_compaction(
     """Plan the compaction of a conversation; None if it is within its limits or nothing can be removed.
 
     `tools` are sent with the messages and count as part of the prompt. `measured`: the tokens that the provider
-    reported for the last response, input and output. `sizes`: those of the conversation's earlier turns, so that a turn
+    reported for the last response, input and output. `sizes`: sizes of the conversation's earlier turns, so that a turn
     costs the same however long the conversation is.
     """
     sizes = sizes or MessageSizes()

@@ -125,7 +125,7 @@ def _make_event(step: RunStep, old: RunState, is_same: IsSame) -> RunEvent:
 
 
 def _field_pairs(old: RunState, new: RunState) -> Iterator[tuple[str, Any, Any]]:
-    """Iterate over the fields of two states, with dotted names for those of the request and the turn."""
+    """Iterate over the fields of two states, with dotted names for fields of the request and the turn."""
     for name in _PLAIN:
         yield name, getattr(old, name), getattr(new, name)
     for name, inner_names in _NESTED.items():

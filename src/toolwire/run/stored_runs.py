@@ -106,7 +106,7 @@ class RunStore(Protocol):
     def list(
         self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
     ) -> tuple[StoredRun, ...]:
-        """List runs, the newest first: those of a tenant, or all (None)."""
+        """List the runs of a tenant, or all runs (None), the newest first."""
         ...
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:

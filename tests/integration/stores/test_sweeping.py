@@ -98,7 +98,7 @@ def test_a_sweep_delays_no_call_and_its_failure_is_logged(caplog):
 
 @pytest.mark.finding("RU4")
 def test_processes_do_not_sweep_at_once():
-    """Each `StoreSteps` stands for a process that starts now. A sixteenth sweeps at once, the others over the interval."""
+    """Each `StoreSteps` is like a process that starts now. A sixteenth sweeps at once, the others over the interval."""
     now = time.monotonic()
     delays = [StoreSteps(MemoryStore())._next_sweep - now for _ in range(2000)]
     assert 50 <= sum(delay < 1 for delay in delays) <= 250
@@ -191,7 +191,7 @@ def test_postgres_finds_expired_rows_by_an_index(servers, tmp_path, table):
         importlib.import_module(f"toolwire.net.stores.{name}") for name in ("postgres", "postgres_runs")
     )
     statement = {"runs": postgres_runs._SWEEP, "records": postgres._SWEEP}[table]
-    # The planner reads a small table as a whole, unless it is told to avoid that.
+    # Without this setting, the planner reads a small table as a whole.
     store._pool.run("SET enable_seqscan = off", {})
     plan = str(store._pool.run(f"EXPLAIN {statement}", {"most": 10}).fetchall())
     assert f"toolwire_{table}_by_expiry" in plan

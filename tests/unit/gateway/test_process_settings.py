@@ -1,4 +1,4 @@
-"""Memory that a peak of requests leaves behind is returned to the system."""
+"""Free memory after a peak of requests is returned to the system."""
 
 from itertools import repeat
 

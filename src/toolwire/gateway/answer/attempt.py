@@ -59,7 +59,7 @@ _NO_LOSSES = (b"x-toolwire-losses", b"0")
 # the request, which Responses repeats in two of them.
 _MAX_START = 64 * 1024
 # For `limits.values`: up to 20 objects of each text and call are kept until a stream ends, besides strings. A full garbage
-# collection with those of 200,000 calls stops the process for 1.8 seconds.
+# collection with the objects of 200,000 calls stops the process for 1.8 seconds.
 _VALUES_PER_ITEM = 32
 _REPEATED_IN_START = 2
 

@@ -1,7 +1,7 @@
 """The health of all targets: of one process, or with cooldowns that all gateways of a `[state]` share.
 
 A shared cooldown only makes a target less preferred, so no request waits for the shared state: it is read and written in
-the background, and a request uses the cooldowns that are known. Trials and probes are those of each process.
+the background, and a request uses the cooldowns that are known. Each process has its own trials and probes.
 """
 
 from __future__ import annotations

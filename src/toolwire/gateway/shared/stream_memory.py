@@ -38,7 +38,7 @@ class StreamMemory:
     def grow(self, piece: bytes, held: int, content: int, items: int) -> None:
         """Reserve memory for a piece, before it is decoded. Raise MemoryExhausted if there is too little.
 
-        `held` is the number of bytes without output so far, `content` that of the text and arguments before them,
+        `held` is the number of bytes without output so far, `content` the bytes of the text and arguments before them,
         and `items` the number of texts and calls.
         """
         if items > _FEW_ITEMS:
@@ -65,7 +65,7 @@ class StreamMemory:
             self._text_copies = found
 
     def shrink(self, content: int, items: int) -> None:
-        """Free the memory of events that are complete, and keep that of `items`, with `content` bytes of text and arguments."""
+        """Free the memory of events that are complete, and keep the memory of `items`, with `content` bytes of text and arguments."""
         needed = self._needed(content if items <= _FEW_ITEMS else content + items * _BYTES_PER_ITEM)
         if needed < self._reserved:
             self._reservation.subtract(self._reserved - needed)

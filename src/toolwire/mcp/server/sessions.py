@@ -78,7 +78,7 @@ class HttpSessions:
     """Sessions by their unguessable ids. Idle sessions are removed, the least recently used first.
 
     A client with `max_per_client` sessions loses its own least recently used session when it opens another, so a
-    client that never ends its sessions does not evict those of others.
+    client that never ends its sessions does not evict sessions of others.
     """
 
     def __init__(

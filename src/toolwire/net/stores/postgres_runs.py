@@ -1,7 +1,7 @@
 """Store runs in PostgreSQL, with the server's clock: their summaries in `toolwire_runs`, their logs in `toolwire_run_rows`.
 
-An append is one transaction: the statement that changes the summary compares the version and locks the row, so that of
-two writers one finds another version; then the rows are inserted, a page per statement.
+An append is one transaction: the statement that changes the summary compares the version and locks the row, so the
+second of two writers finds another version; then the rows are inserted, a page per statement.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ else found, restart = {'0', nil, nil, nil, nil, nil, after(0)}, '1' end
 local lease_until = '0'
 if leased == '1' then lease_until = after(lease) else token = '' end
 -- a command that was repeated after a lost connection may have staged a page twice
-if KEYS[5] and redis.call('LLEN', KEYS[5]) ~= tonumber(count) then error('the staged rows are not those of the append') end
+if KEYS[5] and redis.call('LLEN', KEYS[5]) ~= tonumber(count) then error('the staged rows do not belong to the append') end
 if restart == '1' then redis.call('DEL', log) end
 for number = 13, #ARGV do redis.call('RPUSH', log, ARGV[number]) end
 if KEYS[5] then while redis.call('LMOVE', KEYS[5], log, 'LEFT', 'RIGHT') do end end
