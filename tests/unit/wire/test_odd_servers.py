@@ -5,7 +5,7 @@ import json
 import pytest
 
 import toolwire
-from toolwire.ir import Ping, ResponseEnd, ResponseStart, Stop, StreamFault, TextEnd, TextStart, fold
+from toolwire.ir import Ping, Response, ResponseEnd, ResponseStart, Stop, StreamFault, TextEnd, TextStart, fold, unfold
 from toolwire.ir.text import unescape
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get
@@ -302,6 +302,43 @@ def test_responses_call_that_ends_under_another_id_is_one_call():
     found = [item for event in events for item in decoder.feed(f"data: {json.dumps(event)}\n\n".encode())]
     parts = fold([*found, *decoder.close()]).parts
     assert [(part.id, part.arguments) for part in parts] == [("a", {"x": 1})]
+
+
+@pytest.mark.parametrize(("is_last", "state"), [(True, "truncated"), (False, "complete")])
+def test_only_the_last_item_of_a_limited_answer_can_be_cut(is_last, state):
+    """A freeform call that ended under other ids, without a status: anomalyco/opencode#36766, vllm-project/vllm#47916."""
+    call = {"type": "custom_tool_call", "id": "i1", "call_id": "a", "name": "run", "input": ""}
+    message = {"type": "message", "id": "m", "role": "assistant", "content": [{"type": "output_text", "text": "Hi."}]}
+    response = {"id": "r", "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "output": []}
+    events = [
+        {"type": "response.output_item.added", "output_index": 0, "item": call},
+        {
+            "type": "response.output_item.done",
+            "output_index": 0,
+            "item": {**call, "id": "i2", "call_id": "b", "input": "ls"},
+        },
+        {"type": "response.output_item.done", "output_index": 1, "item": message},
+        {"type": "response.incomplete", "response": response},
+    ]
+    if is_last:
+        del events[2]
+    data = b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events)
+    [call] = fold(decode_stream(get("openai_responses"), [data])).calls
+    assert (call.id, call.raw, call.state) == ("a", "ls", state)
+
+
+def test_calls_with_one_call_id_are_written_with_two_item_ids():
+    """OpenAI refuses an input with two items of one id."""
+    calls = [toolwire.ToolCall("a", "f", {"x": 1}), toolwire.ToolCall("a", "f", {"x": 2})]
+    answer = Response("r", "m", (*calls,), Stop("tool_calls"))
+    wire = get("openai_responses")
+    whole = wire.encode_response(answer).body["output"]
+    encoder = wire.stream_encoder()
+    stream = b"".join(map(encoder.feed, unfold(answer)))
+    final = json.loads(stream.rpartition(b"data: ")[2])["response"]["output"]
+    for items in (whole, final):
+        assert [item["call_id"] for item in items] == ["a", "a"]
+        assert len({item["id"] for item in items}) == 2
 
 
 def custom(call_id, text, name="run", **more):

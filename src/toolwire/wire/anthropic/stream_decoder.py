@@ -115,6 +115,14 @@ class _OpenBlock:
             self.arguments, self.state = parse_arguments(self.raw_input)
         return self.state
 
+    def is_repeated_in(self, fields: Object, *, has_index: bool) -> bool:
+        """Return whether a later start has the same id. Without an index, another name or other input is another call."""
+        if self.fields.get("id") != fields.get("id"):
+            return False
+        known, repeated = self.arguments or self.fields.get("input"), fields.get("input")
+        has_other_input = bool(known and repeated) and known != repeated
+        return has_index or (self.fields.get("name") == fields.get("name") and not has_other_input)
+
     def is_full(self) -> bool:
         """Return whether the input is complete, so that more of it is a repetition."""
         return bool(self.late) or self.is_ended or (bool(self.pieces) and self.end.is_after(self.pieces))
@@ -295,7 +303,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         known = self._indexes.get(block_id) if index is None else index
         if known is not None and block_id:
             for block in (self._blocks.get(known), self._ended.get((known, block_id))):
-                if block is not None and block.fields.get("id") == fields["id"]:
+                if block is not None and block.is_repeated_in(fields, has_index=index is not None):
                     self._next_index = known + 1  # deltas without an index are about this block
                     self._repeat_block(known, block, fields, events)
                     return

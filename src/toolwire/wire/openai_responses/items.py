@@ -409,6 +409,7 @@ def write_result(result: ToolResult, losses: Losses, path: str, tools: Mapping[s
 def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[Object]:
     """Write the items of the model's output, as output: every item has an id and a status."""
     items: list[Object] = []
+    ids: set[str] = set()
     for number, part in enumerate(parts):
         if isinstance(part, Text) and is_empty_with_artefact(part, PROVIDER):
             losses.add(f"/parts/{number}", "text", "dropped", "it has no text", "info")
@@ -417,7 +418,11 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
                 items.append(make_message_item(part.extra, f"msg_{prefix}_{number}"))
             items[-1]["content"].append(write_output_part(part))
         elif isinstance(part, ToolCall):
-            items.append(make_call_item(part, f"{ITEM_PREFIXES[part.kind]}_{part.id}"))
+            item_id = f"{ITEM_PREFIXES[part.kind]}_{part.id}"
+            if item_id in ids:  # calls of some models share their call id
+                item_id = f"{item_id}_{len(items)}"
+            ids.add(item_id)
+            items.append(make_call_item(part, item_id))
         elif isinstance(part, Reasoning):
             report_foreign(part.artefacts, losses, f"/parts/{number}")
             new = {} if NAME in part.extra or _FORM in part.extra else {"id": f"rs_{prefix}_{number}"}

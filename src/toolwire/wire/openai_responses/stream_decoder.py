@@ -75,6 +75,7 @@ from .stream_state import (
     as_copy,
     call_kind,
     differ,
+    has_other_content,
     own_fields,
     read_delta,
     read_id,
@@ -235,7 +236,10 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         raw: Object = {"type": kind, "id": item_id}
         item = self._items.find(GrowingItem(raw).group, index, item_id)
         if self._guess is not None and item is self._guess[0]:
-            self._end_guess(events, is_other=not is_copy or item.shares_item_id(raw))
+            is_other = not item.has_other_id(raw)
+            if is_copy:
+                is_other = item.shares_item_id(raw) and has_other_content({**event, "type": kind}, self._guess[1])
+            self._end_guess(events, is_other=is_other)
         if item is not None and item.ended and not is_copy and not item.is_again:
             if not item.has_other_id(raw):
                 raise ProtocolError("the output item is not open", pointer="/output_index", status=502)
@@ -376,9 +380,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         index = read_index(event, "output_index")
         item = self._items.find_ended(raw, index)
         if self._guess is not None and item is not None and (item is self._guess[0] or item.is_guess(raw)):
-            has_same_ids = as_copy(raw).ids == as_copy(self._guess[1]).ids
-            self._end_guess(events, is_other=item is self._guess[0] and not has_same_ids)
-            item = self._items.find_ended(raw, index)
+            item = self._decide_guess(item, raw, index, events)
         if item is not None and item.is_guess(raw):
             self._guess = item, raw, index
             self._items.by_index.pop(item.index, None)  # no fast path
@@ -390,12 +392,24 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             self._items.add_ids(item, raw)
         self._close_item(item or self._open_item(index, raw, events), raw, events)
 
+    def _decide_guess(
+        self, item: GrowingItem, raw: Object, index: int | None, events: list[Event]
+    ) -> GrowingItem | None:
+        """Return the item that `raw` ends, after the end of the held call if `raw` has its ids or those of its copy."""
+        assert self._guess is not None
+        held, copy, _ = self._guess
+        has_own_id = item is held and item.shares_id(raw)
+        if item is held and not has_own_id and as_copy(raw).ids != as_copy(copy).ids:
+            return None  # a third call
+        self._end_guess(events, is_other=has_own_id and has_other_content(raw, copy))
+        return self._items.find_ended(raw, index)
+
     def _end_guess(self, events: list[Event], *, is_other: bool = False) -> None:
         """End the call with the copy that has other ids, or start another call with it if it `is_other`."""
         if self._guess is not None:
             (item, raw, index), self._guess = self._guess, None
             if is_other:
-                item = self._open_item(index, raw, events)
+                item.twin = item = self._open_item(index, raw, events)
             self._items.add_ids(item, raw)
             self._close_item(item, raw, events)
 
@@ -472,6 +486,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             is_confirmed = bool(call.raw) and equal_arguments(call.raw or "", item.text())
             self._read_late(item, events, is_confirmed=is_confirmed)
         raw = item.joined_text(None)
+        if item.twin is not None and item.has_content(item.twin.as_copy()):
+            self.losses.add("/parts", "call", "rewritten", "two calls with equal arguments have the same output index")
         arguments, state = call.arguments, call.state  # of a call without text: its status decides
         if raw and item.kind == "function_call":
             arguments, state = parse_arguments(raw)
@@ -518,8 +534,9 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         items = [require_object(raw, "response", "output", number) for number, raw in enumerate(output)]
         status = event["type"].removeprefix("response.").replace("done", "completed")
         is_cut = "incomplete" in (status, response.get("status"))
+        is_last = self._guess is None or self._guess[0] is self._items.all[-1]
         self._end_guess(events, is_other=self._guess is not None and self._guess[0].is_beside(self._guess[1], items))
-        self._end_pending(events, is_cut=is_cut)
+        self._end_pending(events, is_cut=is_cut and is_last)
         has_calls = any(raw.get("type") in ("function_call", "custom_tool_call") for raw in items)
         for raw, item in zip(items, self._items.match_output(items), strict=True):
             is_last = raw is items[-1]

@@ -127,6 +127,8 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         """Open an output item; it keeps its own id if no other item has it, else it gets `made_up_id`."""
         given = getattr(event, "extra", {}).get(scope, {}).get("id")
         item_id = given if given and given not in self._ids else made_up_id
+        if item_id in self._ids:  # calls of some models share their call id
+            item_id = f"{item_id}_{len(self._items)}"
         self._ids.add(item_id)
         item = self._items[event.key] = _WrittenItem(len(self._items), item_id, event)
         return item

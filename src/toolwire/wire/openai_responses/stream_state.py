@@ -24,6 +24,7 @@ __all__ = [
     "as_copy",
     "call_kind",
     "differ",
+    "has_other_content",
     "own_fields",
     "read_delta",
     "read_id",
@@ -41,7 +42,7 @@ class GrowingItem:
 
     __slots__ = (
         "call_id", "end", "ended", "final", "id", "id_bytes", "index", "is_again", "is_announced", "is_held", "is_search",
-        "key", "keys", "kind", "late", "name", "original", "other_ids", "placeholder", "texts"
+        "key", "keys", "kind", "late", "name", "original", "other_ids", "placeholder", "texts", "twin"
     )  # fmt: skip
 
     def __init__(self, raw: Object) -> None:
@@ -65,6 +66,7 @@ class GrowingItem:
         self.is_again = False  # it was announced again after its end
         self.is_held = False  # a call that waits for its name
         self.original: GrowingItem | None = None  # the call with the same ids at another index; this one is held
+        self.twin: GrowingItem | None = None  # the call with other ids that ended at the index of this one
         self.ended = False
         self.final: Object | None = None  # the copy that ended it
 
@@ -171,7 +173,9 @@ class GrowingItem:
     def is_beside(self, raw: Object, output: list[Object]) -> bool:
         """Return whether the final response has this call and, as another call, `raw`, for which `is_guess` holds."""
         copy, other = next((as_copy(own) for own in output if self.shares_id(own)), None), GrowingItem(raw)
-        return copy is not None and (any(map(other.shares_id, output)) or copy.content != as_copy(raw).content)
+        if copy is None:
+            return False
+        return any(map(other.shares_id, output)) or (copy.text != "" and copy.content != as_copy(raw).content)
 
     def is_renamed(self, raw: Object) -> bool:
         """Return whether `raw` has the name and the item id of this call, and another call id."""
@@ -374,6 +378,11 @@ def as_copy(raw: Object) -> Copy:
     kind = str(raw.get("type", "message"))
     ids = (read_name(raw.get("call_id")), read_name(raw.get("id")))
     return Copy(kind, read_name(raw.get("name")), ids, lambda: read_text(raw), kind == "function_call")
+
+
+def has_other_content(raw: Object, other: Object) -> bool:
+    """Return whether two copies of calls, or events with their complete arguments, cannot be the same call."""
+    return differ(raw.get("name"), other.get("name")) or as_copy(raw).content != as_copy(other).content
 
 
 def read_text(raw: Object) -> str:
