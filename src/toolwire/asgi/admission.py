@@ -11,12 +11,12 @@ requests, answers of upstreams. So the delay is the queueing time of all of them
 measure. Large requests wait for a thread, too; `Offload.oldest_wait` is their queueing time.
 
     calm          Nothing is refused. The delay is measured every 10 ms while requests are in flight.
-                  Three delays in a row above the bound, over 100 ms or more, begin an overload. A burst, or a single
+                  Three delays in a row above the bound, over 200 ms or more, begin an overload. A burst, or a single
                   long turn, does not: only a queue that never becomes short is one (CoDel, RFC 8289, section 4).
                   At four times the capacity each turn is four times as long as the turn before. So after a late turn the 129th request of
                   the next one begins the overload, 50 ms after the last turn in time.
-    overloaded    Each turn starts at most five requests and refuses the others that arrive in it, so a turn lasts about as long
-                  as five requests and those refusals need. After a turn that was not late at all, their number is
+    overloaded    Each turn starts at most two requests and refuses the others that arrive in it, so a turn lasts about as long
+                  as two requests and those refusals need. After a turn that was not late at all, their number is
                   doubled. While threads are late, it is zero.
                   One second without a refusal ends an overload.
 
@@ -49,11 +49,12 @@ _MIN_LATE = 3  # delays in a row; one long turn gives a single delay
 _INTERVAL = 0.2
 _RECOVERY = 1.0  # seconds without a refusal, several times the interval: an overload that pauses is not over
 _REPORT_INTERVAL = 10.0  # seconds between two log lines
-# Requests per turn, an estimate: a request needs three turns or more, so its latency under overload should be 15 to 20 times
-# its CPU time. At 80 % of the capacity, one in a hundred requests should wait for about ten others.
-_QUOTA = 5
+# Requests per turn. A request needs three turns or more, so those in flight are about seven, and each of them waits for the
+# others: at four times the capacity the median of `bench/gateway/overload.py` was 7 ms, with 5 requests per turn 17 ms. The
+# goodput is the same, since a loop that always has two requests to start is never idle.
+_QUOTA = 2
 _CALM_QUOTA = 128  # requests in 10 ms, many times more than a process can serve
-_SHORT_INTERVAL = 0.05  # seconds; half of the interval
+_SHORT_INTERVAL = 0.05  # seconds; a quarter of the interval, for queues that grow fast
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_GROUPS = Path("/proc/self/cgroup")
 

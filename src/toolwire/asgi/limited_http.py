@@ -28,11 +28,12 @@ from .buffering_transport import BufferingTransport, combines_writes
 from .client_transport import ClientTransport
 from .descriptors import ConnectionCounts
 from .request_cycle import RequestCycle, encode_fields
-from .types import Scope
 from .uvicorn_internals import HIGH_WATER_LIMIT, STATUS_LINE, FlowControl, HttpToolsProtocol
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGISendCallable, ASGIVersions, HTTPScope
+    from uvicorn._types import ASGIVersions, HTTPScope
+
+    from .http_exchange import HeaderPairs
 
 __all__ = ["AdmissionGate", "ConnectionLimits", "DefaultLimits", "make_limited_protocol"]
 
@@ -72,7 +73,7 @@ class AdmissionGate(Protocol):
     @property
     def admission(self) -> Admission: ...
 
-    def encode_refusal(self, scope: Scope) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    def encode_refusal(self, method: str, path: str, headers: HeaderPairs) -> tuple[int, HeaderPairs, bytes]:
         """Return the status, the headers and the body of a refusal in the client's protocol."""
         ...
 
@@ -206,6 +207,8 @@ class _LimitedHttp(HttpToolsProtocol):
         elif not self._head_size:
             self._is_head_counted = False
         self._parse(data)
+        if not self._awaits_head and self.cycle.response_complete:
+            self._wait_for_body()
         if not (self._awaits_head and self._received_size) or self._ignores_input:
             return  # most heads arrive in one piece
         self._wait_for_head()
@@ -287,68 +290,79 @@ class _LimitedHttp(HttpToolsProtocol):
         if self._queued_size > _MAX_QUEUED:
             self._close_after_queue()
         http_version = parser.get_http_version()
-        scope = self._make_scope(method, http_version)  # this refuses a URL that cannot be parsed
+        if self.url != self._parsed_url:
+            self._parse_url()  # this refuses a URL that cannot be parsed
         self._awaits_head = False
         if self._read_timer is not None:
             self._stop_read_timer()
         default_headers = self.server_state.default_headers
         if default_headers is not self._default_headers:  # uvicorn replaces them every second
             self._default_headers, self._default_lines = default_headers, encode_fields(default_headers)
+        keep_alive = http_version != "1.0" and parser.should_keep_alive() and not self._serves_last_request
+        expects_continue = (
+            b"expect" in fields and http_version != "1.0" and self._expects_continue()
+        )  # RFC 9110, 10.1.1
+        current = self._current_cycle
+        is_next = current is None or (current.response_complete and not self.pipeline)
+        if is_next and self._is_excess(self._raw_path):
+            # A refusal needs no scope and no cycle, which take longer than all the rest of it.
+            self._current_cycle = self.cycle = _REFUSED
+            self._refuse_overload(method.decode("ascii"), self._path, self.headers, keep_alive and not expects_continue)
+            self.server_state.total_requests += 1
+            return
         self.cycle = cycle = RequestCycle(
-            scope,
+            self._make_scope(method, http_version),
             self.transport,  # type: ignore[arg-type]  # as above
             self.flow,
             default_headers,
             self._default_lines,
             self.on_response_complete,
-            http_version != "1.0" and parser.should_keep_alive() and not self._serves_last_request,
-            b"expect" in fields and http_version != "1.0" and self._expects_continue(),  # RFC 9110, 10.1.1
+            keep_alive,
+            expects_continue,
         )
-        current = self._current_cycle
-        if current is None or (current.response_complete and not self.pipeline):
+        if is_next:
             self._current_cycle = cycle
-            self._start(cycle)
+            self._start_asgi_task(cycle, self.app)
         else:
             self.pipeline.appendleft((cycle, self.app))
             self._add_queued(_size_of(cycle))
 
-    def _start(self, cycle: RequestCycle) -> None:
-        """Start a request, or refuse it because of overload."""
+    def _is_excess(self, raw_path: bytes) -> bool:
+        """Return whether the next request exceeds a bound of the admission. Health checks never do."""
         admission = self._admission
         if admission is None:
-            self._start_asgi_task(cycle, self.app)
-            return
+            return False
         if not admission.is_measuring:
             admission.start_measuring()
         admission.remaining -= 1
-        if (
+        return (
             (admission.remaining < 0 or admission.in_flight >= admission.limit)
-            and cycle.scope["raw_path"] not in _PROBE_PATHS
+            and raw_path not in _PROBE_PATHS
             and admission.find_refusal() is not None
-        ):
-            self._refuse_overload(cycle)
-            return
-        self._start_asgi_task(cycle, self.app)
+        )
 
-    def _refuse_overload(self, cycle: RequestCycle) -> None:
+    def _refuse_overload(self, method: str, path: str, headers: HeaderPairs, keep_alive: bool) -> None:
         """Answer at once, and discard the body that may follow.
 
         A client that waits for `100 Continue` will not send its body after this answer, or only a part of it, so its
-        connection ends (RFC 9110, 10.1.1).
+        connection ends (RFC 9110, 10.1.1), as does that of a client that does not read its answers.
         """
         assert self._gate is not None
-        status, headers, body = self._gate.encode_refusal(cast("Scope", cycle.scope))
-        if cycle.waiting_for_100_continue:
-            cycle.keep_alive = False
-        if cycle.try_respond(status, headers, body):
-            return
-
-        async def respond(_scope: object, _receive: object, send: ASGISendCallable) -> None:
-            length = (b"content-length", b"%d" % len(body))
-            await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
-            await send({"type": "http.response.body", "body": body, "more_body": False})
-
-        self._start_asgi_task(cycle, respond)
+        status, fields, body = self._gate.encode_refusal(method, path, headers)
+        keep_alive = keep_alive and not self.flow.write_paused
+        self.transport.write(
+            b"%b%b%bcontent-length: %d\r\n%b\r\n%b"
+            % (
+                STATUS_LINE[status],
+                self._default_lines or b"",
+                encode_fields(fields) or b"",
+                len(body),
+                b"" if keep_alive else b"connection: close\r\n",
+                b"" if method == "HEAD" else body,
+            )
+        )
+        if not keep_alive:
+            self.transport.close()
 
     def _add_queued(self, size: int) -> None:
         """Count a part of a queued request.
@@ -377,14 +391,15 @@ class _LimitedHttp(HttpToolsProtocol):
         self.flow.is_full = False
         self.flow.resume_reading()
 
+    def _parse_url(self) -> None:
+        """Find the path and the query. Most clients send all requests of a connection to the same URL."""
+        parsed_url = parse_url(self.url)
+        raw_path = parsed_url.path or b"/"  # of a URL with a host only
+        path = raw_path.decode("ascii")
+        self._path = unquote(path) if "%" in path else path
+        self._raw_path, self._query, self._parsed_url = raw_path, parsed_url.query or b"", self.url
+
     def _make_scope(self, method: bytes, http_version: str) -> HTTPScope:
-        """Make the scope of a request. Most clients send all requests of a connection to the same URL."""
-        if self.url != self._parsed_url:
-            parsed_url = parse_url(self.url)
-            raw_path = parsed_url.path or b"/"  # of a URL with a host only
-            path = raw_path.decode("ascii")
-            self._path = unquote(path) if "%" in path else path
-            self._raw_path, self._query, self._parsed_url = raw_path, parsed_url.query or b"", self.url
         return {
             "type": "http",
             "asgi": self._asgi_versions,
@@ -440,8 +455,8 @@ class _LimitedHttp(HttpToolsProtocol):
         self._reset_head()
         if self._read_timer is not None:
             self._stop_read_timer()
-        if self.cycle.response_complete:  # before its body arrived: the idle timer does not apply
-            self._wait_for_head()
+        if self.cycle.response_complete:  # before its body arrived
+            self._become_idle()
         else:
             self.cycle.end_body()
 
@@ -458,21 +473,31 @@ class _LimitedHttp(HttpToolsProtocol):
         else:
             if self.flow.read_paused:
                 self.flow.resume_reading()
-            self._is_idle, self._idle_since = True, self.loop.time()
-            if self._idle_timer is None:
-                self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
+            self._become_idle()
         if self._awaits_head:
             if self._received_size:
                 self._wait_for_head()
-        elif self._read_timer is None and self.cycle.response_complete:  # answered before the body arrived
-            self._read_timer = self.loop.call_later(self._client_timeout, self.transport.abort)
+        elif self.cycle.response_complete:
+            self._wait_for_body()
+
+    def _become_idle(self) -> None:
+        self._is_idle, self._idle_since = True, self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
 
     def _start_queued(self) -> None:
         """Start the oldest queued request."""
         queued, _ = self.pipeline.pop()
         self._current_cycle = cycle = cast("RequestCycle", queued)  # only `on_headers_complete` adds to it
         self._subtract_queued(cycle)
-        self._start(cycle)
+        scope = cycle.scope
+        if self._is_excess(scope["raw_path"]):
+            cycle.response_started = cycle.response_complete = True
+            keep_alive = cycle.keep_alive and not cycle.waiting_for_100_continue
+            self._refuse_overload(scope["method"], scope["path"], cast("HeaderPairs", scope["headers"]), keep_alive)
+            self.on_response_complete()
+        else:
+            self._start_asgi_task(cycle, self.app)
 
     def _subtract_queued(self, cycle: RequestCycle) -> None:
         """Count a request that is not queued any more, and read on if the others are few."""
@@ -517,6 +542,11 @@ class _LimitedHttp(HttpToolsProtocol):
             self.transport.start_timer()
         else:
             self.transport.stop_timer()
+
+    def _wait_for_body(self) -> None:
+        """Limit the time for the body of a request that has been answered."""
+        if self._read_timer is None:
+            self._read_timer = self.loop.call_later(self._client_timeout, self.transport.abort)
 
     def _wait_for_head(self) -> None:
         if self._read_timer is None and not self._is_answering:
@@ -580,6 +610,10 @@ def _encode_refusal(status: int, message: str) -> bytes:
     retry = b"retry-after: 1\r\n" if status == 503 else b""
     head = b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n%b\r\n"
     return head % (STATUS_LINE[status], len(body), retry) + body
+
+
+_REFUSED = RequestCycle.__new__(RequestCycle)  # in place of the cycle of a refused request: its answer is complete
+_REFUSED.response_started = _REFUSED.response_complete = True
 
 
 def _size_of(cycle: RequestCycle) -> int:

@@ -24,7 +24,6 @@ from ..asgi.http_exchange import (
     HeaderPairs,
     HttpExchange,
     InFlight,
-    decode_headers,
     header_pairs,
 )
 from ..asgi.offload import ClientOffload, Offload
@@ -337,11 +336,11 @@ class Gateway:
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
-    def encode_refusal(self, scope: Scope) -> tuple[int, HeaderPairs, bytes]:
+    def encode_refusal(self, method: str, path: str, headers: HeaderPairs) -> tuple[int, HeaderPairs, bytes]:
         """Return an answer to a refused request in the client's protocol."""
-        path, headers = find_path(scope), decode_headers(scope["headers"])
-        route = match_route(scope["method"], path, headers)
-        return encode_overload(guess_ingress(path, headers) if route is None else route.ingress)
+        names = [name.decode("latin-1") for name, _ in headers]
+        route = match_route(method, path, names)
+        return encode_overload(guess_ingress(path, names) if route is None else route.ingress)
 
     async def _mcp_request(self, mcp_mount: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the MCP server within the limits of its key. The MCP server refuses unknown keys itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import lru_cache
 from secrets import token_hex
 from typing import Literal, TypeAlias
@@ -177,8 +177,8 @@ _MAX_CACHED_PATH = 1024  # characters of a path that is worth caching
 _ROUTES = [(method, re.compile(path), action, INGRESSES[wire]) for method, path, action, wire in _ROUTE_TABLE]
 
 
-def match_route(method: str, path: str, headers: dict[str, str]) -> Route | None:
-    """Find the meaning of a request's path; None for an unknown path."""
+def match_route(method: str, path: str, headers: Container[str]) -> Route | None:
+    """Find the meaning of a request's path; None for an unknown path. `headers`: at least their names."""
     route = _match_cached(method, path) if len(path) <= _MAX_CACHED_PATH else _match(method, path)
     if route is not None and (route.action == "models" or route.action == "model"):
         wire = _wire_of_headers(headers)
@@ -186,7 +186,7 @@ def match_route(method: str, path: str, headers: dict[str, str]) -> Route | None
     return route
 
 
-def _wire_of_headers(headers: Mapping[str, str]) -> str | None:
+def _wire_of_headers(headers: Container[str]) -> str | None:
     """Return the protocol whose clients send such headers, or None. google-genai lists models at `/v1/models`, too."""
     if "anthropic-version" in headers:
         return "anthropic"
@@ -215,7 +215,7 @@ def allowed_methods(path: str) -> list[str]:
     return sorted({method for method, pattern, _, _ in _ROUTES if pattern.fullmatch(path)})
 
 
-def guess_ingress(path: str, headers: dict[str, str]) -> Ingress:
+def guess_ingress(path: str, headers: Container[str]) -> Ingress:
     """Choose the protocol of the error for an unknown path."""
     wire = _wire_of_headers(headers)
     if wire == "anthropic" or path.startswith("/v1/messages"):

@@ -92,12 +92,12 @@ def test_queue_that_never_becomes_short_is_an_overload():
     turns.overload()
     assert turns.admission.is_overloaded
     turns.turn(LATE)
-    assert turns.admitted(100) == 5  # and 95 are refused
+    assert turns.admitted(100) == 2  # and 98 are refused
     turns.turn(LATE)
-    assert turns.admitted(3) == 3
+    assert turns.admitted(1) == 1
     turns.turn(LATE)
-    assert turns.admitted(100) == 5  # the rest of a quota is not added to the next one
-    assert turns.refusals == ["delay"] * 190
+    assert turns.admitted(100) == 2  # the rest of a quota is not added to the next one
+    assert turns.refusals == ["delay"] * 196
 
 
 @pytest.mark.finding("OP3")
@@ -109,9 +109,9 @@ def test_turns_that_are_not_late_admit_more():
     for _ in range(4):
         counts.append(turns.admitted(100))
         turns.turn(0.0)
-    assert counts == [5, 10, 20, 40]
+    assert counts == [2, 4, 8, 16]
     turns.turn(LATE)
-    assert turns.admitted(100) == 5
+    assert turns.admitted(100) == 2
 
 
 @pytest.mark.finding("OP3")
@@ -123,7 +123,7 @@ def test_no_request_is_admitted_while_threads_are_late():
     assert turns.admitted(10) == 0
     turns.waited = 0.0
     turns.turn(LATE)
-    assert turns.admitted(10) == 5
+    assert turns.admitted(10) == 2
 
 
 @pytest.mark.finding("OP3")
