@@ -101,7 +101,7 @@ class OpenLoop:
         self._messages = messages
         self._idle: list[Connection] = []
         self._waiting: set[asyncio.Task[None]] = set()
-        self._open = 0  # requests without an answer
+        self.unanswered = 0  # requests so far
         self.outcome = Outcome()
 
     async def run(self, rate: float, seconds: float) -> Outcome:
@@ -118,9 +118,9 @@ class OpenLoop:
             await asyncio.sleep(max(0.001, started_at + sent / rate - time.perf_counter()))
         self.outcome.seconds = time.perf_counter() - started_at
         deadline = time.perf_counter() + _PATIENCE
-        while self._open and time.perf_counter() < deadline:  # noqa: ASYNC110  # nothing else runs, and no time is measured
+        while self.unanswered and time.perf_counter() < deadline:  # noqa: ASYNC110  # nothing else runs, and no time is measured
             await asyncio.sleep(0.01)
-        self.outcome.errors["no answer"] += self._open
+        self.outcome.errors["no answer"] += self.unanswered
         for connection in self._idle:
             if connection.transport is not None:
                 connection.transport.abort()
@@ -128,7 +128,7 @@ class OpenLoop:
 
     def _send(self, due: float) -> None:
         self.outcome.sent += 1
-        self._open += 1
+        self.unanswered += 1
         while self._idle:
             connection = self._idle.pop()
             if not connection.is_closing:
@@ -149,7 +149,7 @@ class OpenLoop:
 
     def _write(self, connection: Connection, due: float) -> None:
         def on_answer(connection: Connection, status: int, head: bytes) -> None:
-            self._open -= 1
+            self.unanswered -= 1
             taken = time.perf_counter() - due
             outcome = self.outcome
             outcome.statuses[str(status)] += 1
@@ -169,7 +169,7 @@ class OpenLoop:
         connection.transport.write(self._messages())
 
     def _fail(self, reason: str) -> None:
-        self._open -= 1
+        self.unanswered -= 1
         self.outcome.errors[reason] += 1
 
 

@@ -8,7 +8,7 @@ Without a bound, requests wait, clients give up, and the server works for client
 Requests in flight are no measure of the CPU: 4,000 slow streams need little of it, 50 large translations need all. The signal for
 the CPU is the delay of a timer. Everything that happens during a turn of the event loop waits for its end: new connections,
 requests, answers of upstreams. So the delay is the queueing time of all of them, and it costs a request nothing to
-measure. Large requests wait for a thread, too; `Offload.oldest_wait` is their queueing time.
+measure. Large requests wait for threads, too; `Offload.is_late` is the bound on that wait, for each client.
 
     calm          Nothing is refused. The delay is measured every 10 ms while requests are in flight.
                   Three delays in a row above the bound, over 200 ms or more, begin an overload. A burst, or a single
@@ -17,8 +17,7 @@ measure. Large requests wait for a thread, too; `Offload.oldest_wait` is their q
                   the next one begins the overload, 50 ms after the last turn in time.
     overloaded    Each turn starts at most two requests and refuses the others that arrive in it, so a turn lasts about as long
                   as two requests and those refusals need. After a turn that was not late at all, their number is
-                  doubled. While threads are late, it is zero.
-                  One second without a refusal ends an overload.
+                  doubled. One second without a refusal ends an overload.
 
 A number of requests per turn that adapts to the delay was tried: if refusals alone, or other programs on the machine, make turns
 long, it falls to one, and so does the throughput. A fixed number needs no tuning: more expensive requests make longer turns,
@@ -62,31 +61,24 @@ _OWN_GROUPS = Path("/proc/self/cgroup")
 class Admission:
     """The requests in flight, and the decision about the next one. `limit`: the number of requests in flight.
 
-    `max_delay`: seconds of queueing; `oldest_wait` returns those in other queues than the event loop's.
+    `max_delay`: seconds of queueing in the event loop.
     The application adds its requests to `in_flight`, and removes them. The server subtracts each from `remaining`, the number that
     this turn may still start, and calls `find_refusal` if that becomes negative, or if `in_flight` has reached the limit.
     """
 
     __slots__ = (
-        *("_calm_at", "_clock", "_last_refusal_at", "_late_turns", "_measured_at", "_oldest_wait", "_quota"),
+        *("_calm_at", "_clock", "_last_refusal_at", "_late_turns", "_measured_at", "_quota"),
         *("_refused", "_reported_at"),
         *("in_flight", "is_measuring", "is_overloaded", "limit", "max_delay", "on_refusal", "remaining"),
     )
 
-    def __init__(
-        self,
-        limit: int,
-        max_delay: float,
-        oldest_wait: Callable[[], float] = lambda: 0.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, limit: int, max_delay: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = limit
         self.max_delay = max_delay
         self.in_flight = 0
         self.on_refusal: Callable[[ExceededBound], object] | None = None
         self._refused = 0  # requests
         self.is_measuring = False
-        self._oldest_wait = oldest_wait
         self._clock = clock
         self.is_overloaded = False
         self._measured_at = 0.0  # by the clock, as all times here
@@ -115,6 +107,10 @@ class Admission:
     def refuse_excess(self) -> None:
         """Count the refusal of a request that is in flight already, for servers that do not ask before."""
         self._refuse("requests", f"{self.limit} requests are in flight")
+
+    def refuse_late(self) -> None:
+        """Count the refusal of a request whose client waits too long for threads."""
+        self._refuse("delay", "large requests of a client wait too long for threads")
 
     def _refuse(self, reason: ExceededBound, description: str) -> ExceededBound:
         """Count a refusal, and log it, at most every ten seconds."""
@@ -147,16 +143,15 @@ class Admission:
 
     def begin_turn(self, now: float, delay: float) -> None:
         """Change the state after the event loop was late by `delay` seconds, or renew the quota."""
-        waited = self._oldest_wait()
         if self.is_overloaded:
             self._quota = _QUOTA if delay > _TURN_PERIOD else self._quota if self.remaining > 0 else 2 * self._quota
-            self.remaining = 0 if waited > self.max_delay else self._quota
+            self.remaining = self._quota
             if now - self._last_refusal_at > _RECOVERY:
                 self.is_overloaded, self.remaining = False, _CALM_QUOTA
                 self._calm_at, self._late_turns = now, 0
             return
         self.remaining = _CALM_QUOTA
-        if delay <= self.max_delay and waited <= self.max_delay:
+        if delay <= self.max_delay:
             self._calm_at, self._late_turns = now, 0
         else:
             self._late_turns += 1

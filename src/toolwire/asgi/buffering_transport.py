@@ -50,6 +50,10 @@ class BufferingTransport:
         self._flush()
         self._transport.close()
 
+    def write_eof(self) -> None:
+        self._flush()
+        self._transport.write_eof()
+
     def get_write_buffer_size(self) -> int:
         return self._transport.get_write_buffer_size() + self._pending_size
 

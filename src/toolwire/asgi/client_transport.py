@@ -2,6 +2,9 @@
 
 A transport keeps its buffered data until the peer has read it, also after `close`, and without a time limit. Every part of
 the server, uvicorn included, closes connections through this class, so that each end of a connection has the limit.
+
+A connection that is closed while the client is still sending is reset, which can destroy an answer that the client has not read
+yet. So its end is sent, and the rest of the request is read before it is closed (RFC 9112, 9.6).
 """
 
 from __future__ import annotations
@@ -10,21 +13,24 @@ import socket
 import struct
 import sys
 from asyncio import AbstractEventLoop, TimerHandle, Transport
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["ClientTransport"]
 
+_LINGER = 5.0  # seconds until a client that still sends must have read the answer and closed its side; as nginx
 _BYTES_ACKED = struct.Struct("@120xQ")  # of `struct tcp_info` in linux/tcp.h, since Linux 4.1
 
 
 class ClientTransport:
     """A transport that aborts its connection if the client reads nothing for `timeout` seconds.
 
-    The time is limited between `start_timer` and `stop_timer`, and after `close`. It has the methods of the transport that
-    it wraps.
+    The time is limited between `start_timer` and `stop_timer`, and after `close`. `discard_input` discards the data that
+    arrives from now on, and returns whether any is expected. It has the methods of the transport that it wraps.
     """
 
     __slots__ = (
+        "_discard_input",
         "_loop",
         "_timeout",
         "_timer",
@@ -36,8 +42,11 @@ class ClientTransport:
         "write",
     )
 
-    def __init__(self, transport: Transport, loop: AbstractEventLoop, timeout: float) -> None:
+    def __init__(
+        self, transport: Transport, loop: AbstractEventLoop, timeout: float, discard_input: Callable[[], bool]
+    ) -> None:
         self._transport = transport
+        self._discard_input = discard_input
         # of the methods that are not changed, the most frequent ones
         self.write = transport.write
         self.is_closing = transport.is_closing
@@ -53,9 +62,21 @@ class ClientTransport:
 
         The timer also starts without such data, because a TLS transport does not report all of it.
         """
-        if not self.is_closing():
+        if self.is_closing():
+            return
+        if self._discard_input():
+            self.is_closing = _is_lingering
+            if self._transport.can_write_eof():  # not for TLS
+                self._transport.write_eof()
+            self._loop.call_later(min(_LINGER, self._timeout), self._transport.close)
+        else:
             self._transport.close()
-            self.start_timer()
+        self.start_timer()
+
+    def close_now(self) -> None:
+        """Close the connection when the client has read the buffered data, and read nothing more."""
+        self._transport.close()
+        self.start_timer()
 
     def start_timer(self) -> None:
         """Limit the time in which the client has to read a part of the buffered data, from now on."""
@@ -89,6 +110,11 @@ class ClientTransport:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+def _is_lingering() -> bool:
+    """Return True, as `is_closing` does for a transport that is being closed."""
+    return True
 
 
 def _count_acknowledged(connection: socket.socket | None) -> int | None:

@@ -157,7 +157,7 @@ class _LimitedHttp(HttpToolsProtocol):
             transport.set_write_buffer_limits(HIGH_WATER_LIMIT)
         if not combines_writes(transport):
             transport = BufferingTransport(transport, self.loop)  # type: ignore[assignment]
-        transport = ClientTransport(transport, self.loop, self._client_timeout)  # type: ignore[assignment]
+        transport = ClientTransport(transport, self.loop, self._client_timeout, self._discard_input)  # type: ignore[assignment]
         super().connection_made(transport)
         self.flow = _BoundedFlow(transport)
         count = len(self.connections)
@@ -166,12 +166,14 @@ class _LimitedHttp(HttpToolsProtocol):
             self._serves_probes_only = self._serves_last_request = True
             if count > self._counts.limit + self._counts.reserve:
                 self._refuse(503, "too many connections")
+                if count > self._counts.limit + 2 * self._counts.reserve:
+                    self.transport.close_now()  # it may be reset: descriptors for upstreams and files are more important
                 return
         self._wait_for_head()
 
     def eof_received(self) -> None:
         """Close the connection here, because the event loop would close its own transport, without a time limit."""
-        self.transport.close()
+        self.transport.close_now()
         self._report_disconnect()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -399,6 +401,13 @@ class _LimitedHttp(HttpToolsProtocol):
         self._path = unquote(path) if "%" in path else path
         self._raw_path, self._query, self._parsed_url = raw_path, parsed_url.query or b"", self.url
 
+    def _discard_input(self) -> bool:
+        """Discard the rest of a request at the end of the connection. Return whether some of it is still expected."""
+        is_expected = self._ignores_input or not self._awaits_head
+        if is_expected:
+            self._ignore_input()
+        return is_expected
+
     def _make_scope(self, method: bytes, http_version: str) -> HTTPScope:
         return {
             "type": "http",
@@ -466,14 +475,16 @@ class _LimitedHttp(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.pipeline:
-            self._start_queued()
-        elif self._refusal is not None:
+            # Not at once: a refused request is answered when it starts, so hundreds of them would be nested calls. And the
+            # request that has just been answered counts as one in flight until its task ends.
+            self.loop.call_soon(self._start_queued)
+            return
+        if self._refusal is not None:
             self._send_refusal(*self._refusal)
             return
-        else:
-            if self.flow.read_paused:
-                self.flow.resume_reading()
-            self._become_idle()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+        self._become_idle()
         if self._awaits_head:
             if self._received_size:
                 self._wait_for_head()
@@ -486,7 +497,9 @@ class _LimitedHttp(HttpToolsProtocol):
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
 
     def _start_queued(self) -> None:
-        """Start the oldest queued request."""
+        """Start the oldest queued request, unless the connection has ended since."""
+        if self.transport.is_closing() or not self.pipeline:
+            return
         queued, _ = self.pipeline.pop()
         self._current_cycle = cycle = cast("RequestCycle", queued)  # only `on_headers_complete` adds to it
         self._subtract_queued(cycle)
@@ -554,7 +567,8 @@ class _LimitedHttp(HttpToolsProtocol):
 
     @property
     def _is_answering(self) -> bool:
-        return self._current_cycle is not None and not self._current_cycle.response_complete
+        current = self._current_cycle
+        return current is not None and (not current.response_complete or bool(self.pipeline))
 
     def _on_head_timeout(self) -> None:
         self._read_timer = None

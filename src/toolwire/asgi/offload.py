@@ -5,6 +5,9 @@
 
 Small work runs at once, because it takes less time than a switch of threads. The interpreter lets the threads alternate
 with the event loop. They are few, because each of them delays the loop by one switch interval.
+
+Requests that wait for threads do not make the event loop late, so they need a bound of their own: `is_late`. It is a bound on
+the wait of one client, because a client with too many requests must not cause the refusal of others.
 """
 
 from __future__ import annotations
@@ -26,31 +29,61 @@ __all__ = ["LARGE", "ClientOffload", "Offload"]
 LARGE = 32 * 1024
 """Bytes; the work for a larger document leaves the event loop."""
 _THREADS = 4
+# Calls of average length that a call may wait for. With half of the threads, 16 requests of a client at a time need no more. At
+# 80 % of the capacity a call waits for three or four at most, so the latency under overload is a few times as long.
+_MAX_CALLS = 8
+_INTERVAL = 0.2  # seconds; a burst is over after this time, as for the event loop (`admission`)
+_MEAN_WEIGHT = 1 / 16  # of the last call, in the mean of durations
 
 WorkParameters = ParamSpec("WorkParameters")
 WorkResult = TypeVar("WorkResult")
+
+
+class _ClientQueue(Struct, eq=False):
+    """The calls of a client that wait. All times are those of the clock."""
+
+    turns: deque[tuple[asyncio.Future[None], float]]  # with the times at which they began to wait
+    queued_at: float  # as the last client in turn
+    calm_at: float  # the queue began, or a call started that had not waited too long
 
 
 class Offload:
     """A few threads for large work.
 
     Clients take turns: one with many requests does not delay those of another. One client has at most half of the
-    threads, so that work which takes long leaves threads for others.
+    threads, so that work which takes long leaves threads for others. `max_delay`: seconds that a call may wait in any
+    case, also if others take less time.
     """
 
-    def __init__(self, threads: int = _THREADS) -> None:
+    def __init__(
+        self, threads: int = _THREADS, max_delay: float = 0.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._pool = ThreadPool(threads)
         self._free = threads
         self._max_of_client = max(1, threads // 2)
         self._running: Counter[str] = Counter()  # threads in use, by client
-        # by client, the next one first, with the times at which they began to wait
-        self._waiting: OrderedDict[str, deque[tuple[asyncio.Future[None], float]]] = OrderedDict()
+        self._waiting: OrderedDict[str, _ClientQueue] = OrderedDict()  # by client, the next one first
+        self.max_delay = max_delay
+        self._mean_seconds = 0.0  # of calls in threads
+        self._clock = clock
 
-    def oldest_wait(self) -> float:
-        """Return the seconds that the oldest call has waited; 0 if a thread is free, as for a client with its full share."""
-        if self._free or not self._waiting:
-            return 0.0
-        return time.monotonic() - min([turns[0][1] for turns in self._waiting.values()])
+    def is_late(self, client: str, size: int) -> bool:
+        """Return whether a call of this client would wait too long, as calls before it did for a while.
+
+        Calls of another client do not count, unless `size` is large: then the client is the last in turn.
+        """
+        if not self._waiting:
+            return False
+        now, bound, queue = self._clock(), self._max_wait(), self._waiting.get(client)
+        if queue is not None:
+            return now - queue.turns[0][1] > bound and now - queue.calm_at > _INTERVAL
+        if self._free or size <= LARGE:
+            return False
+        others = [queue.queued_at for other, queue in self._waiting.items() if self._has_share(other)]
+        return bool(others) and now - others[0] > max(bound, _INTERVAL)
+
+    def _max_wait(self) -> float:
+        return max(self.max_delay, _MAX_CALLS * self._mean_seconds)
 
     async def run(
         self,
@@ -67,9 +100,11 @@ class Offload:
         if size <= LARGE:
             return function(*args, **options)
         await self._acquire(client)
+        started_at = self._clock()
         try:
             return await self._run_in_thread(partial(copy_context().run, function, *args, **options))
         finally:
+            self._mean_seconds += _MEAN_WEIGHT * (self._clock() - started_at - self._mean_seconds)
             self._release(client)
 
     async def _run_in_thread(self, work: Callable[[], WorkResult]) -> WorkResult:
@@ -90,7 +125,10 @@ class Offload:
             self._start(client)
             return
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(client, deque()).append((turn, time.monotonic()))
+        now = self._clock()
+        if client not in self._waiting:
+            self._waiting[client] = _ClientQueue(deque(), now, now)
+        self._waiting[client].turns.append((turn, now))
         try:
             await turn
         except asyncio.CancelledError:
@@ -99,7 +137,11 @@ class Offload:
             raise
 
     def _may_start(self, client: str) -> bool:
-        return self._free > 0 and self._running[client] < self._max_of_client
+        return self._free > 0 and self._has_share(client)
+
+    def _has_share(self, client: str) -> bool:
+        """Return whether a client has fewer threads than it may have."""
+        return self._running[client] < self._max_of_client
 
     def _start(self, client: str) -> None:
         self._free -= 1
@@ -115,10 +157,13 @@ class Offload:
         if not self._running[client]:
             del self._running[client]
         while (waiting := next(filter(self._may_start, self._waiting), None)) is not None:
-            turns = self._waiting.pop(waiting)
-            turn, _ = turns.popleft()
-            if turns:
-                self._waiting[waiting] = turns
+            queue, now = self._waiting.pop(waiting), self._clock()
+            turn, since = queue.turns.popleft()
+            if now - since <= self._max_wait():
+                queue.calm_at = now
+            if queue.turns:
+                queue.queued_at = now
+                self._waiting[waiting] = queue
             if not turn.cancelled():
                 self._start(waiting)
                 turn.set_result(None)

@@ -158,7 +158,6 @@ class Gateway:
         self.admission = Admission(
             settings.limits.requests or max_requests(settings.server.workers),
             settings.limits.loop_delay,
-            self._offload.oldest_wait,
         )
         for sink in sinks:
             if isinstance(sink, Metrics):
@@ -213,7 +212,7 @@ class Gateway:
         )
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
         self._memory_bound.limit = settings.limits.memory
-        self.admission.max_delay = settings.limits.loop_delay
+        self.admission.max_delay = self._offload.max_delay = settings.limits.loop_delay
         self._translations.max_bytes = settings.limits.translations
         state = ResponseState(self._responses, self._responses_row, settings.limits, time.time)
         self._dependencies = Dependencies(
@@ -442,10 +441,16 @@ class Gateway:
                 _log.exception("a sink failed at the beginning of request %s", log_writer.log.id)
 
     def _identify(self, http_exchange: HttpExchange, log_writer: RequestLogWriter, memory: MemoryReservation) -> Caller:
-        """Identify the client by its key; UnknownKey if it has none."""
-        caller = self._keys.identify(http_exchange.headers, http_exchange.query)
+        """Identify the client by its key; UnknownKey if it has none, Overloaded if its requests wait too long."""
+        headers = http_exchange.headers
+        caller = self._keys.identify(headers, http_exchange.query)
         memory.client = caller.name
         log_writer.set_caller(caller.name)
+        # a body in chunks may be large
+        size = self._settings.limits.body if "transfer-encoding" in headers else http_exchange.declared_length
+        if self._offload.is_late(caller.name, size):
+            self.admission.refuse_late()
+            raise Overloaded
         return caller
 
     async def _generate(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import socket
 import ssl
 import struct
 import sys
 import termios
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from fcntl import ioctl
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 import uvicorn
@@ -74,6 +76,58 @@ def test_refusal_follows_the_answers_to_queued_requests(runner):
             assert [answer.status for answer in answers] == [200, 200, 400]
             assert [answer.body for answer in answers[:2]] == [b"/1", b"/2"]
             assert await reader.read() == b""
+            writer.close()
+
+    run_on(runner, main())
+
+
+def post(address, headers, tls):
+    """Send a large body, then read the answer, as many clients do."""
+    if tls:
+        connection = http.client.HTTPSConnection(*address, context=ssl._create_unverified_context())
+    else:
+        connection = http.client.HTTPConnection(*address)
+    with closing(connection):
+        connection.request("POST", "/", bytes(8_000_000), headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+@pytest.mark.finding("OP3")
+@every_loop
+@pytest.mark.parametrize("options", [{}, TLS_FILES], ids=["plain", "TLS"])
+@pytest.mark.parametrize("refusal", ["connection", "te"])
+def test_answer_before_the_body_is_not_lost_in_a_reset(runner, options, refusal):
+    """The client sends all of its body before it reads. Closing a connection with unread data resets it."""
+
+    async def app(scope, receive, send):
+        await send_answer(send, b"early")
+
+    async def main():
+        async with started_server(app, **options) as (server, address):
+            answer = await asyncio.to_thread(
+                post, address, {refusal: "close" if refusal == "connection" else "chunked"}, options
+            )
+            assert answer == ((200, b"early") if refusal == "connection" else (400, ANY))
+            await until(lambda: not server.server_state.connections)
+
+    run_on(runner, main())
+
+
+@pytest.mark.finding("OP3")
+@every_loop
+def test_client_that_never_closes_its_side_is_disconnected(runner, monkeypatch):
+    monkeypatch.setattr("toolwire.asgi.client_transport._LINGER", 0.05)
+
+    async def app(scope, receive, send):
+        await send_answer(send, b"early")
+
+    async def main():
+        async with started_server(app) as (server, address):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 9\r\n\r\n")
+            assert (await read_answer(reader)).body == b"early"
+            await until(lambda: not server.server_state.connections)
             writer.close()
 
     run_on(runner, main())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -22,9 +24,11 @@ from gateway.hostile import (
 from gateway.serving import WIRES, Serving, listening
 
 from toolwire.asgi.accepting import BatchListener
+from toolwire.asgi.offload import LARGE, Offload
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.settings_parse import parse_settings
+from toolwire.gateway.shared.keys import hash_key
 from toolwire.net.http import PoolExhausted
 from toolwire.net.http_client import HttpTransport
 from waiting import SAFETY, until
@@ -183,6 +187,69 @@ async def test_pipelined_requests_are_refused_in_order():
         writer.close()
         provider.release.set()
         assert (await admitted[0]).status == 200
+
+
+@pytest.mark.finding("OP3")
+@run
+async def test_hundreds_of_pipelined_requests_are_refused():
+    """Each refusal starts the next request. Nested calls of that many would be too deep."""
+    async with overloaded(requests=2) as (gateway, provider):
+        admitted = send(gateway, 1)
+        reader, writer = await connect(gateway)
+        writer.write(chat())
+        await until(lambda: provider.waiting == 2)
+        writer.write(head_of("/v1/models", {"host": "localhost"}, method="GET") * 300)
+        held = send(gateway, 1)
+        assert (await held[0]).status == 503
+        gateway.gateway.admission.limit = 0
+        provider.release.set()
+        assert (await read_answer(reader)).status == 200
+        assert [(await read_answer(reader)).status for _ in range(300)] == [503] * 300
+        writer.close()
+        assert (await admitted[0]).status == 200
+
+
+@pytest.mark.finding("OP3")
+@run
+async def test_queued_request_takes_the_place_of_the_one_before():
+    async with overloaded(requests=1) as (gateway, provider):
+        reader, writer = await connect(gateway)
+        writer.write(chat() * 3)
+        await until(lambda: provider.waiting == 1)
+        provider.release.set()
+        assert [(await read_answer(reader)).status for _ in range(3)] == [200] * 3
+        writer.close()
+
+
+@pytest.mark.finding("OP3")
+@run
+async def test_client_whose_large_requests_wait_for_threads_is_refused():
+    """It has at most half of the threads. Its queue was not bounded, because a thread was always free."""
+    keys = {name: {"hash": hash_key(name)} for name in ("busy", "other")}
+    async with overloaded(settings={"keys": keys}, loop_delay=0.01) as (gateway, provider):
+        clock = time.monotonic
+        ends, offload = threading.Event(), Offload(clock=lambda: clock() + skipped)
+        gateway.gateway._offload = offload
+        skipped = 0.0
+        provider.release.set()
+        calls = [asyncio.ensure_future(offload.run("busy", LARGE + 1, ends.wait)) for _ in range(5)]
+        try:
+            await until(lambda: offload._waiting)
+            assert (await exchange(gateway, chat_of("busy"))).status == 200  # a burst
+            skipped = 1.0
+            for front in WIRES:
+                answer = await ask(gateway, front, wire="u0", headers={"authorization": "Bearer busy"})
+                assert expect_error(answer, front, STATUS.get(front, 503)).retry_after == 1.0
+            assert value_of(gateway.metrics, "toolwire_requests_refused_total", reason="delay") == len(WIRES)
+            assert (await exchange(gateway, chat_of("other"))).status == 200
+        finally:
+            ends.set()
+        await asyncio.gather(*calls)
+        assert (await exchange(gateway, chat_of("busy"))).status == 200
+
+
+def chat_of(key):
+    return request_bytes("/v1/chat/completions", body_of("openai_chat", model="m"), {"authorization": f"Bearer {key}"})
 
 
 class _Connection(asyncio.Protocol):

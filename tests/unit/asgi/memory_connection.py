@@ -24,6 +24,13 @@ class Connection(asyncio.Transport):
     def close(self):
         self.closed = True
 
+    def can_write_eof(self):
+        return True
+
+    def write_eof(self):
+        """A client closes its side in answer to this."""
+        self.closed = True
+
     def abort(self):
         self.closed = self.aborted = True
 

@@ -27,9 +27,8 @@ class Turns:
 
     def __init__(self, limit=1000):
         self.clock = Clock()
-        self.waited = 0.0
         self.refusals = []
-        self.admission = Admission(limit, 0.01, lambda: self.waited, self.clock)
+        self.admission = Admission(limit, 0.01, self.clock)
         self.admission.on_refusal = self.refusals.append
 
     def turn(self, delay, *, seconds=None):
@@ -115,18 +114,6 @@ def test_turns_that_are_not_late_admit_more():
 
 
 @pytest.mark.finding("OP3")
-def test_no_request_is_admitted_while_threads_are_late():
-    turns = Turns()
-    turns.waited = 1.0
-    for _ in range(20):
-        turns.turn(0.0, seconds=0.01)
-    assert turns.admitted(10) == 0
-    turns.waited = 0.0
-    turns.turn(LATE)
-    assert turns.admitted(10) == 2
-
-
-@pytest.mark.finding("OP3")
 def test_overload_ends_a_second_after_its_last_refusal():
     turns = Turns()
     turns.overload()
@@ -151,26 +138,78 @@ async def test_measuring_ends_with_the_last_request():
     assert not admission.is_measuring
 
 
+class Waiting:
+    """Two threads, and calls in them that end when `ends` is set. Each client has one of the threads."""
+
+    def __init__(self):
+        self.clock = Clock()
+        self.offload = Offload(threads=2, max_delay=0.01, clock=self.clock)
+        self.ends = threading.Event()
+        self.calls = []
+
+    async def call(self, *clients, work=None):
+        started = [
+            asyncio.ensure_future(self.offload.run(client, LARGE + 1, work or self.ends.wait)) for client in clients
+        ]
+        self.calls += started
+        await asyncio.sleep(0)
+        return started
+
+    async def end(self):
+        self.ends.set()
+        await asyncio.gather(*self.calls)
+
+
 @pytest.mark.finding("OP3")
-def test_wait_for_a_thread_counts_only_if_no_thread_is_free():
-    """A client has at most half of the threads, so its own queue is no reason to refuse others."""
+def test_client_is_late_after_its_calls_waited_for_a_while():
+    async def run():
+        waiting = Waiting()
+        offload, clock = waiting.offload, waiting.clock
+        await waiting.call("a", "a", "a")
+        clock.now += 0.1
+        assert not offload.is_late("a", 0)  # a burst
+        clock.now += 0.2
+        assert offload.is_late("a", 0)
+        assert not offload.is_late("b", LARGE + 1)  # which has a thread of its own
+        await waiting.end()
+        assert not offload.is_late("a", 0)
+
+    asyncio.run(run())
+
+
+@pytest.mark.finding("OP3")
+def test_client_whose_calls_start_in_time_is_not_late():
+    """Its queue is never empty, but short."""
 
     async def run():
-        offload, ends = Offload(threads=2), threading.Event()
-        work = ends.wait
+        waiting = Waiting()
+        offload, clock = waiting.offload, waiting.clock
+        gates = [threading.Event() for _ in range(10)]
+        started = [(await waiting.call("a", work=gate.wait))[0] for gate in gates]
+        for gate, call in zip(gates, started, strict=True):
+            assert not offload.is_late("a", 0)
+            clock.now += 0.005
+            gate.set()
+            await call
+        await waiting.end()
 
-        async def flood(client):
-            await asyncio.gather(*(offload.run(client, LARGE + 1, work) for _ in range(3)))
+    asyncio.run(run())
 
-        first = asyncio.ensure_future(flood("a"))
-        await asyncio.sleep(0.05)
-        assert offload.oldest_wait() == 0.0
-        second = asyncio.ensure_future(flood("b"))
-        await asyncio.sleep(0.05)
-        assert offload.oldest_wait() > 0.0
-        ends.set()
-        await asyncio.gather(first, second)
-        assert offload.oldest_wait() == 0.0
+
+@pytest.mark.finding("OP3")
+def test_large_request_of_another_client_is_late_if_all_threads_are():
+    async def run():
+        waiting = Waiting()
+        offload, clock = waiting.offload, waiting.clock
+        await waiting.call("a", "b", "a", "b")
+        clock.now += 1.0
+        assert not offload.is_late("c", LARGE + 1)  # the clients that wait have their share, so the next thread is free
+        await waiting.call("c")
+        assert not offload.is_late("d", LARGE + 1)
+        clock.now += 0.3
+        assert offload.is_late("d", LARGE + 1)
+        assert not offload.is_late("d", LARGE)
+        await waiting.end()
 
     asyncio.run(run())
 
