@@ -5,7 +5,10 @@ loop no more than a small one.
 
 While a run is continued, its lease is renewed in the background. A save that finds a newer version, or the lease of
 another process, raises RunConflict and ends the run here. A store that cannot be reached does not end a run in
-progress: the next save appends the events of both. A run that waits or has ended is reported only if it was saved.
+progress: the next save first repeats the append that failed. It may have succeeded, only its response was lost; a store
+recognises the identical append. A run that waits or has ended is reported only if it was saved.
+
+A save that is cancelled goes on in its thread. The lease is released after it, since it would take the lease again.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -60,7 +64,8 @@ class Checkpoints:
         self._version = 0
         self._saved: RunState | None = None  # the state at this version
         self._is_copy = False  # the session comes from elsewhere, so that its values are other objects
-        self._pending: list[RunStep] = []  # the steps since then
+        self._pending: deque[tuple[StoredRun, Sequence[RunStep]]] = deque()  # appends that are not confirmed
+        self._appending: asyncio.Future[StoredRun | None] | None = None
         self._renewal: asyncio.Task[None] | None = None
         self._run_id = ""
         self._is_open = False
@@ -77,6 +82,9 @@ class Checkpoints:
         if self._renewal is not None:
             self._renewal.cancel()
             self._renewal = None
+        if self._appending is not None and not self._appending.done():
+            await asyncio.wait({self._appending})
+        if self._run_id:
             await self._release()
 
     async def _release(self) -> None:
@@ -144,11 +152,13 @@ class Checkpoints:
 
     async def save(self, session: Session) -> None:
         """Append the steps of the session since the last save."""
-        self._pending += session.take_steps()
         status = run_status(session)
         run = StoredRun(session.state.run_id, status, run_summary(session), token=self._token, tenant=self._tenant)
+        self._run_id = run.run_id
+        self._pending.append((run, session.take_steps()))
+        self._appending = asyncio.ensure_future(self._threads.use_store(self._append_pending))
         try:
-            stored: StoredRun | None = await self._threads.use_store(self._append, run, tuple(self._pending))
+            stored = await asyncio.shield(self._appending)
         except StoreError as error:
             if status != "running":
                 raise
@@ -156,15 +166,22 @@ class Checkpoints:
             return
         if stored is None:
             raise RunConflict(f"run {run.run_id} was changed by another process", hint="continue it there")
-        self._saved, self._pending, self._is_copy = self._pending[-1].state, [], False
         session.set_revision(stored.version)
         self._adopt(stored)
 
-    def _append(self, run: StoredRun, steps: Sequence[RunStep]) -> StoredRun | None:
+    def _append_pending(self) -> StoredRun | None:
         """Encode steps and append them, in a thread: the values of a state are immutable."""
-        rows = split_rows(encode_steps(self._saved, steps, by_value=self._is_copy))
-        ttl = self._record_ttl if run.status == "running" else self._ttl
-        return self._runs.append(run, rows, self._version, ttl=ttl, lease=_LEASE)
+        stored = None
+        while self._pending:
+            run, steps = self._pending[0]
+            rows = split_rows(encode_steps(self._saved, steps, by_value=self._is_copy))
+            ttl = self._record_ttl if run.status == "running" else self._ttl
+            stored = self._runs.append(run, rows, self._version, ttl=ttl, lease=_LEASE)
+            if stored is None:
+                return None
+            self._saved, self._version, self._is_copy = steps[-1].state, stored.version, False
+            self._pending.popleft()
+        return stored
 
     def _adopt(self, stored: StoredRun) -> None:
         self._version, self._run_id = stored.version, stored.run_id

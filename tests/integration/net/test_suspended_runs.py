@@ -15,6 +15,7 @@ from toolwire.net.runner import Runner
 from toolwire.run import GATES, Budget, Policy, RunConflict, Session, Suspend, Suspended, path_jail
 from toolwire.run.waiting import ApprovalExpired
 from toolwire.testing import ScriptedModel, says
+from waiting import SAFETY
 
 PAY = ToolCall("pay-1", "pay", {"amount": 5})
 LOOK = ToolCall("look-1", "look", {"where": "here"})
@@ -473,8 +474,60 @@ def test_step_that_could_not_be_saved_is_saved_with_the_next_one(world, store, m
     monkeypatch.setattr(store.runs, "append", append)
     answer = world.agent(says(LOOK), says("Seen."), store=store).run_sync("Look.")
     stored = store.runs.get(answer.run_id)
-    assert (attempts, stored.version) == (["running", "running", "done"], 2)
+    assert (attempts, stored.version) == (["running", "running", "running", "done"], 3)
     assert Session.load(read_state(store, answer.run_id), now=time.time).state.request.messages == answer.messages
+
+
+@pytest.mark.finding("RU2")
+@pytest.mark.parametrize("lost", [1, 2])
+def test_append_whose_response_was_lost_does_not_end_the_run(world, store, monkeypatch, lost):
+    """The store has the events, so the next save must not take them for those of another process."""
+    real, attempts = store.runs.append, []
+
+    def append(run, *arguments, **options):
+        stored = real(run, *arguments, **options)
+        attempts.append(run.status)
+        if len(attempts) == lost:
+            raise StoreError("no reply within 5 seconds")
+        return stored
+
+    monkeypatch.setattr(store.runs, "append", append)
+    answer = world.agent(says(LOOK), says("Seen."), store=store).run_sync("Look.")
+    assert (answer.output, world.log) == ("Seen.", ["look here"])
+    stored = store.runs.get(answer.run_id)
+    assert (stored.status, stored.version) == ("done", 3)
+    assert Session.load(read_state(store, answer.run_id), now=time.time).state.request.messages == answer.messages
+
+
+@pytest.mark.finding("RU1")
+@pytest.mark.parametrize("number", [1, 2])
+def test_run_that_is_cancelled_during_a_save_can_be_continued_at_once(world, store, monkeypatch, number):
+    """The append goes on in its thread. If it ended after the release, the run would be leased to nobody for a minute."""
+    real, attempts = store.runs.append, []
+    entered, leave = threading.Event(), threading.Event()
+
+    def append(*arguments, **options):
+        attempts.append(arguments)
+        if len(attempts) == number:
+            entered.set()
+            leave.wait(SAFETY)
+        return real(*arguments, **options)
+
+    async def cancel():
+        task = asyncio.create_task(world.agent(says(LOOK), says("Seen."), store=store).run("Look."))
+        assert await asyncio.to_thread(entered.wait, SAFETY)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        leave.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    monkeypatch.setattr(store.runs, "append", append)
+    asyncio.run(cancel())
+    (stored,) = store.runs.list()
+    assert (stored.version, stored.token) == (number, "")
+    assert world.agent(says("Seen."), store=store).resume_sync(stored.run_id).output == "Seen."
+    assert world.log == ["look here"]
 
 
 @pytest.mark.finding("RU1")
