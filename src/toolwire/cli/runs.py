@@ -75,7 +75,12 @@ def add_to(commands: Any) -> None:
     delete = _add_verb(verbs, "delete", "delete runs", _delete)
     delete.add_argument("run_ids", nargs="+", metavar="RUN", help="id of a run, or its unambiguous beginning")
     delete.add_argument("--yes", action="store_true", help="do not ask before deleting")
-    _add_verb(verbs, "sweep", "delete expired runs and records of all tenants", _sweep)
+    sweep = _add_verb(verbs, "sweep", "delete expired runs and records of all tenants", _sweep)
+    sweep.add_argument(
+        "--vacuum",
+        action="store_true",
+        help="rewrite a SQLite file afterwards; files of earlier versions do not shrink",
+    )
     _add_run(_add_verb(verbs, "rebuild", "fold the events of a run, and correct its status and summary", _rebuild))
 
 
@@ -237,6 +242,11 @@ def _sweep(arguments: argparse.Namespace) -> int:
     store = open_store_at(arguments.store)
     runs = store.runs.sweep()
     records = store.sweep()
+    if arguments.vacuum:
+        vacuum = getattr(store, "vacuum", None)
+        if vacuum is None:
+            raise ConfigError("--vacuum is for SQLite files", hint="other stores reuse the space by themselves")
+        vacuum()
     if arguments.json:
         print(json_text({"runs": runs, "records": records}))
     else:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 import sys
 
 import pytest
@@ -316,6 +317,27 @@ def test_expired_runs_and_records_are_swept(toolwire, folder):
     assert json.loads(toolwire("runs", "sweep", "--json")[1]) == {"runs": 1, "records": 2}
     assert toolwire("runs", "sweep") == (0, "deleted 0 expired runs and 0 expired records\n", "")
     assert [run.run_id for run in store.runs.list()] == ["lasts"]
+
+
+@pytest.mark.finding("RU5")
+def test_file_of_an_earlier_version_can_shrink_after_a_vacuum(toolwire, folder, capsys):
+    path = folder / "runs.db"
+    with sqlite3.connect(path) as connection:  # without `auto_vacuum`
+        connection.execute("CREATE TABLE records (key)")
+        connection.execute("DROP TABLE records")
+    connection.close()
+    store = open_store(str(path))
+    for number in range(50):
+        store.runs.append(StoredRun(str(number), "done"), [b"x" * 20_000], 0, ttl=-1.0)
+    store.close()
+    before = path.stat().st_size
+    assert toolwire("runs", "sweep")[0] == 0
+    assert path.stat().st_size == before
+    assert toolwire("runs", "sweep", "--vacuum") == (0, "deleted 0 expired runs and 0 expired records\n", "")
+    assert path.stat().st_size < before / 5
+    assert sqlite3.connect(path).execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    assert main(["runs", "sweep", "--vacuum", "--store", "memory:"]) == 2
+    assert "--vacuum is for SQLite files" in capsys.readouterr().err
 
 
 @pytest.mark.finding("LE11")

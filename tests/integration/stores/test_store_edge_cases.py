@@ -7,6 +7,7 @@ import sqlite3
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -153,9 +154,20 @@ def test_sqlite_file_with_runs_in_the_old_form_is_refused(tmp_path, new_claim, t
 def test_postgres_table_with_runs_in_the_old_form_is_refused(servers, tmp_path):
     server = servers("postgres")
     url = server.fresh(tmp_path)
-    server.execute("CREATE TABLE toolwire_runs (id int); COMMENT ON TABLE toolwire_runs IS 'toolwire runs, version 2'")
+    server.execute(
+        "CREATE TABLE toolwire_runs (expires_at float8, lease_until float8); INSERT INTO toolwire_runs VALUES (9e9, 0);"
+        "COMMENT ON TABLE toolwire_runs IS 'toolwire runs, version 2'"
+    )
     with pytest.raises(StoreError, match=r"the table toolwire_runs has runs in the old form.*finish these runs with"):
         open_store(url).runs.list()
+    server.execute("UPDATE toolwire_runs SET expires_at = 5")
+    with ThreadPoolExecutor(4) as threads:  # several processes start at once
+        assert sum(threads.map(lambda number: append_first(url, b"%d" % number), range(4))) == 1
+
+
+def append_first(url, row):
+    with closing(open_store(url)) as store:
+        return store.runs.append(StoredRun("r"), [row], 0) is not None
 
 
 @pytest.mark.finding("RU1")

@@ -11,10 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["ExpiryClock", "sweep_in_batches"]
+__all__ = ["BATCH_SECONDS", "ExpiryClock", "sweep_in_batches"]
 
-_FIRST_BATCH = 16  # entries; small, because their size is unknown: a run may have many megabytes
-_BATCH_SECONDS = 0.1  # a writer of another process waits for one batch; far below the timeout of every store
+BATCH_SECONDS = 0.1  # a writer of another process waits for one batch; far below the timeout of every store
 
 
 class ExpiryClock:
@@ -34,26 +33,24 @@ class ExpiryClock:
         return max(self._wall(), self._ticks() + self._offset) + ttl
 
 
-def sweep_in_batches(
-    remove: Callable[[int], tuple[int, float]], limit: int | None, *, max_batch: int, pause: float = 0.0
-) -> int:
+def sweep_in_batches(remove: Callable[[int], int], limit: int | None, *, max_batch: int) -> int:
     """Remove expired entries until none are left or `limit` are removed, and return their number.
 
-    `remove(size)` removes at most `size` entries in one transaction. It returns how many, and the seconds for which it
-    blocked other writers. The next size follows these seconds, because a run can have a kilobyte or many megabytes.
-    `pause`: seconds between two batches, for stores with one writer at a time.
+    `remove(size)` removes at most `size` entries in one transaction, and returns how many. The next size follows the
+    time that it took, because a run can have a kilobyte or many megabytes.
     """
-    swept, size = 0, min(_FIRST_BATCH, max_batch)
+    swept, size = 0, 1
     while True:
         wanted = size if limit is None else min(size, limit - swept)
         if wanted <= 0:
             return swept
-        removed, seconds = remove(wanted)
+        started = time.monotonic()
+        removed = remove(wanted)
+        seconds = time.monotonic() - started
         swept += removed
         if removed < wanted:
             return swept
-        size = max(1, min(max_batch, int(size * min(2.0, _BATCH_SECONDS / max(seconds, 1e-6)))))
-        time.sleep(pause)
+        size = max(1, min(max_batch, int(size * min(2.0, BATCH_SECONDS / max(seconds, 1e-6)))))
 
 
 def _since_start() -> float:

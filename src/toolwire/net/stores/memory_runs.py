@@ -84,7 +84,7 @@ class MemoryRuns:
     def _change_lease(self, run_id: str, token: str, seconds: float | None) -> bool:
         """Extend the lease by `seconds`, or end it (None), if the run has this token."""
         with self._lock():
-            run = self._runs.get(run_id)
+            run = existing_run(self._runs.get(run_id), self._clock())
             if run is None or not token or run.token != token:
                 return False
             until = 0.0 if seconds is None else self._clock() + seconds

@@ -140,7 +140,7 @@ class PostgresStore:
 
     def sweep(self, limit: int | None = None) -> int:
         swept = sweep_in_batches(
-            lambda size: (int(self._pool.run(_SWEEP, {"most": size}).rowcount), 0.0), limit, max_batch=_SWEEP_BATCH
+            lambda size: int(self._pool.run(_SWEEP, {"most": size}).rowcount), limit, max_batch=_SWEEP_BATCH
         )
         return swept + self.runs.sweep(None if limit is None else limit - swept)
 

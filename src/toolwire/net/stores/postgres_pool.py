@@ -40,6 +40,7 @@ _LOCK_TABLES = f"SELECT pg_advisory_xact_lock({_LOCK_ID});"
 _LIMIT_STATEMENTS = f"""
 SELECT set_config(name, '{_STATEMENT_MILLISECONDS}', false) FROM pg_settings WHERE name = 'statement_timeout' AND setting = '0'
 """
+_IS_STORED = f"greatest(expires_at, lease_until) > {NOW}"
 _FIND_TABLE = "SELECT obj_description(to_regclass(%s), 'pg_class'), to_regclass(%s)::text"
 
 
@@ -142,6 +143,17 @@ class PostgresPool:
         self._ready = True
         return connection
 
+    def _replace_old_table(self, connection: Any, table: PostgresTable) -> None:
+        """Replace a table with runs in the old form if all of them have expired, else refuse it."""
+        with connection.transaction():
+            connection.execute(_LOCK_TABLES)
+            (comment, _) = connection.execute(_FIND_TABLE, (table.name, table.name)).fetchone()
+            if comment != table.has_old_runs:
+                return  # another process replaced it meanwhile
+            if connection.execute(f"SELECT EXISTS (SELECT FROM {table.name} WHERE {_IS_STORED})").fetchone()[0]:
+                raise old_form(f"PostgreSQL, {display_name(self._url)}", f"the table {table.name}")
+            connection.execute(f"DROP TABLE {table.name}; {table.statement}")
+
     def _find_or_make_table(self, connection: Any, table: PostgresTable) -> None:
         """Create the table, or refuse one of another version."""
         comment, found = connection.execute(_FIND_TABLE, (table.name, table.name)).fetchone()
@@ -151,7 +163,7 @@ class PostgresPool:
         if found is None:
             connection.execute(_LOCK_TABLES + table.statement)  # several statements in one message are one transaction
         elif comment and comment == table.has_old_runs:
-            raise old_form(f"PostgreSQL, {display_name(self._url)}", f"the table {table.name}")
+            self._replace_old_table(connection, table)
         elif comment != table.version:
             raise StoreError(
                 f"PostgreSQL, {display_name(self._url)}: the table {table.name} is {comment!r}, expected {table.version!r}",

@@ -81,10 +81,9 @@ UPDATE toolwire_runs r SET token = %(token)s, lease_until = {NOW} + %(seconds)s
 WHERE id = %(id)s AND {_EXISTS} AND {_IS_FREE}
 RETURNING {RUN_COLUMNS}
 """
-_RENEW = f"UPDATE toolwire_runs SET lease_until = {NOW} + %(seconds)s WHERE id = %(id)s AND token = %(token)s AND token <> ''"
-_RELEASE = (
-    "UPDATE toolwire_runs SET token = '', lease_until = 0 WHERE id = %(id)s AND token = %(token)s AND token <> ''"
-)
+_IS_HELD = f"id = %(id)s AND token = %(token)s AND token <> '' AND {_EXISTS}"
+_RENEW = f"UPDATE toolwire_runs r SET lease_until = {NOW} + %(seconds)s WHERE {_IS_HELD}"
+_RELEASE = f"UPDATE toolwire_runs r SET token = '', lease_until = 0 WHERE {_IS_HELD}"
 _DELETE = f"DELETE FROM toolwire_runs r WHERE id = %(id)s AND {_EXISTS} AND (r.token = '' OR r.lease_until <= {NOW})"
 _SWEEP = f"""
 DELETE FROM toolwire_runs WHERE id IN (
@@ -175,7 +174,7 @@ class PostgresRuns:
     def sweep(self, limit: int | None = None) -> int:
         """Delete expired runs in batches, so that no statement exceeds its timeout."""
         return sweep_in_batches(
-            lambda size: (int(self._pool.run(_SWEEP, {"most": size}).rowcount), 0.0), limit, max_batch=_SWEEP_BATCH
+            lambda size: int(self._pool.run(_SWEEP, {"most": size}).rowcount), limit, max_batch=_SWEEP_BATCH
         )
 
     def _read_one(self, statement: str, values: dict[str, Any]) -> StoredRun | None:

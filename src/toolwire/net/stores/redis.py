@@ -159,8 +159,8 @@ class RedisStore:
     def sweep(self, limit: int | None = None) -> int:
         """Remove expired records and runs from the indexes; Redis deletes their hashes itself."""
 
-        def remove(size: int) -> tuple[int, float]:
-            return sum(self._run_for_each(_SWEEP, self._client.expired_members(_INDEXES[2], size))), 0.0
+        def remove(size: int) -> int:
+            return sum(self._run_for_each(_SWEEP, self._client.expired_members(_INDEXES[2], size)))
 
         swept = sweep_in_batches(remove, limit, max_batch=SWEEP_BATCH)
         return swept + self.runs.sweep(None if limit is None else limit - swept)

@@ -202,10 +202,10 @@ class RedisRuns:
     def sweep(self, limit: int | None = None) -> int:
         """Remove expired runs from the indexes; Redis deletes their hashes itself."""
 
-        def remove(size: int) -> tuple[int, float]:
+        def remove(size: int) -> int:
             ids = self._client.expired_members(_ENDS, size)
             inputs = [(_key_names(run_id), [run_id]) for run_id in ids]
-            return sum(self._client.run_for_each(self._scripts[_SWEEP], inputs)), 0.0
+            return sum(self._client.run_for_each(self._scripts[_SWEEP], inputs))
 
         return sweep_in_batches(remove, limit, max_batch=SWEEP_BATCH)
 

@@ -53,7 +53,7 @@ WHERE key = :key AND {_IS_UNKNOWN}
 _DELETE_UNKNOWN = f"DELETE FROM records WHERE key = :key AND {_IS_UNKNOWN}"
 _SWEEP = """
 DELETE FROM records
-WHERE rowid IN (SELECT rowid FROM records WHERE state = 'done' AND expires_at <= :now LIMIT :size)
+WHERE rowid = (SELECT rowid FROM records WHERE state = 'done' AND expires_at <= :now LIMIT 1)
 """
 
 
@@ -126,6 +126,11 @@ class SqliteStore:
     def sweep(self, limit: int | None = None) -> int:
         swept = self._file.sweep(_SWEEP, self._expiry.now(), limit)
         return swept + self.runs.sweep(None if limit is None else limit - swept)
+
+    def vacuum(self) -> None:
+        """Rewrite the file without free pages. Other processes cannot write meanwhile."""
+        with self._file.use() as connection:
+            connection.execute("VACUUM")  # also applies `auto_vacuum` to a file of an earlier version
 
     def close(self) -> None:
         self._file.close()

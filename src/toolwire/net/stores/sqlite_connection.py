@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 from ...ir.errors import StoreError
 from ...run.stored_runs import old_form
-from .expiry import sweep_in_batches
+from .expiry import BATCH_SECONDS
 
 __all__ = ["SqliteConnection"]
 
@@ -32,10 +32,8 @@ _MAX_WAL_BYTES = (
     16 * 1024 * 1024
 )  # the log file is truncated to this size after a checkpoint; else it stays at its peak
 
-# A sweep removes few rows per transaction, so that other processes can write in between.
-_MAX_SWEEP_BATCH = 500  # rows; small runs take about a tenth of a second
 _SWEEP_PAUSE = 0.11  # seconds; SQLite's busy handler tries again after at most 0.1 s, so a waiting writer gets its turn
-_MAX_VACUUM_PAGES = 10_000  # per batch, 40 MB: a file with more free pages shrinks over several sweeps
+_INCREMENTAL = 2  # the value of `auto_vacuum` in files that can shrink
 
 _INDEXES = (
     "CREATE INDEX IF NOT EXISTS records_by_expiry ON records (expires_at) WHERE state = 'done'",
@@ -106,21 +104,28 @@ class SqliteConnection:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
-    def sweep(self, statement: str, now: float, limit: int | None) -> int:
-        """Delete rows in batches and shrink the file. `statement` deletes at most `:size` rows that expired by `:now`."""
+    def sweep(self, statement: str, now: float, limit: int | None, parts: str | None = None) -> int:
+        """Delete rows in batches and shrink the file. `statement` deletes one row that expired by `:now`.
 
-        def remove(size: int) -> tuple[int, float]:
+        `parts` deletes a few rows that belong to it, and is executed before it until there are none. A batch ends by its
+        time, not by the number of rows: a run can have a kilobyte or many megabytes.
+        """
+        swept, is_left = 0, True
+        while True:
             with self.transaction() as connection:
-                started = time.monotonic()  # only now other writers wait
-                removed = connection.execute(statement, {"now": now, "size": size}).rowcount
-                _shrink(connection)
-            seconds = time.monotonic() - started
+                deadline = time.monotonic() + BATCH_SECONDS  # only now other writers wait
+                while (is_left := is_left and swept != limit) and time.monotonic() < deadline:
+                    if parts is not None and connection.execute(parts, {"now": now}).rowcount:
+                        continue
+                    removed = connection.execute(statement, {"now": now}).rowcount
+                    swept, is_left = swept + removed, removed > 0
+                shrinks = _shrink(connection, deadline)
             with self.use() as connection:
                 # The log is copied into the file, which only then becomes smaller. PASSIVE does not wait.
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            return removed, seconds
-
-        return sweep_in_batches(remove, limit, max_batch=_MAX_SWEEP_BATCH, pause=_SWEEP_PAUSE)
+            if not is_left and not shrinks:
+                return swept
+            time.sleep(_SWEEP_PAUSE)
 
     def synchronise(self, connection: sqlite3.Connection, *, full: bool) -> None:
         """Set the durability of the next writes."""
@@ -153,7 +158,7 @@ def _set_up(connection: sqlite3.Connection, path: str) -> None:
     `auto_vacuum` has an effect only in an empty file, before the log is enabled. Without it, a file never shrinks.
     Changing the journal mode does not wait for other connections, whatever the timeout, so it is retried here.
     """
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
     connection.execute(f"PRAGMA journal_size_limit = {_MAX_WAL_BYTES}")
     deadline = time.monotonic() + _BUSY_TIMEOUT
     while True:
@@ -197,12 +202,20 @@ def _change_schema(connection: sqlite3.Connection, path: str) -> None:
             connection.execute("ROLLBACK")
 
 
-def _shrink(connection: sqlite3.Connection) -> None:
-    """Return free pages to the file system, but keep a quarter of the file: new runs reuse them without growing it."""
+def _shrink(connection: sqlite3.Connection, deadline: float) -> bool:
+    """Return free pages to the file system until the deadline, and return True if some are left.
+
+    A quarter of the file is kept: new runs reuse these pages without growing it.
+    """
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
+        return False
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
-    excess = connection.execute("PRAGMA freelist_count").fetchone()[0] - pages // 4
-    for _ in range(min(excess, _MAX_VACUUM_PAGES)):
+    free = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    excess = (4 * free - pages) // 3  # without these, a quarter of the remaining pages is free
+    while excess > 0 and time.monotonic() < deadline:
         connection.execute("PRAGMA incremental_vacuum(1)")  # `execute` takes only the first step, which frees one page
+        excess -= 1
+    return bool(excess > 0)
 
 
 def _hint(error: Exception) -> str:

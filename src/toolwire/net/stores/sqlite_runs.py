@@ -35,10 +35,19 @@ WHERE max(expires_at, lease_until) > :now AND (:status IS NULL OR status = :stat
 ORDER BY created_at DESC, rowid DESC LIMIT :limit
 """
 _LEASE = "UPDATE runs SET token = ?, lease_until = ? WHERE run_id = ?"
-_CHANGE_LEASE = "UPDATE runs SET token = ?, lease_until = ? WHERE run_id = ? AND token = ? AND token <> x''"
+# An expired run must not be revived: a sweep may have deleted a part of its log.
+_CHANGE_LEASE = """
+UPDATE runs SET token = ?, lease_until = ?
+WHERE run_id = ? AND token = ? AND token <> x'' AND max(expires_at, lease_until) > ?
+"""
 _DELETE = "DELETE FROM runs WHERE run_id = ? AND max(expires_at, lease_until) > ? AND (token = x'' OR lease_until <= ?)"
-_SWEEP = """
-DELETE FROM runs WHERE rowid IN (SELECT rowid FROM runs WHERE max(expires_at, lease_until) <= :now LIMIT :size)
+_SWEEP = "DELETE FROM runs WHERE rowid = (SELECT rowid FROM runs WHERE max(expires_at, lease_until) <= :now LIMIT 1)"
+# The log of a large run is deleted in several transactions: other writers would wait seconds for 200 MB at once.
+_SWEEP_ROWS = """
+DELETE FROM run_rows WHERE rowid IN (
+    SELECT rowid FROM run_rows
+    WHERE run_id = (SELECT run_id FROM runs WHERE max(expires_at, lease_until) <= :now LIMIT 1) LIMIT 8
+)
 """
 
 
@@ -104,18 +113,18 @@ class SqliteRuns:
             return replace(existing, token=token, lease_until=now + seconds)
 
     def renew(self, run_id: str, token: str, seconds: float) -> bool:
-        values = (as_bytes(token), self._clock() + seconds, as_bytes(run_id), as_bytes(token))
-        return self._change(_CHANGE_LEASE, values)
+        now = self._clock()
+        return self._change(_CHANGE_LEASE, (as_bytes(token), now + seconds, as_bytes(run_id), as_bytes(token), now))
 
     def release(self, run_id: str, token: str) -> bool:
-        return self._change(_CHANGE_LEASE, (b"", 0.0, as_bytes(run_id), as_bytes(token)))
+        return self._change(_CHANGE_LEASE, (b"", 0.0, as_bytes(run_id), as_bytes(token), self._clock()))
 
     def delete(self, run_id: str) -> bool:
         now = self._clock()
         return self._change(_DELETE, (as_bytes(run_id), now, now))
 
     def sweep(self, limit: int | None = None) -> int:
-        return self._file.sweep(_SWEEP, self._clock(), limit)
+        return self._file.sweep(_SWEEP, self._clock(), limit, _SWEEP_ROWS)
 
     def _change(self, statement: str, values: tuple[Any, ...]) -> bool:
         with self._file.use() as connection:
