@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from hashlib import sha256
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,11 +65,18 @@ class ToolLoader:
     async def prepare(self, settings: Settings) -> _LoadedTools:
         """Open the tools of new settings, reusing unchanged rows; on an error the current tools stay unchanged."""
         rows: dict[str, _OpenRow] = {}
+
+        async def open_row(pattern: str, row: ToolsRow) -> None:
+            before = self._current.rows.get(pattern)
+            same = before is not None and (before.row, before.content) == (row, _content_hash(row))
+            rows[pattern] = before if same and before is not None else await self._open_row(row)
+
         try:
-            for pattern, row in settings.tools.items():
-                before = self._current.rows.get(pattern)
-                same = before is not None and (before.row, before.content) == (row, _content_hash(row))
-                rows[pattern] = before if same and before is not None else await self._open_row(row)
+            # Together: each row may wait for an MCP server that does not start.
+            outcomes = await asyncio.gather(*starmap(open_row, settings.tools.items()), return_exceptions=True)
+            for error in filter(None, outcomes):
+                raise error
+            rows = {pattern: rows[pattern] for pattern in settings.tools}
             return _LoadedTools(rows, self._make_server(rows))
         except BaseException:
             await _close_rows(rows.values(), self._current.rows.values())

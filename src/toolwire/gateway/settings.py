@@ -227,6 +227,9 @@ class TraceRow(Row, frozen=True):
     otel: bool | None = None  # spans over OTLP; default: whether OTEL_EXPORTER_OTLP_ENDPOINT is set
     record: str | None = None  # a folder; every exchange is recorded as a file in it
     shorten_media: bool = False  # in the recorded files
+    keep_files: int | None = None  # of the recorded files, the newest; older ones are deleted
+    keep_days: float | None = None
+    keep_bytes: int | None = None  # of all recorded files together
 
 
 class OpenApiRow(Row, frozen=True):

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from operator import is_
 from pathlib import Path
@@ -146,9 +147,10 @@ class TraceObserver:
         started = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         run_id = getattr(operation, "run_id", "")
         header = TraceHeader(VERSION, self._sanitiser.sanitise_text(run_id), "run", started)
+        writer = TraceWriter.create(self._next_path(header), header)
         if self._folder is not None:
-            self._keep.prune(self._folder)
-        return _RunRecording(TraceWriter.create(self._next_path(header), header), self._sanitiser)
+            self._submit(partial(self._keep.prune, self._folder))  # in the thread: a folder may have many files
+        return _RunRecording(writer, self._sanitiser)
 
     def _next_path(self, header: TraceHeader) -> Path:
         if self._folder is not None:
@@ -295,9 +297,7 @@ class _RunRecording:
             self.write(event)
 
     def write(self, event: TraceEvent) -> None:
-        fields = ((name, getattr(event, name)) for name in event.__struct_fields__)
-        texts = {name: self._sanitiser.sanitise_text(value) for name, value in fields if type(value) is str}
-        self.writer.write(msgspec.structs.replace(event, **texts))
+        self.writer.write(self._sanitiser.sanitise_texts(event))
 
 
 class _TraceSpan:

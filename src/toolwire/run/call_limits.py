@@ -80,7 +80,9 @@ class EarlierCalls(Sequence[ToolCall]):
     def __getitem__(self, index: slice) -> Sequence[ToolCall]: ...
 
     def __getitem__(self, index: int | slice) -> ToolCall | Sequence[ToolCall]:
-        return self._history.calls[: self._stop][index]
+        selected = range(self._stop)[index]
+        calls = self._history.calls
+        return calls[selected] if isinstance(selected, int) else [calls[number] for number in selected]
 
     def count_identical(self, call: ToolCall) -> int:
         return self._history.count(call, 0, self._stop)

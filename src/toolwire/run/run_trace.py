@@ -51,7 +51,8 @@ def trace_of_log(run_id: str, rows: Iterable[bytes], sanitiser: Sanitiser) -> Ru
     if not builder.events:
         raise ProtocolError(f"run {run_id} has no events")
     recorded = datetime.fromtimestamp(builder.started, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return run_of(TraceHeader(VERSION, run_id, "run", recorded), builder.events, f"run {run_id}")
+    events = [sanitiser.sanitise_texts(event) for event in builder.events]
+    return run_of(TraceHeader(VERSION, run_id, "run", recorded), events, f"run {run_id}")
 
 
 class _TraceBuilder:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from .secret_names import is_plural_name, is_secret_name, remove_named_secrets
 
 __all__ = ["Sanitiser", "TimedChunk"]
 
+S = TypeVar("S", bound=msgspec.Struct)
 TimedChunk: TypeAlias = tuple[float, bytes]  # seconds since the request, and the data
 
 _SAFE_HEADERS = frozenset(
@@ -81,6 +82,12 @@ class Sanitiser:
         if not text.isascii():
             text = text.encode("utf-8", "replace").decode()
         return remove_named_secrets(self._redact(text))
+
+    def sanitise_texts(self, value: S) -> S:
+        """Sanitise the fields of a struct that are texts."""
+        fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
+        texts = {name: self.sanitise_text(field) for name, field in fields if type(field) is str}
+        return msgspec.structs.replace(value, **texts)
 
     def sanitise_non_json(self, data: bytes) -> str:
         """Sanitise a body that is not JSON."""

@@ -134,6 +134,22 @@ def test_every_exchange_is_written_to_its_own_file(tmp_path):
     assert [load_trace(file) for file in (tmp_path / "many").iterdir()] == [trace] * 3
 
 
+@pytest.mark.finding("RU8")
+def test_gateway_deletes_recordings_beyond_its_limits(tmp_path):
+    for name in ("old", "older"):
+        (tmp_path / f"{name}.jsonl").write_text("")
+        os.utime(tmp_path / f"{name}.jsonl", (0, 0))
+
+    async def scene():
+        trace = {"record": str(tmp_path), "keep_days": 1}
+        async with Upstream(HELLO) as upstream, recording(upstream, tmp_path, trace=trace) as url:
+            await post(url, "/v1/messages", {**PATHS["anthropic"][1], **ASK, "model": "openai_chat/m"})
+
+    asyncio.run(scene())
+    (file,) = tmp_path.iterdir()
+    assert load_trace(file).outcome.status == 200
+
+
 def test_failed_recording_does_not_affect_the_answer(tmp_path, capfd):
     async def scene():
         folder = tmp_path / "gone"

@@ -34,8 +34,10 @@ class Gated:
     def __init__(self):
         self._app = HttpApp(Server(echo), path=None)
         self.release = asyncio.Event()
+        self.paths = set()
 
     async def __call__(self, scope, receive, send):
+        self.paths.add(scope.get("path"))
         if scope["type"] == "http" and scope["path"] == "/slow":
             await self.release.wait()
         await self._app(scope, receive, send)
@@ -113,6 +115,31 @@ def test_gateway_offers_the_tools_of_a_slow_server_when_it_is_ready(tmp_path, ca
             gated.release.set()
             await until(lambda: len(runner.tools_for_run("r")) == 2)
             await loader.aclose()
+
+    run(test())
+
+
+@pytest.mark.finding("RU6")
+def test_rows_of_a_gateway_open_together(tmp_path):
+    async def test():
+        gated = Gated()
+        async with listening(gated) as url:
+            rows = {}
+            for name in ("slow", "fast"):
+                file = tmp_path / f"{name}.json"
+                file.write_text(
+                    json.dumps({"mcpServers": {name: {"url": f"{url}/{name}", "start_timeout": 9 * SAFETY}}})
+                )
+                rows[f"{name}-*"] = ToolsRow(mcp=str(file))
+            loader = ToolLoader([])
+            opening = asyncio.create_task(loader.prepare(Settings(tools=rows)))
+            await until(lambda: "/fast" in gated.paths)
+            gated.release.set()
+            opened = await opening
+            assert list(opened.rows) == list(rows)
+            await loader.abandon(opened)
+            with pytest.raises(ConfigError, match="missing"):
+                await loader.prepare(Settings(tools={**rows, "*": ToolsRow(mcp=str(tmp_path / "missing.json"))}))
 
     run(test())
 

@@ -6,9 +6,10 @@ import threading
 
 import pytest
 
-from toolwire import Agent, ToolCall, open_store, tool
+from toolwire import Agent, Response, ToolCall, open_store, tool
 from toolwire.ir import prompt_size
 from toolwire.ir.errors import ConfigError
+from toolwire.ir.response import Fault
 from toolwire.net import TraceObserver
 from toolwire.net.replay import load_run, replay_run
 from toolwire.net.trace_file import TraceRetention
@@ -101,15 +102,31 @@ def test_folder_keeps_the_newest_recordings(tmp_path, keep, kept):
 
 
 @pytest.mark.finding("RU8")
-def test_observer_applies_the_retention_before_each_run(tmp_path):
+def test_observer_applies_the_retention_in_each_run_outside_the_event_loop(tmp_path, counted):
+    prunings = counted(TraceRetention, "prune")
     observer = TraceObserver(folder=tmp_path, keep=TraceRetention(files=2))
     for _ in range(5):
         asyncio.run(make_agent(1, observers=[observer]).run("Read."))
-    assert len(list(tmp_path.glob("*.jsonl"))) == 3, "two before the last run, and its own"
+    assert len(list(tmp_path.glob("*.jsonl"))) == 2, "the one before the last run, and its own"
+    assert len(prunings) == 5
+    assert threading.current_thread() not in prunings
     with pytest.raises(ConfigError, match="keep is for a folder"):
         TraceObserver(tmp_path / "run.jsonl", keep=TraceRetention(files=2))
     with pytest.raises(ConfigError, match="files must be positive, got 0"):
         TraceRetention(files=0)
+
+
+@pytest.mark.finding("RU8")
+def test_trace_of_a_stored_run_has_no_secret_in_any_text():
+    """The reason why a run ended may repeat a provider's message, and that a key."""
+    key, store = "sk-proj-abcdefghijklmnop1234", open_store("memory:")
+    failed = Response(fault=Fault("server", f"invalid key {key}"))
+    answer = Agent(ScriptedModel([failed]), [read], store=store).run_sync("Read.")
+    assert key in answer.reason
+    rows = list(read_rows(store.runs, store.runs.get(answer.run_id)))
+    trace = trace_of_log(answer.run_id, rows, Sanitiser(Redactor()))
+    assert "invalid key" in str(trace)
+    assert key not in str(trace)
 
 
 @pytest.mark.finding("RU9")

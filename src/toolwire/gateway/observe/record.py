@@ -29,7 +29,7 @@ from ...ir.pointer import JSON
 from ...net.http import Reply, RequestBody, StreamedBody, Transport
 from ...net.http_client import HttpTransport
 from ...net.model_list import ProbedTransport
-from ...net.trace_file import trace_folder
+from ...net.trace_file import TraceRetention, trace_folder
 from ...run.sanitise import Sanitiser
 from ...run.trace import AnswerHead, ExchangeEnded, ExchangeStarted
 from ...run.trace_exchange import ExchangeTrace, RecordedAnswer, RecordedExchange, record_pieces
@@ -373,9 +373,9 @@ def _sanitise_loss(loss: Loss, sanitiser: Sanitiser) -> Loss:
     return msgspec.convert(sanitiser.sanitise_document(msgspec.to_builtins(loss)), Loss)
 
 
-def trace_writer(folder: Path) -> Callable[[ExchangeTrace], None]:
+def trace_writer(folder: Path, keep: TraceRetention | None = None) -> Callable[[ExchangeTrace], None]:
     """Write each exchange to a file of its own, readable only by its owner."""
-    write = trace_folder(folder)
+    write = trace_folder(folder, keep)
 
     def write_trace(trace: ExchangeTrace) -> None:
         when = trace.recorded.replace(":", "").replace(".", "-")

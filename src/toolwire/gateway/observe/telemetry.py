@@ -23,6 +23,7 @@ from ..._extras import install_command
 from ...asgi.types import AsgiApp
 from ...ir.errors import ConfigError, MissingExtra
 from ...net.http import Transport
+from ...net.trace_file import TraceRetention
 from ...run.observe import Observer
 from ...run.redact import Redactor
 from ...run.sanitise import Sanitiser
@@ -189,7 +190,8 @@ class Telemetry:
         writers: list[Callable[[ExchangeTrace], None]] = []
         row = self._settings.trace
         if row.record is not None:
-            writers.append(trace_writer(Path(row.record)))
+            keep = TraceRetention(row.keep_files, row.keep_days, row.keep_bytes)
+            writers.append(trace_writer(Path(row.record), keep))
         if self._settings.log.bodies and write is not None:
             writers.append(lambda trace: write(_format_line(trace)))
         if not writers:
