@@ -42,7 +42,9 @@ _MAX_CANDIDATES = 8  # conversations with one key, which are compared
 _MIN_IDLE = 30.0  # seconds after which a new conversation replaces another; most tools and models need less for a turn
 _LARGEST_SHARE = 4  # a conversation of more than this part of the cache is not stored
 
-_PrefixKey = tuple[str, bytes]  # the name of a wire, and the bytes before the last offset of a prefix
+# The name of a wire, the last offset of a prefix, and the bytes before it. The offset makes each prefix a candidate at one
+# offset of a request only: a long repetitive text has the same bytes at every offset, and comparing all of them is quadratic.
+_PrefixKey = tuple[str, int, bytes]
 
 
 class _CachedPrefix(NamedTuple):
@@ -108,7 +110,7 @@ class TranslationCache:
         if found is None:
             return None
         for offset in range(_last_offset(len(body) - start), 0, -_STEP):
-            numbers = found.by_key.get((wire.name, body[start + offset - _WINDOW : start + offset]), ())
+            numbers = found.by_key.get((wire.name, offset, body[start + offset - _WINDOW : start + offset]), ())
             known = [(len(found.entries[number].prefix.text), number) for number in numbers]
             for _, number in sorted(known, reverse=True):
                 prefix = found.entries[number].prefix
@@ -201,4 +203,4 @@ def _last_offset(size: int) -> int:
 
 def _key_of(prefix: ConversationPrefix) -> _PrefixKey:
     offset = _last_offset(len(prefix.text))
-    return prefix.wire_name, prefix.text[offset - _WINDOW : offset]
+    return prefix.wire_name, offset, prefix.text[offset - _WINDOW : offset]
