@@ -240,10 +240,11 @@ class FileLimiter:
         try:
             descriptor = self._descriptor
             if descriptor is None:
-                descriptor = os.open(self._file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-                self._descriptor = descriptor
+                descriptor = self._descriptor = self._open_file()
             await self._lock(descriptor)
             try:
+                if not os.fstat(descriptor).st_nlink:
+                    await self._replace_deleted(descriptor)
                 if not self._is_initialised:
                     _initialise(descriptor, self._file)
                     self._is_initialised = True
@@ -260,6 +261,21 @@ class FileLimiter:
             self._cooldown_until = None
             _log.warning("the file of the limits can be used again: %s", self._file)
         return result
+
+    def _open_file(self) -> int:
+        self._is_initialised = False
+        return os.open(self._file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+    async def _replace_deleted(self, descriptor: int) -> None:
+        """Lock a new file: a worker that starts later would have another one than this process.
+
+        The descriptor keeps its number, because other requests may poll for its lock.
+        """
+        _log.warning("the file of the limits was deleted, and its counts are lost: %s", self._file)
+        new_descriptor = self._open_file()
+        os.dup2(new_descriptor, descriptor, inheritable=False)
+        os.close(new_descriptor)
+        await self._lock(descriptor)
 
     async def _lock(self, descriptor: int) -> None:
         """Lock the file, or raise TimeoutError, which is an OSError."""

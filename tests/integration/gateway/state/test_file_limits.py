@@ -267,3 +267,22 @@ asyncio.run(main())
     )
     assert found.stdout.split()[:1] == ["alive"], (found.returncode, found.stderr)
     assert int(found.stdout.split()[1]) > 2_000_000
+
+
+@pytest.mark.finding("SE4")
+def test_deleted_file_is_replaced_by_all_processes(tmp_path, caplog):
+    file = tmp_path / "limits"
+
+    async def run():
+        who = caller(requests_per_minute=2)
+        first = FileLimiter(file, None, lambda: 1_000_000.0)
+        assert await answer(first, who) is None
+        file.unlink()
+        later = FileLimiter(file, None, lambda: 1_000_000.0)
+        found = [await answer(limiter, who) is None for limiter in (later, first, later, first)]
+        await first.aclose()
+        await later.aclose()
+        return found
+
+    assert asyncio.run(run()) == [True, True, False, False]
+    assert "the file of the limits was deleted" in caplog.text
