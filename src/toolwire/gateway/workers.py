@@ -4,8 +4,9 @@ SIGTERM, SIGINT    are forwarded as SIGTERM: every worker finishes its requests,
 a second SIGINT    is forwarded: every worker ends its requests at once
 SIGHUP             is forwarded: every worker reloads the settings
 
-A worker whose event loop does not run for `server.heartbeat` seconds is killed and restarted. Its heartbeats are counted
-against the ticks of the parent, not against a clock: a suspended machine, or a stopped parent, has no ticks.
+A worker whose event loop does not run for `server.heartbeat` seconds is killed and restarted, and so is one that needs four
+times as long to start. Its heartbeats are counted against the ticks of the parent, not against a clock: a suspended
+machine, or a stopped parent, has no ticks. The first start is not limited, so a slow machine gets as far as that.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _STABLE = 10.0  # seconds; a worker that ends earlier is restarted after a delay
 _FIRST_DELAY = 0.5  # seconds; doubled after each further failure
 _MAX_DELAY = 30.0  # seconds
 _STOP_GRACE = 15.0  # seconds beyond the drain time, for the last rows of usage
+_START_FACTOR = 4  # a start imports everything and may load an encoder, on a machine whose other workers are busy
 
 
 class _WorkerSlot:
@@ -88,11 +90,14 @@ class _WorkerSlot:
             self._channel.close()
         return code
 
-    def count_missed(self, heartbeats: int) -> int:
-        """Return the number of ticks since the last heartbeat; this is called at each tick. A start is not observed."""
-        is_alive = not self._is_ready or heartbeats != self._heartbeats
+    def is_frozen(self, heartbeats: int, limit: float) -> bool:
+        """Return whether there was no heartbeat for `limit` seconds, or four times as long before the first one.
+
+        This is called at each tick of the parent.
+        """
+        is_alive = not self._is_running or heartbeats != self._heartbeats
         self._heartbeats, self._missed_heartbeats = heartbeats, 0 if is_alive else self._missed_heartbeats + 1
-        return self._missed_heartbeats
+        return self._missed_heartbeats * HEARTBEAT_INTERVAL > limit * (1 if self._is_ready else _START_FACTOR)
 
     def reload(self) -> None:
         """Reload the settings; a worker that is starting does it once it is ready, when the signal is handled."""
@@ -108,11 +113,17 @@ class _WorkerSlot:
         """End the requests of a process that is stopping."""
         self._send(signal.SIGINT)
 
-    def kill(self) -> None:
-        self._send(signal.SIGKILL)
+    def kill(self, reason: str) -> None:
+        if self._is_running:
+            _log.error("worker %d %s", self.number, reason)
+            self._send(signal.SIGKILL)
+
+    @property
+    def _is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
 
     def _send(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None and self._is_running:
             self._process.send_signal(number)
 
 
@@ -178,7 +189,7 @@ class WorkerPool:
         waiting = asyncio.ensure_future(workers[failed].wait())
         await asyncio.wait({waiting}, timeout=_STOP_GRACE)
         self._stop()
-        codes = await asyncio.gather(*(self._wait_until_end(worker) for worker in workers))
+        codes = await asyncio.gather(*(worker.wait() for worker in workers))
         if codes[failed] <= 0:
             _log.error("worker %d ended %s before it was ready", failed, _describe(codes[failed]))
         return max(codes[failed], 0) or 1
@@ -188,7 +199,7 @@ class WorkerPool:
         failures, clock = 0, asyncio.get_running_loop().time
         while True:
             started_at = clock()
-            code = await self._wait_until_end(worker)
+            code = await worker.wait()
             if self._stop_requested.is_set():
                 return code
             failures = 0 if clock() - started_at >= _STABLE else failures + 1
@@ -205,9 +216,8 @@ class WorkerPool:
         while self._heartbeat:
             await asyncio.sleep(HEARTBEAT_INTERVAL)
             for worker, heartbeats in zip(self._workers, self._table.heartbeats(), strict=True):
-                if worker.count_missed(heartbeats) * HEARTBEAT_INTERVAL > self._heartbeat:
-                    _log.error("worker %d has not responded for %g s; replacing it", worker.number, self._heartbeat)
-                    worker.kill()
+                if worker.is_frozen(heartbeats, self._heartbeat):
+                    worker.kill("does not respond; replacing it")
 
     async def _restart(self, worker: _WorkerSlot) -> None:
         """Start a worker again. If that fails, it is over at once, and is restarted after a longer delay."""
@@ -217,26 +227,17 @@ class WorkerPool:
         except (OSError, ToolwireError) as error:
             _log.error("cannot start worker %d: %s", worker.number, error)
 
-    async def _wait_until_end(self, worker: _WorkerSlot) -> int:
-        """Wait for the end of a worker; after the stop, only as long as its requests may last."""
-        waiting = asyncio.ensure_future(worker.wait())
-        stopping = asyncio.ensure_future(self._stop_requested.wait())
-        await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if waiting.done():
-            return await waiting
-        await asyncio.wait({waiting}, timeout=self._drain + _STOP_GRACE)
-        if not waiting.done():
-            _log.error("worker %d does not stop; killing it", worker.number)
-            worker.kill()
-        return await waiting
-
     def _stop(self) -> None:
-        """Stop all workers. Connections are refused once they have closed the socket, too."""
+        """Stop all workers. Connections are refused once they have closed the socket, too.
+
+        A worker that has not ended after the time for its requests is killed, also one that is frozen in its start.
+        """
         self._stop_requested.set()
         self._listener.close()
+        loop = asyncio.get_running_loop()
         for worker in self._workers:
             worker.stop()
+            loop.call_later(self._drain + _STOP_GRACE, worker.kill, "does not stop; killing it")
 
     def _interrupt(self) -> None:
         """Stop the workers, and end their requests at once if they are stopping, as for a single process."""

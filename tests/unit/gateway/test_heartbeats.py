@@ -1,13 +1,17 @@
 """Workers publish heartbeats and connections in a table; the parent counts the ticks without a heartbeat."""
 
 import asyncio
+import os
+import signal
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from toolwire.gateway import workers
 from toolwire.gateway.worker_process import SharedListener, WorkerProcess, WorkerTable
-from toolwire.gateway.workers import _WorkerSlot
+from toolwire.gateway.workers import WorkerPool, _WorkerSlot
 from waiting import until
 
 
@@ -21,9 +25,14 @@ def table():
 @pytest.mark.finding("OP4")
 def test_worker_is_frozen_only_after_ticks_of_the_parent_without_a_heartbeat(table):
     slot = _WorkerSlot(1, None, table, Path(), requires_key=False)
-    assert [slot.count_missed(0) for _ in range(3)] == [0, 0, 0]  # a worker that starts has no heartbeats
+    assert not any(slot.is_frozen(0, 1.0) for _ in range(9))  # no process
+    slot._process = SimpleNamespace(returncode=None)
+    starting = [slot.is_frozen(0, 1.0) for _ in range(6)]
+    assert starting == [False] * 4 + [True] * 2  # a start may take four times as long
     slot._is_ready = True
-    assert [slot.count_missed(beats) for beats in (1, 1, 1, 2, 2, 5, 5)] == [0, 1, 2, 0, 1, 0, 1]
+    assert [slot.is_frozen(beats, 1.0) for beats in (1, 1, 1, 2, 2, 5, 5)] == [False, False, True, *[False] * 4]
+    slot._process = SimpleNamespace(returncode=-9)
+    assert not any(slot.is_frozen(5, 1.0) for _ in range(9))  # it waits for its restart
 
 
 def test_least_connections_are_those_of_the_others_that_accept(table):
@@ -114,3 +123,27 @@ def test_last_worker_takes_the_waiting_connections_when_it_stops(table, listener
 
     # a connection whose protocol is made after the stop is closed after its first request
     assert asyncio.run(run()) == ([] if other_accepts else [True] * 5)
+
+
+@pytest.mark.finding("OP4")
+def test_stop_also_ends_a_worker_that_is_frozen_in_its_start(tmp_path, listener, monkeypatch):
+    monkeypatch.setattr(workers, "_STOP_GRACE", 0.05)
+    command = ["sleep", "1000"]  # it is never ready
+    options = {"count": 1, "drain": 0.0, "heartbeat": 0.0, "on_reload": lambda: None, "requires_key": False}
+
+    async def run():
+        pool = WorkerPool(command, os.environ, listener, tmp_path, **options)
+        running = asyncio.ensure_future(pool.run(lambda banner: None))
+        await until(lambda: pool._workers[0]._is_running)
+        process = pool._workers[0]._process
+        os.kill(process.pid, signal.SIGSTOP)
+        await until(lambda: Path(f"/proc/{process.pid}/stat").read_text().split()[2] == "T")
+        os.kill(os.getpid(), signal.SIGTERM)
+        return await running
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        assert asyncio.run(run()) == 1
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -115,7 +115,7 @@ def test_frozen_worker_gets_no_connections_and_is_replaced(tmp_path):
             assert before[0] not in gateway.workers
             assert before[1] in gateway.workers
             await until_answered_by(gateway, 2)  # the new worker is ready a little later
-            assert "has not responded for 4 s; replacing it" in (tmp_path / "log").read_text()
+            assert "does not respond; replacing it" in (tmp_path / "log").read_text()
 
     asyncio.run(run())
 
@@ -148,5 +148,25 @@ def test_restarted_worker_accepts_connections_when_it_is_ready(tmp_path):
             assert len(await ask_all(gateway, 60)) == 1  # by the other worker: the new one cannot start yet
             go.touch()
             await until_answered_by(gateway, 2)
+
+    asyncio.run(run())
+
+
+@pytest.mark.finding("OP4")
+def test_worker_that_is_frozen_in_its_start_is_replaced(tmp_path):
+    go = tmp_path / "go"
+    go.touch()
+    (tmp_path / "slow.py").write_text(SLOW_TOOLS.format(go=str(go)))
+
+    async def run():
+        tools = '[tools."*"]\nfiles = ["slow.py"]'
+        async with gated_gateway(tmp_path, "heartbeat = 3", more=tools) as (gateway, _):
+            before = gateway.workers
+            go.unlink()
+            os.kill(before[0], signal.SIGKILL)
+            await until(lambda: "does not respond; replacing it" in (tmp_path / "log").read_text())
+            go.touch()
+            await until_answered_by(gateway, 2)
+            assert before[1] in gateway.workers
 
     asyncio.run(run())
