@@ -460,7 +460,7 @@ class Gateway:
         caller, dependencies = self._identify(http_exchange, log_writer, memory), self._dependencies
         client_request = await self._reader.read_request(http_exchange, route, memory, dependencies, caller)
         log_writer.set_request(client_request)
-        client_request.check_caller(caller)
+        await client_request.check_caller(caller, self._offload)
         if caller.name:
             await self._limiter.admit(caller)
         if self._sinks_read_requests and self._begin_sinks:
@@ -482,7 +482,7 @@ class Gateway:
                     client_request.upload, http_exchange, route, memory, dependencies
                 )
                 log_writer.set_request(client_request)
-                client_request.check_caller(caller)
+                await client_request.check_caller(caller, self._offload)
                 http_exchange.watch()
                 context = open_context(dependencies, http_exchange, client_request, log_writer, memory)
                 await RequestHandler(context).run()

@@ -24,7 +24,7 @@ from ..ir.text import to_bytes
 from ..net.http import StreamedBody
 from ..net.same_wire import find_leading_model
 from .field_scan import CountedObjects, FieldFound, FieldScan, InvalidPiece
-from .forbidden_fields import FORBIDDEN_FIELDS, ROUTING_FIELDS, RoutingRefused, forbidden_field_error
+from .forbidden_fields import FORBIDDEN_FIELDS, ROUTING_FIELDS, RoutingRefused, forbidden_field_error, may_route
 from .observe.answer_stats import RequestSize
 from .settings import LimitsRow
 from .shared.keys import Caller
@@ -69,8 +69,8 @@ class ClientBody:
         self._start = b""
         self._checked_start = b""  # with renamed fields
         self._model_span: tuple[int, int] | None = None  # in the start
-        self._refused_fields = _REFUSED_FIELDS if caller.has_all_models else _FIELDS_REFUSED_BY_KEY
-        self._scan = FieldScan(self._refused_fields)
+        self._may_route = caller.has_all_models
+        self._scan = self._make_scan()
         self._renamed: Mapping[str, str] = {}
         self._max_tools = 0
         self._finder: EnvelopeFinder | None = None  # if the pieces may contain envelopes
@@ -103,7 +103,7 @@ class ClientBody:
             self._finder = EnvelopeFinder()
             if self._finder.feed(start):
                 return False
-        self._scan, self._renamed = FieldScan(self._refused_fields, renamed, counted), renamed
+        self._scan, self._renamed = self._make_scan(renamed, counted), renamed
         self._max_tools = 0 if counted is None else counted.limit
         try:
             if span is None:
@@ -116,6 +116,11 @@ class ClientBody:
         except (FieldFound, InvalidPiece):
             return False
         return True
+
+    def _make_scan(self, renamed: Mapping[str, str] | None = None, counted: CountedObjects | None = None) -> FieldScan:
+        if self._may_route:
+            return FieldScan(_REFUSED_FIELDS, renamed, counted)
+        return FieldScan(_FIELDS_REFUSED_BY_KEY, renamed, counted, ignores_case=True)
 
     async def read_whole(self) -> bytes:
         """Read the rest, and return the whole body, also after EnvelopeFound."""
@@ -200,7 +205,7 @@ class ClientBody:
             )
             hint = "send fewer tools, or the tools before the messages; the gateway's operator can raise limits.stream_body"
             return BodyRefused(message, pointer="/tools", hint=hint)
-        return RoutingRefused(name) if name in ROUTING_FIELDS else forbidden_field_error(name)
+        return RoutingRefused(name) if may_route(name) else forbidden_field_error(name)
 
 
 def _decode_name(encoded: bytes) -> str | None:

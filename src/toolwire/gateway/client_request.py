@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from ..asgi.offload import LARGE
+from ..asgi.offload import LARGE, Offload
 from ..bridge.conversation_reading import RequestReading
 from ..bridge.fitted_prefix import PrefixStore
 from ..bridge.reasoning_envelope import ENVELOPE_WIRES, has_envelope, may_contain_envelope
@@ -26,7 +26,7 @@ from ..net.endpoint import Endpoint
 from ..stream.strict import parse_object
 from ..wire.protocol import Wire
 from .client_body import ClientBody
-from .forbidden_fields import FORBIDDEN_FIELDS, ROUTING_FIELDS, RoutingRefused, forbidden_field_error
+from .forbidden_fields import FORBIDDEN_FIELDS, ROUTING_FIELDS, RoutingRefused, forbidden_field_error, may_route
 from .responses.pending_response import PendingResponse
 from .responses.recorder import ResponseRecorder
 from .routes import Route
@@ -50,6 +50,10 @@ _SHORT = 64  # bytes
 _LISTED = 3  # the depth of tools that are items of the list, not of groups in it
 _MIN_DECLARATION = len(b'{"name":"x"}')
 _EMPTY = (b"null", b"[]", b"{}", b"false")
+# the names that `may_route` refuses
+_find_routing = re.compile(rb'"(?!model")(?i:model|%b)"' % "|".join(map(re.escape, ROUTING_FIELDS)).encode()).search
+_LONGEST_NAME = 2 + max(map(len, ROUTING_FIELDS))  # with its quotes
+_SEARCHED = 256 * 1024  # bytes in one call, which no other thread can interrupt: 10 ms if it consists of short strings
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]").search  # in a name, which may be a duplicate in another spelling
 
 
@@ -75,6 +79,7 @@ class _RequestFields(Struct):
     api_key: Raw | UnsetType = UNSET
     extra_headers: Raw | UnsetType = UNSET
     custom_llm_provider: Raw | UnsetType = UNSET
+    user_config: Raw | UnsetType = UNSET
 
     def list_schemas(self) -> list[Raw]:
         """Return the encoded fields of `_SCHEMA_FIELDS`."""
@@ -189,17 +194,18 @@ class ClientRequest:
             self.choices = document["n"]
         self.has_tools = bool(document.get("tools") or document.get("functions"))
 
-    def check_caller(self, caller: Caller) -> None:
+    async def check_caller(self, caller: Caller, offload: Offload) -> None:
         """Check that the caller may use the model, and that no other field can choose another one."""
         caller.check(self.model)
         if not caller.has_all_models:
-            self._check_routing_fields()
+            size = self.own_work + len(self.body) // 16  # half a megabyte of text is searched at once
+            await offload.run(caller.name, size, self._check_routing_fields)
 
     def _check_routing_fields(self) -> None:
-        if self._document is None and _ESCAPED_LETTER(self.body) is not None:
-            _ = self.document  # a name may be spelled with escaped letters
-        for name in ROUTING_FIELDS:
-            if self.has_field(name):
+        if self._document is None and not _may_contain_routing(self.body):
+            return
+        for name in self.document:
+            if may_route(name):
                 raise RoutingRefused(name)
 
     def may_have_field(self, name: str) -> bool:
@@ -354,6 +360,13 @@ class ClientRequest:
         if self.is_rebuilt:
             return True
         return any(mark in self.body for mark in CALL_MARKS)
+
+
+def _may_contain_routing(body: bytes) -> bool:
+    """Search a large body for names that `may_route` refuses, at any depth."""
+    return _ESCAPED_LETTER(body) is not None or any(
+        _find_routing(body, start, start + _SEARCHED + _LONGEST_NAME) for start in range(0, len(body), _SEARCHED)
+    )
 
 
 def _encode_schemas(document: Object) -> bytes:

@@ -65,7 +65,8 @@ class CountedObjects(NamedTuple):
 class FieldScan:
     """Searches the top level of one object for the fields `names`, in any spelling, and renames the fields in `renamed`.
 
-    FieldFound also reports the field of `counted` if it has too many objects.
+    FieldFound also reports the field of `counted` if it has too many objects. `ignores_case`: a name in another case than
+    the searched, renamed or counted one is found, too.
 
     A new name must not be longer: spaces after it keep the length of the document. A name that may be incomplete is
     held until the next piece if fields are renamed.
@@ -76,6 +77,8 @@ class FieldScan:
         names: Iterable[str],
         renamed: Mapping[str, str] | None = None,
         counted: CountedObjects | None = None,
+        *,
+        ignores_case: bool = False,
     ) -> None:
         self._renamed = {old.encode(): new.encode() for old, new in (renamed or {}).items()}
         self._new_names = frozenset(self._renamed.values())
@@ -88,8 +91,9 @@ class FieldScan:
         plain = b"|".join(map(re.escape, filter(None, searched)))
         escaped_letter = rb'(?:[^"\\]|\\(?!u00[4-7]).)*+(\\u00[4-7])'
         any_name = rb"(?:" + escaped_letter + rb')?+(?:[^"\\]|\\.)*+"'  # each name is matched whole: linear cost
-        self._find_names = re.compile(rb'"(?:(' + plain + rb')"|' + any_name + rb")", re.DOTALL).finditer
-        self._search_names = re.compile(rb'"(?:' + plain + rb')"\s*+:|\\u00[4-7]').search  # also within strings
+        flags = re.DOTALL | (re.IGNORECASE if ignores_case else 0)
+        self._find_names = re.compile(rb'"(?:(' + plain + rb')"|' + any_name + rb")", flags).finditer
+        self._search_names = re.compile(rb'"(?:' + plain + rb')"\s*+:|\\u00[4-7]', flags).search  # also within strings
         self._open = b""  # the open brackets, the first one as `<`: only the end of the document closes it
         self._is_complete = False
         self._decode = getincrementaldecoder("utf-8")().decode

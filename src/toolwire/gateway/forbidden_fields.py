@@ -1,13 +1,16 @@
 """Fields that clients must not set, because an upstream that is a gateway itself reads them.
 
-FORBIDDEN_FIELDS name the address of an upstream, or its key, and are refused for every client. ROUTING_FIELDS choose
-another model than `model`, so they are refused for a key that allows only some models:
+FORBIDDEN_FIELDS name the address of an upstream, or its key, and are refused for every client (`user_config` of LiteLLM's
+proxy has both, BerriAI/litellm#1296). ROUTING_FIELDS choose another model than `model`, so they are refused for a key
+that allows only some models:
 
 - OpenRouter: `models` and `route` are fallbacks, `provider` and `plugins` select them, and a `preset` has a model
   (openrouter.ai/docs/features/model-routing, /presets, /plugins)
 - LiteLLM's proxy: the lists of fallbacks, `model_list`, `deployment_id`, and `extra_body`, which it merges into the body
   (docs.litellm.ai/docs/proxy/reliability)
 - Vercel's gateway: `providerOptions.gateway.models` (vercel.com/docs/ai-gateway/models-and-providers)
+- servers in Go, such as Ollama: `Model`, because their decoder ignores case, and the last name wins
+  (pkg.go.dev/encoding/json#Unmarshal). So all these names are refused in any case, and `model` in any but its own
 """
 
 from __future__ import annotations
@@ -15,14 +18,21 @@ from __future__ import annotations
 from ..ir.errors import ConfigError, ToolwireError
 from ..ir.pointer import join
 
-__all__ = ["FORBIDDEN_FIELDS", "ROUTING_FIELDS", "RoutingRefused", "forbidden_field_error"]
+__all__ = ["FORBIDDEN_FIELDS", "ROUTING_FIELDS", "RoutingRefused", "forbidden_field_error", "may_route"]
 
-FORBIDDEN_FIELDS = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider")
+FORBIDDEN_FIELDS = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider", "user_config")
 ROUTING_FIELDS = (
     *("models", "route", "provider", "preset", "plugins", "providerOptions", "provider_options", "extra_body"),
     *("fallbacks", "fallback_models", "context_window_fallbacks", "content_policy_fallbacks", "model_list"),
     *("deployment_id", "litellm_params"),
 )
+_ROUTING_NAMES = frozenset(map(str.casefold, ROUTING_FIELDS))
+
+
+def may_route(name: str) -> bool:
+    """Return whether a field of this name may choose another model than the field `model`."""
+    folded = name.casefold()
+    return folded in _ROUTING_NAMES or (folded == "model" and name != "model")
 
 
 class RoutingRefused(ToolwireError):

@@ -76,7 +76,7 @@ class MetadataApi:
         """Estimate the tokens of a request, within the limits of its key."""
         dependencies = self._dependencies
         client_request = await self._reader.read_request(http_exchange, route, memory, dependencies, caller)
-        client_request.check_caller(caller)
+        await client_request.check_caller(caller, dependencies.offload)
         if caller.name:
             await self._limiter.admit(caller)
         offload = ClientOffload(dependencies.offload, caller.name)

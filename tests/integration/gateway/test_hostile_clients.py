@@ -266,7 +266,7 @@ async def must_not_be_contacted():
 @run
 async def test_client_cannot_choose_the_upstream_address(front):
     async with must_not_be_contacted() as address, gateway_to(TEXT_ANSWER) as (gateway, provider):
-        for field in ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider"):
+        for field in ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider", "user_config"):
             body = body_of(front)[:-1] + f',"{field}":"{address}"}}'.encode()
             expect_error(await post(gateway, path_of(front), body), front, 400)
         assert not provider.connections

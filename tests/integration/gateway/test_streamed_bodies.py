@@ -375,7 +375,9 @@ async def test_model_that_the_key_does_not_allow_is_refused_early():
 
 
 @pytest.mark.finding("SE5")
-@pytest.mark.parametrize("field", ["models", "route", "provider", "fallbacks", "preset", "plugins", "extra_body"])
+@pytest.mark.parametrize(
+    "field", ["models", "route", "provider", "fallbacks", "preset", "plugins", "extra_body", "Model", "MODELS"]
+)
 @run
 async def test_field_that_chooses_another_model_cuts_the_upstream_request_of_a_key_with_some_models(field):
     keys = {"a": {"hash": hash_key("sk-a"), "models": ["openai_chat/*"]}, "b": {"hash": hash_key("sk-b")}}

@@ -243,6 +243,8 @@ ROUTING = [
     "providerOptions",
     "extra_body",
     "model_list",
+    "MODEL",  # servers in Go ignore case
+    "Models",
 ]
 
 
