@@ -28,6 +28,7 @@ _POSITIVE_FIELDS = (
     *("workers", "body", "stream_body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
     *("requests", "loop_delay", "queue"),
     *("timeout", "idle", "first_event", "key_timeout", "key_ttl", "ttl", "context_max"),
+    *("keep_files", "keep_days", "keep_bytes"),
     *("seconds", "max_response_bytes", "max_responses", "max_key_bytes", "max_key_entries"),
 )
 _NON_NEGATIVE_FIELDS = (
@@ -47,7 +48,7 @@ def _check(settings: Settings) -> Iterator[SettingsProblem]:
         if row.client_key is not None and row.client_certificate is None:
             path = ("upstreams", name, "client_key")
             yield SettingsProblem(path, "needs a client_certificate", "set client_certificate, too")
-    for section in ("server", "limits", "state", "responses"):
+    for section in ("server", "limits", "state", "responses", "trace"):
         yield from _check_numbers(getattr(settings, section), (section,))
     for table in ("upstreams", "models", "tools"):
         for name, row in getattr(settings, table).items():

@@ -148,6 +148,8 @@ def test_gateway_deletes_recordings_beyond_its_limits(tmp_path):
     asyncio.run(scene())
     (file,) = tmp_path.iterdir()
     assert load_trace(file).outcome.status == 200
+    with pytest.raises(ConfigError, match="keep_days"):
+        parse_settings({"trace": {"record": str(tmp_path), "keep_days": 0}})
 
 
 def test_failed_recording_does_not_affect_the_answer(tmp_path, capfd):

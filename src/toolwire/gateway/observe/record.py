@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from ...asgi.offload import Offload
+from ...asgi.offload import LARGE, Offload
 from ...asgi.types import AsgiApp, AsgiMessage, Receive, Scope, Send
 from ...ir.losses import Loss
 from ...ir.pointer import JSON
@@ -182,7 +182,8 @@ class Recorder:
             finally:
                 self._current_recording.reset(token)
                 try:
-                    await self._offload.run("", recording.size, self._save_recording, recording)
+                    # always in the thread: a file is written, and others may be deleted
+                    await self._offload.run("", max(recording.size, LARGE + 1), self._save_recording, recording)
                 except OSError as error:
                     self._report_loss("recording", error)
                 except Exception:  # noqa: BLE001  # a recording must not fail the request
