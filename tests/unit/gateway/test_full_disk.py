@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from toolwire.cli.request_table import RequestTable
 from toolwire.gateway import load_settings
 from toolwire.gateway.observe.line_lock import LineLock
-from toolwire.gateway.observe.log import AccessLog, LogFile, LossReport, RepeatFilter
+from toolwire.gateway.observe.log import AccessLog, LogFile, LossReport, RepeatFilter, guard_writes, to_stderr
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.observe.record import Recorder
 from toolwire.gateway.observe.request_log import RequestLog
@@ -209,3 +210,21 @@ def test_access_log_line_is_unchanged(tmp_path):
     AccessLog(file.write)(request_log())
     file.close()
     assert (tmp_path / "log").read_text(encoding="utf-8").endswith('"model":"m"}\n')
+
+
+@pytest.mark.finding("OP8")
+def test_reader_that_stops_costs_lines_and_blocks_nothing():
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "w") as out, os.fdopen(read_end, "rb", buffering=0) as reader:
+        losses = []
+        write = guard_writes(to_stderr(out), lambda kind, error: losses.append(f"{kind}: {error.strerror}"))
+        for number in range(200):  # a pipe has room for 64 kB
+            write(f"{number} " + "x" * 3000)
+        assert 150 < len(losses) < 200 and set(losses) == {"log line: its reader does not read"}
+        lines = reader.read(2**20)
+        write("after")
+        lines += reader.read(2**20)
+    whole = [line for line in lines.decode().splitlines() if line.count("x") == 3000]
+    assert [int(line.split()[0]) for line in whole] == list(range(len(whole)))
+    assert len(whole) + len(losses) == 200
+    assert lines.endswith(b"\nafter\n")
