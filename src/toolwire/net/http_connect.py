@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import ssl
 from typing import Any, cast
 
@@ -16,6 +17,10 @@ from .tls import ClientTls
 __all__ = ["ConnectFailed", "Connector", "ProxyFailed"]
 
 _HAPPY_EYEBALLS_DELAY = 0.25  # seconds
+# The server's side of a connection may disappear without a packet: its machine stops, or a NAT gateway forgets a connection
+# that was idle for 350 seconds (docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-troubleshooting.html). A whole answer
+# takes minutes without a byte, and would wait for its timeout. So the kernel asks after 30 seconds, and gives up after 60.
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _MAX_PROXY_HEAD = 16 * 1024  # bytes of the response to CONNECT
 _AUTHENTICATION_REQUIRED = 407
 _match_status = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]").match
@@ -63,7 +68,12 @@ async def _connect(
     options: dict[str, Any] = {} if context is None else {"ssl": context, "server_hostname": host}
     if isinstance(loop, asyncio.BaseEventLoop):  # one unreachable address of a host does not matter; not in uvloop
         options["happy_eyeballs_delay"] = _HAPPY_EYEBALLS_DELAY
-    await loop.create_connection(lambda: protocol, host, port, **options)
+    transport, _ = await loop.create_connection(lambda: protocol, host, port, **options)
+    connected = transport.get_extra_info("socket")
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE:
+        if hasattr(socket, name):  # Windows before 10 and macOS lack some of them
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 async def _open_tunnel(

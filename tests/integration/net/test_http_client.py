@@ -17,6 +17,26 @@ from virtual_time import run_virtual
 from waiting import SAFETY, until
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="not on this system")
+def test_connections_notice_a_server_that_is_gone(monkeypatch):
+    seen = []
+    create_connection = asyncio.BaseEventLoop.create_connection
+
+    async def observe(loop, *arguments, **options):
+        transport, protocol = await create_connection(loop, *arguments, **options)
+        seen.append(transport.get_extra_info("socket"))
+        return transport, protocol
+
+    async def check():
+        async with server(respond_with(OK)) as there, open_transport() as transport:
+            await post_request(transport, there["url"])
+            assert seen[0].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert seen[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) <= 60
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "create_connection", observe)
+    asyncio.run(check())
+
+
 def test_connection_is_reused():
     async def check():
         async with server(respond_with(OK, CHUNKED, OK)) as there, open_transport() as transport:
