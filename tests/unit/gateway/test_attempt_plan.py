@@ -138,6 +138,20 @@ def test_retries_end_with_the_budget():
 
 
 @pytest.mark.finding("OP5")
+def test_retry_costs_budget_also_if_the_other_targets_are_refused():
+    first, second = target("a"), target("b")
+    for _ in range(5):
+        second.health.fail(0.0, 0.0)
+    while first.health.budget.take(0.0):
+        pass
+    plan, _, _ = make_plan(first, second)
+    assert plan.next_target() is first
+    assert plan.wait_after(OVERLOADED, first) == 0.0
+    assert plan.next_target() is None
+    assert plan.wait_after_refusal(OVERLOADED) is None
+
+
+@pytest.mark.finding("OP5")
 def test_failing_targets_are_refused_to_new_requests_with_a_retry_after():
     targets = [target("a"), target("b")]
     for failing in targets:
@@ -164,6 +178,16 @@ def test_long_demanded_wait_is_left_to_the_client(demanded, waits):
     plan, _, _ = make_plan(only)
     plan.next_target()
     assert (plan.wait_after(Fault("rate_limit", "later", 429, retry_after=demanded), only) is not None) == waits
+
+
+@pytest.mark.finding("OP2")
+def test_same_target_is_no_other_target():
+    """Two models may differ only in their settings. A slow request is not sent to their target twice."""
+    first, second = target("a"), target("a")
+    second.health = first.health
+    plan, _, _ = make_plan(first, second)
+    plan.next_target()
+    assert not plan.has_other_target
 
 
 def test_healthy_target_is_tried_before_failing_targets():

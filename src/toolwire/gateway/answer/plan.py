@@ -47,8 +47,11 @@ class AttemptPlan(Struct, eq=False):
 
     @property
     def has_other_target(self) -> bool:
-        """True if another target could answer instead of the current one."""
-        return any(other.health.state != "open" for other in self.targets[self._tried :])
+        """True if another target could answer instead of the current one, which two models may share."""
+        current = self.targets[self._tried - 1].health
+        return any(
+            other.health.state != "open" and other.health is not current for other in self.targets[self._tried :]
+        )
 
     def next_target(self) -> Target | None:
         """Return the next target of this round that admits the request, or None if there is none.
@@ -127,7 +130,12 @@ class AttemptPlan(Struct, eq=False):
         return self._begin_round(fault, target) if self.targets[0].health.budget.take(self._clock()) else None
 
     def wait_after_refusal(self, fault: Fault) -> float | None:
-        """Return the seconds until the next round if no target admits a request that failed with `fault`, or None."""
+        """Return the seconds until the next round if no target admits a request that failed with `fault`, or None.
+
+        A round in which nothing was sent has its retry left, so it costs the budget nothing more.
+        """
+        if self._tried and not self.targets[0].health.budget.take(self._clock()):
+            return None
         return self._begin_round(fault, self.targets[-1])
 
     def _begin_round(self, fault: Fault, target: Target) -> float | None:
