@@ -344,9 +344,12 @@ class ModelClient:
         """Open a successful reply, "whole" or "stream", after as many attempts as needed and allowed."""
         endpoint, clock, health = self._endpoint, asyncio.get_running_loop().time, self._health
         exchange = UpstreamExchange(endpoint_request, endpoint_request.stream)
-        attempts = 0
+        attempts: int | None = 0
         if not health.admit(clock(), is_last_resort=True):
-            raise UpstreamError(_cooldown_fault(endpoint, health.retry_after(clock())))
+            refusal = _cooldown_fault(endpoint, health.retry_after(clock()))
+            attempts = await self._wait_for_retry(refusal, 0, deadline, is_sent=False)
+            if attempts is None:
+                raise UpstreamError(refusal)
         health.budget.requests += 1
         while True:
             sent_at = clock()
@@ -377,22 +380,25 @@ class ModelClient:
                 finally:
                     await post.__aexit__(None, None, None)
             if is_transient(fault):
-                health.fail(clock(), sent_at, retry_after=fault.retry_after)
+                is_timeout = fault.code == "timeout"
+                health.fail(clock(), sent_at, retry_after=fault.retry_after, is_timeout=is_timeout)
             else:
                 health.succeed(clock(), sent_at)  # it works, and refuses this request
-            next_attempt = await self._wait_for_retry(fault, attempts, deadline)
-            if next_attempt is None:
+            attempts = await self._wait_for_retry(fault, attempts, deadline)
+            if attempts is None:
                 raise describe_refusal(failure(fault), endpoint, exchange.url)
-            attempts = next_attempt
 
-    async def _wait_for_retry(self, fault: Fault, attempts: int, deadline: float) -> int | None:
+    async def _wait_for_retry(
+        self, fault: Fault, attempts: int, deadline: float, *, is_sent: bool = True
+    ) -> int | None:
         """Wait for the next attempt. Return the number of attempts before it, or None if there is no retry.
 
-        An attempt that the health of the model does not admit counts as well, but nothing is sent.
+        An attempt that the health of the model does not admit counts as well, but nothing is sent. `is_sent`: the
+        request was sent before, so the next attempt costs budget.
         """
         clock, health = asyncio.get_running_loop().time, self._health
         wait = self._retries.next_delay(fault, attempts, deadline - clock())
-        if wait is None or not health.budget.take(clock()):
+        if wait is None or (is_sent and not health.budget.take(clock())):
             return None
         while wait is not None:
             _log.info("%s failed: %s %s; retry in %.2f s", self._endpoint, fault.status, fault.kind, wait)

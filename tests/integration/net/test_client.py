@@ -351,6 +351,35 @@ async def test_retry_waits_for_retry_after():
         assert clock() - began >= 3.0
 
 
+@in_virtual_time
+async def test_calls_wait_for_a_model_that_has_failed_several_times_as_their_retries_allow():
+    """Nobody repeats the turn of an agent. The budget and a trial a second limit the requests that are sent."""
+    failure = Fault("server", "failed", 500)
+    async with connected_client("openai-chat", *[failure] * 5, *[TEXT_ANSWER] * 40, retries=2) as (upstream, client):
+        failed = [asyncio.ensure_future(client.ask(REQUEST)) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        assert client._health.state == "open"
+        answers = await asyncio.gather(*(client.ask(REQUEST) for _ in range(20)))
+        assert {answer.text for answer in answers} == {TEXT_ANSWER.text}
+        assert client._health.state == "closed"
+        await asyncio.gather(*failed, return_exceptions=True)
+    assert len(upstream.requests) <= 5 + 20 + 5
+
+
+@in_virtual_time
+async def test_calls_to_a_model_that_has_failed_several_times_are_refused_without_retries():
+    failure = Fault("server", "failed", 500)
+    async with connected_client("openai-chat", *[failure] * 9, retries=0) as (upstream, client):
+        faults = []
+        for _ in range(9):
+            with pytest.raises(UpstreamError) as raised:
+                await client.ask(REQUEST)
+            faults.append(raised.value.fault)
+    assert [fault.code for fault in faults[5:]] == ["cooldown"] * 4
+    assert all(0 < fault.retry_after <= 1.0 for fault in faults[5:])
+    assert len(upstream.requests) == 5
+
+
 @run
 async def test_retry_after_date_is_parsed():
     later = format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True)
