@@ -141,6 +141,7 @@ class Gateway:
         self._turn_store: TurnStore = _open_turn_store(settings.state) if turn_store is None else turn_store
         self._responses = open_responses(settings.responses, self._environment) if responses is None else responses
         self._health = HealthTable(time.monotonic) if cooldowns is None else cooldowns
+        self._health.processes = settings.server.workers
         self._translations = TranslationCache(settings.limits.translations)
         self._owns_responses = responses is None
         self._responses_row = settings.responses  # not reloaded, like the store itself

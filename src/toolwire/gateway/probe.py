@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from logging import getLogger
 from typing import Literal, TypeAlias, cast
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from .upstreams import ConfiguredUpstream
 
 __all__ = ["ProbeResult", "SilenceWatch", "probe_upstreams"]
 
+_log = getLogger("toolwire.gateway")
 _MAX_PROBES = 8  # at the same time
 _PROBE_SECONDS = 5.0  # for the answer to a probe: lists of models take less than a second, also at busy servers
 _CHECK_INTERVAL = 1.0  # seconds between two checks of a target with waiting requests
@@ -118,7 +120,11 @@ class SilenceWatch:
 
     async def _probe(self, label: str, health: TargetHealth, upstream: ConfiguredUpstream) -> None:
         """Send a probe, and interrupt the waiting requests if it is not answered."""
-        is_answered = await upstream.is_answering(min(_PROBE_SECONDS, upstream.row.first_event))
+        try:
+            is_answered = await upstream.is_answering(min(_PROBE_SECONDS, upstream.row.first_event))
+        except Exception:  # noqa: BLE001  # such as a certificate file that is gone: no evidence against the upstream
+            _log.exception("cannot probe the upstream %s", upstream.name)
+            is_answered = True
         self._table.probes[upstream.name, "answered" if is_answered else "unanswered"] += 1
         before = health.state
         released = health.report_probe(self._table.clock(), is_answered=is_answered)

@@ -242,8 +242,14 @@ class Router:
     def fail(self, target: Target, sent_at: float, fault: Fault) -> None:
         """Note a failure of a target that another one may not have."""
         health = target.health
-        before, is_silent = health.state, fault.code in ("timeout", "connection")
-        health.fail(self._health.clock(), sent_at, retry_after=fault.retry_after, is_silent=is_silent)
+        before, is_timeout = health.state, fault.code == "timeout"
+        health.fail(
+            self._health.clock(),
+            sent_at,
+            retry_after=fault.retry_after,
+            is_silent=is_timeout or fault.code == "connection",
+            is_timeout=is_timeout,
+        )
         health.is_limited = fault.kind == "rate_limit"
         if health.state != before:
             self._note_change(target.label, health, before, fault.kind)

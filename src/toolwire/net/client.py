@@ -344,12 +344,13 @@ class ModelClient:
         """Open a successful reply, "whole" or "stream", after as many attempts as needed and allowed."""
         endpoint, clock, health = self._endpoint, asyncio.get_running_loop().time, self._health
         exchange = UpstreamExchange(endpoint_request, endpoint_request.stream)
-        attempts: int | None = 0
+        attempts = 0
         if not health.admit(clock(), is_last_resort=True):
             refusal = _cooldown_fault(endpoint, health.retry_after(clock()))
-            attempts = await self._wait_for_retry(refusal, 0, deadline, is_sent=False)
-            if attempts is None:
+            waited = await self._wait_for_retry(refusal, 0, deadline, is_sent=False)
+            if waited is None:
                 raise UpstreamError(refusal)
+            attempts = waited
         health.budget.requests += 1
         while True:
             sent_at = clock()
@@ -384,9 +385,10 @@ class ModelClient:
                 health.fail(clock(), sent_at, retry_after=fault.retry_after, is_timeout=is_timeout)
             else:
                 health.succeed(clock(), sent_at)  # it works, and refuses this request
-            attempts = await self._wait_for_retry(fault, attempts, deadline)
-            if attempts is None:
+            next_attempt = await self._wait_for_retry(fault, attempts, deadline)
+            if next_attempt is None:
                 raise describe_refusal(failure(fault), endpoint, exchange.url)
+            attempts = next_attempt
 
     async def _wait_for_retry(
         self, fault: Fault, attempts: int, deadline: float, *, is_sent: bool = True

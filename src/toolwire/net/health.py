@@ -5,14 +5,14 @@ the time to every method, reports the outcome of every request, and sends the pr
 
     state       requests that are admitted                   next state
     ─────────   ──────────────────────────────────────────   ─────────────────────────────────────────────────────────
-    closed      all                                          cooling: a failure; open: the 5th failure in a row, or an
-                                                             unanswered probe
+    closed      all                                          cooling: a failure; open: an unanswered probe
     cooling     those without another target                 open: the 5th failure in a row; closed: a success;
                                                              half-open: the cooldown is over
     open        none; without another target, a trial a      half-open: a trial or a probe is sent
                 second, unless the target demanded a wait
-    half-open   one trial at a time; after few failures      closed: the trial succeeds, or the probe is answered;
-                also those without another target            cooling or open: it fails
+    half-open   one trial at a time; after few failures or   closed: the trial succeeds, or the probe is answered and
+                an answered probe also those without         may close it; cooling or open: it fails
+                another target
 
 Why two states after a failure: with another target, the first failure is reason enough to prefer that one. Without
 another target, refusing everyone for ten seconds because of one status 500 would be worse than the failure. Only a
@@ -23,6 +23,10 @@ Why trials and probes: a trial is a client's request, a probe is a request of ou
 that was silent is probed, because a trial could hang as well. A target that answered with an error gets a trial, because
 the list of models may work while the model does not. A trial without a verdict after `SLOW_TRIAL` seconds may be a whole
 answer that takes minutes: an answered probe is then enough, and so is `TRIAL_SECONDS` where no probe is possible.
+
+A server whose model is stuck still answers probes, and a proxy may need a minute for its status 504. So a probe closes a
+target once, and again only after a success, or after a probe without an answer. A timeout of the model itself counts as
+the first time. Otherwise the answered probe admits a trial, and requests without another target.
 
 A whole answer has no byte before it is complete. So a target hangs only if none of its requests got a byte for
 `silence` seconds while some wait, and a probe is not answered either. Then `report_probe` returns the waiting requests,
@@ -48,7 +52,9 @@ MAX_COOLDOWN = 60.0
 """Seconds of cooldown that a target can demand. Longer demands (`retry-after: 3600`) often apply to a single client
 or come from a proxy, and a trial a minute does no harm."""
 FAILURE_LIMIT = 5  # failures in a row; a target that fails every second request reaches it in 3 % of the cases
-TRIAL_INTERVAL = 1.0  # seconds between trials of a target that is the only one; half of the 2 a second that are allowed
+# Seconds between trials of a target that is the only one, for each process: together they send half of the 2 a second that
+# are allowed. The cooldowns of several processes end within as many seconds.
+TRIAL_INTERVAL = 1.0
 TRIAL_SECONDS = 5.0  # for the verdict of a trial; then another one is admitted
 SLOW_TRIAL = 2.0  # seconds; errors of providers come faster than that
 DEPARTURES = 3  # of clients, in a row
@@ -89,7 +95,8 @@ class RetryBudget:
 class TargetHealth:
     """The state of a target. `cooldown` is in seconds; 0 turns the states off.
 
-    Set `is_heard` for every byte that arrives. `can_probe`: the driver sends the probes that are due.
+    Set `is_heard` for every byte that arrives. `can_probe`: the driver sends the probes that are due. `processes`: the
+    number of processes that send trials and probes to the target, each by its own state.
     """
 
     __slots__ = (
@@ -99,6 +106,7 @@ class TargetHealth:
         "_is_probing",
         "_is_silent",
         "_is_suspected",
+        "_is_unproven",
         "_next_trial",
         "_random",
         "_since",
@@ -111,6 +119,7 @@ class TargetHealth:
         "cooldown",
         "is_heard",
         "is_limited",
+        "processes",
         "state",
     )
 
@@ -126,6 +135,7 @@ class TargetHealth:
         self.cooldown = cooldown
         self.budget = RetryBudget() if budget is None else budget
         self.can_probe = can_probe
+        self.processes = 1
         self.is_heard = False
         self.is_limited = False  # the last failure was a rate limit
         self._random = random or Random()
@@ -135,6 +145,7 @@ class TargetHealth:
         self._next_trial = 0.0  # time of the next trial, at the earliest
         self._trial_at: float | None = None  # time of the trial without a verdict
         self._is_silent = False  # the target failed by silence
+        self._is_unproven = False  # no success since a timeout, or since a probe closed it
         self._is_probing = False
         self._is_suspected = False  # clients left without a byte
         self._waiting: dict[Hashable, None] = {}  # requests without a byte that could go to another target
@@ -152,27 +163,27 @@ class TargetHealth:
     @property
     def is_healthy(self) -> bool:
         """True if another success would change nothing."""
-        return self.state == "closed" and not self._failures
+        return self.state == "closed" and not self._failures and not self._is_unproven
 
     def is_preferred(self, now: float) -> bool:
         """Return whether a request would be admitted although there is another target. Nothing changes."""
         if self.state == "closed":
             return True
-        return now >= self._until and now >= self._next_trial and not (self._is_silent and self.can_probe)
+        is_left_to_probe = self._is_probing or (self._is_silent and self.can_probe)
+        return now >= self._until and now >= self._next_trial and not is_left_to_probe
 
     def admit(self, now: float, *, is_last_resort: bool) -> bool:
         """Return whether a request may be sent. `is_last_resort`: no other target admits it."""
         if self.state == "closed":
             return True
-        if self._is_trial_over(now):
-            self._close(now)
+        if self._is_trial_over(now) and self._trust_probe():
             return True
         if is_last_resort and self._failures < FAILURE_LIMIT:
             return True
         if not (self.is_preferred(now) or (is_last_resort and now >= self._next_trial)):
             return False
         self._change("half-open", now)
-        self._trial_at, self._next_trial = now, now + TRIAL_SECONDS
+        self._trial_at, self._next_trial = now, now + max(TRIAL_SECONDS, TRIAL_INTERVAL * self.processes)
         return True
 
     def retry_after(self, now: float) -> float:
@@ -190,11 +201,24 @@ class TargetHealth:
             self._failures = 0
             if self.state == "open":
                 self.state = "cooling"
-        if self.state != "closed" and sent_at >= self._since:
-            self._close(now)
+        if sent_at >= self._since:
+            self._is_unproven = False
+            if self.state != "closed":
+                self._close(now)
 
-    def fail(self, now: float, sent_at: float, *, retry_after: float | None = None, is_silent: bool = False) -> None:
-        """Note a failure. `retry_after`: the wait that the target demands. `is_silent`: there was no answer at all."""
+    def fail(
+        self,
+        now: float,
+        sent_at: float,
+        *,
+        retry_after: float | None = None,
+        is_silent: bool = False,
+        is_timeout: bool = False,
+    ) -> None:
+        """Note a failure. `retry_after`: the wait that the target demands. `is_silent`: there was no answer at all.
+
+        `is_timeout`: the model did not answer in time, although the server may work otherwise.
+        """
         if not self.cooldown:
             return
         is_stale = sent_at < self._since
@@ -209,6 +233,7 @@ class TargetHealth:
         if retry_after is not None:
             self._next_trial = max(self._next_trial, self._until)
         self._is_silent = is_silent
+        self._is_unproven |= is_timeout
 
     def depart(self, now: float, sent_at: float, *, is_stream: bool) -> None:
         """Note that a client left before the first byte of its answer."""
@@ -223,16 +248,20 @@ class TargetHealth:
         self._departures = 0
         if is_stream:  # whose first event comes early
             self._start_cooldown(now, self.cooldown)
-            self._is_silent = True
+            self._is_silent = self._is_unproven = True
         else:
             self._is_suspected = True
 
     def _start_cooldown(self, now: float, seconds: float) -> None:
-        # jitter, so that several gateways do not send their trials at the same moment; never before a demanded time
-        self._until = now + seconds * self._random.uniform(1.0, 1.1)
-        self._next_trial = now + min(TRIAL_INTERVAL, self.cooldown) * self._random.uniform(0.75, 1.0)
+        self._until = now + seconds + self._jitter(seconds)
+        self._next_trial = now + min(TRIAL_INTERVAL * self.processes, self.cooldown) * self._random.uniform(0.75, 1.0)
         self._trial_at = None
         self._change("open" if self._failures >= FAILURE_LIMIT else "cooling", now)
+
+    def _jitter(self, seconds: float) -> float:
+        """Return a delay, so that several gateways and processes do not send their trials at the same moment."""
+        spread = 0.1 * seconds if self.processes == 1 else TRIAL_INTERVAL * self.processes
+        return self._random.uniform(0.0, spread)
 
     def _change(self, state: HealthState, now: float) -> None:
         self.state, self._since = state, now
@@ -246,12 +275,12 @@ class TargetHealth:
     def share_cooldown(self, now: float, seconds: float) -> None:
         """Apply the cooldown that another process has started."""
         if self.state == "closed":
-            self._until, self._next_trial, self._is_silent = now + seconds, now, False
+            self._until, self._next_trial, self._is_silent = now + seconds + self._jitter(seconds), now, False
             self._change("cooling", now)
 
     def share_success(self, now: float) -> None:
         """End a cooldown that another process has ended."""
-        if self.state != "closed" and now < self._until:
+        if self.state != "closed":
             self._close(now)
 
     # silence and probes
@@ -275,33 +304,47 @@ class TargetHealth:
         self._note_bytes(now)
         if self._is_probing or not self.can_probe:
             return False
+        is_due = self.is_waiting and now >= max(self._heard_at, self._waiting_since) + silence
         if self.state == "closed":
-            is_due = self.is_waiting and now >= max(self._heard_at, self._waiting_since) + silence
             is_due = is_due or self._is_suspected
         elif self._trial_at is not None:
-            is_due = now >= self._trial_at + SLOW_TRIAL
-        else:
-            is_due = self._is_silent and now >= self._until
+            is_due = is_due or now >= self._trial_at + SLOW_TRIAL
+        elif self._is_silent and now >= self._until:
+            is_due = True
+            self._change("half-open", now)
         if is_due:
             self._is_probing, self._is_suspected = True, False
-            if self.state == "cooling" or self.state == "open":
-                self._change("half-open", now)
         return is_due
 
     def report_probe(self, now: float, *, is_answered: bool) -> list[Hashable]:
-        """Note the outcome of a probe. Return the waiting requests to send elsewhere, if the target hangs."""
+        """Note the outcome of a probe. Return the waiting requests to send elsewhere, if the target hangs.
+
+        A byte that came since the probe was sent is an answer, too: the server may be busy.
+        """
         self._is_probing = False
-        if is_answered:
+        if is_answered or self.is_heard:
             self._heard_at = now
             if self.state == "half-open":
-                self._close(now)
+                self._trust_probe()
             return []
         if self.cooldown:
             self._failures, self._is_silent = FAILURE_LIMIT, True
+            self._is_unproven = self.is_limited = False
             self._start_cooldown(now, self.cooldown)
         released = list(self._waiting)
         self._waiting.clear()
         return released
+
+    def _trust_probe(self) -> bool:
+        """Close after an answered probe, or after the time for one, and return True; or let another trial decide.
+
+        `_since` stays, so that the outcome of the trial still counts.
+        """
+        self._failures, self._trial_at, self._is_silent = 0, None, False
+        if self._is_unproven:
+            return False
+        self.state, self._is_unproven = "closed", True
+        return True
 
     def _note_bytes(self, now: float) -> None:
         if self.is_heard:

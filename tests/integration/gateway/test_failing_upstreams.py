@@ -14,6 +14,7 @@ from gateway.serving import serving
 from toolwire import Response
 from toolwire.gateway import app
 from toolwire.gateway.observe.metrics import Metrics
+from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault
 from toolwire.testing import PartialReply, Upstream
 from virtual_time import in_virtual_time
@@ -97,6 +98,44 @@ async def test_stream_without_a_first_event_goes_to_the_next_target_although_pro
     ):
         assert text_of(await ask(gateway, stream=True), stream=True) == TEXT_ANSWER.text
     assert [turn.failures for turn in gateway.turns] == [(("a", "timeout"),)]
+
+
+@pytest.mark.finding("OP2")
+@in_virtual_time
+async def test_stuck_model_gets_single_requests_although_its_server_answers_probes():
+    async with (
+        Upstream(*[SILENT] * 99, answers_probes=True) as first,
+        Upstream(*[TEXT_ANSWER] * 99) as second,
+        serving(settings_for(first, second)) as gateway,
+    ):
+        for _ in range(6):  # each takes longer than a cooldown
+            await asyncio.gather(*(ask(gateway, stream=True) for _ in range(10)))
+            await asyncio.sleep(12.0)
+            assert set(states(gateway)) == {"a/m"}
+    assert 10 < len(first.requests) <= 10 + 5
+    assert len(second.requests) == 60
+
+
+@pytest.mark.finding("OP2")
+@in_virtual_time
+async def test_target_returns_after_a_probe_that_cannot_be_sent(monkeypatch):
+    async def fail_to_probe(seconds):
+        raise ConfigError("cannot read the client certificate")
+
+    async with (
+        Upstream(SILENT, *[TEXT_ANSWER] * 9, answers_probes=True) as first,
+        Upstream(*[TEXT_ANSWER] * 9) as second,
+        serving(settings_for(first, second, first_event=5.0)) as gateway,
+    ):
+        upstream = gateway.gateway._router.find_upstream("a")
+        monkeypatch.setattr(upstream, "is_answering", fail_to_probe)
+        await ask(gateway, stream=True)
+        monkeypatch.undo()
+        for _ in range(4):
+            await asyncio.sleep(12.0)
+            await ask(gateway, stream=True)
+        assert states(gateway) == {}
+    assert len(first.requests) >= 3
 
 
 @pytest.mark.finding("OP2")

@@ -41,6 +41,7 @@ TROUBLE = [
     (390.0, 405.0, "c", "fails"),
     (450.0, 520.0, "b", "slow"),
     (470.0, 490.0, "c", "fails"),
+    (560.0, 660.0, "a", "stuck"),  # its model hangs, and its list of models works
 ]
 CHAT = get("openai_chat")
 ANSWER = Response(parts=(Text("an answer"),), stop=Stop("stop"), usage=Usage(12, 5))
@@ -73,7 +74,7 @@ class SimulatedUpstream:
     async def post(self, url, headers, secrets, body, seconds):
         document, mode = json.loads(body), self.mode()
         self.requests.append((self.now(), document["messages"][0]["content"], mode))
-        if mode == "hangs":
+        if mode in ("hangs", "stuck"):
             await asyncio.sleep(seconds)
             raise TimeoutError("no answer")
         if mode == "fails":
@@ -228,7 +229,9 @@ def test_upstreams_get_few_more_requests_than_the_gateway(outcome):
 
 
 @pytest.mark.finding("OP10")
-@pytest.mark.parametrize(("name", "recovery"), [("a", 140.0), ("b", 270.0), ("c", 315.0), ("c", 405.0), ("c", 490.0)])
+@pytest.mark.parametrize(
+    ("name", "recovery"), [("a", 140.0), ("b", 270.0), ("c", 315.0), ("c", 405.0), ("c", 490.0), ("a", 660.0)]
+)
 def test_traffic_returns_after_one_cooldown(outcome, name, recovery):
     sent = [moment for moment, _, mode in outcome.upstreams[name].requests if mode == "works"]
     returned = COOLDOWN + 5.0
@@ -243,9 +246,9 @@ def test_few_probes_and_trials_reach_a_dead_upstream(outcome):
         for moment in upstream.probes:
             by_second[int(moment)] += 1
         for moment, _, mode in upstream.requests:
-            if mode in ("hangs", "fails"):
+            if mode in ("hangs", "fails", "stuck"):
                 by_second[int(moment)] += 1
         for begin, end, name, mode in TROUBLE:
             if name == upstream.name and mode != "slow":
-                noticed = begin + (36.0 if mode == "hangs" else 1.0)
+                noticed = begin + (1.0 if mode == "fails" else 36.0)
                 assert all(by_second[second] <= 2 for second in range(int(noticed), int(end))), (name, begin)

@@ -145,6 +145,73 @@ def test_target_that_was_silent_is_probed_instead_of_tried():
     assert health.state == "closed"
 
 
+@pytest.mark.finding("OP2")
+def test_answered_probe_admits_a_trial_after_a_timeout_of_the_model():
+    """A server whose model is stuck still answers probes."""
+    health = new_health(can_probe=True)
+    health.fail(0.0, 0.0, is_silent=True, is_timeout=True)
+    assert health.begin_probe(LATER, SILENCE)
+    health.report_probe(LATER, is_answered=True)
+    assert [health.admit(LATER, is_last_resort=False) for _ in range(80)] == [True] + [False] * 79
+    assert health.admit(LATER, is_last_resort=True)  # nothing else is left
+    assert health.begin_probe(LATER + SLOW_TRIAL, SILENCE)
+    health.report_probe(LATER + SLOW_TRIAL, is_answered=True)
+    assert health.state == "half-open"
+    assert not health.begin_probe(LATER + SLOW_TRIAL + 0.1, SILENCE)
+    health.succeed(LATER + TRIAL_SECONDS, LATER)
+    assert health.state == "closed" and health.is_healthy
+
+
+@pytest.mark.finding("OP5")
+@pytest.mark.parametrize("can_probe", [True, False])
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_slow_trial_passes_once_without_a_success(can_probe, succeeds):
+    """A proxy that needs a minute for its status 504 must not get all requests of this minute, again and again."""
+    health, now, states = failing(FAILURE_LIMIT, can_probe=can_probe), 0.0, []
+    for _ in range(3):
+        now += LATER
+        assert health.admit(now, is_last_resort=False)
+        if health.begin_probe(now + SLOW_TRIAL, SILENCE):
+            health.report_probe(now + SLOW_TRIAL, is_answered=True)
+        health.admit(now + TRIAL_SECONDS, is_last_resort=False)
+        states.append(health.state)
+        if succeeds:
+            health.succeed(now + 20.0, now)
+            assert health.is_healthy
+        now += 60.0
+        health.fail(now, now - 60.0 + TRIAL_SECONDS)
+    assert states == (["closed"] * 3 if succeeds else ["closed", "half-open", "half-open"])
+
+
+def test_answered_probe_is_enough_after_an_unanswered_probe():
+    health = new_health(can_probe=True)
+    health.fail(0.0, 0.0, is_silent=True, is_timeout=True)
+    health.is_limited = True
+    for moment, is_answered in ((LATER, False), (2 * LATER + 5.0, True)):
+        assert health.begin_probe(moment, SILENCE)
+        health.report_probe(moment + 0.1, is_answered=is_answered)
+    assert health.state == "closed"
+    assert not health.is_limited
+
+
+@pytest.mark.finding("OP10")
+@pytest.mark.parametrize("processes", [1, 2, 4, 8])
+@pytest.mark.parametrize("is_last_resort", [True, False])
+def test_several_processes_together_send_few_trials(processes, is_last_resort):
+    targets = [TargetHealth(COOLDOWN, random=Random(number)) for number in range(processes)]
+    for health in targets:
+        health.processes = processes
+        for _ in range(FAILURE_LIMIT):
+            health.fail(0.0, 0.0)
+    trials = 0
+    for tick in range(10_000):  # 100 seconds
+        for health in targets:
+            if health.admit(tick / 100, is_last_resort=is_last_resort):
+                trials += 1
+                health.fail(tick / 100, tick / 100)
+    assert trials <= 100 * 2 if is_last_resort else trials <= 100
+
+
 def test_slow_trial_ends_with_an_answered_probe():
     health = failing(FAILURE_LIMIT, can_probe=True)
     health.admit(LATER, is_last_resort=False)
@@ -152,6 +219,13 @@ def test_slow_trial_ends_with_an_answered_probe():
     assert health.begin_probe(LATER + SLOW_TRIAL, SILENCE)
     health.report_probe(LATER + SLOW_TRIAL + 0.1, is_answered=True)
     assert health.state == "closed"
+
+
+def test_no_other_trial_is_sent_while_a_probe_has_no_answer():
+    health = failing(FAILURE_LIMIT, can_probe=True)
+    health.admit(LATER, is_last_resort=False)
+    assert health.begin_probe(LATER + SLOW_TRIAL, SILENCE)
+    assert not health.admit(LATER + TRIAL_SECONDS, is_last_resort=False)
 
 
 def test_slow_trial_passes_where_no_probe_is_possible():
@@ -187,6 +261,34 @@ def test_sign_of_life_delays_the_next_probe(sign):
     assert not health.begin_probe(2 * SILENCE - 0.1, SILENCE)
     assert health.begin_probe(2 * SILENCE, SILENCE)
     assert health.state == "closed"
+
+
+@pytest.mark.finding("OP2")
+def test_byte_during_a_probe_is_an_answer():
+    """A server that is busy with whole answers may be slow to list its models."""
+    health = new_health(can_probe=True)
+    health.begin_wait("slow whole answer", 0.0)
+    assert health.begin_probe(SILENCE, SILENCE)
+    health.is_heard = True
+    assert health.report_probe(SILENCE + 5, is_answered=False) == []
+    assert health.state == "closed" and health.is_waiting
+
+
+@pytest.mark.finding("OP2")
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_waiting_requests_are_released_during_a_cooldown_too(is_shared):
+    health = new_health(can_probe=True)
+    health.begin_wait("a", 0.0)
+    if is_shared:
+        health.share_cooldown(SILENCE - 1.0, COOLDOWN)
+    else:
+        health.fail(SILENCE - 1.0, 0.0)
+    assert health.begin_probe(SILENCE, SILENCE)
+    assert health.state == "cooling"
+    assert health.report_probe(SILENCE, is_answered=True) == []
+    assert health.state == "cooling"  # slow answers do not shorten the cooldown
+    assert health.begin_probe(2 * SILENCE, SILENCE)
+    assert health.report_probe(2 * SILENCE + 5.0, is_answered=False) == ["a"]
 
 
 def test_silence_counts_only_while_requests_wait():
@@ -251,7 +353,19 @@ def test_retries_are_a_share_of_the_traffic_and_a_few_a_second():
 EVENTS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["admit", "last resort", "fail", "silent", "demand", "succeed", "depart", "byte", "probe", "dead"]
+            [
+                "admit",
+                "last resort",
+                "fail",
+                "silent",
+                "timeout",
+                "demand",
+                "succeed",
+                "depart",
+                "byte",
+                "probe",
+                "dead",
+            ]
         ),
         st.floats(0.0, 4.0),
     ),
@@ -274,8 +388,9 @@ def test_any_history_keeps_the_rules(events, can_probe):
                 assert health.state == "half-open"
             if health.state == "half-open" and before != "half-open":
                 trials.append(now)
-        elif event in ("fail", "silent", "demand"):
-            health.fail(now, now, is_silent=event == "silent", retry_after=900.0 if event == "demand" else None)
+        elif event in ("fail", "silent", "timeout", "demand"):
+            retry_after, is_silent = 900.0 if event == "demand" else None, event in ("silent", "timeout")
+            health.fail(now, now, is_silent=is_silent, is_timeout=event == "timeout", retry_after=retry_after)
             assert health.state in ("cooling", "open")
         elif event == "succeed":
             health.succeed(now, now)

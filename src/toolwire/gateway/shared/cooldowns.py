@@ -41,6 +41,7 @@ class HealthTable:
     def __init__(self, clock: Callable[[], float], random: Random | None = None) -> None:
         self.clock = clock
         self.cooldown = 10.0
+        self.processes = 1  # that send trials and probes
         self._random = random or Random()
         self._by_label: dict[str, TargetHealth] = {}
         self._budgets: dict[str, RetryBudget] = {}
@@ -56,7 +57,7 @@ class HealthTable:
                 failing = {known: old for known, old in self._by_label.items() if old.state != "closed"}
                 self._by_label = failing if len(failing) < MAX_COOLDOWNS else {}
             health = self._by_label[label] = TargetHealth(budget=budget, random=self._random)
-        health.cooldown, health.can_probe = self.cooldown, can_probe
+        health.cooldown, health.can_probe, health.processes = self.cooldown, can_probe, self.processes
         return health
 
     def refresh(self) -> None:
@@ -84,6 +85,7 @@ class SharedHealthTable(HealthTable):
         super().__init__(clock)
         self._store = store
         self._changes: dict[str, float] = {}  # seconds by label; not written yet
+        self._ends: dict[str, float] = {}  # by label, as the store had them at the last read
         self._next_read = 0.0
         self._task: asyncio.Task[None] | None = None
 
@@ -118,13 +120,14 @@ class SharedHealthTable(HealthTable):
             self._changes = {}  # the failure is logged; the states of this process stay in place
 
     def _apply(self, remaining: Mapping[str, float]) -> None:
-        """Apply the cooldowns of other processes to the targets that this one uses."""
+        """Apply the cooldowns of other processes to the targets that this one uses, also those that ended early."""
         now = self.clock()
         for label, health in self._by_label.items():
             if label in remaining:
                 health.share_cooldown(now, remaining[label])
-            else:
+            elif now < self._ends.get(label, now) - _READ_INTERVAL:  # which is longer than a read usually takes
                 health.share_success(now)
+        self._ends = {label: now + seconds for label, seconds in remaining.items()}
 
     async def aclose(self) -> None:
         """Wait for a write in progress."""

@@ -125,3 +125,46 @@ def test_gateway_keeps_its_own_cooldowns_without_the_store():
         return found
 
     assert asyncio.run(run()) == [False, True]
+
+
+class MemoryStore:
+    def __init__(self, clock):
+        self._clock = clock
+        self._ends = {}
+
+    async def load(self):
+        return {label: end - self._clock() for label, end in self._ends.items() if end > self._clock()}
+
+    async def save(self, changes):
+        self._ends |= {label: self._clock() + seconds for label, seconds in changes.items()}
+
+
+@pytest.mark.finding("OP10")
+def test_cooldown_that_expires_in_the_store_is_no_success():
+    """Each worker ends a shared cooldown a little later, and a failure may have prolonged its own."""
+
+    async def run():
+        now = [100.0]
+        store = MemoryStore(lambda: now[0])
+        gateways = [Gateway(store, lambda: now[0]) for _ in range(8)]
+        for gateway in gateways:
+            gateway.table.processes = 8
+            gateway.state_of("a/m")
+        await asyncio.sleep(0.01)
+        gateways[0].fail("a/m")
+        await gateways[0].table.aclose()
+        states = []
+        for moment in (101.0, 130.0, 150.0, 161.0, 164.0, 168.5):
+            now[0] = moment
+            for gateway in gateways:
+                gateway.state_of("a/m")
+                await gateway.table.aclose()
+            states.append([gateway.state_of("a/m") for gateway in gateways])
+            if moment == 150.0:
+                gateways[0].health_of("a/m").fail(150.0, 150.0)
+        return states, [gateway.health_of("a/m").cooldown_end for gateway in gateways]
+
+    states, ends = asyncio.run(run())
+    assert states == [["cooling"] * 8] * 6
+    assert all(160.0 <= end <= 176.0 for end in ends[1:])
+    assert max(ends[1:]) - min(ends[1:]) > 0.1  # their trials are not sent together
