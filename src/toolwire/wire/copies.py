@@ -7,7 +7,7 @@ arguments, another place, or no id. A copy that is not recognised would run its 
 1. the item with its id; where several items have that id, the item with equal content,
 2. the item with equal content: kind, name, and parsed arguments or text,
 3. the open item whose content so far begins the copy,
-4. the next item of its kind and name, unless both have an id: another id and other content are another call.
+4. the next item of its kind and name, unless both have an id and the copy has content: then it is another call.
 
 Each step takes the first free item from queues, so the cost is linear in the number of items and copies.
 """
@@ -81,6 +81,11 @@ class Copy:
         if self._text is None:
             self._text = self.read_text()
         return self._text
+
+    @property
+    def call(self) -> Hashable:
+        """The kind, name and content, which are equal for the same call."""
+        return self.kind, self.name, self.content
 
     @property
     def content(self) -> Hashable:
@@ -196,7 +201,7 @@ def _shared_id_keys(copy: Copy) -> list[Hashable]:
 
 
 def _content_keys(copy: Copy) -> list[Hashable]:
-    return [] if copy.is_far else [(copy.kind, copy.name, copy.content)]
+    return [] if copy.is_far else [copy.call]
 
 
 def _name_keys(copy: Copy) -> list[Hashable]:
@@ -219,7 +224,8 @@ def _begins(item: Copy, copy: Copy) -> bool:
 
 
 def _may_be_same(item: Copy, copy: Copy) -> bool:
-    has_other_id = bool(item.ids[0] and copy.ids[0]) and item.ids[0] != copy.ids[0]
+    # A copy without text has nothing to run; as another call it would be one with empty arguments.
+    has_other_id = bool(item.ids[0] and copy.ids[0]) and item.ids[0] != copy.ids[0] and copy.text != ""
     return not has_other_id and _has_fitting_name(item, copy)
 
 

@@ -47,7 +47,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, escape, unescape
 from ...stream.strict import parse_arguments
 from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8, split_run
-from ..copies import ArgumentsEnd, repeats_arguments
+from ..copies import MAX_OPEN, ArgumentsEnd, repeats_arguments
 from ..fields import (
     decode_list,
     is_empty,
@@ -119,9 +119,12 @@ class _OpenBlock:
         """Return whether a later start has the same id. Without an index, another name or other input is another call."""
         if self.fields.get("id") != fields.get("id"):
             return False
-        known, repeated = self.arguments or self.fields.get("input"), fields.get("input")
+        if self.is_stopped and self.pieces:
+            self.parse_input()
+        known, repeated = self.arguments or _read_input(self.fields), _read_input(fields)
         has_other_input = bool(known and repeated) and known != repeated
-        return has_index or (self.fields.get("name") == fields.get("name") and not has_other_input)
+        has_other_name = bool(fields.get("name")) and fields["name"] != self.fields.get("name")
+        return has_index or not (has_other_name or has_other_input)
 
     def is_full(self) -> bool:
         """Return whether the input is complete, so that more of it is a repetition."""
@@ -151,7 +154,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._stopped: int | None = None  # the index of a stopped call that the next block ends
         self._heads: dict[bytes, _OpenBlock] = {}  # blocks by the first bytes of their deltas, for the fast path
         self._next_index = 0  # of a block without an index
-        self._indexes: dict[str, int] = {}  # of the latest block with an id, for repeated starts without an index
+        self._indexes: dict[str, list[int]] = {}  # of the blocks with an id, for repeated starts without an index
         self._id: str | None = None  # of the open message
         self._usage: Object = {}  # the latest value of each count
         self._has_calls = False
@@ -300,8 +303,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         """Open a block and emit its start event, unless it is a repetition."""
         fields = require_object(event.get("content_block"), "content_block")
         index, block_id = _read_block_index(event), read_label(fields, "id")
-        known = self._indexes.get(block_id) if index is None else index
-        if known is not None and block_id:
+        known_indexes = self._indexes.get(block_id, ())[-MAX_OPEN:] if index is None else (index,)
+        for known in reversed(known_indexes) if block_id else ():
             for block in (self._blocks.get(known), self._ended.get((known, block_id))):
                 if block is not None and block.is_repeated_in(fields, has_index=index is not None):
                     self._next_index = known + 1  # deltas without an index are about this block
@@ -337,7 +340,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._end_pending(events)
         if index >= 0:
             self._next_index = index + 1
-            self._indexes[read_label(fields, "id")] = index
+            self._indexes.setdefault(read_label(fields, "id"), []).append(index)
             self._started.append(index)
         kind = read_string(fields, "type")
         block = self._blocks[index] = self._latest = _OpenBlock(self._new_key(), kind, fields)
@@ -598,6 +601,12 @@ def _read_block_index(event: Object) -> int | None:
     if index is not None and index < 0:
         raise ProtocolError("expected a non-negative block index", pointer="/index", status=502)
     return index
+
+
+def _read_input(fields: Object) -> JSON:
+    """Return the input in the start of a block; some servers send it as text."""
+    value = fields.get("input")
+    return parse_arguments(value)[0] if type(value) is str else value
 
 
 def _is_whole(block: _OpenBlock) -> bool:

@@ -418,11 +418,12 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
                 items.append(make_message_item(part.extra, f"msg_{prefix}_{number}"))
             items[-1]["content"].append(write_output_part(part))
         elif isinstance(part, ToolCall):
-            item_id = f"{ITEM_PREFIXES[part.kind]}_{part.id}"
-            if item_id in ids:  # calls of some models share their call id
-                item_id = f"{item_id}_{len(items)}"
-            ids.add(item_id)
-            items.append(make_call_item(part, item_id))
+            item = make_call_item(part, f"{ITEM_PREFIXES[part.kind]}_{part.id}")
+            while item.get("id") in ids:  # calls of some models share their call id
+                item["id"] = f"{item['id']}_{len(items)}"
+            if type(item.get("id")) is str:
+                ids.add(item["id"])
+            items.append(item)
         elif isinstance(part, Reasoning):
             report_foreign(part.artefacts, losses, f"/parts/{number}")
             new = {} if NAME in part.extra or _FORM in part.extra else {"id": f"rs_{prefix}_{number}"}

@@ -111,6 +111,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         self._pending: CallEnd | None = None  # the end of a call that the next event may show to be cut (`may_be_cut`)
         # A call without content, and a copy with other ids and its index: its end, unless a later event has its own ids.
         self._guess: tuple[GrowingItem, Object, int | None] | None = None
+        self._is_guess_last = False  # no event came after that copy
 
     def _read_document(self, document: Object, events: list[Event]) -> None:
         self._add_whole(decode_response(document), events)
@@ -139,6 +140,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             events.append(ResponseStart())
         if step is not ResponsesStreamDecoder._on_final:
             self._end_pending(events)
+            self._is_guess_last = False
         step(self, event, events)
 
     def _report_unknown(self, event: Object) -> None:
@@ -235,6 +237,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         index, item_id = read_index(event, "output_index"), read_id({"id": event.get("item_id")})
         raw: Object = {"type": kind, "id": item_id}
         item = self._items.find(GrowingItem(raw).group, index, item_id)
+        if item is not None and item.group == "call" and item.kind != kind and item.has_other_id(raw):
+            item = None
         if self._guess is not None and item is self._guess[0]:
             is_other = not item.has_other_id(raw)
             if is_copy:
@@ -383,6 +387,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             item = self._decide_guess(item, raw, index, events)
         if item is not None and item.is_guess(raw):
             self._guess = item, raw, index
+            self._is_guess_last = True
             self._items.by_index.pop(item.index, None)  # no fast path
             return
         if item is not None and item.ended:
@@ -400,6 +405,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         held, copy, _ = self._guess
         has_own_id = item is held and item.shares_id(raw)
         if item is held and not has_own_id and as_copy(raw).ids != as_copy(copy).ids:
+            if not has_other_content(raw, copy):
+                self._report_twin()
             return None  # a third call
         self._end_guess(events, is_other=has_own_id and has_other_content(raw, copy))
         return self._items.find_ended(raw, index)
@@ -476,6 +483,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         self._append_arguments(item, self._missing_text(item, None, call.raw), events)
         end = self._make_call_end(item, call, events)
         if end.state == "complete" and may_be_cut(call):
+            self._end_pending(events)
             self._pending = end
         else:
             events.append(end)
@@ -486,8 +494,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
             is_confirmed = bool(call.raw) and equal_arguments(call.raw or "", item.text())
             self._read_late(item, events, is_confirmed=is_confirmed)
         raw = item.joined_text(None)
-        if item.twin is not None and item.has_content(item.twin.as_copy()):
-            self.losses.add("/parts", "call", "rewritten", "two calls with equal arguments have the same output index")
+        if item.twin is not None and (not raw.strip("{} \t\r\n") or item.has_content(item.twin.as_copy())):
+            self._report_twin()
         arguments, state = call.arguments, call.state  # of a call without text: its status decides
         if raw and item.kind == "function_call":
             arguments, state = parse_arguments(raw)
@@ -534,11 +542,13 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         items = [require_object(raw, "response", "output", number) for number, raw in enumerate(output)]
         status = event["type"].removeprefix("response.").replace("done", "completed")
         is_cut = "incomplete" in (status, response.get("status"))
-        is_last = self._guess is None or self._guess[0] is self._items.all[-1]
+        self._end_pending(events, is_cut=is_cut)
         self._end_guess(events, is_other=self._guess is not None and self._guess[0].is_beside(self._guess[1], items))
-        self._end_pending(events, is_cut=is_cut and is_last)
+        self._end_pending(events, is_cut=is_cut and self._is_guess_last)
         has_calls = any(raw.get("type") in ("function_call", "custom_tool_call") for raw in items)
-        for raw, item in zip(items, self._items.match_output(items), strict=True):
+        matches = self._items.match_output(items)
+        self._report_twins(items, matches)
+        for raw, item in zip(items, matches, strict=True):
             is_last = raw is items[-1]
             self._close_item(item or self._open_item(None, raw, events), raw, events, is_cut=is_cut and is_last)
             self._end_pending(events)
@@ -556,6 +566,26 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         stop = read_stop({"status": status, **response}, seen)
         events.append(ResponseEnd((stop,) if stop else (), read_unknown(response, _ENVELOPE, NAME)))
         self._over = True
+
+    def _report_twins(self, output: list[Object], matches: list[GrowingItem | None]) -> None:
+        """Report calls that may be copies of another: at one output index, or completed by the final response only."""
+        calls = [item for item in self._items.all if item.group == "call"]
+        if len({item.index for item in calls}) < len(calls):
+            known = [(item.index, item.as_copy().call) for item in calls]
+            if len(set(known)) < len(known):
+                self._report_twin()
+        empty = [raw for raw, item in zip(output, matches, strict=True) if item and item.awaits_arguments]
+        if empty:
+            matched = set(matches)
+            others = [item.as_copy() for item in calls if item.ended and item not in matched]
+            known_calls, known_names = {copy.call for copy in others}, {(copy.kind, copy.name) for copy in others}
+            for copy in map(as_copy, empty):
+                if copy.call in known_calls or (not copy.text and (copy.kind, copy.name) in known_names):
+                    self._report_twin()
+
+    def _report_twin(self) -> None:
+        detail = "two calls with different ids, and equal or empty arguments, may be one call"
+        self.losses.add("/parts", "call", "rewritten", detail)
 
     def _close_unfinished(self, item: GrowingItem, events: list[Event], *, is_cut: bool, has_calls: bool) -> None:
         """End an item that neither an event nor the final response ended, with the text of its deltas.

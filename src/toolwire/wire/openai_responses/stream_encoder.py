@@ -127,7 +127,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         """Open an output item; it keeps its own id if no other item has it, else it gets `made_up_id`."""
         given = getattr(event, "extra", {}).get(scope, {}).get("id")
         item_id = given if given and given not in self._ids else made_up_id
-        if item_id in self._ids:  # calls of some models share their call id
+        while item_id in self._ids:  # calls of some models share their call id
             item_id = f"{item_id}_{len(self._items)}"
         self._ids.add(item_id)
         item = self._items[event.key] = _WrittenItem(len(self._items), item_id, event)
@@ -209,7 +209,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         start: CallStart = item.start
         arguments = parse_arguments(raw)[0] if start.kind == "search" else None
         call = ToolCall(start.id, start.name, arguments, raw, state, start.kind, start.namespace)
-        return write_extra({**make_call_item(call, item.id), "id": item.id}, extra, NAME)
+        return {**write_extra(make_call_item(call, item.id), extra, NAME), "id": item.id}
 
     def _call_end(self, event: CallEnd) -> bytes:
         """Write the end events of a call; one without any arguments gets `{}` as its only fragment."""

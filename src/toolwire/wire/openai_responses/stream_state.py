@@ -89,6 +89,10 @@ class GrowingItem:
         """The arguments from the start of a call, unless they are an empty object, which other ones may follow."""
         return self.placeholder if self.placeholder.strip("{} \t\r\n") else ""
 
+    @property
+    def awaits_arguments(self) -> bool:
+        return self.group == "call" and not self.ended and self.is_empty()
+
     def is_empty(self) -> bool:
         return not self.real_placeholder and not any(self.texts.values())
 
@@ -166,9 +170,7 @@ class GrowingItem:
 
     def is_guess(self, raw: Object) -> bool:
         """Return whether neither ids nor content show that `raw` is the end of this call."""
-        if self.ended or self.group != "call" or not self.is_empty():
-            return False
-        return self.has_other_call_id(raw) and not self.shares_item_id(raw)
+        return self.awaits_arguments and self.has_other_call_id(raw) and not self.shares_item_id(raw)
 
     def is_beside(self, raw: Object, output: list[Object]) -> bool:
         """Return whether the final response has this call and, as another call, `raw`, for which `is_guess` holds."""
@@ -315,7 +317,10 @@ class OutputItems:
         is_alone = len(self.open.get(group, ()) if index is None else self._queues.get((group, index, None), ())) == 1
         pool = [item for item in pool if not item.ended and item.may_continue_in(raw, is_alone=is_alone)]
         pool = [item for item in pool if item.is_near(copy)]
-        number = match_copies([item.as_copy() for item in pool], [copy], by_position=False)[0]
+        items = [item.as_copy() for item in pool]
+        for item_copy in items:
+            item_copy.name = item_copy.name or copy.name  # of an item that no event announced
+        number = match_copies(items, [copy], by_position=False)[0]
         if number is not None:
             return pool[number]
         last = self._front(group, None, None) if index is None else None
@@ -382,7 +387,10 @@ def as_copy(raw: Object) -> Copy:
 
 def has_other_content(raw: Object, other: Object) -> bool:
     """Return whether two copies of calls, or events with their complete arguments, cannot be the same call."""
-    return differ(raw.get("name"), other.get("name")) or as_copy(raw).content != as_copy(other).content
+    if differ(raw.get("name"), other.get("name")):
+        return True
+    copy = as_copy(raw)
+    return copy.text != "" and copy.content != as_copy(other).content
 
 
 def read_text(raw: Object) -> str:
