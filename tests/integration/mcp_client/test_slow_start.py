@@ -137,6 +137,8 @@ def test_rows_of_a_gateway_open_together(tmp_path):
             gated.release.set()
             opened = await opening
             assert list(opened.rows) == list(rows)
+            for runner in opened.bindings.runners.values():
+                assert [each.name for each in runner.tools_for_run("r")] == ["echo"]
             await loader.abandon(opened)
             with pytest.raises(ConfigError, match="missing"):
                 await loader.prepare(Settings(tools={**rows, "*": ToolsRow(mcp=str(tmp_path / "missing.json"))}))
