@@ -14,7 +14,7 @@ from toolwire.cli.serve_tools import ToolLoader
 from toolwire.gateway.settings import Settings, ToolsRow
 from toolwire.ir.errors import ConfigError
 from toolwire.mcp import HttpApp, Server
-from toolwire.mcp.client import ServerSpec
+from toolwire.mcp.client import ServerSpec, http
 from toolwire.mcp.client.failures import ServerGone
 from toolwire.testing import ScriptedModel, says
 from waiting import SAFETY
@@ -191,6 +191,20 @@ def test_a_short_call_timeout_does_not_stop_a_slow_start():
     assert (spec.start_timeout, spec.connect_timeout) == (10.0, 10.0)
     with pytest.raises(ConfigError, match="start_timeout of server 's' must be positive, got 0"):
         ServerSpec("s", command="x", start_timeout=0)
+
+
+@pytest.mark.finding("RU6")
+def test_http_server_has_the_longer_timeout_for_its_start(monkeypatch):
+    monkeypatch.setattr(http, "_LATER", -29.9)  # a request that ended after `timeout` would end after 0.1 s
+
+    async def test():
+        gated = Gated()
+        async with listening(gated) as url:
+            asyncio.get_running_loop().call_later(0.5, gated.release.set)
+            async with McpServers([ServerSpec("s", url=f"{url}/slow", timeout=30.0, start_timeout=SAFETY)]) as servers:
+                assert servers.problems == []
+
+    run(test())
 
 
 @pytest.mark.finding("RU6")

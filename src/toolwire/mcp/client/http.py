@@ -182,7 +182,7 @@ class HttpLink:
             message = Notification(message.method, with_meta(message.params, self._identity.meta(self._version or "")))
             headers.update(request_headers(RpcRequest(0, message.method, message.params)))
         listens = isinstance(message, RpcRequest) and message.method == LISTEN
-        seconds = _DAY if listens else self._spec.timeout + _LATER
+        seconds = _DAY if listens else self._spec.connect_timeout + _LATER
         sent = False
         self._record_sent(message, headers)
         try:
@@ -193,7 +193,7 @@ class HttpLink:
             hint = "check that the server is running, and check its URL"
             raise ServerGone(f"{self._spec.label} cannot be reached: {error}", sent=sent, hint=hint) from None
         except TimeoutError as error:
-            raise ServerGone(f"{self._spec.name} did not answer in {self._spec.timeout:g} seconds") from error
+            raise ServerGone(f"{self._spec.name} did not answer in {seconds:g} seconds") from error
         except ConnectionError as error:
             raise ServerGone(f"the connection to {self._spec.name} broke: {error}") from None
 
