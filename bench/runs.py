@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 import tempfile
 import time
@@ -90,7 +91,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=50_000, help="characters of each result")
     arguments = parser.parse_args()
     servers = make_servers(arguments.stores)
-    print("| store | turns | CPU per turn | bytes written per turn |\n|---|---|---|---|")
+    rows = []
     try:
         for name in arguments.stores:
             for turns in arguments.turns:
@@ -101,10 +102,11 @@ def main() -> None:
                     cpu, written = measure(store, turns, arguments.size)
                     if store is not None:
                         store.close()
-                print(f"| {name} | {turns} | {cpu:.2f} ms | {written:,.0f} |", flush=True)
+                rows.append({"store": name, "turns": turns, "cpu_ms": cpu, "bytes": written})
     finally:
         for server in servers.values():
             server.stop()
+    print(json.dumps({"rows": rows}))
 
 
 if __name__ == "__main__":

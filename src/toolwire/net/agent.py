@@ -478,12 +478,17 @@ class Agent(Generic[Deps, Output]):
             hint = "continue it with an agent that has this store: calls could run twice without it"
             raise ConfigError(f"run {session.state.run_id} is in a store, and this agent has none", hint=hint)
         loop = AgentLoop(self, session, deps=deps, checkpoints=checkpoints)
-        if checkpoints is not None and isinstance(prompt, Session):
-            await checkpoints.take_over(session)
-        elif checkpoints is not None:
+        if checkpoints is not None and not isinstance(prompt, Session):
             checkpoints.begin(session)
         if isinstance(prompt, Session):
-            await self._continue_subagents(session, deps)
+            try:
+                if checkpoints is not None:
+                    await checkpoints.take_over(session)
+                await self._continue_subagents(session, deps)
+            except BaseException:
+                if checkpoints is not None:
+                    await checkpoints.close()
+                raise
         return loop
 
     def _make_checkpoints(self) -> Checkpoints | None:

@@ -65,7 +65,7 @@ class Checkpoints:
         self._saved: RunState | None = None  # the state at this version
         self._is_copy = False  # the session comes from elsewhere, so that its values are other objects
         self._pending: deque[tuple[StoredRun, Sequence[RunStep]]] = deque()  # appends that are not confirmed
-        self._appending: asyncio.Future[StoredRun | None] | None = None
+        self._operation: asyncio.Future[StoredRun | None] | None = None
         self._renewal: asyncio.Task[None] | None = None
         self._run_id = ""
         self._is_open = False
@@ -77,13 +77,16 @@ class Checkpoints:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
         """Stop renewing, and end the lease: a run that was interrupted here can be continued at once."""
         self._is_open = False
         if self._renewal is not None:
             self._renewal.cancel()
             self._renewal = None
-        if self._appending is not None and not self._appending.done():
-            await asyncio.wait({self._appending})
+        if self._operation is not None and not self._operation.done():
+            await asyncio.wait({self._operation})
         if self._run_id:
             await self._release()
 
@@ -102,7 +105,7 @@ class Checkpoints:
         """Take the lease of a stored run and return its state. Raises ConfigError if there is no such run."""
         if await self._belongs_to_another(run_id):
             raise _absent_run(run_id)
-        stored: StoredRun | None = await self._threads.use_store(self._runs.lease, run_id, self._token, _LEASE)
+        stored = await self._take_lease(run_id)
         if stored is None:
             await self._refuse(run_id)
         assert stored is not None
@@ -110,6 +113,15 @@ class Checkpoints:
         self._saved = await self._threads.use_store(self._fold, stored)
         assert self._saved is not None
         return self._saved
+
+    async def _take_lease(self, run_id: str) -> StoredRun | None:
+        self._run_id = run_id
+        return await self._perform(self._runs.lease, run_id, self._token, _LEASE)
+
+    async def _perform(self, work: Callable[..., StoredRun | None], *arguments: Any) -> StoredRun | None:
+        """Perform an operation that may take the lease. It continues if this task is cancelled, and `close` awaits it."""
+        self._operation = asyncio.ensure_future(self._threads.use_store(work, *arguments))
+        return await asyncio.shield(self._operation)
 
     def _fold(self, stored: StoredRun) -> RunState:
         return fold_events(read_rows(self._runs, stored), stored.version)
@@ -127,14 +139,12 @@ class Checkpoints:
         run_id, revision = session.state.run_id, session.state.revision
         if await self._belongs_to_another(run_id):
             raise RunConflict(f"the store has another run {run_id}", hint="start a new run")
-        stored: StoredRun | None = await self._threads.use_store(self._runs.lease, run_id, self._token, _LEASE)
+        stored = await self._take_lease(run_id)
         if stored is not None:
             self._adopt(stored)
             if stored.status in ("done", "failed"):
-                await self._release()
                 raise RunConflict(f"run {run_id} has ended", hint="start a new run")
             if stored.version != revision:
-                await self._release()
                 raise RunConflict(
                     f"run {run_id} was changed in the store: the session has version {revision}, the store {stored.version}",
                     hint="decide with approve_call or deny_call, and continue with agent.resume(run_id)",
@@ -156,9 +166,8 @@ class Checkpoints:
         run = StoredRun(session.state.run_id, status, run_summary(session), token=self._token, tenant=self._tenant)
         self._run_id = run.run_id
         self._pending.append((run, session.take_steps()))
-        self._appending = asyncio.ensure_future(self._threads.use_store(self._append_pending))
         try:
-            stored = await asyncio.shield(self._appending)
+            stored = await self._perform(self._append_pending)
         except StoreError as error:
             if status != "running":
                 raise

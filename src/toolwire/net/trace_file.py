@@ -18,6 +18,7 @@ from ..run.trace import RecordingCut, TraceEvent, TraceHeader, decode_trace, enc
 __all__ = ["SUFFIX", "TraceRetention", "TraceWriter", "read_trace", "trace_folder"]
 
 SUFFIX = ".jsonl"
+_RECORDINGS = f"[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9]*Z-*{SUFFIX}"  # named by their time
 _MAX_BYTES = 64 * 1024 * 1024  # of one file
 _MAX_READ = 2 * _MAX_BYTES
 _PRUNE_INTERVAL = 16  # new files between two looks at a folder: listing it costs more than writing a small trace
@@ -27,7 +28,7 @@ class TraceRetention(Value, frozen=True):
     """The recordings that a folder keeps: the newest `files`, none older than `days`, at most `bytes` in all.
 
     The oldest ones are deleted when new ones are written; a folder may have a few more files meanwhile. By default
-    nothing is deleted.
+    nothing is deleted, and never a file whose name does not begin with the time of a recording.
     """
 
     files: int | None = None
@@ -45,7 +46,7 @@ class TraceRetention(Value, frozen=True):
         if self == TraceRetention():
             return
         found = []
-        for path in folder.glob(f"*{SUFFIX}"):
+        for path in folder.glob(_RECORDINGS):
             with suppress(OSError):
                 status = path.stat()
                 found.append((status.st_mtime, status.st_size, path))

@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
@@ -139,8 +140,9 @@ class TraceObserver:
 
         future = self._thread.submit(run)
         self._waiting.append(future)
-        while self._waiting and (self._waiting[0].done() or len(self._waiting) > _MAX_WAITING):
-            self._waiting.popleft().result()
+        with suppress(IndexError):  # another thread may take the last one
+            while self._waiting[0].done() or len(self._waiting) > _MAX_WAITING:
+                self._waiting.popleft().result()
         return future
 
     def _open_recording(self, operation: ObservedOperation) -> _RunRecording:

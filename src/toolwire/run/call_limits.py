@@ -7,7 +7,8 @@ calls precede the turn. `CallHistory` reads each message once, so that a turn co
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import overload
 
 from ..ir.errors import EncodeError
@@ -72,6 +73,9 @@ class EarlierCalls(Sequence[ToolCall]):
 
     def __len__(self) -> int:
         return self._stop
+
+    def __iter__(self) -> Iterator[ToolCall]:
+        return islice(self._history.calls, self._stop)
 
     @overload
     def __getitem__(self, index: int) -> ToolCall: ...

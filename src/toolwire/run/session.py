@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AskModel", "AwaitApproval", "Budget", "Done", "GiveUp", "NextStep", "RunState", "RunTools", "Session"]
 
-
 _DEFAULT_BUDGET = Budget()
 
 
@@ -306,7 +305,7 @@ class Session:
             assert state.response is not None
             return Done(state.response)
         if state.phase == "run":
-            return RunTools(state.turn.calls, self._earlier_calls(), state.tainted)
+            return RunTools(state.turn.calls, tuple(self.earlier_calls()), state.tainted)
         if state.phase == "wait":
             return self._next_waiting_step()
         reason = state.reason if state.phase == "gave_up" else self._exhausted_limit()
@@ -516,7 +515,7 @@ class Session:
     def offered_names(self) -> tuple[str, ...]:
         """The names of the offered tools, in their order."""
         state = self.state
-        return tuple([one.name for one in state.offered or state.request.tools])
+        return tuple([offered.name for offered in state.offered or state.request.tools])
 
     @property
     def how_to_get_tools(self) -> str:
@@ -540,7 +539,7 @@ class Session:
         undecided = turn.undecided(now)
         if None in turn.results or not undecided:
             approvals = turn.approvals(now)
-            return RunTools(turn.calls, self._earlier_calls(), state.tainted, turn.results, approvals)
+            return RunTools(turn.calls, tuple(self.earlier_calls()), state.tainted, turn.results, approvals)
         return AwaitApproval(undecided)
 
     def _answer_calls(self, state: RunState, turn: Turn) -> None:
@@ -589,15 +588,10 @@ class Session:
         usage, cost = state.usage, state.cost
         for other_usage, other_cost in tuple(self._used_by_others):
             usage, cost = add_usage(usage, other_usage), cost + other_cost
-        own = self.budget.exhausted_amount(self._now() - state.started, usage, cost)
-        if own:
+        if own := self.budget.exhausted_amount(self._now() - state.started, usage, cost):
             return own
         shared = "" if self._parent is None else self._parent._exhausted_amount()
         return f"{shared} by the run that started this one" if shared else ""
-
-    def _earlier_calls(self) -> tuple[ToolCall, ...]:
-        """Return the calls of all turns before the pending one."""
-        return tuple(self.earlier_calls()[:])
 
 
 def _text_of_edited(result: ToolResult) -> ToolResult:

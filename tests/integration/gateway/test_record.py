@@ -137,8 +137,9 @@ def test_every_exchange_is_written_to_its_own_file(tmp_path):
 @pytest.mark.finding("RU8")
 def test_gateway_deletes_recordings_beyond_its_limits(tmp_path):
     for name in ("old", "older"):
-        (tmp_path / f"{name}.jsonl").write_text("")
-        os.utime(tmp_path / f"{name}.jsonl", (0, 0))
+        file = tmp_path / f"2026-11-18T060000-000Z-anthropic-openai-{name}.jsonl"
+        file.write_text("")
+        os.utime(file, (0, 0))
 
     async def scene():
         trace = {"record": str(tmp_path), "keep_days": 1}

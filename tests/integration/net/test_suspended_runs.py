@@ -544,6 +544,40 @@ def test_steps_are_encoded_outside_the_event_loop(world, store, monkeypatch):
     assert threading.current_thread() not in threads
 
 
+@pytest.mark.finding("RU1")
+def test_resume_that_is_cancelled_while_it_takes_the_lease_leaves_none(world, waiting, store, monkeypatch):
+    approve_call(store, waiting.run_id, "pay-1")
+    real, entered, leave = store.runs.lease, threading.Event(), threading.Event()
+
+    def lease(*arguments):
+        entered.set()
+        leave.wait(SAFETY)
+        return real(*arguments)
+
+    async def cancel():
+        task = asyncio.create_task(world.agent(store=store).resume(waiting.run_id))
+        assert await asyncio.to_thread(entered.wait, SAFETY)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        leave.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    monkeypatch.setattr(store.runs, "lease", lease)
+    asyncio.run(cancel())
+    assert store.runs.get(waiting.run_id).token == ""
+
+
+@pytest.mark.finding("RU1")
+def test_session_that_cannot_be_taken_over_leaves_no_lease(world, waiting, store, monkeypatch):
+    session = waiting.session()
+    session.approve("pay-1")
+    monkeypatch.setattr(checkpoints, "fold_events", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        world.agent(store=store).run_sync(session)
+    assert store.runs.get(waiting.run_id).token == ""
+
+
 def refuse_appends(store, monkeypatch, status):
     real = store.runs.append
 

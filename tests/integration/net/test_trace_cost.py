@@ -20,6 +20,8 @@ from toolwire.run.run_trace import trace_of_log
 from toolwire.run.sanitise import Sanitiser
 from toolwire.testing import ScriptedModel, says
 
+RECORDED = "2026-11-18T060000-000Z"
+
 
 @tool(effect="read", output_limit=100_000)
 def read(number: int) -> str:
@@ -92,13 +94,15 @@ def test_recording_that_cannot_be_written_does_not_fail_the_run(tmp_path, caplog
 def test_folder_keeps_the_newest_recordings(tmp_path, keep, kept):
     now = tmp_path.stat().st_mtime
     for age in range(6):
-        file = tmp_path / f"{age}.jsonl"
+        file = tmp_path / f"{RECORDED}-run-{age}.jsonl"
         file.write_text("x" * 100)
         os.utime(file, (now, now - age * 24 * 60 * 60))
-    (tmp_path / "notes.txt").write_text("not a recording")
+    other = tmp_path / "examples.jsonl"
+    other.write_text("not a recording")
+    os.utime(other, (0, 0))
     keep.prune(tmp_path)
-    assert sorted(file.stem for file in tmp_path.glob("*.jsonl")) == [str(age) for age in range(kept)]
-    assert (tmp_path / "notes.txt").exists()
+    assert sorted(file.stem[-1] for file in tmp_path.glob("*-run-*")) == [str(age) for age in range(kept)]
+    assert other.exists()
 
 
 @pytest.mark.finding("RU8")
