@@ -67,26 +67,33 @@ class RetryBudget:
     """The retries that the targets of an upstream may get: a share of its traffic, and a few a second in any case.
 
     A request for another target, which has not seen it yet, is no retry. `requests` counts those that the upstream got.
+    `processes`: the number of processes that share the retries which are always allowed.
     """
 
-    __slots__ = ("_filled_at", "_saved", "_settled", "ratio", "refused", "requests")
+    __slots__ = ("_filled_at", "_saved", "_settled", "processes", "ratio", "refused", "requests")
 
     def __init__(self, ratio: float = 0.2) -> None:
         self.ratio = ratio
+        self.processes = 1
         self.requests = 0
         self.refused = 0  # retries
         self._settled = 0  # requests whose share is in the budget
         self._saved = _MAX_SAVED_RETRIES
         self._filled_at: float | None = None
 
-    def take(self, now: float) -> bool:
-        """Return whether a retry may be sent."""
+    def may_retry(self, now: float) -> bool:
+        """Return whether a retry may be sent. It costs nothing yet."""
         elapsed = 0.0 if self._filled_at is None else now - self._filled_at
-        earned = elapsed * _BUDGET_PER_SECOND + (self.requests - self._settled) * self.ratio
-        self._saved = min(self._saved + earned, _MAX_SAVED_RETRIES)
+        earned = elapsed * _BUDGET_PER_SECOND / self.processes + (self.requests - self._settled) * self.ratio
+        self._saved = min(self._saved + earned, max(_MAX_SAVED_RETRIES / self.processes, 1.0))
         self._filled_at, self._settled = now, self.requests
         if self._saved < 1.0:
             self.refused += 1
+        return self._saved >= 1.0
+
+    def take(self, now: float) -> bool:
+        """Return whether a retry may be sent, which the driver then sends."""
+        if not self.may_retry(now):
             return False
         self._saved -= 1.0
         return True

@@ -151,6 +151,26 @@ def test_retry_costs_budget_also_if_the_other_targets_are_refused():
     assert plan.wait_after_refusal(OVERLOADED) is None
 
 
+@pytest.mark.finding("OP10")
+def test_trial_is_not_used_up_by_a_request_without_budget():
+    first, second = target("a", retries=3), target("b", retries=3)
+    plan, _, clock = make_plan(first, second)
+    for current in (first, second):
+        assert plan.next_target() is current
+        assert plan.wait_after(OVERLOADED, current) is not None
+    for _ in range(5):
+        second.health.fail(0.0, 0.0)
+    while second.health.budget.take(0.0):
+        pass
+    second.health.budget.ratio, clock[0] = 0.0, 0.1
+    assert plan.next_target() is first
+    plan.wait_after(OVERLOADED, first)
+    clock[0] = second.health.cooldown_end
+    second.health.budget._filled_at = clock[0]
+    assert plan.next_target() is None
+    assert second.health.state == "open"  # its trial is left for another request
+
+
 @pytest.mark.finding("OP5")
 def test_failing_targets_are_refused_to_new_requests_with_a_retry_after():
     targets = [target("a"), target("b")]

@@ -348,6 +348,10 @@ def test_retries_are_a_share_of_the_traffic_and_a_few_a_second():
     quiet = RetryBudget(0.0)
     assert sum(quiet.take(0.0) for _ in range(100)) == 30
     assert [quiet.take(1.0) for _ in range(4)] == [True, True, True, False]
+    workers = [RetryBudget(0.0) for _ in range(8)]
+    for budget in workers:
+        budget.processes = 8
+    assert sum(budget.take(second) for second in range(60) for budget in workers for _ in range(9)) <= 30 + 3 * 60 + 8
 
 
 EVENTS = st.lists(

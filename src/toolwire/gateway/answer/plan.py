@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from ...ir.response import Fault
+from ...net.health import TargetHealth
 from ...net.retry import RetryPolicy
 from ...wire.faults import CONTEXT_LENGTH
 from ..faults import IDLE_FAULT, UPSTREAM_BUSY, is_gateway_fault
@@ -68,7 +69,7 @@ class AttemptPlan(Struct, eq=False):
         for is_last_resort in (False, True):
             for number, target in enumerate(untried):
                 health = target.health
-                if health.admit(now, is_last_resort=is_last_resort) and self._may_repeat(target, now):
+                if self._admits(health, now, is_last_resort=is_last_resort):
                     if number:  # the targets before it stay for later
                         self.targets = [*self.targets[: self._tried], target, *untried[:number], *untried[number + 1 :]]
                     self._tried += 1
@@ -78,9 +79,15 @@ class AttemptPlan(Struct, eq=False):
             self._router.probe_if_due(target)
         return None
 
-    def _may_repeat(self, target: Target, now: float) -> bool:
-        """Return whether the budget allows the request. `wait_after` has asked for the first one of a round."""
-        return not self._rounds or not self._tried or target.health.budget.take(now)
+    def _admits(self, health: TargetHealth, now: float, *, is_last_resort: bool) -> bool:
+        """Return whether a target admits the request, and its budget a retry. `wait_after` has paid a round's first one.
+
+        A trial that is admitted must be sent, so the budget is checked before.
+        """
+        if not self._rounds or not self._tried:
+            return health.admit(now, is_last_resort=is_last_resort)
+        may_retry = health.budget.may_retry(now) and health.admit(now, is_last_resort=is_last_resort)
+        return may_retry and health.budget.take(now)
 
     def refusal(self) -> Fault:
         """Return the fault of a request that no target admits: a rate limit, if that is the failure of all targets."""

@@ -50,7 +50,7 @@ class HealthTable:
     def health_of(self, label: str, upstream: str, retry_ratio: float, *, can_probe: bool) -> TargetHealth:
         """Return the health of a target, with the current settings. If too many are known, healthy ones are dropped."""
         budget = self._budgets.setdefault(upstream, RetryBudget(retry_ratio))
-        budget.ratio = retry_ratio
+        budget.ratio, budget.processes = retry_ratio, self.processes
         health = self._by_label.get(label)
         if health is None:
             if len(self._by_label) >= MAX_COOLDOWNS:
