@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from logging import getLogger
 from ssl import SSLContext
 from typing import Any
@@ -23,17 +23,28 @@ _RETRY_DELAY = 1.0  # seconds after an error of the system, such as too many ope
 
 
 class BatchListener:
-    """Accept connections from a socket. It has the methods of an asyncio server that uvicorn calls."""
+    """Accept connections from a socket. It has the methods of an asyncio server that uvicorn calls.
+
+    `connections` are the open connections of uvicorn's server, of which there are at most about `limit`. It does not know those in
+    a TLS handshake. If there are more of both, the oldest handshake ends: clients that send nothing would take all descriptors.
+    """
 
     def __init__(
-        self, listener: socket.socket, make_protocol: Callable[[], asyncio.Protocol], ssl: SSLContext | None
+        self,
+        listener: socket.socket,
+        make_protocol: Callable[[], asyncio.Protocol],
+        connections: Sized,
+        limit: int,
+        ssl: SSLContext | None,
     ) -> None:
         self._socket = listener
         self._socket.setblocking(False)
         self._make_protocol = make_protocol
+        self._connections = connections
+        self._limit = limit
         self._ssl = ssl
         self._loop = asyncio.get_running_loop()
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._connecting: dict[asyncio.Task[None], None] = {}  # the oldest one first
         self._is_open = False
         self._timer: asyncio.TimerHandle | None = None  # until the next try to accept
 
@@ -91,8 +102,12 @@ class BatchListener:
                 return False
             connection.setblocking(False)
             task = self._loop.create_task(self._connect(connection))
-            self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
+            self._connecting[task] = None
+            task.add_done_callback(lambda task: self._connecting.pop(task, None))
+            if self._ssl is not None and len(self._connections) + len(self._connecting) > self._limit:
+                oldest = next(iter(self._connecting))
+                del self._connecting[oldest]
+                oldest.cancel()
         return True
 
     async def _connect(self, connection: socket.socket) -> None:

@@ -164,10 +164,11 @@ class _LimitedHttp(HttpToolsProtocol):
         if count > self._counts.limit:
             self._counts.report(count, _log)
             self._serves_probes_only = self._serves_last_request = True
-            if count > self._counts.limit + self._counts.reserve:
+            excess = count - self._counts.limit - self._counts.reserve
+            if excess > 0:
                 self._refuse(503, "too many connections")
-                if count > self._counts.limit + 2 * self._counts.reserve:
-                    self.transport.close_now()  # it may be reset: descriptors for upstreams and files are more important
+                if excess > self._counts.reserve // 2:  # of the descriptors for files, which are more important
+                    self.transport.close_now()
                 return
         self._wait_for_head()
 

@@ -212,7 +212,7 @@ def _make_server(
             apply_process_settings(lambda: gateway.admission.in_flight)
             gc.collect()
             gc.freeze()  # objects that exist now stay; the collector need not visit them again
-            _listen(self, listener, worker)
+            _listen(self, listener, worker, counts.limit + counts.reserve)
             if ready is not None:
                 ready()
 
@@ -248,15 +248,15 @@ def _make_server(
     )
 
 
-def _listen(server: uvicorn.Server, listener: socket.socket, worker: WorkerProcess | None) -> None:
+def _listen(server: uvicorn.Server, listener: socket.socket, worker: WorkerProcess | None, limit: int) -> None:
     """Accept connections as the last step of the start: until then, other workers take them."""
     state, ssl = server.server_state, server.config.ssl
     make_protocol: Any = server.config.http_protocol_class  # as uvicorn calls it
     make_protocol = partial(make_protocol, config=server.config, server_state=state, app_state=server.lifespan.state)
     accepting = (
-        BatchListener(listener, make_protocol, ssl)
+        BatchListener(listener, make_protocol, state.connections, limit, ssl)
         if worker is None
-        else SharedListener(worker, make_protocol, state.connections, ssl)
+        else SharedListener(worker, make_protocol, state.connections, limit, ssl)
     )
     server.servers.append(accepting)  # type: ignore[arg-type]  # it has the methods that uvicorn calls
     if not server.should_exit:

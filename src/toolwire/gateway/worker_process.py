@@ -98,22 +98,19 @@ class WorkerTable:
 
 
 class SharedListener(BatchListener):
-    """Accept connections from a socket that all workers share, and publish heartbeats from the event loop.
-
-    `connections` are the open connections of uvicorn's server.
-    """
+    """Accept connections from a socket that all workers share, and publish heartbeats from the event loop."""
 
     def __init__(
         self,
         worker: WorkerProcess,
         make_protocol: Callable[[], asyncio.Protocol],
         connections: Sized,
+        limit: int,
         ssl: SSLContext | None,
     ) -> None:
-        super().__init__(worker.listener, make_protocol, ssl)
+        super().__init__(worker.listener, make_protocol, connections, limit, ssl)
         self._table = worker.table
         self._number = worker.number
-        self._connections = connections
         self._heartbeats = 0
         self._least: int | None = 0  # connections of another worker, when this one yielded to it
         self._share = 1  # connections to accept after yielding

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -38,6 +40,7 @@ ANSWER = (
     b'{"role":"assistant","content":"Rain."},"finish_reason":"stop"}]}'
 )
 STATUS = {"anthropic": 529}  # https://docs.anthropic.com/en/api/errors; 503 in all other protocols
+TLS = Path(__file__).parents[2] / "fixtures" / "tls"
 HEALTH = head_of("/health", {"host": "localhost"}, method="GET")
 
 
@@ -266,7 +269,7 @@ def test_all_waiting_connections_are_accepted_in_few_turns_of_uvloop():
     async def accept_all():
         with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
             clients = [socket.create_connection(listener.getsockname()) for _ in range(100)]
-            accepting = BatchListener(listener, _Connection, None)
+            accepting = BatchListener(listener, _Connection, (), 100, None)
             accepting.start()
             turns = _Connection.made = 0
             while _Connection.made < len(clients):
@@ -278,6 +281,29 @@ def test_all_waiting_connections_are_accepted_in_few_turns_of_uvloop():
             assert turns < 20
 
     uvloop.run(asyncio.wait_for(accept_all(), SAFETY))
+
+
+@pytest.mark.parametrize("runner", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_clients_without_a_tls_handshake_do_not_take_all_connections(runner):
+    """The limit of connections did not count them, so they took the descriptors of everything else."""
+
+    async def accept():
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            accepting = BatchListener(listener, _Connection, (), 5, tls)
+            accepting.start()
+            silent = [await asyncio.open_connection(*listener.getsockname()) for _ in range(8)]
+            assert await silent[2][0].read() == b""
+            assert len(accepting._connecting) == 5
+            _Connection.made = 0
+            _, writer = await asyncio.open_connection(*listener.getsockname(), ssl=ssl._create_unverified_context())
+            await until(lambda: _Connection.made == 1)
+            accepting.close()
+            for one in (writer, *(writer for _, writer in silent)):
+                one.close()
+
+    runner(asyncio.wait_for(accept(), SAFETY))
 
 
 @pytest.mark.finding("SE14")

@@ -67,7 +67,7 @@ def make_listener(table, number, listener):
     worker.number, worker.table, worker.listener = number, table, listener
     connections = []
     kind = type("OwnProtocol", (Protocol,), {"connections": connections})
-    return SharedListener(worker, kind, connections, None), connections
+    return SharedListener(worker, kind, connections, 100, None), connections
 
 
 @pytest.fixture
