@@ -29,6 +29,7 @@ from ..run.suggestions import NameIndex
 from ..wire.capability_rows import ModelCapabilities
 from ..wire.profiles import overlay
 from .client_request import ClientRequest
+from .faults import is_gateway_fault
 from .probe import SilenceWatch
 from .responses.records import ResponseStateError
 from .settings import ModelRow, TargetRow
@@ -249,6 +250,7 @@ class Router:
             retry_after=fault.retry_after,
             is_silent=is_timeout or fault.code == "connection",
             is_timeout=is_timeout,
+            is_refusal=fault.kind == "not_found" or is_gateway_fault(fault),
         )
         health.is_limited = fault.kind == "rate_limit"
         if health.state != before:

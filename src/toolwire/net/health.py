@@ -221,20 +221,21 @@ class TargetHealth:
         retry_after: float | None = None,
         is_silent: bool = False,
         is_timeout: bool = False,
+        is_refusal: bool = False,
     ) -> None:
         """Note a failure. `retry_after`: the wait that the target demands. `is_silent`: there was no answer at all.
 
-        `is_timeout`: the model did not answer in time, although the server may work otherwise.
+        `is_timeout`: the model did not answer in time, although the server may work otherwise. `is_refusal`: the server
+        works, but refuses our key, or has no such model or file. A client can cause that, so it never opens the target.
         """
         if not self.cooldown:
             return
         is_stale = sent_at < self._since
         if is_stale and (self.state == "closed" or self.state == "half-open"):
             return
-        self._failures += 1
+        self._failures = 0 if is_refusal else self._failures + 1
         if is_stale:
-            if self._failures >= FAILURE_LIMIT:
-                self.state = "open"
+            self.state = "open" if self._failures >= FAILURE_LIMIT else "cooling"
             return
         self._start_cooldown(now, self.cooldown if retry_after is None else min(retry_after, MAX_COOLDOWN))
         if retry_after is not None:

@@ -216,6 +216,17 @@ async def test_only_target_that_fails_is_refused_at_once_and_used_again_when_it_
     assert len(provider.requests) == 8
 
 
+@pytest.mark.finding("OP5")
+@pytest.mark.parametrize(
+    ("fault", "status"), [(Fault("not_found", "no file", 404), 404), (Fault("authentication", "no", 401), 502)]
+)
+@in_virtual_time
+async def test_client_cannot_take_the_only_target_from_others_by_requests_that_are_refused(fault, status):
+    async with Upstream(*[fault] * 9, TEXT_ANSWER) as provider, serving(settings_for(provider)) as gateway:
+        assert [(await ask(gateway)).status for _ in range(9)] == [status] * 9
+        assert (await ask(gateway)).status == 200
+
+
 @pytest.mark.finding("OP6")
 @pytest.mark.parametrize("stream", [True, False])
 @in_virtual_time

@@ -108,6 +108,14 @@ def test_demand_of_no_wait_does_not_raise_the_rate_of_trials():
     assert not health.admit(0.5, is_last_resort=False)
 
 
+def test_refusals_never_open_a_target():
+    health = failing(FAILURE_LIMIT - 1)
+    for _ in range(3 * FAILURE_LIMIT):
+        health.fail(5.0, 5.0, is_refusal=True)
+        assert health.state == "cooling"
+    assert admits(health, 5.0) == (False, True)
+
+
 def test_success_ends_a_row_of_failures():
     health = new_health()
     for number in range(50):
