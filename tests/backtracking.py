@@ -10,7 +10,9 @@ check against repeats of nothing. It has none of the shortcuts (literal prefixes
 which divide the cost by a constant.
 
 Attacks are `prefix + pump * n + suffix`. A pump is an example of a repeat's body, of the pattern up to the repeat, or a
-pair of characters that the pattern distinguishes. The growth from n to 2n to 4n tells linear cost from the rest.
+pair of characters that the pattern distinguishes. A suffix may satisfy a lookahead, which then reads to the end each time.
+The growth from n to 2n to 4n tells linear cost from the rest. A pattern whose repeats are all bounded has a bounded cost
+for each character, which must not be astronomical, as for `(a{0,30}){0,30}b`.
 """
 
 import re
@@ -22,6 +24,7 @@ from typing import NamedTuple
 
 UNBOUNDED = 5_000  # repeats with this maximum, or a larger one; a smaller one costs a constant factor
 MANY = 100  # the same for repeats inside repeats, which multiply
+LONG = 10  # the same where all repeats are shorter; fewer iterations of two alternatives are at most 1,024 ways
 SMALL, MIDDLE, LARGE = 16, 48, 160  # the first n of three sizes; a large one shows repeats with a maximum as linear
 SUSPICIOUS = 2.05  # growth of the steps from n to 2n that is worth a closer look; at most 2 for linear cost
 DOUBTFUL = 2.2  # the same for the growth of the increase
@@ -360,8 +363,12 @@ class StepCounter:
         def match(position):
             self._step()
             value = self._groups.get(group)
-            if value is None or not self._text.startswith(value, position):
+            if value is None:
                 return -1
+            for offset, char in enumerate(value, position):
+                self._step()
+                if self._text[offset : offset + 1] != char:
+                    return -1
             return following(position + len(value))
 
         return match
@@ -394,15 +401,22 @@ def _maxima(parsed):
 class Attacks:
     """Texts that may be expensive for one pattern."""
 
-    def __init__(self, parsed, flags, is_bytes):
+    def __init__(self, parsed, flags, is_bytes, shortest):
+        self._shortest = shortest  # maximum of the repeats that are pumped
         self._flags = flags | parsed.state.flags
         self._largest = "\xff" if is_bytes else "\U0010ffff"
         self._tests = [test for node, own in nodes_of(parsed, self._flags) if (test := character_test(node, own))]
+        self._places = {value for (kind, value), _ in nodes_of(parsed) if kind is op.AT}
         self._characters = self._distinct_characters(parsed)
+        ahead = [value[1] for (kind, value), _ in nodes_of(parsed) if kind is op.ASSERT and value[0] > 0]
+        self._satisfying = [self._example(list(inner), self._flags) for inner in ahead]
         self._found = list(self._walk(list(parsed), self._flags, ""))
 
     def _distinct_characters(self, parsed):
-        """Return a character for each set of tests that it passes."""
+        """Return a character for each set of tests that it passes. Anchors and boundaries distinguish characters, too."""
+        tests = list(self._tests)
+        if self._places - {op.AT_BEGINNING_STRING, op.AT_END_STRING}:
+            tests += [lambda char: char == "\n", lambda char: _in_category(op.CATEGORY_WORD, char, self._flags)]
         candidates = list(COMMON)
         for node, _ in nodes_of(parsed):
             for item in node[1] if node[0] is op.IN else [node]:
@@ -413,7 +427,7 @@ class Attacks:
         distinct = {}
         for char in candidates:
             if char <= self._largest and not 0xD800 <= ord(char) <= 0xDFFF:
-                distinct.setdefault(tuple(test(char) for test in self._tests), char)
+                distinct.setdefault(tuple(test(char) for test in tests), char)
         return list(distinct.values())
 
     def _example(self, nodes, flags, repeats=0, choice=0):
@@ -444,7 +458,7 @@ class Attacks:
             kind, value = node
             if kind in REPEATS:
                 body = list(value[2])
-                if value[1] >= UNBOUNDED:
+                if value[1] >= self._shortest:
                     examples = {
                         self._example(body, flags, repeats, choice) for repeats in (0, 1) for choice in range(4)
                     }
@@ -463,21 +477,26 @@ class Attacks:
             prefix += self._example([node], flags)
 
     def __iter__(self):
-        prefixes = dict.fromkeys(["", *(prefix for prefix, _, _ in self._found)])
+        failing = next((char for char in FAILING if not any(test(char) for test in self._tests)), FAILING[0])
+        failing = failing if failing <= self._largest else FAILING[0]
+        prefixes = dict.fromkeys(["", failing, *(prefix for prefix, _, _ in self._found)])
         bodies = dict.fromkeys(example for _, examples, _ in self._found for example in sorted(examples))
         starts = dict.fromkeys(
             text
             for prefix, examples, following in self._found
             for example in ["", *sorted(examples)]
-            for text in (prefix + example, prefix + example + following[:-1], example + following[:-1])
+            for text in (
+                *(prefix + example, prefix + example + following[:-1]),
+                *(example + following[:-1], example + following),
+            )
             if text
         )
-        paired = [char for char in self._characters if any(char in body for body in bodies)][:MAX_PAIRED]
+        paired = sorted(self._characters, key=lambda char: not any(char in body for body in bodies))[:MAX_PAIRED]
         pairs = ["".join(pair) for pair in product(paired, repeat=2) if pair[0] != pair[1]]
         mixed = [first + second for first, second in product(list(bodies)[:6], repeat=2) if first != second]
-        pumps = dict.fromkeys([*self._characters, *bodies, *starts, *mixed, *pairs])
-        failing = next((char for char in FAILING if not any(test(char) for test in self._tests)), FAILING[0])
-        suffixes = dict.fromkeys(["", failing if failing <= self._largest else FAILING[0]])
+        apart = [start + " " for start in starts] if self._places & {op.AT_BOUNDARY, op.AT_NON_BOUNDARY} else []
+        pumps = dict.fromkeys([*self._characters, *bodies, *starts, *mixed, *pairs, *apart])
+        suffixes = dict.fromkeys(["", failing, *self._satisfying])
         return (Attack(*parts) for parts in product(prefixes, pumps, suffixes))
 
 
@@ -493,15 +512,22 @@ def find_expensive(pattern, flags, method, guard=None):
     `guard` matches every text on which the pattern is used.
     """
     parsed = parse(pattern, flags)
-    if not any(high >= UNBOUNDED for high in _maxima(parsed)):
-        return None  # a bounded number of steps at each position
+    maxima = _maxima(parsed)
+    if not any(high >= LONG for high in maxima):
+        return None  # few steps at each position
+    is_bounded = not any(high >= UNBOUNDED for high in maxima)
     flags = parsed.state.flags
     counter = StepCounter(parsed, flags)
     is_possible = re.compile(guard.decode("latin-1") if isinstance(guard, bytes) else guard or "(?s).*").fullmatch
-    for attack in Attacks(parsed, flags, isinstance(pattern, bytes)):
+    for attack in Attacks(parsed, flags, isinstance(pattern, bytes), LONG if is_bounded else UNBOUNDED):
         if is_possible(attack.text(SMALL)) is None:
             continue
         try:
+            if is_bounded:
+                text = attack.text(MIDDLE)
+                if counter.count(text, method) > UNBOUNDED * len(text):
+                    return attack
+                continue
             if counter.count(attack.text(2 * SMALL), method) < SUSPICIOUS * counter.count(attack.text(SMALL), method):
                 continue
             if _growth(counter, attack, method, MIDDLE) < DOUBTFUL:

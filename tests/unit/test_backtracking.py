@@ -46,6 +46,15 @@ EXPENSIVE = [
     (r"(.)\1+x", "search"),
     (r"\d+\w*", "fullmatch"),
     (r"\[([^\]]*)\]", "finditer"),
+    (r"(?m)^\s*x", "search"),  # line breaks are both
+    (r"\bget\b.*\bfor\b", "search"),  # only with a separator between the words
+    (r'"(?:[^"\\]|\\.)*"', "search"),  # escaped quotes
+    (r"(?:x(?=.*y))*z", "match"),  # a lookahead that succeeds
+    (r"(.+)\1$", "match"),  # the comparison with a group
+    (r"^\s+|\s+$", "finditer"),  # after another character
+    ("(?:.*foo)?.*bar", "match"),  # the text between two repeats
+    ("(?:a{0,30}){0,30}b", "match"),
+    ("(?:aa|a){0,40}b", "match"),
 ]
 
 
@@ -63,6 +72,8 @@ LINEAR = [
     ("x[^xy]*+y", "search"),
     ("(?:a|ab)*c", "match"),
     (r"\[([^\[\]]*)\]", "finditer"),
+    (r"(?:\d{1,3}\.){3}\d{1,3}", "search"),
+    (r".{0,2000}x", "search"),
 ]
 
 

@@ -143,7 +143,7 @@ def _render_default(value: JSON) -> str:
 
 def _indent_marks(text: str) -> str:
     """Keep a request from imitating a section of the prompt."""
-    return re.sub(r"(?m)^(?=\s*###)", " ", text)
+    return re.sub(r"(?m)^(?=[^\S\n]*+###)", " ", text)
 
 
 def read_call(answer: str, tools: Sequence[Tool], *, finished: bool = True) -> ToolCall | None:

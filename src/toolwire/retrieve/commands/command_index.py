@@ -35,7 +35,7 @@ _MIN_SHARE = 0.45
 _FORMAT = 1
 # names and numbers of a request are values, not words that describe a command
 _VALUES = (
-    (re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE), " url "),
+    (re.compile(r"(?<![\w+.-])[a-z][a-z0-9+.-]*+://\S+", re.IGNORECASE), " url "),
     (re.compile(r"(?:\"[^\"]*\"|'[^'\s][^']*'|`[^`]*`)"), " "),
     (re.compile(r"(?<!\w)(?:~|\.{1,2})?(?:/[\w.@+-]++)++/?"), " "),
     (re.compile(r"(?<![\w-])[\w-]++(?:\.[A-Za-z]\w{0,5}){0,1}\.(tar|gz|tgz|bz2|xz|zip|log|csv)\b"), r" file \1 "),

@@ -14,7 +14,7 @@ __all__ = ["read_help"]
 _MAX_LINES = 3_000
 _OPTION = re.compile(r"\s{1,12}(-{1,2}\S(?:\S|\s(?!\s))*+)(?:\s{2,}+(\S.*))?+")
 _ENTRY = re.compile(r"\s{1,8}([a-z][a-z0-9-]*)\*?:?\s{2,}(\S.*)")
-_COMMANDS = re.compile(r"(?:[\w ]*\b(?:sub)?commands?\b[\w ]*):?", re.IGNORECASE)
+_COMMANDS = re.compile(r"(?: ++|(?!(?:sub)?commands?\b)\w++)*+(?:sub)?commands?\b[\w ]*+:?", re.IGNORECASE)
 _USAGE = re.compile(r"usage:\s*", re.IGNORECASE)
 
 
