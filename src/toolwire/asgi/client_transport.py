@@ -14,6 +14,7 @@ import struct
 import sys
 from asyncio import AbstractEventLoop, TimerHandle, Transport
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 __all__ = ["ClientTransport"]
@@ -67,7 +68,8 @@ class ClientTransport:
         if self._discard_input():
             self.is_closing = _is_lingering
             if self._transport.can_write_eof():  # not for TLS
-                self._transport.write_eof()
+                with suppress(OSError):  # the client has reset the connection
+                    self._transport.write_eof()
             self._loop.call_later(min(_LINGER, self._timeout), self._transport.close)
         else:
             self._transport.close()

@@ -68,16 +68,16 @@ class Offload:
         self._clock = clock
 
     def is_late(self, client: str, size: int) -> bool:
-        """Return whether a call of this client would wait too long, as calls before it did for a while.
+        """Return whether a call of this size would wait too long, as calls of this client before it did for a while.
 
-        Calls of another client do not count, unless `size` is large: then the client is the last in turn.
+        Without such calls, the client is the last in turn, after those of others.
         """
-        if not self._waiting:
+        if size <= LARGE or not self._waiting:
             return False
         now, bound, queue = self._clock(), self._max_wait(), self._waiting.get(client)
         if queue is not None:
             return now - queue.turns[0][1] > bound and now - queue.calm_at > _INTERVAL
-        if self._free or size <= LARGE:
+        if self._free:
             return False
         others = [queue.queued_at for other, queue in self._waiting.items() if self._has_share(other)]
         return bool(others) and now - others[0] > max(bound, _INTERVAL)

@@ -352,6 +352,7 @@ class Gateway:
         generation.begin()
         self.admission.in_flight += 1
         try:
+            self._check_excess()
             caller = self._keys.identify_or_none(http_exchange.headers, {})
             if caller is not None and caller.name:
                 memory.client = caller.name
@@ -405,9 +406,8 @@ class Gateway:
             self._origin_policy.check(scope["headers"], scope.get("http_version", "1.1"))
             if route is None:
                 raise _unknown_path(http_exchange)
-            if self.admission.in_flight > self.admission.limit and route.action not in _PROBES:
-                self.admission.refuse_excess()
-                raise Overloaded
+            if route.action not in _PROBES:
+                self._check_excess()
             if route.action == "generate":
                 await self._generate(http_exchange, route, log_writer, memory)
             else:
@@ -432,6 +432,12 @@ class Gateway:
         finally:
             self._end_request(generation, http_exchange, log_writer, memory)
 
+    def _check_excess(self) -> None:
+        """Raise Overloaded if there are too many requests in flight. Only `toolwire serve` checks this before a request starts."""
+        if self.admission.in_flight > self.admission.limit:
+            self.admission.refuse_excess()
+            raise Overloaded
+
     def _notify_begin(
         self, log_writer: RequestLogWriter, client_request: ClientRequest, headers: Mapping[str, str]
     ) -> None:
@@ -443,7 +449,7 @@ class Gateway:
                 _log.exception("a sink failed at the beginning of request %s", log_writer.log.id)
 
     def _identify(self, http_exchange: HttpExchange, log_writer: RequestLogWriter, memory: MemoryReservation) -> Caller:
-        """Identify the client by its key; UnknownKey if it has none, Overloaded if its requests wait too long."""
+        """Identify the client by its key; UnknownKey if it has none, Overloaded if its large requests wait too long."""
         headers = http_exchange.headers
         caller = self._keys.identify(headers, http_exchange.query)
         memory.client = caller.name

@@ -103,6 +103,20 @@ async def test_mounted_gateway_serves_mcp(form):
     assert answer.status == 200 and answer.document["result"]["serverInfo"]
 
 
+@pytest.mark.finding("OP3")
+@run
+async def test_mounted_gateway_bounds_the_requests_in_flight():
+    """Also those to its MCP server. The server of another application does not ask before."""
+    async with mounted_gateway("Starlette") as gateway:
+        gateway.gateway.admission.limit = 0
+        paths = {"/mcp": json.dumps(INITIALIZE).encode(), "/v1/chat/completions": body_of("openai_chat")}
+        for path, body in paths.items():
+            answer = await exchange(gateway, request_bytes(f"/llm{path}", body, JSON))
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1"), path
+        assert (await exchange(gateway, head_of("/llm/health", {"host": "localhost"}, method="GET"))).status == 200
+        assert gateway.gateway.admission.in_flight == 0
+
+
 @pytest.mark.finding("GA15")
 @pytest.mark.parametrize("form", PREFIXES)
 @run

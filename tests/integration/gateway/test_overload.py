@@ -19,6 +19,8 @@ from gateway.hostile import (
     exchange,
     expect_error,
     head_of,
+    path_of,
+    post,
     read_answer,
     request_bytes,
     run,
@@ -238,21 +240,23 @@ async def test_client_whose_large_requests_wait_for_threads_is_refused():
         calls = [asyncio.ensure_future(offload.run("busy", LARGE + 1, ends.wait)) for _ in range(5)]
         try:
             await until(lambda: offload._waiting)
-            assert (await exchange(gateway, chat_of("busy"))).status == 200  # a burst
             skipped = 1.0
             for front in WIRES:
-                answer = await ask(gateway, front, wire="u0", headers={"authorization": "Bearer busy"})
+                body = body_of(front, model="u0/m").ljust(LARGE + 1)
+                answer = await post(gateway, path_of(front, "u0/m"), body, {"authorization": "Bearer busy"})
                 assert expect_error(answer, front, STATUS.get(front, 503)).retry_after == 1.0
             assert value_of(gateway.metrics, "toolwire_requests_refused_total", reason="delay") == len(WIRES)
-            assert (await exchange(gateway, chat_of("other"))).status == 200
+            assert (await exchange(gateway, chat_of("busy"))).status == 200  # a small request needs no thread
+            assert (await exchange(gateway, chat_of("other", LARGE + 1))).status == 200
         finally:
             ends.set()
         await asyncio.gather(*calls)
-        assert (await exchange(gateway, chat_of("busy"))).status == 200
+        assert (await exchange(gateway, chat_of("busy", LARGE + 1))).status == 200
 
 
-def chat_of(key):
-    return request_bytes("/v1/chat/completions", body_of("openai_chat", model="m"), {"authorization": f"Bearer {key}"})
+def chat_of(key, size=0):
+    body = body_of("openai_chat", model="m").ljust(size)
+    return request_bytes("/v1/chat/completions", body, {"authorization": f"Bearer {key}"})
 
 
 class _Connection(asyncio.Protocol):

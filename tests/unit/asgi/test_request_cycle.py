@@ -1,6 +1,7 @@
 """Requests and answers on a connection: the same as with uvicorn's own protocol, byte for byte."""
 
 import asyncio
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -491,3 +492,20 @@ def test_middleware_gets_all_messages():
     assert find_direct_exchange(wrapped, exchange.send) is None
     assert find_direct_exchange(exchange.receive, wrapped) is None
     assert find_direct_exchange(exchange.receive, Exchange().send) is None
+
+
+def test_connection_that_the_client_has_reset_is_closed_without_an_error(caplog):
+    """The end of the answer cannot be sent any more (ENOTCONN)."""
+
+    async def app(scope, receive, send):
+        await HttpExchange(scope, receive, send).respond(404, JSON, b"{}")
+
+    async def main():
+        client = Client(limited(), app)
+        client.connection.write_eof = Mock(side_effect=OSError)
+        await client.send(b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 1\r\n\r\n")
+        client.connection.write_eof.assert_called_once()
+        return client.connection.written
+
+    assert asyncio.run(main()).startswith(b"HTTP/1.1 404")
+    assert not caplog.records
