@@ -175,7 +175,7 @@ def _approve(arguments: argparse.Namespace) -> int:
 
     edited = None if arguments.arguments is None else _parse_object(arguments.arguments)
     store = open_store_at(arguments.store)
-    run_id = _load(store, arguments.run_id, arguments.tenant)[0].run_id
+    run_id = find_run_id(store, arguments.run_id, arguments.tenant)
     return _report(approve_call(store, run_id, arguments.call_id, edited, tenant=arguments.tenant), store, arguments)
 
 
@@ -183,7 +183,7 @@ def _deny(arguments: argparse.Namespace) -> int:
     from ..net.approvals import deny_call
 
     store = open_store_at(arguments.store)
-    run_id = _load(store, arguments.run_id, arguments.tenant)[0].run_id
+    run_id = find_run_id(store, arguments.run_id, arguments.tenant)
     return _report(
         deny_call(store, run_id, arguments.call_id, arguments.reason, tenant=arguments.tenant), store, arguments
     )
@@ -195,7 +195,7 @@ def _supply(arguments: argparse.Namespace) -> int:
 
     result = parse(arguments.result)
     store = open_store_at(arguments.store)
-    run_id = _load(store, arguments.run_id, arguments.tenant)[0].run_id
+    run_id = find_run_id(store, arguments.run_id, arguments.tenant)
     return _report(supply_result(store, run_id, arguments.call_id, result, tenant=arguments.tenant), store, arguments)
 
 

@@ -248,12 +248,20 @@ def test_session_with_an_open_stream_outlives_idle_ones_of_its_client():
 
 
 @pytest.mark.finding("RU7")
-def test_clients_without_keys_are_told_apart_by_their_addresses():
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ("10.0.0.1", "10.0.0.2", "10.0.0.2"),
+        ("::ffff:10.0.0.1", "::ffff:10.0.0.2", "10.0.0.2"),
+        ("2001:db8::1", "2001:db8:0:1::1", "2001:db8:0:1::2"),
+    ],
+)
+def test_clients_without_keys_are_told_apart_by_their_networks(addresses):
     async def work():
         app = HttpApp(Server(nap))
         app._sessions._max_per_client = 1
         found = []
-        for address in ("10.0.0.1", "10.0.0.2", "10.0.0.2"):
+        for address in addresses:
             found.append((await session(app, address))["mcp-session-id"])
         assert app._sessions.find(found[0], "")
         with pytest.raises(RpcError):

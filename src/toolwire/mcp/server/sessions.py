@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
+from ipaddress import IPv6Address
 
 from ..protocol.errors import INVALID_REQUEST, RpcError
 from ..protocol.rpc import Failure, RpcMessage
@@ -30,7 +31,7 @@ class HttpSession(Conversation):
 
     def __init__(self, server: Server, principal: str, address: str = "") -> None:
         super().__init__(server, self._emit_unsolicited, principal)
-        self.owner = (principal, "" if principal else address)  # without keys, a client is known by its address
+        self.owner = (principal, "" if principal else _network_of(address))  # without keys, a client is known by it
         self._streams: list[ReplyWriter] = []
         self.last_used = time.monotonic()
 
@@ -160,3 +161,12 @@ class HttpSessions:
     async def close(self) -> None:
         for session_id in list(self._sessions):
             await self.end(session_id)
+
+
+def _network_of(address: str) -> str:
+    """Return the /64 network of an IPv6 address, because a host may use all of its addresses (RFC 7934). Others stay."""
+    try:
+        parsed = IPv6Address(address)
+    except ValueError:
+        return address
+    return parsed.packed[:8].hex() if parsed.ipv4_mapped is None else str(parsed.ipv4_mapped)
