@@ -31,11 +31,14 @@ _WIDTHS = {"key": 10, "client": 16, "model": 22, "answered by": 26}
 class RequestTable:
     """A sink that prints one row per request. `clean` redacts names that clients choose.
 
-    `report_loss` is called for a row that cannot be printed, to a full disk or a closed pipe.
+    `report_loss` is called for a row that cannot be printed, to a full disk, or to a pipe that is closed or not read.
     """
 
     def __init__(self, clean: Callable[[str], str], report_loss: Callable[[str, OSError], None]) -> None:
+        from ..gateway.observe.log import to_stream
+
         self._rows = 0
+        self._write = to_stream("stdout")
         self._report_loss = report_loss
         self._clean = clean
 
@@ -46,9 +49,9 @@ class RequestTable:
         try:
             if self._rows % _HEADER_INTERVAL == 0:
                 names = " ".join(f"{name:{width}}" for name, width in _WIDTHS.items())
-                print(paint(f"{'time':8}  {names} {'':3} {'ms':>7} {'tokens':>9}  details", "dim"), flush=True)
+                self._write(paint(f"{'time':8}  {names} {'':3} {'ms':>7} {'tokens':>9}  details", "dim"))
             self._rows += 1
-            print(self.format_row(request_log), flush=True)
+            self._write(self.format_row(request_log))
         except OSError as error:
             self._report_loss("row", error)
 
@@ -108,14 +111,17 @@ class TableLogHandler(logging.Handler):
     """Print log records of the gateway between the rows of the table."""
 
     def __init__(self) -> None:
+        from ..gateway.observe.log import to_stream
+
         super().__init__()
+        self._write = to_stream("stdout")
         self.setFormatter(LogFormatter("%(asctime)s  %(message)s", "%H:%M:%S"))
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text = self.format(record)
-            print(paint(text, "yellow") if record.levelno >= logging.WARNING else text, flush=True)
+            self._write(paint(text, "yellow") if record.levelno >= logging.WARNING else text)
         except OSError:
-            pass  # the output is full or closed; a traceback for each record would not help
+            pass  # the output is full, closed or not read; a traceback for each record would not help
         except Exception:  # noqa: BLE001  # as every handler does
             self.handleError(record)

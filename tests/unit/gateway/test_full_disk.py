@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import io
 import logging
 import os
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from toolwire.cli.request_table import RequestTable
 from toolwire.gateway import load_settings
 from toolwire.gateway.observe.line_lock import LineLock
-from toolwire.gateway.observe.log import AccessLog, LogFile, LossReport, RepeatFilter, guard_writes, to_stderr
+from toolwire.gateway.observe.log import AccessLog, LogFile, LossReport, RepeatFilter, guard_writes, to_stream
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.observe.record import Recorder
 from toolwire.gateway.observe.request_log import RequestLog
@@ -169,13 +170,19 @@ def test_page_of_metrics_needs_no_disk(tmp_path, caplog):
 
 @pytest.mark.finding("OP8")
 def test_row_that_cannot_be_printed_is_reported(monkeypatch):
-    def fail(*_, **__):
-        raise NO_SPACE
-
-    monkeypatch.setattr("builtins.print", fail)
+    read_end, write_end = os.pipe()
     reported = []
-    RequestTable(str, lambda kind, error: reported.append(kind))(request_log())
-    assert reported == ["row"]
+    table = RequestTable(str, lambda kind, error: reported.append(f"{kind}: {error.strerror}"))
+    with os.fdopen(read_end), os.fdopen(write_end, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        for _ in range(2_000):  # a pipe has room for 64 kB
+            table(request_log())
+        assert 0 < len(reported) < 2_000 and set(reported) == {"row: its reader does not read"}
+    if FULL.exists():
+        with FULL.open("wb", buffering=0) as full:
+            monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(full, write_through=True))
+            table(request_log())
+        assert reported[-1] == "row: No space left on device"
 
 
 HOLD = """
@@ -217,7 +224,9 @@ def test_reader_that_stops_costs_lines_and_blocks_nothing():
     read_end, write_end = os.pipe()
     with os.fdopen(write_end, "w") as out, os.fdopen(read_end, "rb", buffering=0) as reader:
         losses = []
-        write = guard_writes(to_stderr(out), lambda kind, error: losses.append(f"{kind}: {error.strerror}"))
+        write = guard_writes(
+            to_stream("stdout", stream=out), lambda kind, error: losses.append(f"{kind}: {error.strerror}")
+        )
         for number in range(200):  # a pipe has room for 64 kB
             write(f"{number} " + "x" * 3000)
         assert 150 < len(losses) < 200 and set(losses) == {"log line: its reader does not read"}

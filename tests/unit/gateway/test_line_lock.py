@@ -7,9 +7,9 @@ WRITER = """
 import sys
 from pathlib import Path
 from toolwire.gateway.observe.line_lock import LineLock
-from toolwire.gateway.observe.log import to_stderr
+from toolwire.gateway.observe.log import to_stream
 
-write = to_stderr(lock=LineLock(Path(sys.argv[1])))
+write = to_stream("stderr", lock=LineLock(Path(sys.argv[1])))
 for _ in range(30):
     write(sys.argv[2] * 50_000)
 """

@@ -23,7 +23,7 @@ from pathlib import Path
 from select import select
 from threading import Lock
 from time import monotonic
-from typing import TextIO
+from typing import Literal, TextIO
 
 import msgspec
 from msgspec import Struct
@@ -42,7 +42,7 @@ __all__ = [
     "Write",
     "guard_writes",
     "to_logger",
-    "to_stderr",
+    "to_stream",
 ]
 
 _PROBES = frozenset({"alive", "ready", "metrics"})
@@ -202,7 +202,7 @@ class LossReport:
             "message": f"cannot write: {error.strerror or error}; lost {count_of(lost, kind)} since the last report",
         }
         try:
-            to_stderr()(_encode(line).decode())
+            to_stream("stderr")(_encode(line).decode())
         except (OSError, ValueError):
             pass  # standard error is full or closed, too
 
@@ -276,8 +276,10 @@ def to_logger() -> Write:
     return lambda line: logger.info("%s", line, extra=_REDACTED_EXTRA)
 
 
-def to_stderr(stream: TextIO | None = None, lock: AbstractContextManager[object] | None = None) -> Write:
-    """Write lines to `stream`. The default, `sys.stderr`, is looked up per line, because it may be replaced.
+def to_stream(
+    name: Literal["stdout", "stderr"], lock: AbstractContextManager[object] | None = None, stream: TextIO | None = None
+) -> Write:
+    """Write lines to `stream`. The default, `sys.stdout` or `sys.stderr`, is looked up per line: it may be replaced.
 
     `lock` is held for each line, if other processes write to the same stream. A reader that does not read costs lines, not
     the time of requests: BlockingIOError is raised, at once if the line before was lost, too.
@@ -287,7 +289,7 @@ def to_stderr(stream: TextIO | None = None, lock: AbstractContextManager[object]
 
     def write(line: str) -> None:
         nonlocal is_stalled, rest
-        out = stream or sys.stderr
+        out = stream or getattr(sys, name)
         text = f"{rest}{line}\n"
         with line_lock:
             for start in range(0, len(text), _PIECE):

@@ -32,7 +32,7 @@ from ...wire.vendors import vendor_codec
 from ..settings import Settings, UpstreamRow
 from ..upstream_transports import UpstreamTransports
 from ..upstreams import find_vendor, known_keys, upstreams_from_environment
-from .log import AccessLog, JsonLogHandler, LogFile, LossReport, RepeatFilter, Write, guard_writes, to_logger, to_stderr
+from .log import AccessLog, JsonLogHandler, LogFile, LossReport, RepeatFilter, Write, guard_writes, to_logger, to_stream
 from .metrics import Metrics
 from .record import Recorder, trace_writer
 from .request_log import Sink
@@ -166,7 +166,7 @@ class Telemetry:
         return self._stderr_writer() if row.to == "stderr" or (row.to is None and self._lines) else None
 
     def _stderr_writer(self) -> Write:
-        return guard_writes(to_stderr(lock=self._line_lock), self.report_loss)
+        return guard_writes(to_stream("stderr", self._line_lock), self.report_loss)
 
     def _add_log_handlers(self, write: Write | None) -> None:
         """Write other records as JSON lines, to the given handler, or both; those of the gateway from level INFO."""
