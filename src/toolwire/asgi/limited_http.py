@@ -485,7 +485,10 @@ class _LimitedHttp(HttpToolsProtocol):
             return
         if self.flow.read_paused:
             self.flow.resume_reading()
-        self._become_idle()
+        # as `_become_idle`, without a call for each request
+        self._is_idle, self._idle_since = True, self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
         if self._awaits_head:
             if self._received_size:
                 self._wait_for_head()

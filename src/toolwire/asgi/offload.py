@@ -62,7 +62,7 @@ class Offload:
         self._free = threads
         self._max_of_client = max(1, threads // 2)
         self._running: Counter[str] = Counter()  # threads in use, by client
-        self._waiting: OrderedDict[str, _ClientQueue] = OrderedDict()  # by client, the next one first
+        self.waiting: OrderedDict[str, _ClientQueue] = OrderedDict()  # by client, the next one first
         self.max_delay = max_delay
         self._mean_seconds = 0.0  # of calls in threads
         self._clock = clock
@@ -72,14 +72,14 @@ class Offload:
 
         Without such calls, the client is the last in turn, after those of others.
         """
-        if size <= LARGE or not self._waiting:
+        if size <= LARGE or not self.waiting:
             return False
-        now, bound, queue = self._clock(), self._max_wait(), self._waiting.get(client)
+        now, bound, queue = self._clock(), self._max_wait(), self.waiting.get(client)
         if queue is not None:
             return now - queue.turns[0][1] > bound and now - queue.calm_at > _INTERVAL
         if self._free:
             return False
-        others = [queue.queued_at for other, queue in self._waiting.items() if self._has_share(other)]
+        others = [queue.queued_at for other, queue in self.waiting.items() if self._has_share(other)]
         return bool(others) and now - others[0] > max(bound, _INTERVAL)
 
     def _max_wait(self) -> float:
@@ -126,9 +126,9 @@ class Offload:
             return
         turn = asyncio.get_running_loop().create_future()
         now = self._clock()
-        if client not in self._waiting:
-            self._waiting[client] = _ClientQueue(deque(), now, now)
-        self._waiting[client].turns.append((turn, now))
+        if client not in self.waiting:
+            self.waiting[client] = _ClientQueue(deque(), now, now)
+        self.waiting[client].turns.append((turn, now))
         try:
             await turn
         except asyncio.CancelledError:
@@ -156,14 +156,14 @@ class Offload:
         self._running[client] -= 1
         if not self._running[client]:
             del self._running[client]
-        while (waiting := next(filter(self._may_start, self._waiting), None)) is not None:
-            queue, now = self._waiting.pop(waiting), self._clock()
+        while (waiting := next(filter(self._may_start, self.waiting), None)) is not None:
+            queue, now = self.waiting.pop(waiting), self._clock()
             turn, since = queue.turns.popleft()
             if now - since <= self._max_wait():
                 queue.calm_at = now
             if queue.turns:
                 queue.queued_at = now
-                self._waiting[waiting] = queue
+                self.waiting[waiting] = queue
             if not turn.cancelled():
                 self._start(waiting)
                 turn.set_result(None)

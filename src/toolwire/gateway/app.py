@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from logging import getLogger
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -352,7 +352,8 @@ class Gateway:
         generation.begin()
         self.admission.in_flight += 1
         try:
-            self._check_excess()
+            if self.admission.in_flight > self.admission.limit:
+                self._refuse_excess()
             caller = self._keys.identify_or_none(http_exchange.headers, {})
             if caller is not None and caller.name:
                 memory.client = caller.name
@@ -406,8 +407,8 @@ class Gateway:
             self._origin_policy.check(scope["headers"], scope.get("http_version", "1.1"))
             if route is None:
                 raise _unknown_path(http_exchange)
-            if route.action not in _PROBES:
-                self._check_excess()
+            if self.admission.in_flight > self.admission.limit and route.action not in _PROBES:
+                self._refuse_excess()
             if route.action == "generate":
                 await self._generate(http_exchange, route, log_writer, memory)
             else:
@@ -432,11 +433,10 @@ class Gateway:
         finally:
             self._end_request(generation, http_exchange, log_writer, memory)
 
-    def _check_excess(self) -> None:
-        """Raise Overloaded if there are too many requests in flight. Only `toolwire serve` checks this before a request starts."""
-        if self.admission.in_flight > self.admission.limit:
-            self.admission.refuse_excess()
-            raise Overloaded
+    def _refuse_excess(self) -> NoReturn:
+        """Refuse a request because too many are in flight. Only `toolwire serve` does this before a request starts."""
+        self.admission.refuse_excess()
+        raise Overloaded
 
     def _notify_begin(
         self, log_writer: RequestLogWriter, client_request: ClientRequest, headers: Mapping[str, str]
@@ -454,11 +454,12 @@ class Gateway:
         caller = self._keys.identify(headers, http_exchange.query)
         memory.client = caller.name
         log_writer.set_caller(caller.name)
-        # a body in chunks may be large
-        size = self._settings.limits.body if "transfer-encoding" in headers else http_exchange.declared_length
-        if self._offload.is_late(caller.name, size):
-            self.admission.refuse_late()
-            raise Overloaded
+        if self._offload.waiting:
+            # a body in chunks may be large
+            size = self._settings.limits.body if "transfer-encoding" in headers else http_exchange.declared_length
+            if self._offload.is_late(caller.name, size):
+                self.admission.refuse_late()
+                raise Overloaded
         return caller
 
     async def _generate(

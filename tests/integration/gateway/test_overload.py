@@ -239,7 +239,7 @@ async def test_client_whose_large_requests_wait_for_threads_is_refused():
         provider.release.set()
         calls = [asyncio.ensure_future(offload.run("busy", LARGE + 1, ends.wait)) for _ in range(5)]
         try:
-            await until(lambda: offload._waiting)
+            await until(lambda: offload.waiting)
             skipped = 1.0
             for front in WIRES:
                 body = body_of(front, model="u0/m").ljust(LARGE + 1)
