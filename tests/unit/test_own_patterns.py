@@ -70,7 +70,7 @@ GUARDED = {
 }
 
 
-SHARES = 12  # of the patterns: together they take some minutes of CPU, which several processes share
+SHARES = 12  # of the patterns: together they take two minutes of CPU, which several processes share
 
 
 @pytest.fixture(scope="module")

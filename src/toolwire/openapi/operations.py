@@ -27,6 +27,7 @@ from .parameters import ArgumentReader
 from .references import References
 from .schemas import DocumentLimit, SchemaReader
 from .security import SecurityScheme, read_requirements, read_schemes
+from .styles import has_dot_segment
 
 __all__ = ["OperationList", "check_path", "document_servers", "read_operations"]
 
@@ -239,7 +240,7 @@ def check_path(path: str) -> None:
     if "{" in fixed:
         raise SchemaError("the path must not contain parameters in its query")
     decoded = unquote(unquote(template))  # some servers decode a path twice
-    if any(segment in (".", "..") for text in (template, decoded) for segment in re.split(r"[/\\]", text)):
+    if has_dot_segment(template) or has_dot_segment(decoded):
         raise SchemaError("the path must not contain the segments '.' or '..'")
 
 

@@ -14,12 +14,12 @@ from ..ir.errors import EncodeError
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 
-__all__ = ["cookie_pairs", "header_text", "path_text", "percent_encode", "plain_text", "query_pairs"]
+__all__ = ["cookie_pairs", "has_dot_segment", "header_text", "path_text", "percent_encode", "plain_text", "query_pairs"]
 
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 # Reserved characters that do not end a value in a query. The others (`&=+#[]`) are encoded with `allowReserved`, too.
 _HARMLESS_RESERVED = frozenset(b":/?@!$'()*,;")
-_has_dot_segment = re.compile(r"(?:^|[/\\])\.\.?(?:$|[/\\])").search
+has_dot_segment = re.compile(r"(?:^|[/\\])\.\.?(?:$|[/\\;])").search  # servers in Java read `..;x` as `..`
 _is_header_text = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?").fullmatch
 _MAX_NESTING = 20
 
@@ -70,7 +70,7 @@ def _check_path_value(value: JSON) -> None:
     if not texts or not all(text.strip("/\\") for text in texts):
         raise EncodeError("a path parameter must not be empty")
     for text in texts:
-        if _has_dot_segment(text) or _has_dot_segment(unquote(text)):
+        if has_dot_segment(text) or has_dot_segment(unquote(text)):
             raise EncodeError("a path parameter must not contain the path segments '.' or '..'")
 
 

@@ -145,7 +145,18 @@ def test_broken_operation_removes_only_itself(fields, message):
 
 @pytest.mark.parametrize(
     "path",
-    ["pets", "@evil.example/", "/a/../b", "/a/%2e%2E/b", "/a%2f..%2fb", "/%252e%252e/b", "/a?b={c}", "/a\\b", "/a\nb"],
+    [
+        "pets",
+        "@evil.example/",
+        "/a/../b",
+        "/a/..;/b",
+        "/a/%2e%2E/b",
+        "/a%2f..%2fb",
+        "/%252e%252e/b",
+        "/a?b={c}",
+        "/a\\b",
+        "/a\nb",
+    ],
 )
 def test_unsafe_path_is_not_offered(path):
     tools, problems, _ = read_operations({"openapi": "3.1.0", "paths": {path: {"get": {}}}})

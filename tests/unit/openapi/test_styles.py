@@ -69,7 +69,7 @@ def test_allow_reserved_never_permits_characters_that_end_a_value():
     assert text == "a/b:c?d%26e%3Df%23g%2Bh%5Bi%5D"
 
 
-@pytest.mark.parametrize("value", [None, "", [], {}, ["a", ""], "..", ".", "a/..", "..\\a", "/", "%2e%2e"])
+@pytest.mark.parametrize("value", [None, "", [], {}, ["a", ""], "..", ".", "a/..", "..\\a", "/", "%2e%2e", "..;/a"])
 def test_path_values_that_change_the_path_are_refused(value):
     with pytest.raises(EncodeError):
         path_text("id", value, "simple", explode=False)
