@@ -15,7 +15,7 @@ from ..ir.errors import ConfigError
 from ..ir.value import Value
 from ..run.trace import RecordingCut, TraceEvent, TraceHeader, decode_trace, encode_event, encode_header
 
-__all__ = ["SUFFIX", "TraceRetention", "TraceWriter", "read_trace", "trace_folder"]
+__all__ = ["SUFFIX", "TraceRetention", "TraceWriter", "make_pruner", "read_trace", "trace_folder"]
 
 SUFFIX = ".jsonl"
 _RECORDINGS = f"[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9]*Z-*{SUFFIX}"  # named by their time
@@ -58,6 +58,17 @@ class TraceRetention(Value, frozen=True):
             if not is_kept or changed < oldest:
                 with suppress(OSError):
                     path.unlink()
+
+
+def make_pruner(folder: Path, keep: TraceRetention | None) -> Callable[[], None]:
+    """Return a function to call after each new file. It prunes the folder at the first one, and then now and then."""
+    written = count()
+
+    def prune() -> None:
+        if keep is not None and next(written) % _PRUNE_INTERVAL == 0:
+            keep.prune(folder)
+
+    return prune
 
 
 def read_trace(path: Path) -> tuple[TraceHeader, tuple[TraceEvent, ...]]:
@@ -122,7 +133,7 @@ def trace_folder(
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
 
-    numbers, written = count(2), count()
+    numbers, prune = count(2), make_pruner(folder, keep)
 
     def write_trace(stem: str, header: TraceHeader, events: Iterable[TraceEvent]) -> Path:
         """Write the file under a temporary name first, so that a reader never sees an incomplete one."""
@@ -139,8 +150,7 @@ def trace_folder(
             path.with_suffix(".part").unlink(missing_ok=True)
             raise
         path.with_suffix(".part").replace(path)
-        if keep is not None and next(written) % _PRUNE_INTERVAL == 0:
-            keep.prune(folder)
+        prune()
         return path
 
     return write_trace

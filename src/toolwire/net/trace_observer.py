@@ -22,7 +22,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from functools import partial
 from itertools import count
 from operator import is_
 from pathlib import Path
@@ -61,7 +60,7 @@ from ..run.trace import (
     TraceHeader,
 )
 from .threads import ThreadPool
-from .trace_file import SUFFIX, TraceRetention, TraceWriter
+from .trace_file import SUFFIX, TraceRetention, TraceWriter, make_pruner
 
 __all__ = ["TraceObserver"]
 
@@ -93,7 +92,7 @@ class TraceObserver:
         if keep is not None and folder is None:
             raise ConfigError("keep is for a folder", hint='use TraceObserver(folder="runs", keep=…)')
         self._folder = None if folder is None else Path(folder)
-        self._keep = keep or TraceRetention()
+        self._prune = None if self._folder is None or keep is None else make_pruner(self._folder, keep)
         self._thread = ThreadPool(1)
         self._waiting: deque[Future[Any]] = deque()
         self._file = None if file is None else Path(file)
@@ -150,8 +149,8 @@ class TraceObserver:
         run_id = getattr(operation, "run_id", "")
         header = TraceHeader(VERSION, self._sanitiser.sanitise_text(run_id), "run", started)
         writer = TraceWriter.create(self._next_path(header), header)
-        if self._folder is not None:
-            self._submit(partial(self._keep.prune, self._folder))  # in the thread: a folder may have many files
+        if self._prune is not None:
+            self._submit(self._prune)  # in the thread: a folder may have many files
         return _RunRecording(writer, self._sanitiser)
 
     def _next_path(self, header: TraceHeader) -> Path:
