@@ -16,6 +16,7 @@ import signal
 import socket
 from asyncio.subprocess import DEVNULL, Process, create_subprocess_exec
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from logging import getLogger
 from pathlib import Path
 
@@ -169,7 +170,7 @@ class WorkerPool:
         with handle_signals(handlers, ignore_afterwards=True):
             first, *others = self._workers
             banners = [await self._start(first)]
-            if banners[0] is not None:
+            if banners[0] is not None and not self._stop_requested.is_set():
                 banners += await asyncio.gather(*(self._start(worker) for worker in others))
             if not self._stop_requested.is_set():
                 if None in banners:
@@ -205,11 +206,11 @@ class WorkerPool:
             failures = 0 if clock() - started_at >= _STABLE else failures + 1
             delay = 0.0 if failures == 0 else min(_FIRST_DELAY * 2 ** (failures - 1), _MAX_DELAY)
             _log.error("worker %d ended %s; restarting it in %g s", worker.number, _describe(code), delay)
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_requested.wait(), delay)
+            if self._stop_requested.is_set():  # also in the moment of the timeout: the listener is closed
                 return 0
-            except TimeoutError:
-                await self._restart(worker)
+            await self._restart(worker)
 
     async def _watch_heartbeats(self) -> None:
         """Kill the workers that have missed too many heartbeats; `_supervise` restarts them."""

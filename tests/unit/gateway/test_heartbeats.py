@@ -147,3 +147,26 @@ def test_stop_also_ends_a_worker_that_is_frozen_in_its_start(tmp_path, listener,
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+@pytest.mark.finding("OP4")
+def test_worker_that_ends_in_the_moment_of_the_stop_is_not_restarted(tmp_path, listener, monkeypatch):
+    monkeypatch.setattr(workers, "_STABLE", 0.0)  # it is restarted without a delay
+    options = {"count": 1, "drain": 0.0, "heartbeat": 0.0, "on_reload": lambda: None, "requires_key": False}
+
+    async def run():
+        pool = WorkerPool([], {}, listener, tmp_path, **options)
+        starts = []
+
+        async def end():
+            asyncio.get_running_loop().call_soon(pool._stop)
+            return -9
+
+        async def start(*_):
+            starts.append(listener.fileno())
+
+        worker = SimpleNamespace(number=0, wait=end, start=start, stop=lambda: None, kill=lambda reason: None)
+        pool._workers = [worker]
+        return await pool._supervise(worker), starts
+
+    assert asyncio.run(run()) == (0, [])
