@@ -548,7 +548,7 @@ class Attempt(Struct, eq=False):
             size = len(data)
             remaining -= size
             context.streamed_bytes += size
-            if remaining < 0 or stream.item_count > max_items:
+            if remaining < 0 or relay.item_count > max_items:
                 output = stream.fail(_too_large_fault(limits, max_items, is_too_long=remaining < 0))
             else:
                 output = await relay.feed(data)

@@ -115,6 +115,7 @@ class StreamRelay:
         self._position = 0
         self._piece_size = PIECE
         self._since_yield = 0  # bytes
+        self.item_count = 0  # texts and calls before the last piece
         self._held = 0  # bytes fed since the last output, for which memory is reserved
         self._max_start = max_start
         self._start: list[bytes] | None = [] if max_start else None  # the output without content that is held back
@@ -148,7 +149,8 @@ class StreamRelay:
     async def feed(self, piece: bytes) -> bytes:
         """Convert a piece to output for the client."""
         stream, held = self._stream, self._held + len(piece)
-        self._memory.grow(piece, held, stream.content_bytes, stream.item_count)
+        self.item_count = stream.item_count
+        self._memory.grow(piece, held, stream.content_bytes, self.item_count)
         self._held = held
         size = held + self._repeated_work + self._size_of_calls(piece)
         if size <= LARGE:
