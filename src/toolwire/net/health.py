@@ -55,6 +55,7 @@ FAILURE_LIMIT = 5  # failures in a row; a target that fails every second request
 # Seconds between trials of a target that is the only one, for each process: together they send half of the 2 a second that
 # are allowed. The cooldowns of several processes end within as many seconds.
 TRIAL_INTERVAL = 1.0
+_MAX_SPREAD = 5.0  # seconds; with more processes, traffic would return too late after a cooldown
 TRIAL_SECONDS = 5.0  # for the verdict of a trial; then another one is admitted
 SLOW_TRIAL = 2.0  # seconds; errors of providers come faster than that
 DEPARTURES = 3  # of clients, in a row
@@ -115,6 +116,7 @@ class TargetHealth:
         "_is_suspected",
         "_is_unproven",
         "_next_trial",
+        "_probe_at",
         "_random",
         "_since",
         "_trial_at",
@@ -154,6 +156,7 @@ class TargetHealth:
         self._is_silent = False  # the target failed by silence
         self._is_unproven = False  # no success since a timeout, or since a probe closed it
         self._is_probing = False
+        self._probe_at = 0.0  # time of the last probe
         self._is_suspected = False  # clients left without a byte
         self._waiting: dict[Hashable, None] = {}  # requests without a byte that could go to another target
         self._waiting_since = 0.0
@@ -189,7 +192,10 @@ class TargetHealth:
             return True
         if not (self.is_preferred(now) or (is_last_resort and now >= self._next_trial)):
             return False
-        self._change("half-open", now)
+        if (
+            self.state != "half-open"
+        ):  # the outcomes of earlier trials still count: answers may take longer than an interval
+            self._change("half-open", now)
         self._trial_at, self._next_trial = now, now + max(TRIAL_SECONDS, TRIAL_INTERVAL * self.processes)
         return True
 
@@ -247,7 +253,10 @@ class TargetHealth:
         """Note that a client left before the first byte of its answer."""
         self._note_bytes(now)
         if self._trial_at is not None:
-            self._trial_at, self._next_trial = None, now + TRIAL_INTERVAL / 2  # it may have been the trial
+            self._trial_at, self._next_trial = (
+                None,
+                now + TRIAL_INTERVAL / 2 * self.processes,
+            )  # it may have been the trial
         if now - sent_at < MIN_WAIT or self._heard_at >= sent_at or not self.cooldown:
             return
         self._departures += 1
@@ -268,7 +277,7 @@ class TargetHealth:
 
     def _jitter(self, seconds: float) -> float:
         """Return a delay, so that several gateways and processes do not send their trials at the same moment."""
-        spread = 0.1 * seconds if self.processes == 1 else TRIAL_INTERVAL * self.processes
+        spread = 0.1 * seconds if self.processes == 1 else min(TRIAL_INTERVAL * self.processes, _MAX_SPREAD)
         return self._random.uniform(0.0, spread)
 
     def _change(self, state: HealthState, now: float) -> None:
@@ -321,7 +330,7 @@ class TargetHealth:
             is_due = True
             self._change("half-open", now)
         if is_due:
-            self._is_probing, self._is_suspected = True, False
+            self._is_probing, self._is_suspected, self._probe_at = True, False, now
         return is_due
 
     def report_probe(self, now: float, *, is_answered: bool) -> list[Hashable]:
@@ -330,7 +339,8 @@ class TargetHealth:
         A byte that came since the probe was sent is an answer, too: the server may be busy.
         """
         self._is_probing = False
-        if is_answered or self.is_heard:
+        self._note_bytes(now)
+        if is_answered or self._heard_at > self._probe_at:
             self._heard_at = now
             if self.state == "half-open":
                 self._trust_probe()

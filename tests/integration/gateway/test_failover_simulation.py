@@ -85,7 +85,7 @@ class SimulatedUpstream:
             await asyncio.sleep(8.0 if mode == "slow" else 0.3)
             yield SimpleNamespace(status=200, headers={"content-type": "text/event-stream"}, read=reader(*EVENTS))
         else:
-            await asyncio.sleep(SLOW if mode == "slow" else self.random.choice([0.5, 1.0, 2.0, 4.0]))
+            await asyncio.sleep(SLOW if mode == "slow" else self.random.choice([0.5, 1.0, 2.0, 4.0, 8.0, 20.0]))
             yield SimpleNamespace(status=200, headers={"content-type": "application/json"}, read=reader(WHOLE))
         self.successes.append(self.now())
 

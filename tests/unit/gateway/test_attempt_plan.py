@@ -221,3 +221,24 @@ def test_healthy_target_is_tried_before_failing_targets():
     assert plan.wait_after(OVERLOADED, third) == 0.0
     assert plan.next_target() is first  # a last resort
     assert not plan.has_other_target
+
+
+@pytest.mark.finding("OP5")
+def test_fault_without_a_retry_costs_no_budget():
+    """A client can cause as many 404 as it likes."""
+    only = target("a")
+    only.health = TargetHealth(0.0)  # without states, so that only the budget limits
+    for _ in range(100):
+        plan, _, _ = make_plan(only)
+        assert plan.wait_after(Fault("not_found", "no such file", 404), plan.next_target()) is None
+    plan, _, _ = make_plan(only)
+    assert plan.wait_after(OVERLOADED, plan.next_target()) is not None
+
+
+@pytest.mark.finding("CA4")
+def test_long_prompt_is_no_success_of_its_target():
+    """The gateway itself may have found it, without a request."""
+    only = target("a", window=10)
+    plan, outcomes, _ = make_plan(only)
+    plan.wait_after(TOO_LONG, plan.next_target())
+    assert outcomes.steps == []

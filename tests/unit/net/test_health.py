@@ -278,8 +278,27 @@ def test_byte_during_a_probe_is_an_answer():
     health.begin_wait("slow whole answer", 0.0)
     assert health.begin_probe(SILENCE, SILENCE)
     health.is_heard = True
+    assert not health.begin_probe(SILENCE + 1, SILENCE)  # as a timer asks every second
     assert health.report_probe(SILENCE + 5, is_answered=False) == []
     assert health.state == "closed" and health.is_waiting
+
+
+@pytest.mark.finding("OP2")
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_outcome_of_a_trial_counts_after_later_trials(succeeds):
+    """Whole answers, and timeouts of stuck models, take longer than the interval of trials."""
+    health = new_health(can_probe=True)
+    health.fail(0.0, 0.0, is_silent=True, is_timeout=True)
+    assert health.begin_probe(LATER, SILENCE)
+    health.report_probe(LATER, is_answered=True)
+    trials = [LATER + number * TRIAL_SECONDS for number in range(5)]
+    assert all(health.admit(moment, is_last_resort=False) for moment in trials)
+    if succeeds:
+        health.succeed(LATER + 21.0, trials[0])
+        assert health.is_healthy
+    else:
+        health.fail(LATER + 30.0, trials[0], is_timeout=True)
+        assert health.state == "cooling"
 
 
 @pytest.mark.finding("OP2")

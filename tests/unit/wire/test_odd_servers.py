@@ -341,6 +341,15 @@ def test_calls_with_one_call_id_are_written_with_two_item_ids():
         assert len({item["id"] for item in items}) == 2
 
 
+def test_item_id_of_a_wrong_type_is_no_error():
+    wire = get("openai_responses")
+    call = {"type": "function_call", "id": ["x"], "call_id": "a", "name": "f", "arguments": "{}", "status": "completed"}
+    answer = wire.decode_response({"id": "r", "object": "response", "status": "completed", "output": [call, call]})
+    assert [item["call_id"] for item in wire.encode_response(answer).body["output"]] == ["a", "a"]
+    encoder = wire.stream_encoder()
+    assert b"response.completed" in b"".join(map(encoder.feed, unfold(answer)))
+
+
 def custom(call_id, text, name="run", **more):
     return {"index": 0, "id": call_id, "type": "custom", "custom": {"name": name, "input": text}, **more}
 

@@ -119,9 +119,8 @@ class AttemptPlan(Struct, eq=False):
 
     def wait_after(self, fault: Fault, target: Target) -> float | None:
         """Return the seconds until the next attempt after a fault, or None: the fault is final, or the time is over."""
-        if fault.code == CONTEXT_LENGTH:
+        if fault.code == CONTEXT_LENGTH:  # no success: the gateway may have found it, and sent nothing
             self.overflow = fault
-            self._router.succeed(target, self.sent_at)
             return self._keep_larger(target)
         if fault.kind not in _FAILOVER_KINDS and not is_gateway_fault(fault):
             self._router.succeed(target, self.sent_at)  # it works, and refuses this request
@@ -134,21 +133,22 @@ class AttemptPlan(Struct, eq=False):
             return 0.0
         if fault is IDLE_FAULT or fault.code == UPSTREAM_BUSY:
             return None  # it has used its time, or the request has waited long enough for a connection
-        return self._begin_round(fault, target) if self.targets[0].health.budget.take(self._clock()) else None
+        return self._begin_round(fault, target, costs_budget=True)
 
     def wait_after_refusal(self, fault: Fault) -> float | None:
         """Return the seconds until the next round if no target admits a request that failed with `fault`, or None.
 
         A round in which nothing was sent has its retry left, so it costs the budget nothing more.
         """
-        if self._tried and not self.targets[0].health.budget.take(self._clock()):
-            return None
-        return self._begin_round(fault, self.targets[-1])
+        return self._begin_round(fault, self.targets[-1], costs_budget=bool(self._tried))
 
-    def _begin_round(self, fault: Fault, target: Target) -> float | None:
-        remaining = self.deadline - self._clock()
+    def _begin_round(self, fault: Fault, target: Target, *, costs_budget: bool) -> float | None:
+        now = self._clock()
+        remaining = self.deadline - now
         policy = RetryPolicy(target.upstream.row.retries, max_delay=_MAX_DELAY)
         wait = policy.next_delay(fault, self._rounds, remaining)
         self._rounds += 1
         self._tried = 0
+        if wait is not None and costs_budget and not self.targets[0].health.budget.take(now):
+            return None
         return wait

@@ -100,6 +100,7 @@ class _OpenBlock:
         self.is_stopped = False  # a call is closed later, since more of its input may follow
         self.is_ended = False
         self.arguments: Object | None = None
+        self._start_input: JSON = None
         self.state: CallState | None = None  # of the input; None if it has grown since it was parsed
         self.late: list[bytes] = []  # input after the complete one
         self.artefacts: tuple[Artefact, ...] = ()
@@ -119,12 +120,21 @@ class _OpenBlock:
         """Return whether a later start has the same id. Without an index, another name or other input is another call."""
         if self.fields.get("id") != fields.get("id"):
             return False
-        if self.is_stopped and self.pieces:
+        if has_index:
+            return True
+        if fields.get("name") and fields["name"] != self.fields.get("name"):
+            return False
+        repeated = _read_input(fields)
+        return not repeated or not self.known_input or repeated == self.known_input
+
+    @property
+    def known_input(self) -> JSON:
+        """The arguments that are complete, by deltas or in the start. Each is parsed once, as many starts may follow."""
+        if self._start_input is None:
+            self._start_input = _read_input(self.fields) or {}
+        if self.pieces and self.state is None and self.is_stopped and self.is_full():
             self.parse_input()
-        known, repeated = self.arguments or _read_input(self.fields), _read_input(fields)
-        has_other_input = bool(known and repeated) and known != repeated
-        has_other_name = bool(fields.get("name")) and fields["name"] != self.fields.get("name")
-        return has_index or not (has_other_name or has_other_input)
+        return self.arguments or self._start_input
 
     def is_full(self) -> bool:
         """Return whether the input is complete, so that more of it is a repetition."""

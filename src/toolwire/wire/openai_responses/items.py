@@ -419,9 +419,9 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
             items[-1]["content"].append(write_output_part(part))
         elif isinstance(part, ToolCall):
             item = make_call_item(part, f"{ITEM_PREFIXES[part.kind]}_{part.id}")
-            while item.get("id") in ids:  # calls of some models share their call id
-                item["id"] = f"{item['id']}_{len(items)}"
             if type(item.get("id")) is str:
+                while item["id"] in ids:  # calls of some models share their call id
+                    item["id"] = f"{item['id']}_{len(items)}"
                 ids.add(item["id"])
             items.append(item)
         elif isinstance(part, Reasoning):

@@ -111,6 +111,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         self._pending: CallEnd | None = None  # the end of a call that the next event may show to be cut (`may_be_cut`)
         # A call without content, and a copy with other ids and its index: its end, unless a later event has its own ids.
         self._guess: tuple[GrowingItem, Object, int | None] | None = None
+        self._guess_copy = as_copy({})  # for comparisons, which parse it once
         self._is_guess_last = False  # no event came after that copy
 
     def _read_document(self, document: Object, events: list[Event]) -> None:
@@ -123,7 +124,8 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         """Decode one event; plain deltas take a fast path without a JSON parser."""
         fast = _FAST(payload)
-        if fast is not None and not self._pending_surrogates and self._items.append_fast(fast, events):
+        is_held = self._pending_surrogates or self._pending is not None or self._guess is not None
+        if fast is not None and not is_held and self._items.append_fast(fast, events):
             return
         event = self._read_object(payload)
         kind = event.get("type") or name.decode("utf-8", "replace")
@@ -242,7 +244,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if self._guess is not None and item is self._guess[0]:
             is_other = not item.has_other_id(raw)
             if is_copy:
-                is_other = item.shares_item_id(raw) and has_other_content({**event, "type": kind}, self._guess[1])
+                is_other = item.shares_item_id(raw) and has_other_content({**event, "type": kind}, self._guess_copy)
             self._end_guess(events, is_other=is_other)
         if item is not None and item.ended and not is_copy and not item.is_again:
             if not item.has_other_id(raw):
@@ -386,7 +388,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         if self._guess is not None and item is not None and (item is self._guess[0] or item.is_guess(raw)):
             item = self._decide_guess(item, raw, index, events)
         if item is not None and item.is_guess(raw):
-            self._guess = item, raw, index
+            self._guess, self._guess_copy = (item, raw, index), as_copy(raw)
             self._is_guess_last = True
             self._items.by_index.pop(item.index, None)  # no fast path
             return
@@ -402,9 +404,9 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
     ) -> GrowingItem | None:
         """Return the item that `raw` ends, after the end of the held call if `raw` has its ids or those of its copy."""
         assert self._guess is not None
-        held, copy, _ = self._guess
+        held, copy = self._guess[0], self._guess_copy
         has_own_id = item is held and item.shares_id(raw)
-        if item is held and not has_own_id and as_copy(raw).ids != as_copy(copy).ids:
+        if item is held and not has_own_id and as_copy(raw).ids != copy.ids:
             if not has_other_content(raw, copy):
                 self._report_twin()
             return None  # a third call

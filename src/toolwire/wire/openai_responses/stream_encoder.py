@@ -126,7 +126,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
     def _open(self, event: Any, made_up_id: str, scope: str = NAME) -> _WrittenItem:
         """Open an output item; it keeps its own id if no other item has it, else it gets `made_up_id`."""
         given = getattr(event, "extra", {}).get(scope, {}).get("id")
-        item_id = given if given and given not in self._ids else made_up_id
+        item_id = given if given and type(given) is str and given not in self._ids else made_up_id
         while item_id in self._ids:  # calls of some models share their call id
             item_id = f"{item_id}_{len(self._items)}"
         self._ids.add(item_id)

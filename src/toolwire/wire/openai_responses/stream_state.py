@@ -385,12 +385,10 @@ def as_copy(raw: Object) -> Copy:
     return Copy(kind, read_name(raw.get("name")), ids, lambda: read_text(raw), kind == "function_call")
 
 
-def has_other_content(raw: Object, other: Object) -> bool:
-    """Return whether two copies of calls, or events with their complete arguments, cannot be the same call."""
-    if differ(raw.get("name"), other.get("name")):
-        return True
+def has_other_content(raw: Object, other: Copy) -> bool:
+    """Return whether a copy of a call, or an event with its complete arguments, cannot be the same call as `other`."""
     copy = as_copy(raw)
-    return copy.text != "" and copy.content != as_copy(other).content
+    return differ(copy.name, other.name) or (copy.text != "" and copy.content != other.content)
 
 
 def read_text(raw: Object) -> str:
