@@ -14,6 +14,7 @@ from collections.abc import Callable
 __all__ = ["BATCH_SECONDS", "ExpiryClock", "sweep_in_batches"]
 
 BATCH_SECONDS = 0.1  # a writer of another process waits for one batch; far below the timeout of every store
+_LONG_SECONDS = 1.0  # more than the round trips to a distant server, and also far below the timeouts
 
 
 class ExpiryClock:
@@ -37,7 +38,8 @@ def sweep_in_batches(remove: Callable[[int], int], limit: int | None, *, max_bat
     """Remove expired entries until none are left or `limit` are removed, and return their number.
 
     `remove(size)` removes at most `size` entries in one transaction, and returns how many. The next size follows the
-    time that it took, because a run can have a kilobyte or many megabytes.
+    time that it took, because a run can have a kilobyte or many megabytes. Only a long batch makes it smaller: a
+    shorter one may consist of round trips, which take as long for fewer entries.
     """
     swept, size = 0, 1
     while True:
@@ -50,7 +52,8 @@ def sweep_in_batches(remove: Callable[[int], int], limit: int | None, *, max_bat
         swept += removed
         if removed < wanted:
             return swept
-        size = max(1, min(max_batch, int(size * min(2.0, BATCH_SECONDS / max(seconds, 1e-6)))))
+        suitable = int(size * min(2.0, BATCH_SECONDS / max(seconds, 1e-6)))
+        size = min(max_batch, max(suitable, 1 if seconds > _LONG_SECONDS else size + 1))
 
 
 def _since_start() -> float:

@@ -33,6 +33,7 @@ _MAX_WAL_BYTES = (
 )  # the log file is truncated to this size after a checkpoint; else it stays at its peak
 
 _SWEEP_PAUSE = 0.11  # seconds; SQLite's busy handler tries again after at most 0.1 s, so a waiting writer gets its turn
+_MAX_SHRINKS = 5  # batches that only shrink the file, in a sweep with a limit: a second, about 180 MB
 _INCREMENTAL = 2  # the value of `auto_vacuum` in files that can shrink
 
 _INDEXES = (
@@ -108,9 +109,10 @@ class SqliteConnection:
         """Delete rows in batches and shrink the file. `statement` deletes one row that expired by `:now`.
 
         `parts` deletes a few rows that belong to it, and is executed before it until there are none. A batch ends by its
-        time, not by the number of rows: a run can have a kilobyte or many megabytes.
+        time, not by the number of rows: a run can have a kilobyte or many megabytes. With a limit, the file shrinks by
+        a few batches; the next sweep continues.
         """
-        swept, is_left = 0, True
+        swept, is_left, batches_left = 0, True, float("inf") if limit is None else _MAX_SHRINKS
         while True:
             with self.transaction() as connection:
                 deadline = time.monotonic() + BATCH_SECONDS  # only now other writers wait
@@ -123,8 +125,10 @@ class SqliteConnection:
             with self.use() as connection:
                 # The log is copied into the file, which only then becomes smaller. PASSIVE does not wait.
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            if not is_left and not shrinks:
-                return swept
+            if not is_left:
+                batches_left -= 1
+                if not shrinks or not batches_left:
+                    return swept
             time.sleep(_SWEEP_PAUSE)
 
     def synchronise(self, connection: sqlite3.Connection, *, full: bool) -> None:
