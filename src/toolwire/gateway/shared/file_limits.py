@@ -121,10 +121,12 @@ class FileLimiter:
         timeout: float = 1.0,
     ) -> None:
         self._file = file
+        self._path = str(file)
         self._fallback = fallback
         self._clock = clock
         self._timeout = timeout
         self._descriptor: int | None = None
+        self._identity = (0, 0)  # device and inode of the open file
         self._is_initialised = False
         self._hashes: dict[tuple[str, str], tuple[int, int]] = {}  # by key name and limit name
         self._polling = asyncio.Lock()  # held by the only request that polls for the lock of the file
@@ -243,8 +245,8 @@ class FileLimiter:
                 descriptor = self._descriptor = self._open_file()
             await self._lock(descriptor)
             try:
-                if not os.fstat(descriptor).st_nlink:
-                    await self._replace_deleted(descriptor)
+                if not self._is_in_place():
+                    await self._replace(descriptor)
                 if not self._is_initialised:
                     _initialise(descriptor, self._file)
                     self._is_initialised = True
@@ -263,16 +265,26 @@ class FileLimiter:
         return result
 
     def _open_file(self) -> int:
+        descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        status = os.fstat(descriptor)
+        self._identity = (status.st_dev, status.st_ino)
         self._is_initialised = False
-        return os.open(self._file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        return descriptor
 
-    async def _replace_deleted(self, descriptor: int) -> None:
+    def _is_in_place(self) -> bool:
+        try:
+            status = os.stat(self._path)  # noqa: PTH116 - for each request; a string is faster
+        except FileNotFoundError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity
+
+    async def _replace(self, descriptor: int) -> None:
         """Lock a new file: a worker that starts later would have another one than this process.
 
         The descriptor keeps its number, because other requests may poll for its lock.
         """
-        _log.warning("the file of the limits was deleted, and its counts are lost: %s", self._file)
         new_descriptor = self._open_file()
+        _log.warning("the file of the limits was deleted or moved, and its counts are lost: %s", self._file)
         os.dup2(new_descriptor, descriptor, inheritable=False)
         os.close(new_descriptor)
         await self._lock(descriptor)

@@ -3,6 +3,8 @@
 import asyncio
 import subprocess
 import sys
+from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from gateway.state.test_redis_limits import (
@@ -270,14 +272,15 @@ asyncio.run(main())
 
 
 @pytest.mark.finding("SE4")
-def test_deleted_file_is_replaced_by_all_processes(tmp_path, caplog):
+@pytest.mark.parametrize("remove", [Path.unlink, lambda file: file.rename(file.with_name("backup"))])
+def test_deleted_or_moved_file_is_replaced_by_all_processes(tmp_path, caplog, remove):
     file = tmp_path / "limits"
 
     async def run():
         who = caller(requests_per_minute=2)
         first = FileLimiter(file, None, lambda: 1_000_000.0)
         assert await answer(first, who) is None
-        file.unlink()
+        remove(file)
         later = FileLimiter(file, None, lambda: 1_000_000.0)
         found = [await answer(limiter, who) is None for limiter in (later, first, later, first)]
         await first.aclose()
@@ -285,4 +288,26 @@ def test_deleted_file_is_replaced_by_all_processes(tmp_path, caplog):
         return found
 
     assert asyncio.run(run()) == [True, True, False, False]
-    assert "the file of the limits was deleted" in caplog.text
+    assert "the file of the limits was deleted or moved" in caplog.text
+
+
+@pytest.mark.finding("SE4")
+def test_deleted_folder_is_logged_once(tmp_path, caplog):
+    file = tmp_path / "folder" / "limits"
+
+    async def run():
+        who = caller(requests_per_minute=1)
+        file.parent.mkdir()
+        limiter = FileLimiter(file, InProcessLimiter(lambda: 0.0))
+        assert await answer(limiter, who) is None
+        rmtree(file.parent)
+        await answer(limiter, who)
+        assert await answer(limiter, who) is not None
+        outage = [record.levelname for record in caplog.records]
+        file.parent.mkdir()
+        assert await answer(limiter, who) is None
+        await limiter.aclose()
+        return outage
+
+    assert asyncio.run(run()) == ["ERROR"]
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING", "WARNING"]
