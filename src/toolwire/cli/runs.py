@@ -240,12 +240,12 @@ def _confirm_deletion(run_ids: list[str]) -> bool:
 
 def _sweep(arguments: argparse.Namespace) -> int:
     store = open_store_at(arguments.store)
+    vacuum = getattr(store, "vacuum", None)
+    if arguments.vacuum and vacuum is None:
+        raise ConfigError("--vacuum is for SQLite files", hint="other stores reuse the space by themselves")
     runs = store.runs.sweep()
     records = store.sweep()
-    if arguments.vacuum:
-        vacuum = getattr(store, "vacuum", None)
-        if vacuum is None:
-            raise ConfigError("--vacuum is for SQLite files", hint="other stores reuse the space by themselves")
+    if arguments.vacuum and vacuum is not None:
         vacuum()
     if arguments.json:
         print(json_text({"runs": runs, "records": records}))

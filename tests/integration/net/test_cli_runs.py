@@ -320,7 +320,7 @@ def test_expired_runs_and_records_are_swept(toolwire, folder):
 
 
 @pytest.mark.finding("RU5")
-def test_file_of_an_earlier_version_can_shrink_after_a_vacuum(toolwire, folder, capsys):
+def test_file_of_an_earlier_version_can_shrink_after_a_vacuum(toolwire, folder):
     path = folder / "runs.db"
     with sqlite3.connect(path) as connection:  # without `auto_vacuum`
         connection.execute("CREATE TABLE records (key)")
@@ -336,8 +336,16 @@ def test_file_of_an_earlier_version_can_shrink_after_a_vacuum(toolwire, folder, 
     assert toolwire("runs", "sweep", "--vacuum") == (0, "deleted 0 expired runs and 0 expired records\n", "")
     assert path.stat().st_size < before / 5
     assert sqlite3.connect(path).execute("PRAGMA auto_vacuum").fetchone() == (2,)
+
+
+@pytest.mark.finding("RU5")
+def test_vacuum_of_another_store_is_refused_before_anything_is_deleted(monkeypatch, capsys):
+    store = open_store("memory:")
+    store.runs.append(StoredRun("over", "done"), (), 0, ttl=-1.0)
+    monkeypatch.setattr("toolwire.cli.runs.open_store_at", lambda address: store)
     assert main(["runs", "sweep", "--vacuum", "--store", "memory:"]) == 2
     assert "--vacuum is for SQLite files" in capsys.readouterr().err
+    assert store.sweep() == 1
 
 
 @pytest.mark.finding("LE11")
