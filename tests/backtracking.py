@@ -11,8 +11,8 @@ which divide the cost by a constant.
 
 Attacks are `prefix + pump * n + suffix`. A pump is an example of a repeat's body, of the pattern up to the repeat, or a
 pair of characters that the pattern distinguishes. A suffix may satisfy a lookahead, which then reads to the end each time.
-The growth from n to 2n to 4n tells linear cost from the rest. A pattern whose repeats are all bounded has a bounded cost
-for each character, which must not be astronomical, as for `(a{0,30}){0,30}b`.
+The growth from n to 2n to 4n tells linear cost from the rest. Bounded repeats have a bounded cost for each character,
+which must not be astronomical, as for `(a{0,30}){0,30}b`.
 """
 
 import re
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 UNBOUNDED = 5_000  # repeats with this maximum, or a larger one; a smaller one costs a constant factor
 MANY = 100  # the same for repeats inside repeats, which multiply
-LONG = 10  # the same where all repeats are shorter; fewer iterations of two alternatives are at most 1,024 ways
+LONG = 10  # bounded repeats that are pumped; fewer iterations of two alternatives are at most 1,024 ways
 SMALL, MIDDLE, LARGE = 16, 48, 160  # the first n of three sizes; a large one shows repeats with a maximum as linear
 SUSPICIOUS = 2.05  # growth of the steps from n to 2n that is worth a closer look; at most 2 for linear cost
 DOUBTFUL = 2.2  # the same for the growth of the increase
@@ -401,8 +401,8 @@ def _maxima(parsed):
 class Attacks:
     """Texts that may be expensive for one pattern."""
 
-    def __init__(self, parsed, flags, is_bytes, shortest):
-        self._shortest = shortest  # maximum of the repeats that are pumped
+    def __init__(self, parsed, flags, is_bytes, is_pumped):
+        self._is_pumped = is_pumped  # by the maximum of a repeat
         self._flags = flags | parsed.state.flags
         self._largest = "\xff" if is_bytes else "\U0010ffff"
         self._tests = [test for node, own in nodes_of(parsed, self._flags) if (test := character_test(node, own))]
@@ -453,12 +453,12 @@ class Attacks:
         return text
 
     def _walk(self, nodes, flags, prefix):
-        """Yield each long repeat as the text before it, and examples of its body."""
+        """Yield each pumped repeat as the text before it, and examples of its body."""
         for index, node in enumerate(nodes):
             kind, value = node
             if kind in REPEATS:
                 body = list(value[2])
-                if value[1] >= self._shortest:
+                if self._is_pumped(value[1]):
                     examples = {
                         self._example(body, flags, repeats, choice) for repeats in (0, 1) for choice in range(4)
                     }
@@ -506,6 +506,28 @@ def _growth(counter, attack, method, n):
     return (third - second) / max(second - first, 1)
 
 
+def _is_unbounded(maximum):
+    return maximum >= UNBOUNDED
+
+
+def _is_long(maximum):
+    return LONG <= maximum < UNBOUNDED
+
+
+def _grows(counter, attack, method):
+    """Return whether the cost is super-linear."""
+    return (
+        counter.count(attack.text(2 * SMALL), method) >= SUSPICIOUS * counter.count(attack.text(SMALL), method)
+        and _growth(counter, attack, method, MIDDLE) >= DOUBTFUL
+        and _growth(counter, attack, method, LARGE) >= SUPER_LINEAR
+    )
+
+
+def _costs_much(counter, attack, method):
+    text = attack.text(MIDDLE)
+    return counter.count(text, method) > UNBOUNDED * len(text)
+
+
 def find_expensive(pattern, flags, method, guard=None):
     """Return an attack on which a pattern has super-linear cost, or None.
 
@@ -513,29 +535,20 @@ def find_expensive(pattern, flags, method, guard=None):
     """
     parsed = parse(pattern, flags)
     maxima = _maxima(parsed)
-    if not any(high >= LONG for high in maxima):
-        return None  # few steps at each position
-    is_bounded = not any(high >= UNBOUNDED for high in maxima)
     flags = parsed.state.flags
     counter = StepCounter(parsed, flags)
     is_possible = re.compile(guard.decode("latin-1") if isinstance(guard, bytes) else guard or "(?s).*").fullmatch
-    for attack in Attacks(parsed, flags, isinstance(pattern, bytes), LONG if is_bounded else UNBOUNDED):
-        if is_possible(attack.text(SMALL)) is None:
+    for is_pumped, is_expensive in ((_is_unbounded, _grows), (_is_long, _costs_much)):
+        if not any(map(is_pumped, maxima)):
             continue
-        try:
-            if is_bounded:
-                text = attack.text(MIDDLE)
-                if counter.count(text, method) > UNBOUNDED * len(text):
+        for attack in Attacks(parsed, flags, isinstance(pattern, bytes), is_pumped):
+            if is_possible(attack.text(SMALL)) is None:
+                continue
+            try:
+                if is_expensive(counter, attack, method):
                     return attack
-                continue
-            if counter.count(attack.text(2 * SMALL), method) < SUSPICIOUS * counter.count(attack.text(SMALL), method):
-                continue
-            if _growth(counter, attack, method, MIDDLE) < DOUBTFUL:
-                continue
-            if _growth(counter, attack, method, LARGE) >= SUPER_LINEAR:
+            except TooManySteps:
                 return attack
-        except TooManySteps:
-            return attack
     return None
 
 

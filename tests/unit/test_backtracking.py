@@ -55,6 +55,7 @@ EXPENSIVE = [
     ("(?:.*foo)?.*bar", "match"),  # the text between two repeats
     ("(?:a{0,30}){0,30}b", "match"),
     ("(?:aa|a){0,40}b", "match"),
+    ("(?:abcabc|abc){0,40}d.*", "match"),  # a bounded repeat beside an unbounded one
 ]
 
 
