@@ -30,8 +30,11 @@ DYNAMIC = {
     ("bridge/names.py", "_make_legal"): "Limits.name",
     ("bridge/names.py", "_fits_pattern"): "Limits.name",
     ("gateway/field_scan.py", "__init__"): [
-        rb'"(?:(model|models)"|(?:(?:[^"\\]|\\(?!u00[4-7]).)*+(\\u00[4-7]))?+(?:[^"\\]|\\.)*+")',
-        rb'"(?:model|models)"\s*+:|\\u00[4-7]',
+        (
+            rb'"(?:(model|(?!model")(?i:model(?:s|\xc5\xbf)))"|'
+            rb'(?:(?:[^"\\]|\\(?!u(?:00[4-7]|017[fF])).)*+(\\u(?:00[4-7]|017[fF])))?+(?:[^"\\]|\\.)*+")'
+        ),
+        rb'"(?:model|(?!model")(?i:model(?:s|\xc5\xbf)))"\s*+:|\\u(?:00[4-7]|017[fF])',
     ],
     ("gateway/settings_rules.py", "_check"): OF_THE_OPERATOR,
     ("net/endpoint_address.py", "_has_version"): "Surface.api_versions",

@@ -24,7 +24,7 @@ from ..ir.text import to_bytes
 from ..net.http import StreamedBody
 from ..net.same_wire import find_leading_model
 from .field_scan import CountedObjects, FieldFound, FieldScan, InvalidPiece
-from .forbidden_fields import FORBIDDEN_FIELDS, ROUTING_FIELDS, RoutingRefused, forbidden_field_error, may_route
+from .forbidden_fields import FORBIDDEN_FIELDS, ROUTING_NAME, RoutingRefused, forbidden_field_error, may_route
 from .observe.answer_stats import RequestSize
 from .settings import LimitsRow
 from .shared.keys import Caller
@@ -33,7 +33,6 @@ from .shared.memory_bound import MemoryReservation
 __all__ = ["BodyRefused", "ClientBody", "EnvelopeFound"]
 
 _REFUSED_FIELDS = ("model", *FORBIDDEN_FIELDS)  # after the leading model
-_FIELDS_REFUSED_BY_KEY = (*_REFUSED_FIELDS, *ROUTING_FIELDS)
 _MAX_START = 64 * 1024  # bytes in which the model must be found
 
 
@@ -118,9 +117,7 @@ class ClientBody:
         return True
 
     def _make_scan(self, renamed: Mapping[str, str] | None = None, counted: CountedObjects | None = None) -> FieldScan:
-        if self._may_route:
-            return FieldScan(_REFUSED_FIELDS, renamed, counted)
-        return FieldScan(_FIELDS_REFUSED_BY_KEY, renamed, counted, ignores_case=True)
+        return FieldScan(_REFUSED_FIELDS, renamed, counted, pattern=b"" if self._may_route else ROUTING_NAME)
 
     async def read_whole(self) -> bytes:
         """Read the rest, and return the whole body, also after EnvelopeFound."""

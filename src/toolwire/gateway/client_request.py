@@ -26,7 +26,7 @@ from ..net.endpoint import Endpoint
 from ..stream.strict import parse_object
 from ..wire.protocol import Wire
 from .client_body import ClientBody
-from .forbidden_fields import FORBIDDEN_FIELDS, ROUTING_FIELDS, RoutingRefused, forbidden_field_error, may_route
+from .forbidden_fields import FORBIDDEN_FIELDS, ROUTING_NAME, RoutingRefused, forbidden_field_error, may_route
 from .responses.pending_response import PendingResponse
 from .responses.recorder import ResponseRecorder
 from .routes import Route
@@ -50,11 +50,11 @@ _SHORT = 64  # bytes
 _LISTED = 3  # the depth of tools that are items of the list, not of groups in it
 _MIN_DECLARATION = len(b'{"name":"x"}')
 _EMPTY = (b"null", b"[]", b"{}", b"false")
-# the names that `may_route` refuses
-_find_routing = re.compile(rb'"(?!model")(?i:model|%b)"' % "|".join(map(re.escape, ROUTING_FIELDS)).encode()).search
-_LONGEST_NAME = 2 + max(map(len, ROUTING_FIELDS))  # with its quotes
+_find_routing = re.compile(b'"' + ROUTING_NAME + b'"').search
+_LONGEST_NAME = 64  # bytes; `content_policy_fallbacks` has 24, and 29 in the longest spelling with its quotes
 _SEARCHED = 256 * 1024  # bytes in one call, which no other thread can interrupt: 10 ms if it consists of short strings
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]").search  # in a name, which may be a duplicate in another spelling
+_ESCAPED_S_OR_K = re.compile(rb"\\u(?:017[fF]|212[aA])").search  # of another case, see `forbidden_fields`
 
 
 class ModelMissing(ProtocolError):
@@ -364,9 +364,10 @@ class ClientRequest:
 
 def _may_contain_routing(body: bytes) -> bool:
     """Search a large body for names that `may_route` refuses, at any depth."""
-    return _ESCAPED_LETTER(body) is not None or any(
-        _find_routing(body, start, start + _SEARCHED + _LONGEST_NAME) for start in range(0, len(body), _SEARCHED)
-    )
+    if _ESCAPED_LETTER(body) is not None or _ESCAPED_S_OR_K(body) is not None:
+        return True
+    starts = range(0, len(body), _SEARCHED)
+    return any(_find_routing(body, start, start + _SEARCHED + _LONGEST_NAME) for start in starts)
 
 
 def _encode_schemas(document: Object) -> bytes:

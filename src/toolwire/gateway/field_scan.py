@@ -38,6 +38,7 @@ _CONTROLS = bytes(range(0x20))
 _SPACE = b" \t\r\n"
 _MAX_DEPTH = 201  # brackets: 200 levels in the document's own, as the parser of `stream.strict` counts
 _TOO_DEEP = f"nested more than {_MAX_DEPTH - 1} levels deep"
+_LETTER = rb"u(?:00[4-7]|017[fF]|212[aA])"  # escaped, with those that ignoring the case makes s or k
 _LONGEST_NAME = 256  # bytes, with every letter escaped
 _LONG_STRING = b'"~'  # instead of the contents of a string that is too long for a name
 
@@ -65,8 +66,7 @@ class CountedObjects(NamedTuple):
 class FieldScan:
     """Searches the top level of one object for the fields `names`, in any spelling, and renames the fields in `renamed`.
 
-    FieldFound also reports the field of `counted` if it has too many objects. `ignores_case`: a name in another case than
-    the searched, renamed or counted one is found, too.
+    FieldFound also reports the field of `counted` if it has too many objects, and fields whose names match `pattern`.
 
     A new name must not be longer: spaces after it keep the length of the document. A name that may be incomplete is
     held until the next piece if fields are renamed.
@@ -78,7 +78,7 @@ class FieldScan:
         renamed: Mapping[str, str] | None = None,
         counted: CountedObjects | None = None,
         *,
-        ignores_case: bool = False,
+        pattern: bytes = b"",
     ) -> None:
         self._renamed = {old.encode(): new.encode() for old, new in (renamed or {}).items()}
         self._new_names = frozenset(self._renamed.values())
@@ -88,12 +88,11 @@ class FieldScan:
         self._is_counting = False  # inside the counted field
         self._objects = 0
         searched = [*(name.encode() for name in names), *self._renamed, *self._new_names, self._counted_name]
-        plain = b"|".join(map(re.escape, filter(None, searched)))
-        escaped_letter = rb'(?:[^"\\]|\\(?!u00[4-7]).)*+(\\u00[4-7])'
+        plain = b"|".join(filter(None, [*map(re.escape, searched), pattern]))
+        escaped_letter = rb'(?:[^"\\]|\\(?!' + _LETTER + rb").)*+(\\" + _LETTER + rb")"
         any_name = rb"(?:" + escaped_letter + rb')?+(?:[^"\\]|\\.)*+"'  # each name is matched whole: linear cost
-        flags = re.DOTALL | (re.IGNORECASE if ignores_case else 0)
-        self._find_names = re.compile(rb'"(?:(' + plain + rb')"|' + any_name + rb")", flags).finditer
-        self._search_names = re.compile(rb'"(?:' + plain + rb')"\s*+:|\\u00[4-7]', flags).search  # also within strings
+        self._find_names = re.compile(rb'"(?:(' + plain + rb')"|' + any_name + rb")", re.DOTALL).finditer
+        self._search_names = re.compile(rb'"(?:' + plain + rb')"\s*+:|\\' + _LETTER).search  # also within strings
         self._open = b""  # the open brackets, the first one as `<`: only the end of the document closes it
         self._is_complete = False
         self._decode = getincrementaldecoder("utf-8")().decode

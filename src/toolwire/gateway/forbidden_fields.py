@@ -10,15 +10,18 @@ that allows only some models:
   (docs.litellm.ai/docs/proxy/reliability)
 - Vercel's gateway: `providerOptions.gateway.models` (vercel.com/docs/ai-gateway/models-and-providers)
 - servers in Go, such as Ollama: `Model`, because their decoder ignores case, and the last name wins
-  (pkg.go.dev/encoding/json#Unmarshal). So all these names are refused in any case, and `model` in any but its own
+  (pkg.go.dev/encoding/json#Unmarshal). So all these names are refused in any case, and `model` in any but its own. For
+  that decoder, U+017F (long s) and U+212A (the Kelvin sign) are letters s and k in another case, as for `casefold`
 """
 
 from __future__ import annotations
 
+import re
+
 from ..ir.errors import ConfigError, ToolwireError
 from ..ir.pointer import join
 
-__all__ = ["FORBIDDEN_FIELDS", "ROUTING_FIELDS", "RoutingRefused", "forbidden_field_error", "may_route"]
+__all__ = ["FORBIDDEN_FIELDS", "ROUTING_NAME", "RoutingRefused", "forbidden_field_error", "may_route"]
 
 FORBIDDEN_FIELDS = ("api_base", "base_url", "api_key", "extra_headers", "custom_llm_provider", "user_config")
 ROUTING_FIELDS = (
@@ -27,6 +30,12 @@ ROUTING_FIELDS = (
     *("deployment_id", "litellm_params"),
 )
 _ROUTING_NAMES = frozenset(map(str.casefold, ROUTING_FIELDS))
+_OTHER_CASES = {"s": "(?:s|\u017f)", "k": "(?:k|\u212a)"}
+ROUTING_NAME = (
+    rb'(?!model")(?i:model|%b)'
+    % re.sub("[sk]", lambda letter: _OTHER_CASES[letter[0]], "|".join(map(re.escape, ROUTING_FIELDS))).encode()
+)
+"""A pattern of the names that `may_route` refuses, without escaped letters and before a quotation mark."""
 
 
 def may_route(name: str) -> bool:

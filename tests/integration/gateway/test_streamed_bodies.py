@@ -376,7 +376,11 @@ async def test_model_that_the_key_does_not_allow_is_refused_early():
 
 @pytest.mark.finding("SE5")
 @pytest.mark.parametrize(
-    "field", ["models", "route", "provider", "fallbacks", "preset", "plugins", "extra_body", "Model", "MODELS"]
+    "field",
+    [
+        *("models", "route", "provider", "fallbacks", "preset", "plugins", "extra_body", "Model", "MODELS"),
+        *("model\u017f", "FALLBAC\u212aS"),
+    ],
 )
 @run
 async def test_field_that_chooses_another_model_cuts_the_upstream_request_of_a_key_with_some_models(field):
@@ -388,6 +392,27 @@ async def test_field_that_chooses_another_model_cuts_the_upstream_request_of_a_k
         assert not upstream.is_complete
         answer = await post(gateway, CHAT_PATH, body, {"authorization": "Bearer sk-b"})
         assert answer.status == 200
+
+
+@pytest.mark.parametrize("field", ["model\\u017f", "fallbac\\u212As"])
+@run
+async def test_escaped_letters_of_another_case_cut_the_upstream_request(field):
+    keys = {"a": {"hash": hash_key("sk-a"), "models": ["openai_chat/*"]}}
+    async with streaming_gateway(document={"keys": keys}) as (gateway, upstream):
+        body = CHAT_START + TEXT + f'"}}],"{field}":["huge"]}}'.encode()
+        answer = await post(gateway, CHAT_PATH, body, {"authorization": "Bearer sk-a"})
+        assert "escaped letters" in expect_error(answer, "openai_chat", 400).message
+        assert not upstream.is_complete
+
+
+@pytest.mark.parametrize("field", ["API_BASE", "Tools", "Stream"])
+@run
+async def test_other_fields_in_another_case_are_passed_on_in_bodies_of_any_size(field):
+    keys = {"a": {"hash": hash_key("sk-a"), "models": ["openai_chat/*"]}}
+    async with streaming_gateway(document={"keys": keys}) as (gateway, _):
+        for text in (b"", TEXT):
+            body = CHAT_START + text + f'"}}],"{field}":[]}}'.encode()
+            assert (await post(gateway, CHAT_PATH, body, {"authorization": "Bearer sk-a"})).status == 200
 
 
 INVALID_ENDS = {

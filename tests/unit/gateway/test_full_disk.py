@@ -7,12 +7,14 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from toolwire.cli.request_table import RequestTable
 from toolwire.gateway import load_settings
+from toolwire.gateway.observe import line_lock, log
 from toolwire.gateway.observe.line_lock import LineLock
 from toolwire.gateway.observe.log import AccessLog, LogFile, LossReport, RepeatFilter, guard_writes, to_stream
 from toolwire.gateway.observe.metrics import Metrics
@@ -128,6 +130,34 @@ def test_recording_that_cannot_be_written_is_counted(caplog):
     assert caplog.records == []
 
 
+def test_recordings_that_wait_for_a_slow_disk_are_bounded():
+    lost, disk, saved = [], threading.Event(), []
+    body = b"x" * 2**20
+
+    def save(trace):
+        disk.wait()
+        saved.append(trace)
+
+    async def app(scope, receive, send):
+        await receive()
+        recorder(request_log())
+
+    async def receive():
+        return {"type": "http.request", "body": body}
+
+    async def run():
+        app_tasks = [asyncio.ensure_future(recorder.wrap(app)(scope, receive, None)) for _ in range(100)]
+        await asyncio.sleep(0)  # all of them are answered, and wait for the disk
+        disk.set()
+        await asyncio.gather(*app_tasks)
+        await recorder.wrap(app)(scope, receive, None)
+
+    recorder = Recorder(save, Sanitiser(Redactor()), lambda kind, error: lost.append((kind, error.errno)))
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b"", "headers": []}
+    asyncio.run(run())
+    assert lost == [("recording", errno.ENOBUFS)] * 36 and len(saved) == 64 + 1
+
+
 @pytest.mark.finding("OP8")
 def test_trace_that_cannot_be_written_leaves_no_part(tmp_path):
     def events():
@@ -190,26 +220,28 @@ import sys
 from pathlib import Path
 from toolwire.gateway.observe.line_lock import LineLock
 
-with LineLock(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.readline()
+LineLock(Path(sys.argv[1])).acquire(timeout=5)
+print("held", flush=True)
+sys.stdin.readline()
 """
 
 
 @pytest.mark.finding("OP8")
-def test_lock_of_another_process_stops_no_line(tmp_path):
+def test_lock_of_another_process_is_ignored_after_half_a_second(tmp_path, monkeypatch):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    lines = []
+    now, acquired = 1.0, []
+    monkeypatch.setattr(line_lock, "monotonic", lambda: now)
     with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "lock")], **pipes) as process:
         assert process.stdout.readline() == "held\n"
         lock = LineLock(tmp_path / "lock")
-        for number in range(3):
-            with lock:
-                lines.append(number)
+        for now in (1.0, 1.4, 1.6, 31.0, 32.0):  # read by the clock
+            acquired.append(lock.acquire(timeout=0))
+            if acquired[-1]:
+                lock.release()
         process.communicate("\n")
-    with lock:
-        lines.append(3)
-    assert lines == [0, 1, 2, 3]
+    now = 70.0
+    assert lock.acquire(timeout=0) and not lock.acquire(timeout=0)
+    assert acquired == [False, False, True, True, True]
 
 
 def test_access_log_line_is_unchanged(tmp_path):
@@ -237,3 +269,54 @@ def test_reader_that_stops_costs_lines_and_blocks_nothing():
     assert [int(line.split()[0]) for line in whole] == list(range(len(whole)))
     assert len(whole) + len(losses) == 200
     assert lines.endswith(b"\nafter\n")
+
+
+def test_slow_reader_costs_lines_and_at_most_50_ms_in_a_second(monkeypatch):
+    now = waited = room_at = 0.0
+
+    def select(_read, writers, _errors, seconds):
+        """A reader that takes a piece every 40 ms."""
+        nonlocal now, waited
+        pause = min(max(room_at - now, 0.0), seconds)
+        now, waited = now + pause, waited + pause
+        return (), writers if now >= room_at else (), ()
+
+    class Pipe(io.StringIO):
+        def flush(self):
+            nonlocal room_at
+            room_at = now + 0.04
+
+    monkeypatch.setattr(log, "monotonic", lambda: now)
+    monkeypatch.setattr(log, "select", select)
+    out, lost = Pipe(), []
+    write = guard_writes(to_stream("stdout", stream=out), lambda kind, error: lost.append(kind))
+    for number in range(1000):
+        write(f"{number} " + "x" * 1500 * (number % 2))
+        now += 0.005
+    assert 0.05 < waited <= 0.05 * (now + 1)
+    whole = [line for line in out.getvalue().splitlines() if line.endswith((" ", "x" * 1500))]
+    assert len(whole) + len(lost) == 1000 and len(whole) > 50
+
+
+def test_lock_that_another_thread_holds_costs_lines(monkeypatch):
+    is_written, is_read = threading.Event(), threading.Event()
+
+    class Pipe(io.StringIO):
+        def flush(self):
+            if self.getvalue() == "long":
+                is_written.set()
+                is_read.wait()
+
+    out = Pipe()
+    monkeypatch.setattr(log, "_PIECE", 4)
+    write = to_stream("stdout", stream=out)
+    thread = threading.Thread(target=write, args=("long line",))
+    thread.start()
+    is_written.wait()
+    for _ in range(3):
+        with pytest.raises(BlockingIOError):
+            write("lost")
+    is_read.set()
+    thread.join()
+    write("after")
+    assert out.getvalue() == "long line\nafter\n"

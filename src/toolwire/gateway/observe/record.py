@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from errno import ENOBUFS
 from logging import getLogger
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,10 @@ from .request_log import RequestLog
 __all__ = ["Recorder", "trace_writer"]
 
 _log = getLogger("toolwire.gateway")
-_MAX_RECORDED_BYTES = 16 * 1024 * 1024  # bytes of one body that are kept
+_MAX_RECORDED_BYTES = 16 * 1024 * 1024  # bytes of the bodies of one side that are kept
+# Bytes of recordings that wait for the thread, each counted as 32 kB at least. They are not in `limits.memory`, of which
+# this is 1/16 by default; 2,000 short exchanges fit, or two of the largest size on both sides.
+_MAX_WAITING_BYTES = 64 * 1024 * 1024
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson")
 
 
@@ -64,8 +68,8 @@ class _SideRecording:
 
     @property
     def size(self) -> int:
-        """The number of bytes of both bodies, recorded or not."""
-        return _MAX_RECORDED_BYTES - self._remaining_bytes
+        """The number of recorded bytes of both bodies, or a little more."""
+        return _MAX_RECORDED_BYTES - max(self._remaining_bytes, 0)
 
     def record_request_data(self, data: bytes) -> None:
         if data and self._reserve(data):
@@ -156,6 +160,7 @@ class Recorder:
         self._report_loss = report_loss or _log_loss
         self._sanitiser = sanitiser
         self._offload = Offload(threads=1)
+        self._waiting_bytes = 0  # with those of the recording that is being saved
         self._current_recording: ContextVar[_Recording | None] = ContextVar("toolwire_recording", default=None)
 
     def __call__(self, request_log: RequestLog, /) -> None:
@@ -182,8 +187,7 @@ class Recorder:
             finally:
                 self._current_recording.reset(token)
                 try:
-                    # always in the thread: a file is written, and others may be deleted
-                    await self._offload.run("", max(recording.size, LARGE + 1), self._save_recording, recording)
+                    await self._save_in_thread(recording)
                 except OSError as error:
                     self._report_loss("recording", error)
                 except Exception:  # noqa: BLE001  # a recording must not fail the request
@@ -195,11 +199,24 @@ class Recorder:
         """Wrap the transport to an upstream to record its exchanges."""
         return _RecordingTransport(inner, upstream, wire, self._current_recording)
 
-    def _save_recording(self, recording: _Recording) -> None:
-        """Sanitise and save a finished recording. Only requests for a model are saved."""
+    async def _save_in_thread(self, recording: _Recording) -> None:
+        """Save a finished recording, always in the thread: a file is written, and others may be deleted.
+
+        Only requests for a model are saved. OSError if too many recordings wait, on a slow disk.
+        """
         request_log = recording.request_log
         if request_log is None or request_log.action != "generate":
             return
+        size = max(recording.size, LARGE + 1)
+        if self._waiting_bytes and self._waiting_bytes + size > _MAX_WAITING_BYTES:
+            raise OSError(ENOBUFS, f"more than {_MAX_WAITING_BYTES} bytes of recordings wait for the disk")
+        self._waiting_bytes += size
+        try:
+            await self._offload.run("", size, self._save_recording, recording, request_log)
+        finally:
+            self._waiting_bytes -= size
+
+    def _save_recording(self, recording: _Recording, request_log: RequestLog) -> None:
         sanitiser = self._sanitiser.with_more_secrets(recording.secrets)
         recording.client_side.wire = request_log.ingress
         recorded = datetime.fromtimestamp(request_log.started, UTC).isoformat(timespec="milliseconds")

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from logging import INFO, NOTSET, Handler, getLogger
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
@@ -37,6 +38,9 @@ from .metrics import Metrics
 from .record import Recorder, trace_writer
 from .request_log import Sink
 
+if TYPE_CHECKING:
+    from .line_lock import LineLock
+
 __all__ = ["Telemetry", "open_telemetry"]
 
 _log = getLogger("toolwire.gateway")
@@ -56,7 +60,7 @@ class Telemetry:
         *,
         lines: bool = True,
         log_handler: Handler | None = None,
-        line_lock: AbstractContextManager[object] | None = None,
+        line_lock: LineLock | None = None,
     ) -> None:
         self._settings = settings
         self._line_lock = line_lock
@@ -230,7 +234,7 @@ def open_telemetry(
     *,
     lines: bool = True,
     log_handler: Handler | None = None,
-    line_lock: AbstractContextManager[object] | None = None,
+    line_lock: LineLock | None = None,
 ) -> Telemetry:
     """Open everything that is configured; ConfigError or MissingExtra if that is impossible.
 

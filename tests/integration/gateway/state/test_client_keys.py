@@ -245,6 +245,8 @@ ROUTING = [
     "model_list",
     "MODEL",  # servers in Go ignore case
     "Models",
+    "model\u017f",  # U+017F is the letter s in another case, and U+212A is k
+    "fallbac\u212as",
 ]
 
 
@@ -259,8 +261,9 @@ def test_fields_that_choose_another_model_are_refused_for_a_key_with_some_models
             for field in ROUTING:
                 body = {"model": "small", **document, "metadata": {"x": "y" * padding}, field: ["huge"]}
                 spellings = [
+                    json.dumps(body, ensure_ascii=False),
                     json.dumps(body),
-                    json.dumps(body).replace(f'"{field}"', f'"\\u00{ord(field[0]):x}{field[1:]}"'),
+                    json.dumps(body, ensure_ascii=False).replace(f'"{field}"', f'"\\u00{ord(field[0]):x}{field[1:]}"'),
                 ]
                 for text in spellings:
                     reply = await http._send("POST", url, text.encode(), headers)
