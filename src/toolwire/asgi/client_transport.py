@@ -32,6 +32,7 @@ class ClientTransport:
 
     __slots__ = (
         "_discard_input",
+        "_linger_timer",
         "_loop",
         "_timeout",
         "_timer",
@@ -57,6 +58,7 @@ class ClientTransport:
         self._loop = loop
         self._timeout = timeout
         self._timer: TimerHandle | None = None
+        self._linger_timer: TimerHandle | None = None
 
     def close(self) -> None:
         """Close the connection when the client has read the buffered data.
@@ -70,13 +72,14 @@ class ClientTransport:
             if self._transport.can_write_eof():  # not for TLS
                 with suppress(OSError):  # the client has reset the connection
                     self._transport.write_eof()
-            self._loop.call_later(min(_LINGER, self._timeout), self._transport.close)
+            self._linger_timer = self._loop.call_later(min(_LINGER, self._timeout), self._transport.close)
         else:
             self._transport.close()
         self.start_timer()
 
     def close_now(self) -> None:
         """Close the connection when the client has read the buffered data, and read nothing more."""
+        self.stop_lingering()
         self._transport.close()
         self.start_timer()
 
@@ -89,6 +92,11 @@ class ClientTransport:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def stop_lingering(self) -> None:
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self._linger_timer = None
 
     def _set_timer(self) -> None:
         self._timer = self._loop.call_later(self._timeout, self._check_progress, self._measure_progress())

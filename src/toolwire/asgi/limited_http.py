@@ -189,6 +189,7 @@ class _LimitedHttp(HttpToolsProtocol):
         self._report_disconnect()
         super().connection_lost(exc)
         self.transport.stop_timer()
+        self.transport.stop_lingering()
         self.pipeline.clear()
 
     def _report_disconnect(self) -> None:
@@ -281,6 +282,9 @@ class _LimitedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start the request, or queue it after a request that is not answered yet."""
+        if self._ignores_input:
+            raise _HeadRefused  # the connection ends with the request before, which was in the same data
+        self._is_idle = False  # the request before may have ended in the same data
         parser = self.parser
         method = parser.get_method()
         if parser.should_upgrade():
@@ -465,7 +469,9 @@ class _LimitedHttp(HttpToolsProtocol):
         self._reset_head()
         if self._read_timer is not None:
             self._stop_read_timer()
-        if self.cycle.response_complete:  # before its body arrived
+        if self._ignores_input:
+            self.transport.close_now()  # it was refused, and the client sends nothing more
+        elif self.cycle.response_complete:  # before its body arrived
             self._become_idle()
         else:
             self.cycle.end_body()

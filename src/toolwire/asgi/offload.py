@@ -18,7 +18,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 from msgspec import Struct
 
@@ -45,6 +45,11 @@ class _ClientQueue(Struct, eq=False):
     turns: deque[tuple[asyncio.Future[None], float]]  # with the times at which they began to wait
     queued_at: float  # as the last client in turn
     calm_at: float  # the queue began, or a call started that had not waited too long
+
+    def drop_cancelled(self) -> None:
+        """Drop the calls at the front that were cancelled: their time is not that of a call that waits."""
+        while self.turns and self.turns[0][0].cancelled():
+            self.turns.popleft()
 
 
 class Offload:
@@ -134,6 +139,10 @@ class Offload:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._release(client)  # the thread was given to this call in the same moment
+            elif (queue := self.waiting.get(client)) is not None:
+                queue.drop_cancelled()
+                if not queue.turns:
+                    del self.waiting[client]
             raise
 
     def _may_start(self, client: str) -> bool:
@@ -159,6 +168,7 @@ class Offload:
         while (waiting := next(filter(self._may_start, self.waiting), None)) is not None:
             queue, now = self.waiting.pop(waiting), self._clock()
             turn, since = queue.turns.popleft()
+            queue.drop_cancelled()
             if now - since <= self._max_wait():
                 queue.calm_at = now
             if queue.turns:
@@ -170,10 +180,14 @@ class Offload:
 
 
 class ClientOffload(Struct, eq=False):
-    """The threads for large work, as one client uses them."""
+    """The threads for large work, as one client uses them.
+
+    `refuse` raises the error for a request that would wait too long for its first thread; without it, every call waits.
+    """
 
     _offload: Offload
     _client: str
+    _refuse: Callable[[], NoReturn] | None = None
 
     async def run(
         self,
@@ -185,4 +199,12 @@ class ClientOffload(Struct, eq=False):
         """Call a function, in a thread if `size` is large."""
         if size <= LARGE:
             return function(*args, **options)
+        if self._refuse is not None:
+            if self._offload.is_late(self._client, size):
+                self._refuse()
+            self._refuse = None
         return await self._offload.run(self._client, size, function, *args, **options)
+
+    def stop_refusing(self) -> None:
+        """Let all further calls wait, because the request is sent to an upstream, which may charge for its answer."""
+        self._refuse = None

@@ -167,7 +167,9 @@ class Gateway:
                 sink.watch_translations(self._translations)
                 sink.watch_load(self.admission, lambda: self._http.waiting)
         self._memory_bound = MemoryBound(settings.limits.memory)
-        self._reader = RequestReader(self._offload, self._translations, may_stream=not self._sinks_read_requests)
+        self._reader = RequestReader(
+            self._offload, self.admission, self._translations, may_stream=not self._sinks_read_requests
+        )
         self._keys = ClientKeys(settings.keys, is_required=requires_key)
         self.apply(settings)
 
@@ -449,17 +451,10 @@ class Gateway:
                 _log.exception("a sink failed at the beginning of request %s", log_writer.log.id)
 
     def _identify(self, http_exchange: HttpExchange, log_writer: RequestLogWriter, memory: MemoryReservation) -> Caller:
-        """Identify the client by its key; UnknownKey if it has none, Overloaded if its large requests wait too long."""
-        headers = http_exchange.headers
-        caller = self._keys.identify(headers, http_exchange.query)
+        """Identify the client by its key; UnknownKey if it has none."""
+        caller = self._keys.identify(http_exchange.headers, http_exchange.query)
         memory.client = caller.name
         log_writer.set_caller(caller.name)
-        if self._offload.waiting:
-            # a body in chunks may be large
-            size = self._settings.limits.body if "transfer-encoding" in headers else http_exchange.declared_length
-            if self._offload.is_late(caller.name, size):
-                self.admission.refuse_late()
-                raise Overloaded
         return caller
 
     async def _generate(
@@ -467,33 +462,34 @@ class Gateway:
     ) -> None:
         """Answer a request for a model within the limits of its key. Its usage is charged even if it fails."""
         caller, dependencies = self._identify(http_exchange, log_writer, memory), self._dependencies
-        client_request = await self._reader.read_request(http_exchange, route, memory, dependencies, caller)
+        offload = self._reader.open_offload(caller.name)
+        client_request = await self._reader.read_request(http_exchange, route, memory, dependencies, caller, offload)
         log_writer.set_request(client_request)
-        await client_request.check_caller(caller, self._offload)
+        await client_request.check_caller(caller, offload)
         if caller.name:
             await self._limiter.admit(caller)
         if self._sinks_read_requests and self._begin_sinks:
-            await self._offload.run(caller.name, client_request.work_size, client_request.decode)
+            await offload.run(client_request.work_size, client_request.decode)
         log_writer.begin()
         self._notify_begin(log_writer, client_request, http_exchange.headers)
         if route.ingress.stores_responses:
-            await self._open_response(client_request, caller, memory, dependencies)
+            await self._open_response(client_request, caller, memory, dependencies, offload)
         if client_request.upload is None:  # else its end begins the watch
             http_exchange.watch()
         try:
-            context = open_context(dependencies, http_exchange, client_request, log_writer, memory)
+            context = open_context(dependencies, http_exchange, client_request, log_writer, memory, offload)
             try:
                 await RequestHandler(context).run()
             except EnvelopeFound:
                 if client_request.upload is None:
                     raise
                 client_request = await self._reader.read_whole_request(
-                    client_request.upload, http_exchange, route, memory, dependencies
+                    client_request.upload, http_exchange, route, memory, dependencies, offload
                 )
                 log_writer.set_request(client_request)
-                await client_request.check_caller(caller, self._offload)
+                await client_request.check_caller(caller, offload)
                 http_exchange.watch()
-                context = open_context(dependencies, http_exchange, client_request, log_writer, memory)
+                context = open_context(dependencies, http_exchange, client_request, log_writer, memory, offload)
                 await RequestHandler(context).run()
         finally:
             http_exchange.unwatch()
@@ -526,7 +522,12 @@ class Gateway:
                 await self._metadata_api.answer(http_exchange, route, caller, memory)
 
     async def _open_response(
-        self, client_request: ClientRequest, caller: Caller, memory: MemoryReservation, dependencies: Dependencies
+        self,
+        client_request: ClientRequest,
+        caller: Caller,
+        memory: MemoryReservation,
+        dependencies: Dependencies,
+        offload: ClientOffload,
     ) -> None:
         """Resolve references of OpenAI Responses to stored state."""
 
@@ -534,7 +535,7 @@ class Gateway:
             plan = dependencies.router.plan(client_request.model, tools=client_request.has_tools)
             return any(target.upstream.keeps_responses for target in plan)
 
-        state, offload = dependencies.responses, ClientOffload(self._offload, caller.name)
+        state = dependencies.responses
         document = await offload.run(len(client_request.body), lambda: client_request.document)
         pending = await state.open_response(
             state.access(caller.name, memory, offload),

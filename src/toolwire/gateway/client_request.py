@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from ..asgi.offload import LARGE, Offload
+from ..asgi.offload import LARGE, ClientOffload
 from ..bridge.conversation_reading import RequestReading
 from ..bridge.fitted_prefix import PrefixStore
 from ..bridge.reasoning_envelope import ENVELOPE_WIRES, has_envelope, may_contain_envelope
@@ -194,12 +194,12 @@ class ClientRequest:
             self.choices = document["n"]
         self.has_tools = bool(document.get("tools") or document.get("functions"))
 
-    async def check_caller(self, caller: Caller, offload: Offload) -> None:
+    async def check_caller(self, caller: Caller, offload: ClientOffload) -> None:
         """Check that the caller may use the model, and that no other field can choose another one."""
         caller.check(self.model)
         if not caller.has_all_models:
             size = self.own_work + len(self.body) // 16  # half a megabyte of text is searched at once
-            await offload.run(caller.name, size, self._check_routing_fields)
+            await offload.run(size, self._check_routing_fields)
 
     def _check_routing_fields(self) -> None:
         if self._document is None and not _may_contain_routing(self.body):

@@ -8,7 +8,6 @@ from time import time
 from msgspec.structs import replace
 
 from ..asgi.http_exchange import HeaderPairs, HttpExchange
-from ..asgi.offload import ClientOffload
 from ..asgi.origin_policy import RequestRefused
 from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object
@@ -74,12 +73,11 @@ class MetadataApi:
         self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
     ) -> int:
         """Estimate the tokens of a request, within the limits of its key."""
-        dependencies = self._dependencies
-        client_request = await self._reader.read_request(http_exchange, route, memory, dependencies, caller)
-        await client_request.check_caller(caller, dependencies.offload)
+        dependencies, offload = self._dependencies, self._reader.open_offload(caller.name)
+        client_request = await self._reader.read_request(http_exchange, route, memory, dependencies, caller, offload)
+        await client_request.check_caller(caller, offload)
         if caller.name:
             await self._limiter.admit(caller)
-        offload = ClientOffload(dependencies.offload, caller.name)
         counted = await find_counted_body(
             client_request, dependencies.router, dependencies.ranker, caller.name, offload
         )

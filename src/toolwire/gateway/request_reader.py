@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
+from typing import NoReturn
 
+from ..asgi.admission import Admission
 from ..asgi.http_exchange import HttpExchange
 from ..asgi.offload import LARGE, ClientOffload, Offload
 from ..net.translation_cache import TranslationCache
 from .client_body import ClientBody
 from .client_request import ClientRequest
 from .dependencies import Dependencies
+from .faults import Overloaded
 from .routes import Route
 from .settings import LimitsRow
 from .shared.document_limits import SMALL_DOCUMENT, admit_document, admit_request, admit_small_document
@@ -25,12 +28,23 @@ _READ_AT_ONCE = 512 * 1024  # bytes of a request whose fields are found on the e
 class RequestReader:
     """Reads requests for a model, and other documents. `may_stream`: no sink needs the body of a large request."""
 
-    __slots__ = ("_may_stream", "_offload", "_translations")
+    __slots__ = ("_admission", "_may_stream", "_offload", "_translations")
 
-    def __init__(self, offload: Offload, translations: TranslationCache, *, may_stream: bool) -> None:
+    def __init__(
+        self, offload: Offload, admission: Admission, translations: TranslationCache, *, may_stream: bool
+    ) -> None:
         self._offload = offload
+        self._admission = admission
         self._translations = translations
         self._may_stream = may_stream
+
+    def open_offload(self, client: str) -> ClientOffload:
+        """Return the threads for a new request of a client; Overloaded if it would wait too long for the first one."""
+        return ClientOffload(self._offload, client, self._refuse_late)
+
+    def _refuse_late(self) -> NoReturn:
+        self._admission.refuse_late()
+        raise Overloaded
 
     async def read_request(
         self,
@@ -39,6 +53,7 @@ class RequestReader:
         memory: MemoryReservation,
         dependencies: Dependencies,
         caller: Caller,
+        offload: ClientOffload,
     ) -> ClientRequest:
         """Read a request; only the beginning of a large one that its targets get as it is."""
         limits, headers, query = dependencies.limits, http_exchange.headers, http_exchange.query
@@ -56,9 +71,9 @@ class RequestReader:
             streamed = open_streamed_request(dependencies, route, client_body, headers, query)
             if streamed is not None:
                 return streamed
-            return await self.read_whole_request(client_body, http_exchange, route, memory, dependencies)
+            return await self.read_whole_request(client_body, http_exchange, route, memory, dependencies, offload)
         body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
-        return await self._open_request(body, http_exchange, route, memory, dependencies)
+        return await self._open_request(body, http_exchange, route, memory, dependencies, offload)
 
     async def read_whole_request(
         self,
@@ -67,10 +82,11 @@ class RequestReader:
         route: Route,
         memory: MemoryReservation,
         dependencies: Dependencies,
+        offload: ClientOffload,
     ) -> ClientRequest:
         """Read the rest of a body whose beginning was read, or even sent on."""
         body = await client_body.read_whole()
-        return await self._open_request(body, http_exchange, route, memory, dependencies)
+        return await self._open_request(body, http_exchange, route, memory, dependencies, offload)
 
     async def _open_request(
         self,
@@ -79,6 +95,7 @@ class RequestReader:
         route: Route,
         memory: MemoryReservation,
         dependencies: Dependencies,
+        offload: ClientOffload,
     ) -> ClientRequest:
         limits, headers, query = dependencies.limits, http_exchange.headers, http_exchange.query
         body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
@@ -86,18 +103,16 @@ class RequestReader:
         if len(body) <= SMALL_DOCUMENT:
             return ClientRequest(route, wire, body, headers, query, admit_small_document(body, memory))
         reading = self._translations.open(memory.client, wire, body)
-        size = await admit_request(reading, limits.values, ClientOffload(self._offload, memory.client), memory)
+        size = await admit_request(reading, limits.values, offload, memory)
         if size <= LARGE and len(reading.new_text) <= _READ_AT_ONCE:
             return ClientRequest(route, wire, body, headers, query, size, reading)
         work = max(size, len(reading.new_text))
-        return await self._offload.run(
-            memory.client, work, ClientRequest, route, wire, body, headers, query, size, reading
-        )
+        return await offload.run(work, ClientRequest, route, wire, body, headers, query, size, reading)
 
     async def read_document(
         self, http_exchange: HttpExchange, memory: MemoryReservation, limits: LimitsRow
     ) -> tuple[bytes, int]:
         """Read a body that can be parsed. Return it with the size of the work that it makes."""
         body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
-        size = await admit_document(body, limits.values, ClientOffload(self._offload, memory.client), memory)
+        size = await admit_document(body, limits.values, self.open_offload(memory.client), memory)
         return body, size

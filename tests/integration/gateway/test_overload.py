@@ -27,8 +27,9 @@ from gateway.hostile import (
 )
 from gateway.serving import WIRES, Serving, listening
 
+from toolwire import Message, Request, Text
 from toolwire.asgi.accepting import BatchListener
-from toolwire.asgi.offload import LARGE, Offload
+from toolwire.asgi.offload import LARGE
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.settings_parse import parse_settings
@@ -43,6 +44,8 @@ ANSWER = (
 )
 STATUS = {"anthropic": 529}  # https://docs.anthropic.com/en/api/errors; 503 in all other protocols
 TLS = Path(__file__).parents[2] / "fixtures" / "tls"
+PLAIN = Request(messages=(Message("user", (Text("hi"),)),))
+COUNTED_IN_A_THREAD = 300_000  # bytes of a request
 HEALTH = head_of("/health", {"host": "localhost"}, method="GET")
 
 
@@ -52,6 +55,7 @@ class HoldingUpstream:
     def __init__(self):
         self.release = asyncio.Event()
         self.waiting = self.served = 0
+        self.answer = ANSWER
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=4096)
@@ -72,7 +76,7 @@ class HoldingUpstream:
                 await self.release.wait()
                 self.waiting -= 1
                 self.served += 1
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER))
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(self.answer), self.answer))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -167,14 +171,16 @@ async def test_refusal_does_not_wait_for_the_body_and_keeps_the_connection():
     "headers", [{"expect": "100-continue"}, {"connection": "close"}], ids=["expects 100-continue", "closes"]
 )
 @run
-async def test_connection_that_cannot_stay_open_ends_after_the_refusal(headers):
+async def test_connection_that_cannot_stay_open_ends_after_the_refusal(headers, caplog):
+    """A request after it, in the same data, was started, and its answer failed on the closed connection."""
     async with overloaded(requests=1) as (gateway, provider):
         admitted = send(gateway, 1)
         await until(lambda: provider.waiting == 1)
         reader, writer = await connect(gateway)
-        writer.write(request_bytes("/v1/messages", body_of("anthropic"), headers))
+        writer.write(request_bytes("/v1/messages", body_of("anthropic"), headers) + HEALTH)
         expect_error(await read_answer(reader), "anthropic", 529)
         assert await reader.read() == b""
+        assert not [record for record in caplog.records if record.exc_info]
         writer.close()
         provider.release.set()
         assert (await admitted[0]).status == 200
@@ -232,26 +238,78 @@ async def test_client_whose_large_requests_wait_for_threads_is_refused():
     """It has at most half of the threads. Its queue was not bounded, because a thread was always free."""
     keys = {name: {"hash": hash_key(name)} for name in ("busy", "other")}
     async with overloaded(settings={"keys": keys}, loop_delay=0.01) as (gateway, provider):
-        clock = time.monotonic
-        ends, offload = threading.Event(), Offload(clock=lambda: clock() + skipped)
-        gateway.gateway._offload = offload
-        skipped = 0.0
         provider.release.set()
-        calls = [asyncio.ensure_future(offload.run("busy", LARGE + 1, ends.wait)) for _ in range(5)]
-        try:
-            await until(lambda: offload.waiting)
-            skipped = 1.0
+        async with waiting_for_threads(gateway, "busy"):
             for front in WIRES:
-                body = body_of(front, model="u0/m").ljust(LARGE + 1)
+                body = body_of(front, model="u0/m").ljust(COUNTED_IN_A_THREAD)
                 answer = await post(gateway, path_of(front, "u0/m"), body, {"authorization": "Bearer busy"})
                 assert expect_error(answer, front, STATUS.get(front, 503)).retry_after == 1.0
             assert value_of(gateway.metrics, "toolwire_requests_refused_total", reason="delay") == len(WIRES)
             assert (await exchange(gateway, chat_of("busy"))).status == 200  # a small request needs no thread
-            assert (await exchange(gateway, chat_of("other", LARGE + 1))).status == 200
-        finally:
-            ends.set()
-        await asyncio.gather(*calls)
-        assert (await exchange(gateway, chat_of("busy", LARGE + 1))).status == 200
+            assert (await exchange(gateway, chat_of("other", COUNTED_IN_A_THREAD))).status == 200
+        assert (await exchange(gateway, chat_of("busy", COUNTED_IN_A_THREAD))).status == 200
+
+
+@asynccontextmanager
+async def waiting_for_threads(gateway, client):
+    """Keep a client's share of the threads busy. Its calls have waited for too long."""
+    offload, ends, skipped = gateway.gateway._offload, threading.Event(), 0.0
+    offload._clock = lambda: time.monotonic() + skipped
+    calls = [asyncio.ensure_future(offload.run(client, LARGE + 1, ends.wait)) for _ in range(5)]
+    try:
+        await until(lambda: offload.waiting)
+        skipped = 1.0
+        yield
+    finally:
+        ends.set()
+    await asyncio.gather(*calls)
+
+
+@pytest.mark.finding("OP3")
+@run
+async def test_large_request_that_needs_no_thread_is_not_refused():
+    """It was refused because of its declared length, although only many values or much text are work for a thread."""
+    async with overloaded(loop_delay=0.01) as (gateway, provider):
+        provider.release.set()
+        async with waiting_for_threads(gateway, ""):
+            for front in ("openai_chat", "anthropic"):
+                body = body_of(front, PLAIN, model="u0/m").ljust(LARGE + 1)
+                assert (await post(gateway, path_of(front, "u0/m"), body)).status == 200
+            streamed = body_of("openai_chat", PLAIN, model="u0/m").ljust(2 * 1024 * 1024)
+            assert (await post(gateway, "/v1/chat/completions", streamed)).status == 200
+
+
+@pytest.mark.finding("OP3")
+@run
+async def test_request_that_needs_a_thread_is_refused_whatever_its_declared_length():
+    """HTTP/2 declares none, and a small body with many values is work for a thread."""
+    async with overloaded(loop_delay=0.01) as (gateway, provider):
+        provider.release.set()
+        async with waiting_for_threads(gateway, ""):
+            body = body_of("anthropic", PLAIN, model="u0/m")[:-1] + b',"values":[' + b"0," * 8000 + b"0]}"
+            assert len(body) < LARGE
+            assert expect_error(await post(gateway, "/v1/messages", body), "anthropic", 529).retry_after == 1.0
+            body = body_of("openai_chat", PLAIN, model="u0/m").ljust(COUNTED_IN_A_THREAD)
+            chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+            head = head_of("/v1/chat/completions", {"host": "localhost", "transfer-encoding": "chunked"})
+            assert (await exchange(gateway, head + chunk)).status == 503
+        assert provider.served == 0
+
+
+@pytest.mark.finding("OP3")
+@run
+async def test_request_that_was_sent_to_an_upstream_is_not_refused():
+    """Its answer is paid for, so it waits for a thread."""
+    async with overloaded(loop_delay=0.01) as (gateway, provider):
+        body = body_of("anthropic", PLAIN, model="u0/m").ljust(LARGE + 1)
+        answer = asyncio.ensure_future(post(gateway, "/v1/messages", body))
+        await until(lambda: provider.waiting == 1)
+        async with waiting_for_threads(gateway, ""):
+            provider.answer = ANSWER.replace(b"Rain.", b"Rain. " * 20_000)
+            provider.release.set()
+            await until(lambda: provider.served == 1)
+            await until(lambda: len(gateway.gateway._offload.waiting[""].turns) > 3)
+        assert (await answer).status == 200
 
 
 def chat_of(key, size=0):

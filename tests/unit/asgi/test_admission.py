@@ -198,6 +198,30 @@ def test_client_whose_calls_start_in_time_is_not_late():
 
 
 @pytest.mark.finding("OP3")
+def test_cancelled_call_does_not_make_its_client_late():
+    """The client's oldest call is gone, and the next one has just begun to wait."""
+
+    async def run():
+        waiting = Waiting()
+        offload, clock = waiting.offload, waiting.clock
+        *_, cancelled = await waiting.call("a", "a")
+        clock.now += 1.0
+        await waiting.call("a")
+        assert offload.is_late("a", LARGE + 1)
+        waiting.calls.remove(cancelled)
+        cancelled.cancel()
+        await asyncio.wait({cancelled})
+        assert not offload.is_late("a", LARGE + 1)
+        last = waiting.calls.pop()
+        last.cancel()
+        await asyncio.wait({last})
+        assert not offload.waiting
+        await waiting.end()
+
+    asyncio.run(run())
+
+
+@pytest.mark.finding("OP3")
 def test_large_request_of_another_client_is_late_if_all_threads_are():
     async def run():
         waiting = Waiting()

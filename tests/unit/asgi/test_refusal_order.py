@@ -5,11 +5,16 @@ import asyncio
 import pytest
 from memory_connection import Client, limited, settle
 
+from toolwire.asgi.admission import Admission
+from toolwire.asgi.descriptors import ConnectionCounts
 from toolwire.asgi.http_exchange import HttpExchange
+from toolwire.asgi.limited_http import DefaultLimits, make_limited_protocol
 from waiting import until
 
 JSON = [(b"content-type", b"application/json")]
 CHUNKED = b"POST /bad HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+CLOSING_GET = b"GET /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+CLOSING_POST = b"POST /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 2\r\n\r\n"
 REFUSED = {
     "not HTTP": (b"NOT HTTP\r\n\r\n", b"400"),
     "invalid URL": (b"GET http://[ HTTP/1.1\r\nhost: x\r\n\r\n", b"400"),
@@ -245,3 +250,70 @@ def test_connection_without_a_request_is_closed_when_the_server_stops():
         assert client.connection.written == b""
 
     asyncio.run(run())
+
+
+class Gate:
+    """An application that refuses all requests."""
+
+    def __init__(self, limit=0):
+        self.admission = Admission(limit, 1e6)
+
+    def encode_refusal(self, method, path, headers):
+        return 503, [(b"retry-after", b"1")], b"{}"
+
+
+async def answer_slowly(scope, receive, send):
+    if scope["path"] == "/slow":
+        await asyncio.sleep(20)
+    await HttpExchange(scope, receive, send).respond(200, JSON, b"{}")
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["answered", "refused"])
+def test_connection_is_not_idle_while_a_request_in_the_same_data_is_answered(virtual_time, is_refused):
+    """The request before was answered ahead of its body, and the keep-alive time ran on from its end."""
+
+    async def main():
+        gate = Gate(0 if is_refused else 1)
+        client = Client(make_limited_protocol(DefaultLimits, ConnectionCounts(10, 10), gate), answer_slowly)
+        await client.send(b"POST /early HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhel")
+        assert client.connection.written.startswith(b"HTTP/1.1 503" if is_refused else b"HTTP/1.1 200")
+        gate.admission.limit = 1
+        await client.send(b"lo" + request_for(b"/slow"))
+        await asyncio.sleep(6)
+        assert not client.connection.closed
+        await asyncio.sleep(15)
+        return client.connection.written.count(b"HTTP/1.1 200")
+
+    assert asyncio.run(main()) == (1 if is_refused else 2)
+
+
+@pytest.mark.parametrize("request_bytes", [CLOSING_GET, CLOSING_POST + b"{}"], ids=["no body", "body"])
+def test_refused_connection_is_closed_at_once_if_nothing_more_is_expected(virtual_time, request_bytes):
+    """It was kept for five seconds, as if the client still sent its body."""
+
+    async def main():
+        client = Client(make_limited_protocol(DefaultLimits, ConnectionCounts(10, 10), Gate()), answer_slowly)
+        closes = []
+        client.connection.write_eof = lambda: None
+        client.connection.close = lambda: closes.append(asyncio.get_running_loop().time())
+        start = asyncio.get_running_loop().time()
+        await client.send(request_bytes + request_for(b"/slow"))
+        client.protocol.connection_lost(None)
+        await asyncio.sleep(60)  # no timer is left
+        return [time - start for time in closes], client.connection.written.count(b"HTTP/1.1")
+
+    assert asyncio.run(main()) == ([0.0], 1)
+
+
+def test_lingering_ends_with_the_connection(virtual_time):
+    async def main():
+        client = Client(make_limited_protocol(DefaultLimits, ConnectionCounts(10, 10), Gate()), answer_slowly)
+        closes = []
+        client.connection.write_eof = lambda: None
+        client.connection.close = lambda: closes.append(1)
+        await client.send(CLOSING_POST)
+        client.protocol.connection_lost(None)
+        await asyncio.sleep(60)
+        return closes
+
+    assert asyncio.run(main()) == []

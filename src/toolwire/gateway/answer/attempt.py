@@ -103,11 +103,10 @@ def open_context(
     client_request: ClientRequest,
     log_writer: RequestLogWriter,
     memory: MemoryReservation,
+    offload: ClientOffload,
 ) -> AnswerContext:
     """Return the context of a request whose answer begins."""
-    caller = memory.client
-    offload = ClientOffload(dependencies.offload, caller)
-    preparation = RequestPreparation(client_request, caller, offload, dependencies)
+    preparation = RequestPreparation(client_request, memory.client, offload, dependencies)
     delivery = Delivery(http_exchange)
     return AnswerContext(
         dependencies, http_exchange, client_request, log_writer, memory, offload, preparation, delivery
@@ -135,6 +134,7 @@ class Attempt(Struct, eq=False):
         context, target = self._context, self._target
         preparation = context.preparation
         out: OutboundRequest = preparation.forward(target) or await preparation.prepare(target)
+        context.offload.stop_refusing()
         context.log_writer.start_attempt(target, out.is_passed_through, started_at)
         context.http_exchange.answer_headers = []  # without the headers of a failed target
         self._reply_headers = [*target.headers]
