@@ -54,7 +54,7 @@ _find_routing = re.compile(b'"' + ROUTING_NAME + b'"').search
 _LONGEST_NAME = 64  # bytes; `content_policy_fallbacks` has 24, and 29 in the longest spelling with its quotes
 _SEARCHED = 256 * 1024  # bytes in one call, which no other thread can interrupt: 10 ms if it consists of short strings
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]").search  # in a name, which may be a duplicate in another spelling
-_ESCAPED_S_OR_K = re.compile(rb"\\u(?:017[fF]|212[aA])").search  # of another case, see `forbidden_fields`
+_ESCAPED_IN_ANY_CASE = re.compile(rb"\\u(?:00[4-7]|017[fF]|212[aA])").search  # see `forbidden_fields`
 
 
 class ModelMissing(ProtocolError):
@@ -364,7 +364,7 @@ class ClientRequest:
 
 def _may_contain_routing(body: bytes) -> bool:
     """Search a large body for names that `may_route` refuses, at any depth."""
-    if _ESCAPED_LETTER(body) is not None or _ESCAPED_S_OR_K(body) is not None:
+    if _ESCAPED_IN_ANY_CASE(body) is not None:
         return True
     starts = range(0, len(body), _SEARCHED)
     return any(_find_routing(body, start, start + _SEARCHED + _LONGEST_NAME) for start in starts)
