@@ -183,11 +183,12 @@ class ClientOffload(Struct, eq=False):
     """The threads for large work, as one client uses them.
 
     `refuse` raises the error for a request that would wait too long for its first thread; without it, every call waits.
+    It is removed when the request is sent to an upstream, which may charge for its answer.
     """
 
     _offload: Offload
     _client: str
-    _refuse: Callable[[], NoReturn] | None = None
+    refuse: Callable[[], NoReturn] | None = None
 
     async def run(
         self,
@@ -199,12 +200,8 @@ class ClientOffload(Struct, eq=False):
         """Call a function, in a thread if `size` is large."""
         if size <= LARGE:
             return function(*args, **options)
-        if self._refuse is not None:
+        if self.refuse is not None:
             if self._offload.is_late(self._client, size):
-                self._refuse()
-            self._refuse = None
+                self.refuse()
+            self.refuse = None
         return await self._offload.run(self._client, size, function, *args, **options)
-
-    def stop_refusing(self) -> None:
-        """Let all further calls wait, because the request is sent to an upstream, which may charge for its answer."""
-        self._refuse = None

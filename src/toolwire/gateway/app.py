@@ -462,7 +462,7 @@ class Gateway:
     ) -> None:
         """Answer a request for a model within the limits of its key. Its usage is charged even if it fails."""
         caller, dependencies = self._identify(http_exchange, log_writer, memory), self._dependencies
-        offload = self._reader.open_offload(caller.name)
+        offload = ClientOffload(self._offload, caller.name, self._reader.refuse_late)
         client_request = await self._reader.read_request(http_exchange, route, memory, dependencies, caller, offload)
         log_writer.set_request(client_request)
         await client_request.check_caller(caller, offload)

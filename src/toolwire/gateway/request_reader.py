@@ -40,9 +40,10 @@ class RequestReader:
 
     def open_offload(self, client: str) -> ClientOffload:
         """Return the threads for a new request of a client; Overloaded if it would wait too long for the first one."""
-        return ClientOffload(self._offload, client, self._refuse_late)
+        return ClientOffload(self._offload, client, self.refuse_late)
 
-    def _refuse_late(self) -> NoReturn:
+    def refuse_late(self) -> NoReturn:
+        """Count the refusal of a request that waits too long for a thread, and raise Overloaded."""
         self._admission.refuse_late()
         raise Overloaded
 

@@ -199,6 +199,11 @@ class TargetHealth:
         self._trial_at, self._next_trial = now, now + max(TRIAL_SECONDS, TRIAL_INTERVAL * self.processes)
         return True
 
+    def release_trial(self, now: float) -> None:
+        """Note that the request of a trial was not sent: without a verdict, it would count as a slow answer."""
+        if self._trial_at is not None:
+            self._trial_at, self._next_trial = None, now
+
     def retry_after(self, now: float) -> float:
         """Return the seconds until a request without another target may be admitted."""
         return max(self._next_trial - now, 0.0)

@@ -283,6 +283,17 @@ def test_byte_during_a_probe_is_an_answer():
     assert health.state == "closed" and health.is_waiting
 
 
+@pytest.mark.finding("OP10")
+@pytest.mark.parametrize("can_probe", [True, False])
+def test_trial_that_was_not_sent_closes_nothing(can_probe):
+    health = failing(FAILURE_LIMIT, can_probe=can_probe)
+    assert health.admit(LATER, is_last_resort=False)
+    health.release_trial(LATER)
+    assert not health.begin_probe(LATER + SLOW_TRIAL, SILENCE)
+    assert health.admit(LATER + TRIAL_SECONDS, is_last_resort=False)  # as another trial
+    assert health.state == "half-open"
+
+
 @pytest.mark.finding("OP2")
 @pytest.mark.parametrize("succeeds", [True, False])
 def test_outcome_of_a_trial_counts_after_later_trials(succeeds):

@@ -133,8 +133,12 @@ class Attempt(Struct, eq=False):
         started_at = perf_counter()
         context, target = self._context, self._target
         preparation = context.preparation
-        out: OutboundRequest = preparation.forward(target) or await preparation.prepare(target)
-        context.offload.stop_refusing()
+        try:
+            out: OutboundRequest = preparation.forward(target) or await preparation.prepare(target)
+        except BaseException:
+            target.health.release_trial(self._sent_at)
+            raise
+        context.offload.refuse = None
         context.log_writer.start_attempt(target, out.is_passed_through, started_at)
         context.http_exchange.answer_headers = []  # without the headers of a failed target
         self._reply_headers = [*target.headers]

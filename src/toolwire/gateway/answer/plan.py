@@ -121,6 +121,7 @@ class AttemptPlan(Struct, eq=False):
         """Return the seconds until the next attempt after a fault, or None: the fault is final, or the time is over."""
         if fault.code == CONTEXT_LENGTH:  # no success: the gateway may have found it, and sent nothing
             self.overflow = fault
+            target.health.release_trial(self._clock())
             return self._keep_larger(target)
         if fault.kind not in _FAILOVER_KINDS and not is_gateway_fault(fault):
             self._router.succeed(target, self.sent_at)  # it works, and refuses this request

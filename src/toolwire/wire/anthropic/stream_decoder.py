@@ -100,7 +100,7 @@ class _OpenBlock:
         self.is_stopped = False  # a call is closed later, since more of its input may follow
         self.is_ended = False
         self.arguments: Object | None = None
-        self._start_input: JSON = None
+        self.start_input: JSON = None  # the parsed input of `fields`
         self.state: CallState | None = None  # of the input; None if it has grown since it was parsed
         self.late: list[bytes] = []  # input after the complete one
         self.artefacts: tuple[Artefact, ...] = ()
@@ -130,11 +130,11 @@ class _OpenBlock:
     @property
     def known_input(self) -> JSON:
         """The arguments that are complete, by deltas or in the start. Each is parsed once, as many starts may follow."""
-        if self._start_input is None:
-            self._start_input = _read_input(self.fields) or {}
+        if self.start_input is None:
+            self.start_input = _read_input(self.fields) or {}
         if self.pieces and self.state is None and self.is_stopped and self.is_full():
             self.parse_input()
-        return self.arguments or self._start_input
+        return self.arguments or self.start_input
 
     def is_full(self) -> bool:
         """Return whether the input is complete, so that more of it is a repetition."""
@@ -332,6 +332,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         known, repeated = block.fields.get("input"), fields.get("input")
         if not known and not block.is_ended:
             block.fields = {**block.fields, "input": repeated}
+            block.start_input = None
         elif repeated and repeated not in (known, block.arguments):
             self._report("input", "a repeated start of the block has other arguments")
         if {**fields, "input": known} != {**block.fields, "input": known}:
