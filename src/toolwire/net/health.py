@@ -199,10 +199,10 @@ class TargetHealth:
         self._trial_at, self._next_trial = now, now + max(TRIAL_SECONDS, TRIAL_INTERVAL * self.processes)
         return True
 
-    def release_trial(self, now: float) -> None:
-        """Note that the request of a trial was not sent: without a verdict, it would count as a slow answer."""
-        if self._trial_at is not None:
-            self._trial_at, self._next_trial = None, now
+    def release_trial(self, sent_at: float) -> None:
+        """Note that a request was not sent: if it was admitted as a trial, it would count as a slow answer."""
+        if self._trial_at == sent_at:
+            self._trial_at, self._next_trial = None, sent_at
 
     def retry_after(self, now: float) -> float:
         """Return the seconds until a request without another target may be admitted."""

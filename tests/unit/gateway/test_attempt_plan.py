@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from toolwire.gateway.answer.plan import AttemptPlan
-from toolwire.gateway.faults import IDLE_FAULT
+from toolwire.gateway.faults import IDLE_FAULT, UPSTREAM_BUSY
 from toolwire.ir.response import Fault
 from toolwire.net.health import TargetHealth
 
@@ -242,3 +242,15 @@ def test_long_prompt_is_no_success_of_its_target():
     plan, outcomes, _ = make_plan(only)
     plan.wait_after(TOO_LONG, plan.next_target())
     assert outcomes.steps == []
+
+
+@pytest.mark.finding("OP10")
+def test_trial_that_got_no_connection_is_released():
+    only = target("a")
+    for _ in range(5):
+        only.health.fail(0.0, 0.0)
+    now = only.health.cooldown_end + 1.0
+    for _ in range(2):  # nothing was sent, so the next request is the trial
+        plan, _, _ = make_plan(only, now=now)
+        assert plan.next_target() is only
+        plan.wait_after(Fault("overloaded", "no connection is free", 503, UPSTREAM_BUSY), only)

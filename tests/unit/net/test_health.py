@@ -288,6 +288,10 @@ def test_byte_during_a_probe_is_an_answer():
 def test_trial_that_was_not_sent_closes_nothing(can_probe):
     health = failing(FAILURE_LIMIT, can_probe=can_probe)
     assert health.admit(LATER, is_last_resort=False)
+    health.release_trial(LATER - 1)  # of another request
+    assert not health.admit(LATER, is_last_resort=False)
+    health.release_trial(LATER)
+    assert health.admit(LATER, is_last_resort=False)
     health.release_trial(LATER)
     assert not health.begin_probe(LATER + SLOW_TRIAL, SILENCE)
     assert health.admit(LATER + TRIAL_SECONDS, is_last_resort=False)  # as another trial

@@ -188,6 +188,8 @@ class Attempt(Struct, eq=False):
         if self._is_waiting:
             self._is_waiting = False
             self._target.health.end_wait(self._context.http_exchange.interruption)
+        if self._out is None:  # nothing was sent: the prompt is too long, or the client has left
+            self._target.health.release_trial(self._sent_at)
 
     async def _handle_interruption(self, out: OutboundRequest) -> Fault | None:
         """Go on after an interruption that concerns only this attempt; any other one is raised again."""

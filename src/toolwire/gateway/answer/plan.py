@@ -121,13 +121,14 @@ class AttemptPlan(Struct, eq=False):
         """Return the seconds until the next attempt after a fault, or None: the fault is final, or the time is over."""
         if fault.code == CONTEXT_LENGTH:  # no success: the gateway may have found it, and sent nothing
             self.overflow = fault
-            target.health.release_trial(self._clock())
             return self._keep_larger(target)
         if fault.kind not in _FAILOVER_KINDS and not is_gateway_fault(fault):
             self._router.succeed(target, self.sent_at)  # it works, and refuses this request
             return None
         if fault.code != UPSTREAM_BUSY:  # which is no failure of the target
             self._router.fail(target, self.sent_at, fault)
+        else:
+            target.health.release_trial(self.sent_at)
         if self._clock() >= self.deadline:
             return None  # the next target would time out at once, and be in cooldown
         if self._tried < len(self.targets):
