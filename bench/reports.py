@@ -167,7 +167,7 @@ def _runs(result: dict) -> str:
             "## Stored runs (`bench/runs.py`)\n",
             "Runs of 200, 400 and 800 turns, each with a result of 50 kB. CPU of the process per turn, with the threads of the store and without its",
             "server; bytes of the appended rows. Before runs were logs of events, 200 turns wrote 19.5 MB per turn and took 79 ms of CPU per turn.",
-            "What still grows is Python's garbage collector, which walks the conversation: without it, CPU per turn is flat.\n",
+            "The growth is Python's garbage collector, which walks the conversation: without it, CPU per turn is flat.\n",
             _table(("store", "turns", "CPU per turn", "bytes written per turn"), rows),
         ]
     )

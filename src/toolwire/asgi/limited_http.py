@@ -352,7 +352,7 @@ class _LimitedHttp(HttpToolsProtocol):
         """Answer at once, and discard the body that may follow.
 
         A client that waits for `100 Continue` will not send its body after this answer, or only a part of it, so its
-        connection ends (RFC 9110, 10.1.1), as does that of a client that does not read its answers.
+        connection ends (RFC 9110, 10.1.1). So does the connection of a client that does not read its answers.
         """
         assert self._gate is not None
         status, fields, body = self._gate.encode_refusal(method, path, headers)

@@ -40,14 +40,14 @@ WorkResult = TypeVar("WorkResult")
 
 
 class _ClientQueue(Struct, eq=False):
-    """The calls of a client that wait. All times are those of the clock."""
+    """The waiting calls of a client. All times are by the clock."""
 
     turns: deque[tuple[asyncio.Future[None], float]]  # with the times at which they began to wait
     queued_at: float  # as the last client in turn
     calm_at: float  # the queue began, or a call started that had not waited too long
 
     def drop_cancelled(self) -> None:
-        """Drop the calls at the front that were cancelled: their time is not that of a call that waits."""
+        """Drop cancelled calls at the front, which do not wait any more."""
         while self.turns and self.turns[0][0].cancelled():
             self.turns.popleft()
 
@@ -75,7 +75,7 @@ class Offload:
     def is_late(self, client: str, size: int) -> bool:
         """Return whether a call of this size would wait too long, as calls of this client before it did for a while.
 
-        Without such calls, the client is the last in turn, after those of others.
+        Without such calls, the client is the last in turn, after the other clients.
         """
         if size <= LARGE or not self.waiting:
             return False

@@ -100,8 +100,8 @@ class Gateway:
     tools run by the gateway, by model pattern. `limiter` counts the requests and tokens of keys, and `turn_store` has
     turns that clients cannot return in full; without them, this gateway has its own. `metrics` renders the page
     `/metrics`; without client keys and a metrics key, everyone can read it. `environment` has the keys of upstreams; by
-    default, that of the process. `responses` stores conversations of OpenAI Responses; without it, the store of the
-    settings is opened. `cooldowns` are those of failed
+    default, the process's own. `responses` stores conversations of OpenAI Responses; without it, the store of the
+    settings is opened. `cooldowns` shares the cooldowns of failed
     targets; without it, this gateway has its own. `encoder` compares the meanings of tools and requests for models with
     `retrieve`; None compares keywords only. `publish` is the server for MCP clients at `/mcp`. `publish_for` is the
     model pattern that a key must allow to use it. `on_key` is called with every key that a key command prints, for

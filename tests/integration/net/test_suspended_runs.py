@@ -481,7 +481,7 @@ def test_step_that_could_not_be_saved_is_saved_with_the_next_one(world, store, m
 @pytest.mark.finding("RU2")
 @pytest.mark.parametrize("lost", [1, 2])
 def test_append_whose_response_was_lost_does_not_end_the_run(world, store, monkeypatch, lost):
-    """The store has the events, so the next save must not take them for those of another process."""
+    """The store has the events, so the next save must not take them for events of another process."""
     real, attempts = store.runs.append, []
 
     def append(run, *arguments, **options):

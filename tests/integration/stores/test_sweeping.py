@@ -218,7 +218,7 @@ def test_file_of_the_previous_version_gets_the_indexes(tmp_path):
 
 
 class Clock:
-    """The module `time`, whose clock moves only when it is told to."""
+    """A replacement of the module `time` whose clock moves only by `sleep` and `step`."""
 
     now = 0.0
     step = 0.0  # added each time it is read

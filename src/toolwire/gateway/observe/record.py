@@ -160,7 +160,7 @@ class Recorder:
         self._report_loss = report_loss or _log_loss
         self._sanitiser = sanitiser
         self._offload = Offload(threads=1)
-        self._waiting_bytes = 0  # with those of the recording that is being saved
+        self._waiting_bytes = 0  # the recording that is being saved included
         self._current_recording: ContextVar[_Recording | None] = ContextVar("toolwire_recording", default=None)
 
     def __call__(self, request_log: RequestLog, /) -> None:

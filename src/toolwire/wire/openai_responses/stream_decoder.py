@@ -402,7 +402,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
     def _decide_guess(
         self, item: GrowingItem, raw: Object, index: int | None, events: list[Event]
     ) -> GrowingItem | None:
-        """Return the item that `raw` ends, after the end of the held call if `raw` has its ids or those of its copy."""
+        """Return the item that `raw` ends. If `raw` has the ids of the held call or of its copy, that call ends first."""
         assert self._guess is not None
         held, copy = self._guess[0], self._guess_copy
         has_own_id = item is held and item.shares_id(raw)
@@ -570,7 +570,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
         self._over = True
 
     def _report_twins(self, output: list[Object], matches: list[GrowingItem | None]) -> None:
-        """Report calls that may be copies of another: at one output index, or completed by the final response only."""
+        """Report two calls that may be one: at the same output index, or if only the final response completes one of them."""
         calls = [item for item in self._items.all if item.group == "call"]
         if len({item.index for item in calls}) < len(calls):
             known = [(item.index, item.as_copy().call) for item in calls]
