@@ -54,7 +54,7 @@ demo: $(VENV)/demo ## ask a small real model through the gateway in four protoco
 	$(BIN)/toolwire demo --serve
 
 test: $(VENV)/test ## run every suite, with a selection of the expensive parametrisations
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore tests/learn -m "not full"
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 20 --ignore tests/learn -m "not full"
 
 test-all: $(VENV)/test ## run all tests but those of `make test-learn`, with more random examples
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore tests/learn

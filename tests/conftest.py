@@ -4,13 +4,13 @@ import asyncio
 import gc
 import os
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import tables
 from recordings import RECORDED, Recorded
 from toolwire.net import blocking
 from toolwire.testing import Upstream
@@ -51,25 +51,30 @@ def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the number of random examples before the test modules are imported."""
-    quick = "few" if config.getoption("markexpr") == "not full" else "fixed"
-    settings.load_profile("explore" if os.environ.get("EXPLORE") else quick)
+    tables.selects = config.getoption("markexpr") == "not full"
+    settings.load_profile("explore" if os.environ.get("EXPLORE") else "few" if tables.selects else "fixed")
+    gc.disable()  # until everything is collected: nothing of it is garbage
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `full` what `make test` leaves out of expensive parametrisations.
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
+    """Make no tests of expensive parametrisations that `make test` leaves out. Else they are marked as `full`.
 
     Strides are prime, so that the selection does not always meet the same value of an inner parameter.
     """
-    numbers: Counter[str] = Counter()
-    for item in items:
-        marker = item.get_closest_marker("one_in")
-        if marker is not None:
-            function = item.nodeid.partition("[")[0]
-            if numbers[function] % marker.args[0]:
-                item.add_marker(pytest.mark.full)
-            numbers[function] += 1
+    yield
+    marker = metafunc.definition.get_closest_marker("one_in")
+    stride = marker.args[0] if marker else 1
+    calls = metafunc._calls  # pytest has no public way to leave out a combination of several parametrisations
+    if tables.selects:
+        calls[:] = [call for call in calls[::stride] if pytest.mark.full.mark not in call.marks] or calls[:1]
+    else:
+        for number, call in enumerate(calls):
+            if number % stride:
+                call.marks.append(pytest.mark.full.mark)
 
 
 def pytest_collection_finish() -> None:
-    """Leave the collected tests, about a million objects, out of all later garbage collections."""
+    """Leave the collected tests, several 100,000 objects, out of all later garbage collections."""
+    gc.enable()
     gc.freeze()
