@@ -8,6 +8,7 @@ import pytest
 
 import toolwire
 from recordings import WIRES
+from tables import every_case
 from toolwire.audit.tokens import declaration_tokens
 from toolwire.audit.tools import audit_tools
 from toolwire.ir import InvalidArguments, LossError, Losses, Message, Params, SchemaError
@@ -125,7 +126,7 @@ def test_inlined_references_accept_the_same_values(name):
 
 
 @pytest.mark.pain(3)
-@pytest.mark.parametrize("name", DIALECTS)
+@every_case("name", DIALECTS)
 def test_a_reference_to_another_property_keeps_its_items(name):
     tags = {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}
     schema = {"type": "object", "properties": {"x": tags, "y": {"$ref": "#/properties/x"}}, "required": ["x", "y"]}
@@ -146,8 +147,8 @@ def test_type_is_never_a_list_on_gemini():
 
 
 @pytest.mark.pain(5)
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("tools", [(), (toolwire.Tool("search", kind="builtin", extra={"elsewhere": {}}),)])
+@every_case("wire", WIRES)
+@every_case("tools", [(), (toolwire.Tool("search", kind="builtin", extra={"elsewhere": {}}),)])
 def test_empty_tool_list_is_not_sent_on_any_wire(wire, tools):
     body, _ = written(request_with(*tools, choice=toolwire.ToolChoice("auto")), wire)
     assert not {"tools", "functionDeclarations", "tool_choice", "toolConfig"} & set(body)
@@ -189,7 +190,7 @@ def test_tool_with_a_recursive_schema_is_still_sent(wire):
 
 
 @pytest.mark.pain(7)
-@pytest.mark.parametrize("name", DIALECTS)
+@every_case("name", DIALECTS)
 def test_definition_used_twice_is_not_reported_as_recursive(name):
     assert not audit_tools([toolwire.Tool("move", "Moves.", POINTS)], select=["TW028"])
     lowered = lower(POINTS, name)
@@ -213,7 +214,7 @@ def store(counts: dict[str, int], anything: Any, either: int | list[str] | dict[
 
 
 @pytest.mark.pain(9)
-@pytest.mark.parametrize("name", DIALECTS)
+@every_case("name", DIALECTS)
 def test_maps_unions_and_untyped_values_survive_the_round_trip(name):
     lowered = lower(toolwire.tool(store).input_schema, name)
     assert lowered.conforms
@@ -238,8 +239,8 @@ ROOTS = {
 
 
 @pytest.mark.pain(10)
-@pytest.mark.parametrize("name", DIALECTS)
-@pytest.mark.parametrize("root", ROOTS)
+@every_case("name", DIALECTS)
+@every_case("root", ROOTS)
 def test_root_combinator_is_removed_and_still_validated(root, name):
     schema, good, bad = ROOTS[root]
     lowered = lower(schema, name)
@@ -298,7 +299,7 @@ def test_strict_is_set_only_for_schemas_in_the_strict_subset(wire):
 
 
 @pytest.mark.pain(13)
-@pytest.mark.parametrize("name", DIALECTS)
+@every_case("name", DIALECTS)
 def test_the_root_is_always_an_object(name):
     for schema in (*SCHEMAS, {}, {"properties": {"a": {}}}, {"required": ["a"]}, True):
         assert lower(schema, name).schema["type"] == "object"

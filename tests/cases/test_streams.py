@@ -5,6 +5,7 @@ import json
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire.ir import CallDelta, CallEnd, CallStart, Ping, ResponseEnd, ResponseStart, Stop, TextDelta, fold
 from toolwire.testing import bytewise
 from toolwire.wire import get
@@ -265,8 +266,8 @@ def test_mid_stream_error_is_translated_to_an_error_event(target):
 
 
 @pytest.mark.case("66")
-@pytest.mark.parametrize("source", WIRES)
-@pytest.mark.parametrize("target", WIRES)
+@every_case("source", WIRES)
+@every_case("target", WIRES)
 def test_truncated_stream_ends_in_an_error(source, target):
     if source == target:
         return

@@ -6,6 +6,7 @@ import pytest
 from text_turns import TOOLS, events, given, in_pieces, read, splits_of, states, streamed, text_of, tool
 
 import toolwire.text
+from tables import every_case
 from toolwire.ir import CallDelta, CallEnd, CallStart, ReasoningDelta, ToolCall
 from toolwire.testing.stream_checks import merge_deltas
 from waiting import cpu_guard
@@ -39,8 +40,8 @@ def test_arguments_do_not_depend_on_the_chunk_size():
 
 
 @pytest.mark.parser_bug(3)
-@pytest.mark.parametrize("name", ["hermes", "qwen3_xml", "llama3_json", "kimi_k2", "deepseek_v31"])
-@pytest.mark.parametrize("size", [2, 3, 8, 40, 1000])
+@every_case("name", ["hermes", "qwen3_xml", "llama3_json", "kimi_k2", "deepseek_v31"])
+@every_case("size", [2, 3, 8, 40, 1000])
 def test_arguments_are_equal_for_every_streaming_interval(name, size):
     assert streamed(events(name, in_pieces(turn(name, PARIS, LIMA), size))) == [PARIS, LIMA]
 
@@ -58,7 +59,7 @@ def test_non_string_values_are_streamed_with_their_type():
 
 
 @pytest.mark.parser_bug(6)
-@pytest.mark.parametrize("length", range(1, len("<tool_call>")))
+@every_case("length", range(1, len("<tool_call>")))
 def test_incomplete_opening_tag_is_text(length):
     text = "so " + "<tool_call>"[:length]
     assert read("hermes", text).text == text
@@ -148,7 +149,7 @@ def test_incomplete_delimiter_is_not_emitted():
 
 
 @pytest.mark.parser_bug(16)
-@pytest.mark.parametrize("name", toolwire.text.names())
+@every_case("name", toolwire.text.names())
 def test_every_delta_belongs_to_a_call_with_id_and_name(name):
     started = set()
     for event in events(name, list(turn(name, PARIS))):
@@ -201,7 +202,7 @@ def test_two_calls_keep_their_arguments_at_every_split(name):
 
 
 @pytest.mark.parser_bug(21)
-@pytest.mark.parametrize("name", [name for name in toolwire.text.names() if not toolwire.text.get(name).one_call])
+@every_case("name", [name for name in toolwire.text.names() if not toolwire.text.get(name).one_call])
 def test_all_calls_in_one_chunk_are_parsed(name):
     assert streamed(events(name, [turn(name, PARIS, LIMA, PARIS)])) == [PARIS, LIMA, PARIS]
 

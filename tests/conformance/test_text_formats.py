@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import every_case
 from toolwire.ir import ConfigError
 from toolwire.testing import load_text_vectors, text_checks
 from toolwire.text import names
@@ -18,7 +19,7 @@ def _vectors(name):
 
 @pytest.mark.finding("TX4", "TX9")
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize("name", names())
+@every_case("name", names())
 def test_text_format_passes_the_suite(name):
     failed = []
     for check in text_checks(name, _vectors(name)):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import every_case
 from toolwire.testing import load_vectors
 from toolwire.wire import get, names
 from whole_and_streamed import as_document, as_stream, disagreements, is_same_answer
@@ -50,8 +51,8 @@ def test_vectors_are_the_same_answer_in_both_forms(source):
     assert different == []
 
 
-@pytest.mark.parametrize("target", names())
-@pytest.mark.parametrize("source", names())
+@every_case("target", names())
+@every_case("source", names())
 def test_vectors_have_the_same_translation_in_both_forms(source, target):
     if source == target:
         return

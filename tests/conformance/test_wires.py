@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import every_case
 from toolwire.testing import load_vectors, wire_checks
 from toolwire.wire import names
 
@@ -20,7 +21,7 @@ def _checks():
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("check", _checks())
+@every_case("check", _checks())
 def test_wire_passes_the_suite(check):
     check()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from run_program import PEERS
+from tables import every_case
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/compare.md").read_text(encoding="utf-8")
@@ -42,7 +43,7 @@ def numbers(text):
     return set(NUMBER.findall(text))
 
 
-@pytest.mark.parametrize("row", ROW.findall(PAGE), ids=lambda row: row[0].strip())
+@every_case("row", ROW.findall(PAGE), ids=lambda row: row[0].strip())
 def test_figure_of_the_comparison_is_in_the_results(row):
     _, ours, peers, anchor, script = row
     assert numbers(ours) | numbers(peers) <= numbers(section(anchor))

@@ -12,6 +12,7 @@ from openai import OpenAI, OpenAIError
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
 from deviations import decode, load_deviations
+from tables import every_case
 
 # Errors by which an SDK refuses a stream; anything else is an error of the test.
 REFUSALS = (RuntimeError, TypeError, AttributeError, AssertionError, ValueError, IndexError, KeyError, OpenAIError, anthropic.AnthropicError)  # fmt: skip
@@ -104,7 +105,7 @@ def accumulate(deviation):
             return None
 
 
-@pytest.mark.parametrize("deviation", JUDGED, ids=repr)
+@every_case("deviation", JUDGED, ids=repr)
 def test_sdk_accumulates_the_same_answer_unless_the_vector_says_why_not(deviation):
     theirs, ours = accumulate(deviation), decode(deviation)
     if theirs is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from doc_blocks import FENCE, check_output, run_page
+from tables import every_case
 
 ROOT = Path(__file__).parent.parent.parent
 TUTORIALS = sorted(ROOT.glob("docs/tutorials/*.md"))
@@ -42,13 +43,13 @@ def test_ellipsis_matches_variable_output(output, expected):
 
 
 @pytest.mark.finding("NU6")
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
+@every_case("page", PAGES, ids=page_id)
 def test_page_accesses_no_text_of_a_part_of_unknown_type(page):
     """A part may have no text, so type checkers refuse it; a message has `text` and `results`."""
     assert re.findall(r"messages\[[^]]*\]\.parts\[[^]]*\]\.\w+", page.read_text(encoding="utf-8")) == []
 
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=page_id)
+@every_case("page", TUTORIALS, ids=page_id)
 def test_tutorial_has_numbered_steps(page):
     steps = re.findall(r"^## (\d+)\. ", page.read_text(encoding="utf-8"), re.MULTILINE)
     if page.name != "README.md":
@@ -56,7 +57,7 @@ def test_tutorial_has_numbered_steps(page):
         assert 3 <= len(steps) <= 9
 
 
-@pytest.mark.parametrize("page", [*PAGES, *GUIDES, ROOT / "docs/rules/README.md"], ids=page_id)
+@every_case("page", [*PAGES, *GUIDES, ROOT / "docs/rules/README.md"], ids=page_id)
 def test_relative_links_resolve(page):
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         if "://" not in target:
@@ -89,7 +90,7 @@ def test_readme_starts_with_the_claim_and_three_short_quickstarts():
         assert 0 < sum(bool(line.strip()) for block in code for line in block.splitlines()) < 10
 
 
-@pytest.mark.parametrize("page", [*TUTORIALS, ROOT / "README.md", ROOT / "docs/testing-tools.md"], ids=page_id)
+@every_case("page", [*TUTORIALS, ROOT / "README.md", ROOT / "docs/testing-tools.md"], ids=page_id)
 def test_text_before_a_file_names_it(page):
     """GitHub does not render the title of a code block, so a reader needs the name in the text."""
     text = page.read_text(encoding="utf-8")

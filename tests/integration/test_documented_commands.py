@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from doc_blocks import FENCE
+from tables import every_case
 from toolwire.cli.main import _make_parser
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +62,7 @@ def accepted(line):
     return True
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@every_case("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_of_the_page_are_accepted(page):
     assert [line for line in commands_of_page(page.read_text(encoding="utf-8")) if not accepted(line)] == []
 

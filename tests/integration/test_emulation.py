@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire import Message, Request, Response, Text, Tool, ToolCall, ToolChoice, ToolResult
 from toolwire.bridge.emulation import emulate
 from toolwire.bridge.preparation import prepare
@@ -93,9 +94,9 @@ def ask_streaming(request, form, model):
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("ask", [ask_whole, ask_streaming])
-@pytest.mark.parametrize("wire", toolwire.wire.names())
-@pytest.mark.parametrize("form", toolwire.text.names())
+@every_case("ask", [ask_whole, ask_streaming])
+@every_case("wire", toolwire.wire.names())
+@every_case("form", toolwire.text.names())
 def test_emulated_call_round_trips_over_every_wire_and_format(form, wire, ask):
     text = toolwire.text.get(form)
     call = ToolCall("call00000", "get_weather", ARGUMENTS)

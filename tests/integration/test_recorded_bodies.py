@@ -11,6 +11,7 @@ from recorded_traffic import exchanges, refusals, wire_exchanges
 
 import accepted_bodies
 from recordings import RECORDED
+from tables import every_case
 from toolwire.audit import check_body
 from toolwire.audit.provider_rules.providers import PROVIDERS
 
@@ -68,7 +69,7 @@ def test_accepted_requests_of_bedrock_are_accepted():
         assert len(sent) > 10
 
 
-@pytest.mark.parametrize("recorded", RECORDED, ids=repr)
+@every_case("recorded", RECORDED, ids=repr)
 def test_every_request_of_a_real_client_is_accepted(recorded):
     provider, _, version = recorded.wire.partition("@")
     assert check_body(recorded.body, provider, version=version or None) == []
@@ -79,7 +80,7 @@ def rejected():
     return [one for one in refusals() if not any(re.search(pattern, one.source) for pattern in NOT_ABOUT_THE_BODY)]
 
 
-@pytest.mark.parametrize("exchange", rejected(), ids=repr)
+@every_case("exchange", rejected(), ids=repr)
 def test_every_rejected_body_is_explained(exchange):
     error = exchange.error_body["error"]
     explained(violations(exchange), error["message"], error.get("param"))
@@ -123,7 +124,7 @@ def test_shapes_are_those_of_the_sdk_that_their_file_names(wire):
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize("exchange", [one for one in wire_exchanges() if one.accepted], ids=repr)
+@every_case("exchange", [one for one in wire_exchanges() if one.accepted], ids=repr)
 def test_translation_of_an_accepted_request_is_accepted(exchange):
     """On every other wire, for a model of each family."""
     for target, models in accepted_bodies.MODELS.items():

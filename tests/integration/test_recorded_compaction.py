@@ -1,12 +1,12 @@
 """Compacted and marked forms of recorded requests: the provider's documented constraints still hold."""
 
-import pytest
 import recorded_traffic
 from msgspec.structs import replace
 from recorded_traffic import exchanges, wire_exchanges
 
 import toolwire
 from recordings import RECORDED
+from tables import every_case
 from toolwire.audit import check_body
 from toolwire.bridge import mark_stable_prefix
 from toolwire.ir import Reasoning, ToolCall, ToolResult, ToolwireError
@@ -93,7 +93,7 @@ def test_recorded_requests_with_cache_marks_are_accepted():
         assert marked > 100, marked
 
 
-@pytest.mark.parametrize("recorded", RECORDED, ids=repr)
+@every_case("recorded", RECORDED, ids=repr)
 def test_requests_of_real_clients_are_compacted(recorded):
     provider, _, version = recorded.wire.partition("@")
     codec = get(recorded.wire)

@@ -7,6 +7,7 @@ import pytest
 import recorded_traffic
 from recorded_traffic import exchanges, refusals
 
+from tables import every_case
 from toolwire.wire import get
 
 COMPLETE = len(exchanges()) >= recorded_traffic.PUBLISHED
@@ -47,7 +48,7 @@ def test_recordings_are_present():
     recorded_traffic.require_recordings()
 
 
-@pytest.mark.parametrize("exchange", refusals(), ids=repr)
+@every_case("exchange", refusals(), ids=repr)
 def test_refusal_is_read_into_kind_code_and_retry_time(exchange):
     body = exchange.error_body
     fault = get(exchange.error_wire).decode_error(exchange.status, body, exchange.response_headers)

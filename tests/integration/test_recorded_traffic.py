@@ -16,6 +16,7 @@ from sdk_validation import validate_request
 
 import toolwire
 from recordings import WIRES
+from tables import every_case
 from toolwire.bridge.detection import Detected
 from toolwire.ir.errors import StoredStateError
 from toolwire.ir.pointer import resolve
@@ -137,7 +138,7 @@ def test_every_skip_rule_is_needed_and_none_hides_a_wire():
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize("exchange", REQUESTS, ids=repr)
+@every_case("exchange", REQUESTS, ids=repr)
 def test_accepted_request_is_detected(exchange):
     expected = Detected(exchange.wire, "request")
     assert toolwire.detect(exchange.request) == expected
@@ -145,7 +146,7 @@ def test_accepted_request_is_detected(exchange):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("exchange", REQUESTS, ids=repr)
+@every_case("exchange", REQUESTS, ids=repr)
 def test_accepted_request_is_identical_on_its_own_wire(exchange):
     unlisted = [pointer for pointer in deviations(exchange) if not _listed(exchange.wire, pointer)]
     assert not unlisted
@@ -176,7 +177,7 @@ def _matches(row, wire, place):
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("exchange", REQUESTS, ids=repr)
+@every_case("exchange", REQUESTS, ids=repr)
 def test_accepted_request_is_translated_with_every_change_reported(exchange):
     """The translation is also valid for the types of the target's own SDK."""
     source = VERSIONS.get(exchange.wire, exchange.wire)

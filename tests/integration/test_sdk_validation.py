@@ -8,6 +8,7 @@ from sdk_validation import calls_by_sdk, validate_chunks, validate_request, vali
 
 import toolwire
 from recordings import RECORDED, WIRES
+from tables import every_case
 from toolwire.bridge.exchange import Exchange
 from toolwire.testing import load_vectors
 from toolwire.wire import get
@@ -33,7 +34,7 @@ def vectors(kind):
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize(("source", "target", "vector"), vectors("request"))
+@every_case(("source", "target", "vector"), vectors("request"))
 def test_requests_match_the_provider_types(source, target, vector):
     try:
         # on Gemini and on Vertex AI the model is in the path
@@ -45,8 +46,8 @@ def test_requests_match_the_provider_types(source, target, vector):
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize("target", WIRES)
-@pytest.mark.parametrize("recorded", RECORDED, ids=repr)
+@every_case("target", WIRES)
+@every_case("recorded", RECORDED, ids=repr)
 def test_requests_of_real_clients_match_the_provider_types(recorded, target):
     if target == recorded.bare_wire:
         return
@@ -55,7 +56,7 @@ def test_requests_of_real_clients_match_the_provider_types(recorded, target):
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize(("source", "target", "vector"), vectors("response"))
+@every_case(("source", "target", "vector"), vectors("response"))
 def test_responses_match_the_provider_types(source, target, vector):
     translated = toolwire.translate(vector.body, source=source, target=target, kind="response")
     if translated.status == 200:
@@ -63,7 +64,7 @@ def test_responses_match_the_provider_types(source, target, vector):
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize(("source", "target", "vector"), vectors("stream"))
+@every_case(("source", "target", "vector"), vectors("stream"))
 def test_streams_match_the_provider_types(source, target, vector):
     translation = toolwire.translate_stream(source=source, target=target)
     validate_chunks(target, translation.feed(vector.data) + translation.close())

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import every_case
 from toolwire.bridge.restore_turns import turn_is_incomplete
 from toolwire.bridge.turns import StoredTurn
 from toolwire.ir import ProtocolError
@@ -237,8 +238,8 @@ class _Duplicate(str):
         return self is other
 
 
-@pytest.mark.parametrize("spelling", range(4))
-@pytest.mark.parametrize("wire", WIRES)
+@every_case("spelling", range(4))
+@every_case("wire", WIRES)
 def test_duplicate_key_prevents_a_summary(wire, spelling):
     for original in USUAL[wire]:
         for number in range(len(list(_objects(original)))):
@@ -257,8 +258,8 @@ def test_duplicate_key_prevents_a_summary(wire, spelling):
                     del target[duplicate]
 
 
-@pytest.mark.parametrize("hidden", [b' :"x"', b'\n:"x"', b"\t: 1", b' \n :{"a\\\\": 1}'])
-@pytest.mark.parametrize("wire", WIRES)
+@every_case("hidden", [b' :"x"', b'\n:"x"', b"\t: 1", b' \n :{"a\\\\": 1}'])
+@every_case("wire", WIRES)
 def test_white_space_does_not_hide_a_duplicate_key(wire, hidden):
     for document in USUAL[wire]:
         data = json.dumps(document).encode()
@@ -330,8 +331,8 @@ UNUSUAL_VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", UNUSUAL_VALUES, ids=lambda value: repr(value[:12]))
-@pytest.mark.parametrize("wire", WIRES)
+@every_case("value", UNUSUAL_VALUES, ids=lambda value: repr(value[:12]))
+@every_case("wire", WIRES)
 def test_summary_with_an_unusual_value_equals_its_decoded_answer(wire, value):
     for original in USUAL[wire]:
         for number in range(len(list(_objects(original)))):

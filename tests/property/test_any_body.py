@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from sdk_validation import validate_request
 
 from accepted_bodies import FIXED, MODELS, translated, violations
+from tables import every_case
 from toolwire.bridge import mark_stable_prefix
 from toolwire.ir import Message, Text
 from toolwire.ir.text import to_bytes
@@ -19,7 +20,7 @@ from toolwire.wire import get
 ENDPOINTS = [(target, model) for target, models in MODELS.items() for model in models]
 
 
-@pytest.mark.parametrize("failure", FIXED, ids=repr)
+@every_case("failure", FIXED, ids=repr)
 def test_fixed_defect_does_not_return(failure):
     body = translated(failure.source, failure.target, failure.model)
     assert body is None or failure.rule not in [one.rule for one in violations(body, failure.target, failure.model)]

@@ -9,6 +9,7 @@ from canonical import json_values, objects
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import every_case
 from toolwire.ir import BrokenJSON
 from toolwire.ir.text import dumps
 from toolwire.schema import repair_arguments
@@ -34,8 +35,8 @@ def test_valid_arguments_pass_unchanged(value):
                 assert (dumps(found.arguments), found.steps, found.problems) == (dumps(value), (), ())
 
 
-@pytest.mark.parametrize(("value", "schema"), SOUND, ids=dumps)
-@pytest.mark.parametrize("policy", POLICIES)
+@every_case(("value", "schema"), SOUND, ids=dumps)
+@every_case("policy", POLICIES)
 def test_arguments_that_match_the_schema_pass_unchanged(value, schema, policy):
     for given_form in (value, *spellings(value)):
         found = repair_arguments(given_form, schema, policy=policy)
@@ -65,7 +66,7 @@ def test_repaired_prefix_contains_only_values_of_the_full_text(value):
         assert repair_arguments(spelling[:cut], FREE, policy="aggressive", finished=False).arguments is None
 
 
-@pytest.mark.parametrize(("value", "schema"), SOUND, ids=dumps)
+@every_case(("value", "schema"), SOUND, ids=dumps)
 def test_repaired_prefix_of_a_vector_contains_only_values_of_the_full_text(value, schema):
     for spelling in spellings(value):
         for cut in range(1, len(spelling)):

@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire.ir import MissingExtra
 
 MODULES = [
@@ -26,7 +27,7 @@ def import_installed(name):
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize("name", MODULES)
+@every_case("name", MODULES)
 def test_docstring_examples_pass(name):
     try:
         module = import_installed(name)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from plain_english import PATTERNS, hits, page_texts, python_texts, scan
+from tables import every_case
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -37,7 +38,7 @@ def test_no_text_contains_an_excluded_phrase_and_no_allowance_is_stale():
     assert unused == []
 
 
-@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
+@every_case("pattern", PATTERNS, ids=lambda pattern: pattern.name)
 def test_each_pattern_finds_its_example(pattern):
     assert pattern.name in names_of(EXCLUDED[pattern.name])
 

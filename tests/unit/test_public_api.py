@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import toolwire
+from tables import every_case
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ["", *"asgi audit bridge gateway ir local mcp net openapi run schema stream testing text wire".split()]
@@ -36,7 +37,7 @@ def load(package: str):
     return importlib.import_module(f"toolwire.{package}" if package else "toolwire")
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@every_case("package", PACKAGES)
 def test_all_is_complete_and_sorted(package):
     module = load(package)
     assert list(module.__all__) == sorted(module.__all__)
@@ -45,7 +46,7 @@ def test_all_is_complete_and_sorted(package):
         assert getattr(module, name) is not None
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@every_case("package", PACKAGES)
 def test_type_checkers_see_every_exported_name(package):
     """The imports for type checkers, the lazy table and `__all__` name the same things."""
     module = load(package)
@@ -55,7 +56,7 @@ def test_type_checkers_see_every_exported_name(package):
     assert set(module.__all__) <= imported | defined
 
 
-@pytest.mark.parametrize("package", REQUIRED)
+@every_case("package", REQUIRED)
 def test_required_names_are_exported(package):
     assert set(REQUIRED[package].split()) <= set(load(package).__all__)
 
@@ -73,7 +74,7 @@ def test_unknown_attribute_raises():
         toolwire.nope
 
 
-@pytest.mark.parametrize("name", sorted(set(toolwire.__all__) - {"wire"}))
+@every_case("name", sorted(set(toolwire.__all__) - {"wire"}))
 def test_every_public_name_has_a_docstring(name):
     assert getattr(toolwire, name).__doc__
 
@@ -94,7 +95,7 @@ print([m for m in ("asyncio", "pydantic", "socket", "importlib.metadata", "toolw
     assert run(program) == "[]\n"
 
 
-@pytest.mark.parametrize(
+@every_case(
     "path",
     [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.py"))],
     ids=lambda path: str(path.relative_to(ROOT)),

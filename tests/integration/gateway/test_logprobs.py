@@ -8,6 +8,7 @@ from gateway.hostile import ask, decode_answer, gateway_to, recorded, run
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response as OpenAIResponse
 
+from tables import every_case
 from toolwire import Message, Request, Text, translate
 from toolwire.ir.request import Params
 from toolwire.wire import get
@@ -112,8 +113,8 @@ async def test_answer_without_text_reports_their_loss_to_responses(stream):
 
 
 @pytest.mark.finding("GA5")
-@pytest.mark.parametrize("tokens", [[{"token": 1, "logprob": 0}], [{"token": "a"}], ["a"], [{"token": "a", "logprob": 0, "top_logprobs": 3}], [{"token": "a", "logprob": True}]])  # fmt: skip
-@pytest.mark.parametrize("target", ["openai_responses", "gemini", "ollama"])
+@every_case("tokens", [[{"token": 1, "logprob": 0}], [{"token": "a"}], ["a"], [{"token": "a", "logprob": 0, "top_logprobs": 3}], [{"token": "a", "logprob": True}]])  # fmt: skip
+@every_case("target", ["openai_responses", "gemini", "ollama"])
 def test_unreadable_log_probabilities_are_a_loss(target, tokens):
     document = msgspec.json.decode(msgspec.json.encode(DOCUMENTS["openai_chat"]))
     document["choices"][0]["logprobs"]["content"] = tokens

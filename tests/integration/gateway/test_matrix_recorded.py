@@ -10,6 +10,7 @@ from sdks import CLIENTS, Answer
 from shapes import FORMATS, WIRES, Call, ModelAnswer, provider_answer
 
 from recordings import RECORDED, Recorded
+from tables import every_case
 from toolwire.ir.folding import fold
 from toolwire.ir.parts import ToolCall
 from toolwire.ir.response import Response
@@ -104,10 +105,8 @@ def test_the_calls_of_a_vector_reach_every_client(wire, vector, sdk, world):
     assert answer.stop == client.stops[0]
 
 
-@pytest.mark.parametrize("upstream", [*WIRES, *FORMATS])
-@pytest.mark.parametrize(
-    "said", [ModelAnswer("Hi."), ModelAnswer("Hi.", (Call("c1", "f", {"a": 1}), Call("c2", "g", {})), "Hm.")]
-)
+@every_case("upstream", [*WIRES, *FORMATS])
+@every_case("said", [ModelAnswer("Hi."), ModelAnswer("Hi.", (Call("c1", "f", {"a": 1}), Call("c2", "g", {})), "Hm.")])
 def test_matrix_answers_match_the_provider_types(upstream, said):
     wire = upstream if upstream in WIRES else "openai_chat"
     validate_response(wire, json.loads(provider_answer(upstream, said, stream=False).body))

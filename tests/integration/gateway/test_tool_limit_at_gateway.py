@@ -11,6 +11,7 @@ import httpx
 import pytest
 from serving import serving, upstream_rows
 
+from tables import every_case
 from toolwire import Response, Text
 from toolwire.ir.response import Stop, Usage
 from toolwire.testing import Upstream
@@ -95,9 +96,9 @@ SAME_WIRE = {
 
 
 @pytest.mark.finding("LE1")
-@pytest.mark.parametrize("padding", [0, 50_000], ids=["small", "large"])
-@pytest.mark.parametrize("excess", [0, 1, 72])
-@pytest.mark.parametrize("wire", SAME_WIRE)
+@every_case("padding", [0, 50_000], ids=["small", "large"])
+@every_case("excess", [0, 1, 72])
+@every_case("wire", SAME_WIRE)
 def test_too_many_tools_are_reduced_on_the_same_wire(wire: str, excess: int, padding: int) -> None:
     path, limit, make_body = SAME_WIRE[wire]
     body = make_body(make_tools(limit + excess))
@@ -133,9 +134,9 @@ def test_too_many_tools_are_reduced_on_the_same_wire(wire: str, excess: int, pad
 
 
 @pytest.mark.finding("LE1")
-@pytest.mark.parametrize("padding", [0, 50_000], ids=["small", "large"])
-@pytest.mark.parametrize("provider", [None, "openrouter", "xai", "mistral", "deepseek", "groq", "openai-chat"])
-@pytest.mark.parametrize("field", ["seed", "max_completion_tokens"])  # the second has another name at most servers
+@every_case("padding", [0, 50_000], ids=["small", "large"])
+@every_case("provider", [None, "openrouter", "xai", "mistral", "deepseek", "groq", "openai-chat"])
+@every_case("field", ["seed", "max_completion_tokens"])  # the second has another name at most servers
 def test_only_a_stated_limit_reduces_tools_on_the_same_wire(provider: str | None, field: str, padding: int) -> None:
     path, limit, make_body = SAME_WIRE["openai_chat"]
     body = {**make_body(make_tools(200)), field: 9}

@@ -12,6 +12,7 @@ import yaml
 from gateway_client import post
 from serving import serving
 
+from tables import every_case
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.litellm.litellm_convert import convert_litellm
 from toolwire.gateway.observe.telemetry import open_telemetry
@@ -260,7 +261,7 @@ async def test_keys_and_headers_are_in_no_log_and_no_recording(tmp_path, caplog)
         assert secret not in written
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("row", "words"),
     [
         (

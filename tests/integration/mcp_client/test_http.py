@@ -16,6 +16,7 @@ from mcp_client.scripted_http_server import (
     json_reply,
     result,
 )
+from tables import every_case
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRefused, ServerSpec
 from toolwire.mcp.client.login import Browser, Login
@@ -167,7 +168,7 @@ def test_request_headers_match_the_body():
     assert "mcp-session-id" not in headers
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("calls", "kind", "words"),
     [
         (lambda m: events(whole=False), ServerGone, "ended its event stream without an answer"),

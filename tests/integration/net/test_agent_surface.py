@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire import Agent, Media, ModelClient, ProtocolError, Request, Runner, Text, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.events import ArgumentEnd, TextDelta
@@ -344,10 +345,8 @@ def test_leaving_a_sync_stream_closes_it():
 
 
 @pytest.mark.finding("NU6")
-@pytest.mark.parametrize("delta", [1, 3, 10, 1000])
-@pytest.mark.parametrize(
-    "model", ["openai/gpt-5.6", "anthropic/claude-sonnet-5", "openai-chat/m", "gemini/m", "ollama/m"]
-)
+@every_case("delta", [1, 3, 10, 1000])
+@every_case("model", ["openai/gpt-5.6", "anthropic/claude-sonnet-5", "openai-chat/m", "gemini/m", "ollama/m"])
 def test_stream_has_the_partial_arguments_of_each_call(model, delta):
     calls = [ToolCall("a", "get_weather", {"city": "Oslo or Bergen"}), ToolCall("a", "get_weather", {"city": "Rome"})]
 

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire import Agent, Policy, Runner, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.mcp.server.approval import ElicitApproval
@@ -200,8 +201,8 @@ def test_a_plain_preview_runs_in_a_thread():
     assert threads[0] is not threading.main_thread()
 
 
-@pytest.mark.parametrize("name", ["max_parallel", "max_per_turn", "threads"])
-@pytest.mark.parametrize(
+@every_case("name", ["max_parallel", "max_per_turn", "threads"])
+@every_case(
     ("value", "problem"), [(0, "must be at least 1, got 0"), (-1, "got -1"), (1.5, "an integer"), (True, "an integer")]
 )
 def test_limits_of_a_runner_must_be_positive(name, value, problem):

@@ -18,6 +18,7 @@ import requests
 import urllib3
 
 import toolwire
+from tables import every_case
 from toolwire import Runner, ToolCall, ToolError, open_store
 from toolwire.run import CallContext, Options, Transient
 from toolwire.run.transient import RetryAdvice, find_transient, retry_advice
@@ -112,8 +113,8 @@ def test_a_lost_connection_is_retried(fetch):
 
 
 @pytest.mark.finding("X2")
-@pytest.mark.parametrize("fetch", CLIENTS)
-@pytest.mark.parametrize("status", [400, 401, 404, 500])
+@every_case("fetch", CLIENTS)
+@every_case("status", [400, 401, 404, 500])
 def test_another_status_is_final(fetch, status):
     with flaky_server(status, headers=[("Retry-After", "0")]) as (url, seen):
         result = run_tool(fetch, url)
@@ -173,7 +174,7 @@ AIOHTTP = "aiohttp.client_exceptions"
 
 
 @pytest.mark.finding("X2")
-@pytest.mark.parametrize(
+@every_case(
     ("error", "advice"),
     [
         (ConnectionResetError(), RetryAdvice()),

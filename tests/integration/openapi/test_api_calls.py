@@ -10,6 +10,7 @@ import threading
 import pytest
 from api_server import api_server
 
+from tables import every_case
 from toolwire import Runner, ToolCall
 from toolwire.ir import ConfigError, Media
 from toolwire.net import open_store
@@ -503,7 +504,7 @@ def test_selection_by_tag_and_by_name(server):
     assert [entry.name for entry in make(server, operations=lambda tool: tool.method == "DELETE")] == ["deletePet"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("options", "message"),
     [
         ({"tags": ["reed"]}, "no operation has the tag 'reed'"),

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 import pytest
 from api_server import api_server
 
+from tables import every_case
 from toolwire import Runner, ToolCall
 from toolwire.openapi import load_document, parse_document, toolbox
 from toolwire.schema import lower
@@ -262,8 +263,8 @@ def test_document_without_operation_ids(server):
     assert (server.last.headers["content-type"], server.last.body) == ("application/json", b'{"title":"x"}')
 
 
-@pytest.mark.parametrize("document", [FASTAPI, parse_document(PAYMENTS), REPOSITORIES, JSON_API])
-@pytest.mark.parametrize("dialect", ["openai_strict", "anthropic_strict", "gemini"])
+@every_case("document", [FASTAPI, parse_document(PAYMENTS), REPOSITORIES, JSON_API])
+@every_case("dialect", ["openai_strict", "anthropic_strict", "gemini"])
 def test_schemas_can_be_lowered(document, dialect):
     for entry in toolbox(load_document(document), base_url="https://api.example.com"):
         assert lower(entry.tool.input_schema, dialect).schema["type"] == "object"

@@ -12,6 +12,7 @@ import pytest
 from google.genai import types
 from sdk_drivers import DRIVERS, MODELS, opened, running
 
+from tables import every_case
 from toolwire import ModelClient
 from toolwire.adapters import async_transport, transport
 from toolwire.ir.errors import ConfigError, MissingExtra, ProtocolError
@@ -39,9 +40,9 @@ def artefacts_of(request):
     return [item.data for part in parts for item in getattr(part, "artefacts", ())]
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("wire", ["anthropic", "openai_responses", "gemini"])
-@pytest.mark.parametrize("sdk", DRIVERS)
+@every_case("stream", [False, True], ids=["whole", "stream"])
+@every_case("wire", ["anthropic", "openai_responses", "gemini"])
+@every_case("sdk", DRIVERS)
 def test_signatures_return_to_the_model_that_made_them(sdk, wire, stream):
     turn = signed_turn(wire)
     expected = [item.data for part in turn.parts for item in getattr(part, "artefacts", ())]

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire import Toolbox, adapters
 from toolwire.adapters.call_order import CallOrder
 from toolwire.adapters.framework_runner import CallScope, FrameworkRunner, open_question
@@ -78,7 +79,7 @@ BOX = Toolbox(write, write_file, read_file, add)
 A, B = {"file": "a"}, {"file": "b"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("first", "second", "waits"),
     [
         (("write", {"text": "1"}), ("write", {"text": "2"}), True),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.adapters.reasoning_splitter import ReasoningSplitter
 from toolwire.text import get
 
@@ -14,8 +15,8 @@ def split(pieces, *, opened, name="hermes"):
     return "".join(reasoning for reasoning, _ in parts), "".join(rest for _, rest in parts)
 
 
-@pytest.mark.parametrize("opened", [False, True])
-@pytest.mark.parametrize(
+@every_case("opened", [False, True])
+@every_case(
     ("text", "reasoning", "rest"),
     [
         ("<think>a</think>\n\nb <think>c</think>", "a", "\n\nb <think>c</think>"),

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from serving_stacks import load_sglang, parameters_of, sglang_tools
+from tables import every_case
 from toolwire.testing import load_text_vectors
 from toolwire.text import get, names
 
@@ -97,7 +98,7 @@ def blocks_of_reasoning(vector, form):
     return vector.thinking + sum(vector.text.count(opening) for opening, _ in form.reasoning if opening)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@every_case("name", FORMATS)
 def test_both_parsers_agree_with_the_vectors(name):
     """SGLang passes on neither whether an answer is finished nor a second block of reasoning."""
     for vector in load_text_vectors(VECTORS / "text" / f"{name}.json"):
@@ -166,12 +167,12 @@ def test_forced_tool_choice_is_left_to_sglang():
     assert not ToolwireDetector().supports_structural_tag()
 
 
-@pytest.mark.parametrize(("base", "method"), METHODS, ids=lambda value: getattr(value, "__name__", value))
+@every_case(("base", "method"), METHODS, ids=lambda value: getattr(value, "__name__", value))
 def test_base_class_has_the_recorded_parameters(base, method):
     assert parameters_of(getattr(base, method)) == RECORDED[base.__name__][method]
 
 
-@pytest.mark.parametrize(("base", "method"), METHODS, ids=lambda value: getattr(value, "__name__", value))
+@every_case(("base", "method"), METHODS, ids=lambda value: getattr(value, "__name__", value))
 def test_detector_accepts_what_sglang_passes(base, method):
     if method != "__init__":
         assert parameters_of(getattr(OWN[base], method)) == RECORDED[base.__name__][method]

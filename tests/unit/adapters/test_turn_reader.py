@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tables import every_case
 from toolwire.adapters import CallPiece, TurnDelta, TurnReader, prompt_opens_reasoning, without_calls
 from toolwire.testing import load_text_vectors
 from toolwire.text import get, names
@@ -44,7 +45,7 @@ def chunkings(text):
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("name", names())
+@every_case("name", names())
 def test_streamed_deltas_add_up_to_the_parsed_turn(name):
     for vector in load_text_vectors(VECTORS / f"{name}.json"):
         whole = reader(name, vector.tools, opened=vector.thinking).read(vector.text, finished=vector.finished)
@@ -61,7 +62,7 @@ def test_streamed_deltas_add_up_to_the_parsed_turn(name):
             assert collect(deltas) == expected, (vector.name, pieces)
 
 
-@pytest.mark.parametrize("name", names())
+@every_case("name", names())
 def test_truncated_arguments_are_never_a_complete_object(name):
     for vector in load_text_vectors(VECTORS / f"{name}.json"):
         turn = reader(name, vector.tools, opened=vector.thinking)

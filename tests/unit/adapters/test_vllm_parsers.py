@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from serving_stacks import CharacterTokenizer, load_vllm, vllm_request
+from tables import every_case
 from toolwire.adapters.model_format import answer_begins_inside
 from toolwire.testing import load_text_vectors
 from toolwire.text import get, names
@@ -83,7 +84,7 @@ def chunkings(text):
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize("name", names())
+@every_case("name", names())
 def test_streamed_answer_is_the_complete_answer(name):
     for vector in load_text_vectors(VECTORS / f"{name}.json"):
         if len(vector.text) < 2 or bool(answer_begins_inside(get(name), vector.text)) > vector.thinking:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from serving_stacks import VLLM_SOURCE, load_vllm, parameters_of
+from tables import every_case
 
 load_vllm()
 from vllm.parser.engine.parser_engine import ParserEngine  # noqa: E402 - the modules of `load_vllm`
@@ -23,13 +24,13 @@ OWN = {ToolParser: ToolwireToolParser, ReasoningParser: ToolwireReasoningParser,
 METHODS = [(base, method) for base in OWN for method in RECORDED[base.__name__]]
 
 
-@pytest.mark.parametrize(("base", "method"), METHODS, ids=lambda value: getattr(value, "__name__", value))
+@every_case(("base", "method"), METHODS, ids=lambda value: getattr(value, "__name__", value))
 def test_base_class_has_the_recorded_parameters(base, method):
     """With TOOLWIRE_VLLM_SOURCE this compares vLLM itself, else the base classes of the other tests."""
     assert parameters_of(getattr(base, method)) == RECORDED[base.__name__][method]
 
 
-@pytest.mark.parametrize(("base", "method"), METHODS, ids=lambda value: getattr(value, "__name__", value))
+@every_case(("base", "method"), METHODS, ids=lambda value: getattr(value, "__name__", value))
 def test_parser_accepts_what_vllm_passes(base, method):
     own = parameters_of(getattr(OWN[base], method))
     if method == "__init__":

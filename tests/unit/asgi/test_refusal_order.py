@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from memory_connection import Client, limited, settle
 
+from tables import every_case
 from toolwire.asgi.admission import Admission
 from toolwire.asgi.descriptors import ConnectionCounts
 from toolwire.asgi.http_exchange import HttpExchange
@@ -69,8 +70,8 @@ def split_answers(written):
     return [(head[:3], body) for head, _, body in answers]
 
 
-@pytest.mark.parametrize("size", [None, 700, 9])
-@pytest.mark.parametrize("refused", REFUSED)
+@every_case("size", [None, 700, 9])
+@every_case("refused", REFUSED)
 def test_refusal_follows_the_answers_to_earlier_requests(refused, size):
     data, status = REFUSED[refused]
 

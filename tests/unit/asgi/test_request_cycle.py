@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from memory_connection import Client, Connection, limited, settle
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tables import every_case
 from toolwire.asgi.direct_exchange import find_direct_exchange
 from toolwire.asgi.http_exchange import ClientGone, HttpExchange, decode_headers
 from toolwire.asgi.request_cycle import RequestCycle, encode_fields
@@ -79,9 +80,9 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("size", [None, 7])
-@pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("request_name", REQUESTS)
+@every_case("size", [None, 7])
+@every_case("answer", ANSWERS)
+@every_case("request_name", REQUESTS)
 def test_exchange_equals_that_of_uvicorn(request_name, answer, size):
     arguments = ANSWERS[answer], REQUESTS[request_name], size
     ours, theirs = exchange_with(limited(), *arguments), exchange_with(HttpToolsProtocol, *arguments)

@@ -8,6 +8,7 @@ from combinations import for_every
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import every_case
 from toolwire.audit import check_body
 from toolwire.audit.explain import examples
 from toolwire.audit.provider_rules.catalogue import BODY_RULES, TOOL_RULES
@@ -178,7 +179,7 @@ CASES = {
 """name: (provider, body, rule, pointer)"""
 
 
-@pytest.mark.parametrize("name", CASES)
+@every_case("name", CASES)
 def test_violation_is_found_at_its_path(name):
     provider, body, rule, path = CASES[name]
     found = [(one.rule, one.path) for one in check_body(body, provider)]
@@ -203,7 +204,7 @@ ACCEPTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
+@every_case("name", ACCEPTED)
 def test_valid_body_has_no_violation(name):
     provider, body = ACCEPTED[name]
     assert check_body(body, provider) == []
@@ -243,7 +244,7 @@ def test_unknown_provider_is_an_error_with_a_suggestion():
         check_body([], "anthropic")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "parsed"),
     (
         ("claude-opus-4-8", ("claude-opus", (4, 8))),

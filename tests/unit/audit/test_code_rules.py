@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire.audit.code_rules import CODE_CHECKS, audit_code
 from toolwire.cli.main import main
 from toolwire.ir import Response, Stop, Text, ToolCall, ToolResult
@@ -66,7 +67,7 @@ SNIPPETS = {
 }
 
 
-@pytest.mark.parametrize(("rule", "source"), [(rule, one) for rule, many in SNIPPETS.items() for one in many])
+@every_case(("rule", "source"), [(rule, one) for rule, many in SNIPPETS.items() for one in many])
 def test_other_spellings_of_a_problem_are_found(rule, source):
     text = f"async def f():\n    {source}\n"
     assert rule in {finding.rule for finding in audit_code(text, "f.py")}
@@ -121,7 +122,7 @@ FOREIGN = [
 
 
 @pytest.mark.finding("S17")
-@pytest.mark.parametrize("source", FOREIGN)
+@every_case("source", FOREIGN)
 def test_code_of_published_packages_has_no_findings(source):
     assert audit_code(source, "f.py") == ()
 
@@ -160,7 +161,7 @@ def test_mutating_the_schema_of_a_loop_variable_is_found():
     assert audit_code(copied, "f.py") == ()
 
 
-@pytest.mark.parametrize("source", HARMLESS)
+@every_case("source", HARMLESS)
 def test_harmless_code_has_no_findings(source):
     assert audit_code(source, "f.py") == ()
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tables import every_case
 from toolwire.audit.config_rules import audit_config, find_servers
 from toolwire.audit.packages import find_unpinned
 from toolwire.cli.main import main
@@ -42,7 +43,7 @@ def test_secret_is_found_and_not_printed(entry, path, tmp_path, capsys):
     assert "TW091" in out and SECRET not in out + err
 
 
-@pytest.mark.parametrize(
+@every_case(
     "entry",
     [
         {"command": "s", "env": {"API_KEY": "${API_KEY}", "TOKEN": "<your token>", "AUTH_TOKEN": "your-token-here"}},
@@ -77,7 +78,7 @@ def test_long_or_illegal_server_name_is_found():
     assert audit({"command": "s"}, "a" * 25) == ()
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("line", "package"),
     [
         ("npx -y pkg", "pkg"),

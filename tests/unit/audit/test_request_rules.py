@@ -2,8 +2,7 @@
 
 import json
 
-import pytest
-
+from tables import every_case
 from toolwire.audit import check_body
 from toolwire.audit.provider_rules.catalogue import BODY_RULES
 from toolwire.audit.request_rules import REQUEST_CHECKS, audit_request
@@ -95,7 +94,7 @@ def audit(wire, body, **options):
     return audit_request(get(wire).decode_request(body), get(wire), body, **options)
 
 
-@pytest.mark.parametrize("rule", PLANTED)
+@every_case("rule", PLANTED)
 def test_planted_problem_is_found_at_its_path(rule):
     (wire, body), path = PLANTED[rule]
     found = audit(wire, body, select=[rule])

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tables import every_case
 from toolwire.audit.code_rules import CODE_CHECKS
 from toolwire.audit.config_rules import CONFIG_CHECKS
 from toolwire.audit.findings import CHECKS, RULES
@@ -131,7 +132,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("rule", PLANTED)
+@every_case("rule", PLANTED)
 def test_a_planted_problem_is_found(rule):
     found = audit_tools(PLANTED[rule], select=[rule])
     assert found
@@ -257,7 +258,7 @@ NOT_REPORTED = [
 
 
 @pytest.mark.finding("S17")
-@pytest.mark.parametrize(("rule", "properties"), NOT_REPORTED)
+@every_case(("rule", "properties"), NOT_REPORTED)
 def test_wording_of_published_tools_is_not_reported(rule, properties):
     assert not audit_tools([tool(**properties)], select=[rule])
 

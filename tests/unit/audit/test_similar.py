@@ -2,8 +2,7 @@
 
 import random
 
-import pytest
-
+from tables import every_case
 from toolwire import Tool
 from toolwire.audit.similar import SIMILARITY_THRESHOLD, first_similar
 from toolwire.audit.tools import audit_tools
@@ -27,7 +26,7 @@ def some_texts(seed):
     return texts
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every_case("seed", range(40))
 def test_result_equals_that_of_pairwise_comparison(seed):
     texts = some_texts(seed)
     assert list(first_similar(texts)) == list(compared(texts))

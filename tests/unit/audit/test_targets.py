@@ -7,6 +7,7 @@ from itertools import zip_longest
 import pytest
 
 from random_schemas import CORPUS, published_schemas
+from tables import every_case
 from toolwire.audit.findings import RULES
 from toolwire.audit.targets import applies_to
 from toolwire.audit.tools import audit_tools, rate_compatibility
@@ -175,7 +176,7 @@ def test_target_option_selects_columns_and_rules(tmp_path, capsys):
     assert "openai_strict" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("rule", "target", "matters"),
     [
         ("TW002", "openai", True),

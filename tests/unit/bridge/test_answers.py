@@ -7,6 +7,7 @@ from itertools import permutations, product
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire.bridge.exchange import Exchange
 from toolwire.ir import Losses, Message, Reasoning, Refusal, Request, Response, Stop, Text, Tool, ToolCall, ToolChoice
 from toolwire.ir.text import dumps
@@ -44,8 +45,8 @@ def test_every_wire_has_an_empty_answer():
 
 
 @pytest.mark.finding("G19")
-@pytest.mark.parametrize("target", FRONTS)
-@pytest.mark.parametrize("source", FRONTS)
+@every_case("target", FRONTS)
+@every_case("source", FRONTS)
 def test_answer_without_content_and_stop_reason_is_an_upstream_error(source, target):
     if source == target:
         return

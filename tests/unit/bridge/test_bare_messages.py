@@ -5,6 +5,7 @@ import json
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire.bridge.detection import detect
 from toolwire.ir.errors import ProtocolError, ToolwireError
 from toolwire.ir.response import Stop
@@ -41,8 +42,8 @@ BARE = {
 
 
 @pytest.mark.finding("LE7")
-@pytest.mark.parametrize("text", [False, True], ids=["parsed", "text"])
-@pytest.mark.parametrize(("wire", "body"), BARE.values(), ids=list(BARE))
+@every_case("text", [False, True], ids=["parsed", "text"])
+@every_case(("wire", "body"), BARE.values(), ids=list(BARE))
 def test_bare_message_is_detected_and_its_calls_are_read(wire, body, text):
     body = json.dumps(body) if text else body
     assert detect(body) == toolwire.bridge.Detected(wire, "message")
@@ -53,7 +54,7 @@ def test_bare_message_is_detected_and_its_calls_are_read(wire, body, text):
 
 
 @pytest.mark.finding("LE7")
-@pytest.mark.parametrize(
+@every_case(
     "body",
     [
         {"role": "assistant"},

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import every_case
 from toolwire.bridge.budget import select_affordable
 from toolwire.bridge.preparation import prepare
 from toolwire.ir import Message, Request, Text, Tool
@@ -59,7 +60,7 @@ def schema_of(random):
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every_case("seed", range(40))
 def test_a_request_keeps_as_many_strict_tools_as_any_selection_could(seed):
     random = Random(seed)
     tools = tuple(Tool(f"t{number}", "", schema_of(random), strict=True) for number in range(random.randrange(1, 9)))

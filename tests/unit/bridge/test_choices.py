@@ -1,9 +1,8 @@
 """Tool choice and parallel calls: every mode on every wire, and between all of them."""
 
-import pytest
-
 import toolwire
 from recordings import WIRES
+from tables import every_case
 from toolwire.ir import Message, Params
 from toolwire.wire import get
 
@@ -105,9 +104,9 @@ def written(name, parallel, wire):
     return body, [*prepared.losses, *more]
 
 
-@pytest.mark.parametrize("parallel", PARALLEL)
-@pytest.mark.parametrize("name", CHOICES)
-@pytest.mark.parametrize("wire", WIRES)
+@every_case("parallel", PARALLEL)
+@every_case("name", CHOICES)
+@every_case("wire", WIRES)
 def test_every_tool_choice_is_encoded_on_every_wire(wire, name, parallel):
     body, losses = written(name, parallel, wire)
     assert choice_fields(body) == expected(name, parallel, wire)
@@ -122,8 +121,8 @@ def test_every_tool_choice_is_encoded_on_every_wire(wire, name, parallel):
     assert weakened == no_word | one_call
 
 
-@pytest.mark.parametrize("target", WIRES)
-@pytest.mark.parametrize("source", WIRES)
+@every_case("target", WIRES)
+@every_case("source", WIRES)
 def test_every_tool_choice_translates_between_all_wires(source, target):
     for name in CHOICES:
         for parallel in PARALLEL:
@@ -146,8 +145,8 @@ def check_translation(source, target, name, parallel):
     assert choice_fields(there) == expected(meant, parallel, target), (name, parallel)
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", ["required", "tool", "allowed", "validated"])
+@every_case("wire", WIRES)
+@every_case("name", ["required", "tool", "allowed", "validated"])
 def test_tool_choice_without_tools_is_not_sent(wire, name):
     user = Message("user", (toolwire.Text("hi"),))
     alone = toolwire.Request("m", (user,), (), CHOICES[name], False, Params(max_tokens=9))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import every_case
 from toolwire import EmulationSettings, Media, Message, Reasoning, Request, Text, Tool, ToolCall, ToolResult, emulate
 from toolwire.ir.errors import EncodeError
 from toolwire.ir.losses import LossError, require_lossless
@@ -50,7 +51,7 @@ def prompt_of(request: Request, name: str) -> str:
     return emulation.request.messages[0].parts[0].text
 
 
-@pytest.mark.parametrize("name", MARKERS)
+@every_case("name", MARKERS)
 def test_markers_in_the_text_are_not_markers_in_the_prompt(name):
     _, forged = MARKERS[name]
     tokens = re.findall(r"<[^<>\s]+>|\[/?[A-Z]+\]|\]~b\]|\[e~\[", forged)
@@ -258,8 +259,8 @@ def test_words_of_a_result_inside_a_line_are_unchanged():
     assert text in prompt and not losses
 
 
-@pytest.mark.parametrize("token", ["[MODEL_SETTINGS]", "[/MODEL_SETTINGS]", "[AUDIO]", "[control_8]", "<SPECIAL_20>"])
-@pytest.mark.parametrize(("form", "template"), [("mistral_v11", "mistral"), ("mistral_v3_json", "mistral_v3")])
+@every_case("token", ["[MODEL_SETTINGS]", "[/MODEL_SETTINGS]", "[AUDIO]", "[control_8]", "<SPECIAL_20>"])
+@every_case(("form", "template"), [("mistral_v11", "mistral"), ("mistral_v3_json", "mistral_v3")])
 def test_every_token_of_the_mistral_vocabulary_is_changed(form, template, token):
     prompt, _ = render((Message("user", (Text(f"{token} [x] a[I] [Note]"),)),), form, template)
     assert f"{token[0]} {token[1:]} [x] a[I] [Note]" in prompt

@@ -1,7 +1,6 @@
 """Requests that two wires could claim, and requests without the fields that most have."""
 
-import pytest
-
+from tables import every_case
 from toolwire.bridge.detection import Detected, detect
 
 USER = {"role": "user", "content": "hi"}
@@ -21,7 +20,7 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize(("wire", "request_body"), REQUESTS)
+@every_case(("wire", "request_body"), REQUESTS)
 def test_request_is_detected_by_fields_unique_to_its_wire(wire, request_body):
     assert detect(request_body) == Detected(wire, "request")
 

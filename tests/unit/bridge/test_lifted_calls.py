@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tables import every_case
 from toolwire import Message, Request, Text, Tool
 from toolwire.bridge.preparation import prepare
 from toolwire.ir.events import CallDelta, CallEnd, CallStart, ResponseEnd, ResponseStart
@@ -26,8 +25,8 @@ def restorer():
     return prepare(REQUEST, "openai_chat").exchange.make_restorer()
 
 
-@pytest.mark.parametrize("size", [1, 4, 1000])
-@pytest.mark.parametrize(
+@every_case("size", [1, 4, 1000])
+@every_case(
     "text", ['{"city": "Oslo", "days": 1e999, "place": 1}', '{"days": nope}', '{"a\\x": 1}', '{"days": 1, "days": 2}']
 )
 def test_values_that_are_no_json_leave_an_invalid_call(text: str, size: int) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import toolwire
 from loss_pointers import unresolved
+from tables import every_case
 from toolwire.ir.errors import ToolwireError
 from toolwire.ir.pointer import find_field, join, resolve
 from toolwire.testing import load_vectors
@@ -74,8 +75,8 @@ def test_loss_of_an_unknown_field_points_at_the_field(source):
     assert wrong == []
 
 
-@pytest.mark.parametrize("target", WIRES)
-@pytest.mark.parametrize("source", WIRES)
+@every_case("target", WIRES)
+@every_case("source", WIRES)
 def test_pointers_of_request_losses_resolve(source, target):
     if source == target:
         return
@@ -91,8 +92,8 @@ def test_pointers_of_request_losses_resolve(source, target):
     assert found
 
 
-@pytest.mark.parametrize("target", WIRES)
-@pytest.mark.parametrize("source", WIRES)
+@every_case("target", WIRES)
+@every_case("source", WIRES)
 def test_pointers_of_answer_losses_resolve(source, target):
     if source == target:
         return
@@ -102,8 +103,8 @@ def test_pointers_of_answer_losses_resolve(source, target):
             assert unresolved(vector.body, translation) == []
 
 
-@pytest.mark.parametrize("target", [*WIRES, "mcp"])
-@pytest.mark.parametrize("source", WIRES)
+@every_case("target", [*WIRES, "mcp"])
+@every_case("source", WIRES)
 def test_pointers_of_tool_losses_resolve(source, target):
     if source == target:
         return

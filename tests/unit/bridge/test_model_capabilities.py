@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 import toolwire
+from tables import every_case
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolChoice, ToolResult, prepare
 from toolwire.bridge.versions import encode_best_version
 from toolwire.ir import Artefact, EncodeError, Media, Reasoning
@@ -385,7 +386,7 @@ CHECKS = {
 
 
 @pytest.mark.finding("G8")
-@pytest.mark.parametrize(("wire", "vendor", "model"), MODELS)
+@every_case(("wire", "vendor", "model"), MODELS)
 def test_request_obeys_every_known_capability(wire, vendor, model):
     known = capabilities_for(wire, model, vendor=vendor)
     assert known != UNKNOWN_MODEL
@@ -410,7 +411,7 @@ DESCRIBED = {
 }
 
 
-@pytest.mark.parametrize("field", DESCRIBED)
+@every_case("field", DESCRIBED)
 def test_described_model_obeys_its_description(field):
     wire, fields = DESCRIBED[field]
     CHECKS[field](wire, ModelCapabilities(**fields))
@@ -455,10 +456,10 @@ def test_system_message_is_hoisted_on_models_that_refuse_it_in_messages(model):
 
 
 @pytest.mark.finding("G1")
-@pytest.mark.parametrize(
+@every_case(
     "model", ["claude-opus-4-8", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-1", "claude-mythos-5"]
 )
-@pytest.mark.parametrize(
+@every_case(
     ("given", "sent", "moved"),
     [
         ("user assistant user system", "user assistant user system", []),

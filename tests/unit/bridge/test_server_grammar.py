@@ -5,6 +5,7 @@ import json
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire.bridge import guided_request
 from toolwire.ir import ConfigError, Message
 from toolwire.schema import validator
@@ -148,9 +149,9 @@ LARK_AT = {
 }
 
 
-@pytest.mark.parametrize("choice", [AUTO, REQUIRED])
-@pytest.mark.parametrize("form", ["qwen3_xml", "glm45", "llama3_json", "deepseek_v31"])
-@pytest.mark.parametrize("server", LARK_AT)
+@every_case("choice", [AUTO, REQUIRED])
+@every_case("form", ["qwen3_xml", "glm45", "llama3_json", "deepseek_v31"])
+@every_case("server", LARK_AT)
 def test_other_formats_are_constrained_by_a_grammar_of_llguidance(server, form, choice):
     llguidance = pytest.importorskip("llguidance")
     guided = guided_request(TOOLS, server, choice=choice, format=form, parallel=True)

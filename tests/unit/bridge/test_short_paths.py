@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.bridge import fit_tools as fitting
 from toolwire.bridge.exchange import Exchange
 from toolwire.bridge.names import NameMap
@@ -33,8 +34,8 @@ def fit(request, target, fit_function):
     return tools, {name: lifts[name].schema for name in lifts}, mapped, list(losses)
 
 
-@pytest.mark.parametrize("target", WIRES)
-@pytest.mark.parametrize("source", WIRES)
+@every_case("target", WIRES)
+@every_case("source", WIRES)
 def test_repeated_tools_are_fitted_as_the_first_time(source, target):
     codec = get(target)
     for request in requests(source):
@@ -54,8 +55,8 @@ def test_tools_with_another_value_are_fitted_again():
         assert repr(fitted) == repr([(request.tools[0], 0)])
 
 
-@pytest.mark.parametrize("target", WIRES)
-@pytest.mark.parametrize("source", WIRES)
+@every_case("target", WIRES)
+@every_case("source", WIRES)
 def test_unchanged_answer_equals_that_of_the_restorer(source, target):
     client = get(target).capabilities
     for response in responses(source):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire.ir import ProtocolError
 
 ANSWERS = {
@@ -132,7 +133,7 @@ def test_list_tools_raises_for_wires_without_discovery():
     assert toolwire.list_tools('{"tools": [{"name": "f"}]}', "mcp")[0].name == "f"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("body", "wire", "kind"),
     [
         ({"model": "m", "messages": [{"role": "user", "content": "hi"}]}, "openai_chat", "request"),

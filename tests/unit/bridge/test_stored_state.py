@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tables import every_case
 from toolwire import Message, Request, Text, translate, translate_stream
 from toolwire.bridge.preparation import prepare
 from toolwire.bridge.stored import may_be_stored
@@ -62,7 +63,7 @@ def escaped(name):
     return "".join(f"\\u{ord(letter):04x}" for letter in name)
 
 
-@pytest.mark.parametrize(("source", "body", "pointer"), REFERENCES)
+@every_case(("source", "body", "pointer"), REFERENCES)
 def test_reference_is_found_in_the_bytes_in_every_spelling(source, body, pointer):
     text = json.dumps(body)
     assert may_be_stored(text.encode(), source)
@@ -79,8 +80,8 @@ def test_text_about_references_is_no_reference(wire):
 
 
 @pytest.mark.finding("G5")
-@pytest.mark.parametrize(("source", "body", "pointer"), REFERENCES)
-@pytest.mark.parametrize("target", names())
+@every_case(("source", "body", "pointer"), REFERENCES)
+@every_case("target", names())
 def test_reference_is_rejected_across_wires_and_kept_on_its_own_wire(source, body, pointer, target):
     if source == target:
         for model in (None, "another") if source != "openai_chat" else (None,):
@@ -111,7 +112,7 @@ def test_stored_state_error_is_an_encode_error_with_a_pointer():
 
 
 @pytest.mark.finding("G5")
-@pytest.mark.parametrize(
+@every_case(
     "fields",
     [
         {"previous_response_id": None, "conversation": None, "prompt": None},
@@ -122,7 +123,7 @@ def test_stored_state_error_is_an_encode_error_with_a_pointer():
         {"background": None},
     ],
 )
-@pytest.mark.parametrize("target", [name for name in names() if name != "openai_responses"])
+@every_case("target", [name for name in names() if name != "openai_responses"])
 def test_fields_without_a_stored_reference_are_translated(fields, target):
     translation = translate(responses(**fields), source="openai_responses", target=target)
     assert get(target).decode_request(translation.body).messages == (Message("user", (Text("hi"),)),)

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 from output_schemas import SCHEMAS
 
+from tables import every_case
 from toolwire import translate, translate_stream
 from toolwire.audit import check_body
 from toolwire.bridge.lift_output import OutputLifter
@@ -75,8 +76,8 @@ def lift(lowered, text: str, size: int) -> tuple[str, bool]:
 
 @pytest.mark.finding("G4")
 @pytest.mark.one_in(4)
-@pytest.mark.parametrize("name", SCHEMAS)
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@every_case("name", SCHEMAS)
+@every_case(("source", "target"), PAIRS)
 def test_sent_schemas_conform_to_the_target(source: str, target: str, name: str) -> None:
     for strict in (True, None, False):
         body = body_of(source, OutputFormat("json_schema", SCHEMAS[name], "place", strict=strict))
@@ -114,7 +115,7 @@ def test_no_provider_rejects_the_form_of_the_answer(source: str, target: str) ->
                 assert check_body(sent, target, model) == []
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@every_case(("source", "target"), PAIRS)
 def test_losses_point_to_the_keyword(source: str, target: str) -> None:
     """No provider enforces `uniqueItems`."""
     body = body_of(source, OutputFormat("json_schema", SCHEMAS["bounds"], strict=True))
@@ -125,8 +126,8 @@ def test_losses_point_to_the_keyword(source: str, target: str) -> None:
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", SCHEMAS)
-@pytest.mark.parametrize("target", WIRES)
+@every_case("name", SCHEMAS)
+@every_case("target", WIRES)
 def test_answers_lift_to_values_of_the_schema(target: str, name: str) -> None:
     schema = SCHEMAS[name]
     request = Request("m", USER, output=OutputFormat("json_schema", schema, strict=True))
@@ -145,8 +146,8 @@ def test_answers_lift_to_values_of_the_schema(target: str, name: str) -> None:
                 assert streamed.parts == whole.parts
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEMAS if SCHEMAS[name].get("type") == "object"])
-@pytest.mark.parametrize("target", WIRES)
+@every_case("name", [name for name in SCHEMAS if SCHEMAS[name].get("type") == "object"])
+@every_case("target", WIRES)
 def test_losses_report_what_is_not_enforced(target: str, name: str) -> None:
     dialect = output_dialect(get(target).dialect, strict=True)
     lowered = lower(SCHEMAS[name], dialect)
@@ -158,8 +159,8 @@ def test_losses_report_what_is_not_enforced(target: str, name: str) -> None:
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize(("source", "target"), PAIRS)
-@pytest.mark.parametrize("name", ["optional properties", "free-form map", "array at the root", "illegal names"])
+@every_case(("source", "target"), PAIRS)
+@every_case("name", ["optional properties", "free-form map", "array at the root", "illegal names"])
 def test_translated_answers_agree_whole_and_streamed(source: str, target: str, name: str) -> None:
     """`source` is the client's wire."""
     schema = SCHEMAS[name]
@@ -210,15 +211,15 @@ ODD_TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("text", ODD_TEXTS)
-@pytest.mark.parametrize("lowered", [OBJECT, WRAPPED, CONVERTED], ids=["object", "wrapped", "converted"])
+@every_case("text", ODD_TEXTS)
+@every_case("lowered", [OBJECT, WRAPPED, CONVERTED], ids=["object", "wrapped", "converted"])
 def test_other_text_is_the_same_at_every_chunking(lowered, text: str) -> None:
     results = {lift(lowered, text, size) for size in (1, 2, 3, 5, 1000)}
     assert len(results) == 1
 
 
-@pytest.mark.parametrize("lowered", [OBJECT, WRAPPED, CONVERTED], ids=["object", "wrapped", "converted"])
-@pytest.mark.parametrize("text", ODD_TEXTS[:4])
+@every_case("lowered", [OBJECT, WRAPPED, CONVERTED], ids=["object", "wrapped", "converted"])
+@every_case("text", ODD_TEXTS[:4])
 def test_text_that_is_no_json_passes_at_once(lowered, text: str) -> None:
     lifter = OutputLifter(0, lowered)
     passed = "".join(event.text for event in lifter.feed(TextDelta.of(0, text[:5])))
@@ -320,8 +321,8 @@ def deep(levels: int) -> dict:
     return schema
 
 
-@pytest.mark.parametrize("target", WIRES)
-@pytest.mark.parametrize("schema", [{"$ref": "#/$defs/Missing"}, False, True, {}, {"type": "nonsense"}, deep(60)])
+@every_case("target", WIRES)
+@every_case("schema", [{"$ref": "#/$defs/Missing"}, False, True, {}, {"type": "nonsense"}, deep(60)])
 def test_no_schema_raises(target: str, schema: object) -> None:
     prepared = prepare(Request("m", USER, output=OutputFormat("json_schema", schema, strict=True)), target)
     output = prepared.request.output
@@ -375,8 +376,8 @@ def test_json_mode_is_stated_where_there_is_none() -> None:
     assert (loss.path, loss.action, loss.severity) == ("/output", "weakened", "warning")
 
 
-@pytest.mark.parametrize("system", [(), (Message("system", (Text("Be brief."),)),)])
-@pytest.mark.parametrize("target", WIRES)
+@every_case("system", [(), (Message("system", (Text("Be brief."),)),)])
+@every_case("target", WIRES)
 def test_a_target_without_structured_outputs_gets_instructions(target: str, system: tuple) -> None:
     wire = get(target)
     wire = replace(wire, capabilities=replace(wire.capabilities, output_schemas=False))
@@ -403,7 +404,7 @@ def test_a_form_that_excludes_tools_is_stated_in_the_instructions() -> None:
     assert body["generationConfig"]["responseJsonSchema"] == SCHEMAS["plain"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("target", "vendor", "model", "enforced"),
     [
         ("anthropic", None, "claude-sonnet-4-5", True),

@@ -6,6 +6,7 @@ import pytest
 
 import toolwire
 from recordings import WIRES
+from tables import every_case
 from toolwire.ir import Fault, Response, Stop, Text, ToolCall
 from toolwire.ir.events import ResponseEnd, ResponseStart, StreamFault
 from toolwire.wire import get
@@ -47,8 +48,8 @@ def error_type_in(wire, body):
     return body["error"]["status" if wire == "gemini" else "type"]
 
 
-@pytest.mark.parametrize("kind", ERRORS)
-@pytest.mark.parametrize("column", range(5), ids=BARE)
+@every_case("kind", ERRORS)
+@every_case("column", range(5), ids=BARE)
 def test_errors_have_the_status_and_type_of_the_wire(kind, column):
     wire = BARE[column]
     encoded = get(wire).encode_error(Fault(kind, "m", STATUSES[kind]))
@@ -68,9 +69,9 @@ def test_errors_have_the_status_and_type_of_the_wire(kind, column):
         assert back.kind == kind
 
 
-@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses"])
-@pytest.mark.parametrize("code", [None, "insufficient_quota"])
-@pytest.mark.parametrize("target", ["anthropic", "ollama", "openai_chat", "openai_responses"])
+@every_case("wire", ["openai_chat", "openai_responses"])
+@every_case("code", [None, "insufficient_quota"])
+@every_case("target", ["anthropic", "ollama", "openai_chat", "openai_responses"])
 def test_exhausted_quota_with_status_429_is_a_billing_error(wire, code, target):
     error = {"message": "You exceeded your current quota", "type": "insufficient_quota", "param": None, "code": code}
     fault = get(wire).decode_error(429, {"error": error})
@@ -80,8 +81,8 @@ def test_exhausted_quota_with_status_429_is_a_billing_error(wire, code, target):
     assert get(target).decode_error(encoded.status, encoded.body, encoded.headers).kind == "billing"
 
 
-@pytest.mark.parametrize("status", sorted(set(STATUSES.values()) | {408, 422, 502, 503}))
-@pytest.mark.parametrize("wire", BARE)
+@every_case("status", sorted(set(STATUSES.values()) | {408, 422, 502, 503}))
+@every_case("wire", BARE)
 def test_error_kind_follows_from_the_status_alone(wire, status):
     known = {status: kind for kind, status in STATUSES.items()} | {408: "timeout", 422: "invalid_request"}
     known |= {502: "server", 503: "overloaded"}
@@ -119,7 +120,7 @@ def test_invalid_retry_delay_is_ignored(delay):
     assert get("gemini").decode_error(429, body).retry_after is None
 
 
-@pytest.mark.parametrize("kind", ERRORS)
+@every_case("kind", ERRORS)
 def test_failed_response_code_keeps_the_error_class(kind):
     wire = get("openai_responses")
     encoder = wire.stream_encoder()
@@ -168,8 +169,8 @@ def stop_in(wire, body):
     return (body["incomplete_details"] or {}).get("reason") or body["status"]
 
 
-@pytest.mark.parametrize("reason", STOPS)
-@pytest.mark.parametrize("column", range(5), ids=BARE)
+@every_case("reason", STOPS)
+@every_case("column", range(5), ids=BARE)
 def test_stop_reasons_are_encoded_and_restored(reason, column):
     wire = get(BARE[column])
     parts = (ToolCall("c", "f", {}),) if reason == "tool_calls" else (Text("t"),)

@@ -6,6 +6,7 @@ import pytest
 
 import toolwire
 from recordings import WIRES
+from tables import every_case
 from toolwire.ir import ConfigError, EncodeError, Message, Text, ToolCall, ToolChoice
 from toolwire.ir.losses import Losses
 from toolwire.net.endpoint import resolve
@@ -120,7 +121,7 @@ def test_built_in_tools_are_always_kept():
 
 
 @pytest.mark.finding("G23")
-@pytest.mark.parametrize(("source", "target"), list(permutations(WIRES, 2)))
+@every_case(("source", "target"), list(permutations(WIRES, 2)))
 def test_translated_requests_refuse_by_name_unless_a_chooser_is_passed(source, target):
     many = tuple(toolwire.Tool(f"t{number}", input_schema=SCHEMA) for number in range(600))
     body = get(source).encode_request(toolwire.Request("m", (USER,), (*many, WEATHER))).body

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 import toolwire
 from recordings import WIRES
+from tables import every_case
 from toolwire import Request, Tool, ToolCall, ToolChoice
 from toolwire.audit import check_body
 from toolwire.ir import Message, Opaque, Text, fold, found_in_history, search_tool
@@ -215,7 +216,7 @@ def test_call_of_the_search_has_its_kind_on_every_wire(wire):
     assert (call.name, call.kind, call.arguments, call.state) == ("search_tools", "search", {"query": "x"}, "complete")
 
 
-@pytest.mark.parametrize(("source", "target"), list(permutations(WIRES, 2)))
+@every_case(("source", "target"), list(permutations(WIRES, 2)))
 def test_history_of_a_search_reaches_every_other_wire(source, target):
     request, _, _ = written(agent_request(WEATHER, turns=TURN), source)
     translated = toolwire.translate(request, source=source, target=target, model=MODELS.get(target, "m"))
@@ -388,9 +389,9 @@ def stream_of(wire, answer):
     return b"".join(encoder.feed(event) for event in toolwire.unfold(get(wire).decode_response(answer)))
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("is_hosted", [True, False], ids=["of the provider", "of the caller"])
-@pytest.mark.parametrize(("upstream", "client"), [NATIVE, NATIVE[::-1]])
+@every_case("seed", range(3))
+@every_case("is_hosted", [True, False], ids=["of the provider", "of the caller"])
+@every_case(("upstream", "client"), [NATIVE, NATIVE[::-1]])
 def test_stream_of_a_search_has_the_content_of_the_whole_answer(upstream, client, is_hosted, seed):
     if is_hosted:
         request = hosted_request(client)

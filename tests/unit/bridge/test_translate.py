@@ -6,6 +6,7 @@ import pytest
 
 import toolwire
 import toolwire.wire
+from tables import every_case
 from toolwire.ir import ConfigError, EncodeError, LossError, ProtocolError
 
 BODY = {
@@ -97,8 +98,8 @@ def test_translated_tool_lists_keep_their_container():
         toolwire.translate("3", source="mcp", target="openai_chat", kind="tools")
 
 
-@pytest.mark.parametrize("source", ["anthropic", "gemini", "openai_chat", "openai_responses", "mcp"])
-@pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_chat", "openai_responses", "mcp"])
+@every_case("source", ["anthropic", "gemini", "openai_chat", "openai_responses", "mcp"])
+@every_case("target", ["anthropic", "gemini", "openai_chat", "openai_responses", "mcp"])
 def test_tools_translate_between_all_wires(source, target):
     mcp = [
         {"name": "f", "description": "d", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tables import every_case
 from toolwire.cli.live_markdown import MarkdownRenderer
 
 TEXT = """# Title **x**
@@ -80,7 +81,7 @@ def test_text_appears_before_its_line_is_complete():
     assert renderer.feed("ld** text") == "\x1b[1mbold\x1b[0m text"
 
 
-@pytest.mark.parametrize("unit", ["*", "[a", "`a", "**a ", "_a", "# ", "\\", "> ", "- ", "1", "```a", "~"])
+@every_case("unit", ["*", "[a", "`a", "**a ", "_a", "# ", "\\", "> ", "- ", "1", "```a", "~"])
 def test_few_characters_are_held_back(unit):
     renderer = MarkdownRenderer()
     text = unit * (3000 // len(unit))

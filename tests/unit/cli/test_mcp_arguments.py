@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from tables import every_case
 from toolwire.cli.mcp_arguments import apply_schema, read_assignments
 from toolwire.cli.parameter_text import list_parameters
 from toolwire.ir.errors import ConfigError, ProtocolError
@@ -47,7 +48,7 @@ def error_of(*words):
 
 
 @pytest.mark.finding("U13")
-@pytest.mark.parametrize(
+@every_case(
     ("words", "expected"),
     [
         (["city=Oslo"], {"city": "Oslo"}),
@@ -80,7 +81,7 @@ def test_words_are_typed_by_the_schema(words, expected):
 
 
 @pytest.mark.finding("U13")
-@pytest.mark.parametrize(
+@every_case(
     ("words", "message"),
     [
         (["cty=Oslo"], "forecast has no parameter 'cty' (did you mean city?)"),

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tables import every_case
 from toolwire.asgi.offload import LARGE
 from toolwire.bridge.conversation_reading import RequestReading
 from toolwire.gateway.client_request import ClientRequest
@@ -45,7 +46,7 @@ def facts_of(body):
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "fields",
     [
         {},

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tables import every_case
 from toolwire.asgi.interruption import Interruption
 from toolwire.gateway.answer.delivery import TRANSITIONS, ArrayFrames, Delivery, IllegalStep, StreamDelivery
 from virtual_time import run_virtual
@@ -295,8 +296,8 @@ STATES = ("silent", "alive", "streaming", "ended")
 STEPS = ("respond", "ping", "write", "end", "abandon")
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("step", STEPS)
+@every_case("state", STATES)
+@every_case("step", STEPS)
 def test_step_is_allowed_exactly_if_the_table_lists_it(state, step):
     delivery = Delivery(SlowClient())
     delivery.state = state

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tables import every_case
 from toolwire.gateway.field_scan import CountedObjects, FieldFound, FieldScan, InvalidPiece
 from toolwire.ir.errors import ProtocolError
 from toolwire.stream.strict import parse_object
@@ -90,7 +91,7 @@ def random_value(random, depth=0):
     return {random.choice(names): random_value(random, depth + 1) for _ in range(3)}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@every_case("seed", range(10))
 def test_random_documents_in_random_pieces(seed):
     random = Random(seed)
     for _ in range(100):
@@ -160,7 +161,7 @@ def test_cost_of_escaped_quotes_is_linear_and_names_with_them_are_allowed():
         assert rename(body) == body
 
 
-@pytest.mark.parametrize("seed", range(10))
+@every_case("seed", range(10))
 def test_random_documents_are_renamed_in_random_pieces(seed):
     random = Random(seed)
     for _ in range(100):
@@ -247,7 +248,7 @@ INVALID = {
 
 
 @pytest.mark.finding("SE8")
-@pytest.mark.parametrize("body", INVALID.values(), ids=INVALID)
+@every_case("body", INVALID.values(), ids=INVALID)
 def test_invalid_documents_are_refused_at_any_cut_as_by_the_parser(body):
     with pytest.raises(ProtocolError):
         parse_object(body)

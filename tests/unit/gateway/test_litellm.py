@@ -4,6 +4,7 @@ import tomllib
 
 import pytest
 
+from tables import every_case
 from toolwire.gateway.litellm.import_report import group_notes
 from toolwire.gateway.litellm.litellm_convert import convert_litellm
 from toolwire.gateway.litellm.litellm_file import from_litellm, parse_litellm_file, require_complete
@@ -139,7 +140,7 @@ def test_no_secret_is_in_the_report():
 
 
 @pytest.mark.finding("U11")
-@pytest.mark.parametrize(
+@every_case(
     ("model", "provider", "name"),
     [
         ("gpt-4o", "openai-chat", "gpt-4o"),
@@ -221,7 +222,7 @@ model_list:
     assert settings.models["claude/*"].targets[0].model == "claude-*"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("entry", "reason"),
     [
         ("{model_name: a/*/*, litellm_params: {model: openai/*}}", "unsupported pattern"),

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from tables import every_case
 from toolwire.run.redact import Redactor
 from waiting import cpu_guard
 
@@ -100,7 +101,7 @@ def test_logger_with_its_own_handler_is_redacted_too():
     assert logger.filters == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "-eyJ" * 100_000,

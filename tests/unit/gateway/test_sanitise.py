@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from tables import every_case
 from toolwire import Response, Text, ToolCall
 from toolwire.ir.events import CallDelta, TextDelta
 from toolwire.ir.folding import fold, unfold
@@ -38,7 +39,7 @@ def test_secret_header_values_are_removed_and_names_kept():
     }
 
 
-@pytest.mark.parametrize(
+@every_case(
     "name",
     [
         *("password", "db_password", "dbPassword", "DB_PASSWORD", "passwd", "pwd", "password_hash", "auth"),
@@ -46,7 +47,7 @@ def test_secret_header_values_are_removed_and_names_kept():
         *("aws_secret_access_key", "access_key", "private-key", "clientSecret", "credentials", "Set-Cookie"),
     ],
 )
-@pytest.mark.parametrize("value", ["hunter22", ["hunter22"], {"value": "hunter22", "more": ["hunter22"]}])
+@every_case("value", ["hunter22", ["hunter22"], {"value": "hunter22", "more": ["hunter22"]}])
 def test_secrets_are_recognised_by_name(name, value):
     assert "hunter22" not in str(CLEAN.sanitise_document({"result": [{name: value}]}))
     assert "hunter22" not in CLEAN.sanitise_document(json.dumps({name: value}))

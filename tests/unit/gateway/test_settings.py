@@ -4,6 +4,7 @@ import tomllib
 
 import pytest
 
+from tables import every_case
 from toolwire.gateway.settings_file import load_settings
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.settings_text import format_settings
@@ -60,7 +61,7 @@ def test_unknown_setting_without_a_similar_name_lists_known_settings():
     assert "known settings: server, upstreams, models" in wrong({"zzzzzz": 1})
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("document", "words"),
     [
         ({"limits": {"body": "much"}}, "[limits] body: expected an integer, got a string"),
@@ -128,7 +129,7 @@ def test_unknown_text_format_is_rejected_with_a_suggestion():
 RAW = {"format": "hermes", "via": "completions"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("row", "message"),
     [
         ({"upstream": "a", "emulate": {**RAW, "template": "chatlm"}}, "did you mean 'chatml'?"),
@@ -170,7 +171,7 @@ def test_settings_files_are_loaded_or_rejected_with_a_reason(tmp_path):
         load_settings(tmp_path / "latin.toml")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("document", "words"),
     [
         ({"limits": {"connections": 0}}, "[limits] connections: must be positive and finite, got 0"),

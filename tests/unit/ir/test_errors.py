@@ -2,9 +2,8 @@
 
 import inspect
 
-import pytest
-
 import toolwire
+from tables import every_case
 from toolwire.ir import errors
 from toolwire.ir.errors import ConfigError, ProtocolError, ToolwireError, TruncatedStream
 from toolwire.ir.losses import LossError
@@ -48,6 +47,6 @@ def test_upstream_error_has_the_fault_and_its_status():
     assert (error.fault, error.status) == (fault, 429)
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@every_case("error", ERRORS)
 def test_every_error_has_a_docstring(error):
     assert inspect.getdoc(error)

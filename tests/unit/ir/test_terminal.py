@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import every_case
 from toolwire.ir.terminal import TextNeutraliser, neutralise_json, neutralise_line, neutralise_text, reveal_line
 
 C0 = "".join(chr(code) for code in range(0x20) if chr(code) not in "\t\n\r")
@@ -28,7 +29,7 @@ KEPT = [
 
 
 @pytest.mark.finding("U1")
-@pytest.mark.parametrize("text", KEPT)
+@every_case("text", KEPT)
 def test_printable_and_joining_characters_are_kept(text):
     assert neutralise_text(text) == neutralise_line(text) == neutralise_json(text) == text
 
@@ -40,7 +41,7 @@ def test_text_keeps_its_lines_tabs_and_isolates(text):
 
 
 @pytest.mark.finding("U1")
-@pytest.mark.parametrize("char", [*C0, "\x7f", *C1, *OVERRIDES, "\ud800", "\udfff"])
+@every_case("char", [*C0, "\x7f", *C1, *OVERRIDES, "\ud800", "\udfff"])
 def test_terminal_control_characters_are_escaped(char):
     escaped = f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}"
     assert neutralise_text(f"a{char}b\n") == f"a{escaped}b\n"

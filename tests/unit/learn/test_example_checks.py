@@ -1,8 +1,8 @@
 """Checks of training examples."""
 
-import pytest
 from msgspec.structs import replace
 
+from tables import every_case
 from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message
 from toolwire.ir.tools import Tool
@@ -37,7 +37,7 @@ def calling(arguments, **fields):
     return make_example([ASK, Message("assistant", (ToolCall("c1", "get_weather", arguments, **fields),))], [WEATHER])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("example", "expected"),
     [
         (make_example([]), [("no answer", "/messages")]),

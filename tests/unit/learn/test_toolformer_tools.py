@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tables import every_case
 from toolwire.ir.errors import ConfigError
 from toolwire.learn import calculator_tool, calendar_tool, convert_tool, qa_tool, search_tool, translate_tool
 from toolwire.learn.toolformer.calculator import evaluate, format_number
@@ -30,7 +31,7 @@ def test_expression_is_evaluated(expression, result):
     assert format_number(evaluate(expression)) == result
 
 
-@pytest.mark.parametrize(
+@every_case(
     "expression",
     [
         "",

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tables import every_case
 from toolwire.ir.errors import ConfigError, EncodeError, ProtocolError, ToolwireError
 from toolwire.ir.parts import Media, Reasoning, Refusal, Text, ToolCall, ToolResult
 from toolwire.ir.request import Message
@@ -419,8 +420,8 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("name", WRITABLE)
-@pytest.mark.parametrize("concept", LOSSES)
+@every_case("name", WRITABLE)
+@every_case("concept", LOSSES)
 def test_everything_that_a_format_cannot_contain_is_a_loss(concept, name):
     example, lossless = LOSSES[concept]
     try:
@@ -525,7 +526,7 @@ def mutations(value, path=()):
         yield value[: len(value) // 2]
 
 
-@pytest.mark.parametrize("name", formats.names())
+@every_case("name", formats.names())
 def test_changed_row_is_read_or_refused_with_a_typed_error(name):
     row = TOOLACE if name == "toolace" else write(PARALLEL, name)[0]
     chosen, refused = formats.get(name), 0

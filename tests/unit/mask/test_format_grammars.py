@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from grammar_cases import CALLS, NOW, TOOLS
+from tables import every_case
 from toolwire import text
 from toolwire.ir.tools import ToolChoice
 from toolwire.schema import validator
@@ -55,7 +56,7 @@ def accepts(lark: str, written: str) -> bool:
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", text.names())
+@every_case("name", text.names())
 def test_rendered_calls_are_accepted(name: str) -> None:
     form = text.get(name)
     grammar = form.grammar(TOOLS, REQUIRED)
@@ -69,7 +70,7 @@ def test_rendered_calls_are_accepted(name: str) -> None:
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("name", text.names())
+@every_case("name", text.names())
 def test_text_is_free_before_a_call_that_may_be_made(name: str) -> None:
     form = text.get(name)
     lark = form.grammar(TOOLS).lark
@@ -85,7 +86,7 @@ def test_text_is_free_before_a_call_that_may_be_made(name: str) -> None:
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("name", text.names())
+@every_case("name", text.names())
 def test_reasoning_is_free_before_calls(name: str) -> None:
     form = text.get(name)
     pairs = (*form.reasoning, *form.calls.template().reasoning)
@@ -194,8 +195,8 @@ def _repeats_a_key(raw: str) -> bool:
 
 
 @pytest.mark.one_in(11)
-@pytest.mark.parametrize("mode", _CHOICES)
-@pytest.mark.parametrize("name", text.names())
+@every_case("mode", _CHOICES)
+@every_case("name", text.names())
 def test_every_accepted_text_parses_into_valid_calls(name: str, mode: str) -> None:
     validators = {tool.name: validator(tool.input_schema or {}) for tool in TOOLS}
     choice, parallel = _CHOICES[mode]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.ir.errors import ConfigError
 from toolwire.mcp.client import McpServers, ServerSpec
 from toolwire.mcp.client.config import read_config, target_spec
@@ -45,7 +46,7 @@ def test_disabled_server_is_skipped():
     assert read_config({"mcpServers": {"s": {"command": "x", "disabled": True}}}, {}) == ()
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("document", "words"),
     [
         ([], "no mcpServers"),

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from tables import every_case
 from toolwire.ir.errors import ConfigError
 from toolwire.mcp.client.failures import NotAuthorized
 from toolwire.mcp.client.oauth import Challenge, FetchResult, OAuthClient, OpenBrowser, authorize, refresh
@@ -137,7 +138,7 @@ def with_authorization_server(**changes):
     return {**RESPONSES_BY_URL, f"{AUTHORIZATION_SERVER}/.well-known/oauth-authorization-server": metadata}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("places", "back", "words"),
     [
         (with_server(resource="https://evil.example/tools"), approve, "belongs to another server"),
@@ -245,7 +246,7 @@ PRIVATE = (
 
 
 @pytest.mark.finding("Z14")
-@pytest.mark.parametrize("address", PRIVATE)
+@every_case("address", PRIVATE)
 def test_public_server_names_no_private_authorization_server(address):
     with pytest.raises(NotAuthorized, match=r"is not public; mcp\.example\.com must not name it"):
         run_flow(with_server(authorization_servers=[address]))

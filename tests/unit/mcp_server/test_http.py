@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from tables import every_case
 from toolwire import ToolError, tool
 from toolwire.asgi.access import Guard
 from toolwire.mcp import HttpApp, Server, current_exchange, resource
@@ -272,7 +273,7 @@ def test_clients_without_keys_are_told_apart_by_their_networks(addresses):
 
 
 @pytest.mark.finding("Z7")
-@pytest.mark.parametrize(
+@every_case(
     ("server", "options", "status"),
     [
         (("127.0.0.1", 8000), {}, 200),

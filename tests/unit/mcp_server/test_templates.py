@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.mcp.server.offers import Resource
 from work_counter import count_work
 
@@ -10,7 +11,7 @@ def resource(template):
     return Resource(template, "r", lambda **_: None)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("template", "uri", "variables"),
     [
         ("notes://{name}", "notes://a", {"name": "a"}),

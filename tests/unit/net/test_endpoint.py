@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.ir.errors import ConfigError
 from toolwire.net.endpoint import resolve
 
@@ -82,7 +83,7 @@ def test_invalid_key_is_rejected_without_showing_it(key):
     assert not key.strip() or key not in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "url",
     [
         "localhost:8000",

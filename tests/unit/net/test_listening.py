@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from tables import every_case
 from toolwire.gateway.serve import bind
 from toolwire.gateway.settings import ServerRow, Settings
 from toolwire.ir.errors import ConfigError
@@ -46,14 +47,14 @@ OPEN = [
 
 
 @pytest.mark.finding("Z7")
-@pytest.mark.parametrize("host", LOCAL)
+@every_case("host", LOCAL)
 def test_loopback_address_needs_no_token(host):
     assert is_loopback(host)
     refuse_open(host, without="a token", hint="")
 
 
 @pytest.mark.finding("Z7")
-@pytest.mark.parametrize("host", OPEN)
+@every_case("host", OPEN)
 def test_every_other_address_needs_a_token(host):
     assert not is_loopback(host)
     with pytest.raises(

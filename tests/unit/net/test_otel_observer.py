@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import toolwire
+from tables import every_case
 from toolwire import Policy, Request, Toolbox, ToolCall, tool
 from toolwire.ir.events import CallEnd
 from toolwire.ir.parts import Refusal
@@ -143,8 +144,8 @@ async def collect(agent, prompt):
 
 
 @pytest.mark.finding("X12")
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("names", [("waits",), ("returns",), ("blocks",), ("writes",), tuple(t.name for t in TOOLS)])
+@every_case("streamed", [False, True])
+@every_case("names", [("waits",), ("returns",), ("blocks",), ("writes",), tuple(t.name for t in TOOLS)])
 def test_span_inside_a_tool_is_a_child_of_its_call(names, streamed):
     backend = Backend()
     TRACER.provider = backend.tracers

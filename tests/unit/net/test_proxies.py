@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.ir.errors import ConfigError
 from toolwire.net import HttpTransport, ModelClient
 from toolwire.net.proxies import proxies_from_environment
@@ -9,7 +10,7 @@ from toolwire.net.proxies import proxies_from_environment
 PROXY = "http://proxy.internal:3128"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("environment", "url"),
     [
         ({}, None),
@@ -33,7 +34,7 @@ def test_proxy_of_the_environment(environment, url):
     assert (None if proxy is None else proxy.url) == url
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("no_proxy", "direct", "through"),
     [
         (
@@ -58,7 +59,7 @@ def test_proxy_of_the_environment(environment, url):
         ("a.test,*", ["example.com"], []),
     ],
 )
-@pytest.mark.parametrize("variable", ["NO_PROXY", "no_proxy"])
+@every_case("variable", ["NO_PROXY", "no_proxy"])
 def test_hosts_without_proxy(no_proxy, direct, through, variable):
     settings = proxies_from_environment({"HTTPS_PROXY": PROXY, variable: no_proxy})
 

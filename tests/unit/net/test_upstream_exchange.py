@@ -1,7 +1,6 @@
 """The meaning of each reply of an upstream."""
 
-import pytest
-
+from tables import every_case
 from toolwire.ir.response import Fault
 from toolwire.net.upstream_exchange import UpstreamExchange
 
@@ -36,7 +35,7 @@ class Sent:
         return Fault("server", data.decode(), status)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("stream", "status", "headers", "meaning"),
     [
         (False, 200, JSON, "whole"),

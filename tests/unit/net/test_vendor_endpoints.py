@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.losses import Losses
 from toolwire.ir.parts import Text
@@ -178,7 +179,7 @@ def test_vertex_body_has_the_version_and_no_model(wire, version):
     assert resolve("anthropic/claude", {}, key=KEY).finish_body(body) == body
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("model", "options", "words"),
     [
         ("azure/d", {}, "azure has no common address.*AZURE_OPENAI_ENDPOINT"),
@@ -318,7 +319,7 @@ def test_cache_mark_of_the_body_in_the_settings_is_one_of_four(wire):
 
 
 @pytest.mark.finding("CA4")
-@pytest.mark.parametrize(
+@every_case(
     ("model", "options", "window"),
     [
         ("openai/gpt-4o", {}, 128_000),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire import ToolError
 from toolwire.openapi.credentials import SecretFilter
 from toolwire.openapi.responses import ApiResponse, failure, result
@@ -14,7 +15,7 @@ def response(status, body=b"", **headers):
     return ApiResponse(status, {name.replace("_", "-"): value for name, value in headers.items()}, body)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("body", "content_type", "expected"),
     [
         (b'{"a": 1}', "application/problem+json", {"a": 1}),

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tables import every_case
 from toolwire.ir import ConfigError, MissingExtra, SchemaError
 from toolwire.openapi import document as limits
 from toolwire.openapi import load_document, parse_document, read_operations
@@ -73,7 +74,7 @@ def merge_bomb():
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "message"),
     [
         (bomb(), "more than 2,000,000 nodes"),

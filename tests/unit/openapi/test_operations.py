@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.ir import EncodeError, SchemaError
 from toolwire.openapi import OperationRequest, read_operations
 from toolwire.schema import lower, validator
@@ -119,7 +120,7 @@ def operations(**paths):
     return {"openapi": "3.1.0", "paths": {f"/{name}": {"get": fields} for name, fields in paths.items()}}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fields", "message"),
     [
         ({"parameters": [{"$ref": "#/components/parameters/No"}]}, "cannot be resolved"),
@@ -143,7 +144,7 @@ def test_broken_operation_removes_only_itself(fields, message):
     assert message in problems[0].message
 
 
-@pytest.mark.parametrize(
+@every_case(
     "path",
     [
         "pets",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from tables import every_case
 from toolwire import ToolCall, ToolResult, tool
 from toolwire.run.gates import GATES, pass_gates, validate
 from toolwire.run.options import Options
@@ -138,7 +139,7 @@ def verdict(policy: Policy, name: str, arguments, **known):
     return policy.verdict(pending)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("check", "arguments", "refused"),
     [
         (allow("read_*"), {}, True),
@@ -210,7 +211,7 @@ def test_withdrawn_tool_is_refused_with_a_reason_and_not_offered():
 
 
 @pytest.mark.finding("Z20")
-@pytest.mark.parametrize(
+@every_case(
     "url",
     [
         "https://evil.org\x00.example.com/",

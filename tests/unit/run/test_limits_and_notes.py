@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tables import every_case
 from toolwire import Policy, Runner, ToolCall, ToolError, open_store, tool
 from toolwire.ir.errors import ConfigError
 from toolwire.run.keys import store_key
@@ -80,7 +81,7 @@ def test_store_lists_the_newest_hundred_records_by_default(url, tmp_path, monkey
 
 
 @pytest.mark.finding("X13")
-@pytest.mark.parametrize("value", [0, -1, 10**15 - 1, 10**15, 1 - 10**15, -(10**15), 2**63, True, False, None, 1.5])
+@every_case("value", [0, -1, 10**15 - 1, 10**15, 1 - 10**15, -(10**15), 2**63, True, False, None, 1.5])
 def test_size_of_a_scalar_is_at_least_the_length_of_its_text(value):
     result, size = sized_result(ToolCall("c", "look", {}), value)
     assert size is not None

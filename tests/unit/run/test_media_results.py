@@ -7,6 +7,7 @@ from types import MappingProxyType
 import msgspec
 import pytest
 
+from tables import every_case
 from toolwire import Media, Message, Request, Runner, Text, ToolCall, tool
 from toolwire.run import Toolbox
 from toolwire.run.results import result_code, value_result
@@ -33,7 +34,7 @@ def returned(value):
 
 
 @pytest.mark.finding("LE2")
-@pytest.mark.parametrize(
+@every_case(
     ("value", "parts"),
     [
         (["see", CAT], (Text("see"), CAT)),
@@ -146,8 +147,8 @@ async def show_async_generator():
 
 
 @pytest.mark.finding("LE2")
-@pytest.mark.parametrize("function", [show_list, show_generator, show_async_generator])
-@pytest.mark.parametrize("wire", names())
+@every_case("function", [show_list, show_generator, show_async_generator])
+@every_case("wire", names())
 def test_media_of_a_function_is_sent_as_on_the_wire(function, wire):
     runner = Runner(Toolbox(tool(effect="read")(function)))
     (result,) = runner.run_sync([ToolCall("c1", function.__name__, {})])

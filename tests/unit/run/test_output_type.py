@@ -11,6 +11,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
+from tables import every_case
 from toolwire import ToolCall
 from toolwire.ir import ConfigError, SchemaError
 from toolwire.run import StructuredOutput
@@ -68,7 +69,7 @@ TYPES = {
 }
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@every_case("kind", TYPES)
 def test_answer_of_every_type_is_read_from_text_and_from_a_call(kind):
     spec, text, expected = TYPES[kind]
     output = spec.resolve()
@@ -193,8 +194,8 @@ def test_only_types_with_decimals_are_parsed_exactly():
     assert StructuredOutput(dict[str, float | int | str]).resolve().read_text(text).value["rate"] == 3.141592653589793
 
 
-@pytest.mark.parametrize("output_type", [int, float, int | None, bool])
-@pytest.mark.parametrize("text", ["12", " 1\n", "-1.5e3"])
+@every_case("output_type", [int, float, int | None, bool])
+@every_case("text", ["12", " 1\n", "-1.5e3"])
 def test_number_at_the_end_of_a_truncated_answer_is_refused(output_type, text):
     output = StructuredOutput(output_type).resolve()
     assert output.read_text(text, finished=False).problems[0].keyword == "truncated"

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tables import every_case
 from toolwire.ir.events import CallDelta, CallEnd, CallStart, ResponseStart, TextDelta, TextEnd, TextStart
 from toolwire.run import OutputPlan, StructuredOutput
 from toolwire.run.partial_output import ArgumentsReader, PartialOutput, PartialReader
@@ -34,9 +35,9 @@ def is_prefix(partial, final):
     return final.startswith(partial) if isinstance(final, str) else partial == final
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-@pytest.mark.parametrize("fence", [False, True])
-@pytest.mark.parametrize("ascii_only", [False, True])
+@every_case("size", [1, 2, 3, 7, 1000])
+@every_case("fence", [False, True])
+@every_case("ascii_only", [False, True])
 def test_partial_values_are_prefixes_of_the_final_value(size, fence, ascii_only):
     text = json.dumps(VALUE, ensure_ascii=ascii_only)
     text = f"```json\n{text}\n```" if fence else text

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import every_case
 from toolwire.ir.parts import ToolCall
 from toolwire.ir.tools import Tool
 from toolwire.run.options import Options
@@ -45,7 +46,7 @@ def must_wait(earlier, later):
 
 
 @pytest.mark.finding("X1")
-@pytest.mark.parametrize(
+@every_case(
     ("earlier", "later", "waits"),
     [
         (("write", None), ("read", None), True),

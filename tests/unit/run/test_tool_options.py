@@ -3,6 +3,7 @@
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire import Toolbox
 from toolwire.ir.errors import ConfigError, SchemaError
 from toolwire.run import Options, OptionValues
@@ -57,7 +58,7 @@ def test_the_typed_keyword_arguments_are_the_fields_of_the_options():
     assert set(OptionValues.__annotations__) == set(Options.__struct_fields__)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("options", "message"),
     [
         ({"timeout": 0}, "timeout must be positive, got 0"),

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import every_case
 from toolwire.run.words import MAX_TEXT, split_words, stem_word
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "words"),
     [
         ("getUserAccounts", ["user", "account"]),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from random_schemas import CORPUS, documents, published_schemas
+from tables import every_case
 from toolwire.ir import ConfigError
 from toolwire.schema import lower, violations
 from toolwire.schema.conform import is_conforming
@@ -92,8 +93,8 @@ def test_recursive_definition_does_not_conform_to_anthropic_strict():
 
 
 @pytest.mark.finding("S11")
-@pytest.mark.parametrize("row", [row for row in ROWS if row.declared_required], ids=lambda row: row.name)
-@pytest.mark.parametrize("properties", [{}, {"properties": {}}, {"properties": {"a": {"type": "string"}}}])
+@every_case("row", [row for row in ROWS if row.declared_required], ids=lambda row: row.name)
+@every_case("properties", [{}, {"properties": {}}, {"properties": {"a": {"type": "string"}}}])
 def test_undeclared_required_property_is_declared(properties, row):
     schema = {"type": "object", **properties, "required": ["b"]}
     assert any("required property is not declared" in problem for problem in violations(schema, row))
@@ -114,8 +115,8 @@ UNIT = {"type": "string", "enum": ["C", "F"], "description": "a unit"}
 
 
 @pytest.mark.finding("S12")
-@pytest.mark.parametrize("row", [row for row in ROWS if not row.ref_siblings], ids=lambda row: row.name)
-@pytest.mark.parametrize(
+@every_case("row", [row for row in ROWS if not row.ref_siblings], ids=lambda row: row.name)
+@every_case(
     "definition",
     [
         pytest.param(UNIT, id="scalar"),

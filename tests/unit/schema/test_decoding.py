@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.ir.errors import SchemaError
 from toolwire.ir.tools import Tool
 from toolwire.schema import DecodingLimits, call_union, decoding_schema
@@ -63,7 +64,7 @@ def test_keywords_are_rewritten_without_a_residual(schema, expected):
     assert decoded.residual == ()
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("schema", "residual"),
     [
         ({"type": "string", "pattern": "^(?!a)"}, [("", "pattern")]),
@@ -102,7 +103,7 @@ def test_one_of_is_exact_only_if_its_branches_are_disjoint(branches, disjoint):
     assert left == ([] if disjoint else [("", "oneOf")])
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("schema", "expected"),
     [
         ({"type": "string"}, {"type": "string", "maxLength": 5}),
@@ -153,7 +154,7 @@ def test_schema_without_values_is_refused_at_its_cause(schema, pointer):
     assert caught.value.pointer == pointer
 
 
-@pytest.mark.parametrize(
+@every_case(
     "schema",
     [
         [],

@@ -4,6 +4,7 @@ from urllib.parse import urljoin
 
 import pytest
 
+from tables import every_case
 from toolwire.schema import lower
 from toolwire.schema.identifiers import Identifiers, old_draft_number
 from toolwire.schema.parse import parse_schema
@@ -27,7 +28,7 @@ DOCUMENT = {
 }
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("ref", "at", "target"),
     [
         ("#", "", ""),
@@ -123,10 +124,8 @@ def test_draft_is_read_from_the_schema_keyword(declared, draft):
     assert old_draft_number({"$schema": declared}) == draft
 
 
-@pytest.mark.parametrize("base", ["http://a/b/c/d", "http://a", "http://a/b/", "/b/c", "file:///x/y.json", "urn:a:b"])
-@pytest.mark.parametrize(
-    "uri", ["g", "./g", "g/", "/g", "//g/h", "../g", "../../g", "../../../g", "g/./h", "g/../h", "k:l", "."]
-)
+@every_case("base", ["http://a/b/c/d", "http://a", "http://a/b/", "/b/c", "file:///x/y.json", "urn:a:b"])
+@every_case("uri", ["g", "./g", "g/", "/g", "//g/h", "../g", "../../g", "../../../g", "g/./h", "g/../h", "k:l", "."])
 def test_relative_references_are_resolved_as_in_rfc_3986(base, uri):
     # urljoin of Python 3.13.0 loses the empty authority of a file URL above its root
     above_root = base.startswith("file:") and uri.startswith("../../")

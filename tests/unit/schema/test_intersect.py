@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from tables import every_case
 from toolwire.schema import DIALECTS, Validator, lower
 from toolwire.schema.fits import json_equal
 from toolwire.testing.preservation import check_preservation
@@ -24,8 +25,8 @@ def assert_round_trip(schema, value, name):
     assert lowered.lift(sent) == {"v": value}
 
 
-@pytest.mark.parametrize("name", DIALECTS)
-@pytest.mark.parametrize(
+@every_case("name", DIALECTS)
+@every_case(
     ("schema", "value"),
     [
         pytest.param(
@@ -68,8 +69,8 @@ def test_patterns_are_intersected_by_key(schema, value, name):
 
 
 @pytest.mark.finding("S6")
-@pytest.mark.parametrize("name", STRICT)
-@pytest.mark.parametrize(
+@every_case("name", STRICT)
+@every_case(
     ("schema", "value"),
     [
         pytest.param(
@@ -139,7 +140,7 @@ def random_object(chance):
 
 @pytest.mark.one_in(3)
 @pytest.mark.finding("S6")
-@pytest.mark.parametrize("seed", range(40))
+@every_case("seed", range(40))
 def test_random_intersection_is_exact_or_reported(seed):
     """Keys that no part mentions are left out: an object with properties is meant to have no others."""
     chance = random.Random(seed)

@@ -9,6 +9,7 @@ from combinations import for_every
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import every_case
 from toolwire.ir import ConfigError
 from toolwire.schema import DIALECTS, lower, violations
 from toolwire.schema.validate import validator
@@ -40,8 +41,8 @@ def verdict(schema, name, seed="", count=12):
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize("name", DIALECTS)
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["about"])
+@every_case("name", DIALECTS)
+@every_case("vector", VECTORS, ids=lambda vector: vector["about"])
 def test_lowered_schema_keeps_its_meaning_or_reports_a_loss(vector, name):
     before = copy.deepcopy(vector["schema"])
     found = verdict(vector["schema"], name, vector["about"], count=40)
@@ -207,7 +208,7 @@ def test_dialect_version_can_be_selected():
             lower({"type": "object"}, name)
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["about"])
+@every_case("vector", VECTORS, ids=lambda vector: vector["about"])
 def test_generated_instances_are_deterministic(vector):
     first = list(instances(vector["schema"], seed="s")) if vector["about"] not in UNTESTABLE else []
     assert first == (list(instances(vector["schema"], seed="s")) if first else [])
@@ -243,7 +244,7 @@ UNIMPLEMENTED = {
 }
 
 
-@pytest.mark.parametrize("keyword", UNIMPLEMENTED)
+@every_case("keyword", UNIMPLEMENTED)
 def test_keywords_unsupported_by_llguidance_are_removed_and_reported(keyword):
     schema = {"type": "object", "properties": {"v": UNIMPLEMENTED[keyword]}, "required": ["v"]}
     lowered = lower(schema, "llguidance")
@@ -284,9 +285,9 @@ def tagged_union(*, as_references):
 
 
 @pytest.mark.finding("TX3")
-@pytest.mark.parametrize("as_references", [False, True])
-@pytest.mark.parametrize("name", ["anthropic_strict", "openai_strict", "gemini", "portable"])
-@pytest.mark.parametrize(
+@every_case("as_references", [False, True])
+@every_case("name", ["anthropic_strict", "openai_strict", "gemini", "portable"])
+@every_case(
     "value",
     [
         {"kind": "a", "n": -1, "m": {"x": 1}},
@@ -344,8 +345,8 @@ def test_enum_of_several_types_has_a_branch_for_each(values):
 
 
 @pytest.mark.finding("TX6")
-@pytest.mark.parametrize("name", ["openai_strict", "anthropic_strict"])
-@pytest.mark.parametrize(
+@every_case("name", ["openai_strict", "anthropic_strict"])
+@every_case(
     ("schema", "path", "concept"),
     [
         ({"exclusiveMaximum": 3}, "", "unstated type"),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from random_schemas import CORPUS, documents, published_schemas
+from tables import every_case
 from toolwire.ir.pointer import resolve, split
 from toolwire.schema import lower
 from toolwire.schema.dialects import DIALECTS, OUTPUT_DIALECTS
@@ -36,7 +37,7 @@ def test_losses_of_published_schemas_point_at_their_keyword():
 
 
 @pytest.mark.finding("S13")
-@pytest.mark.parametrize(
+@every_case(
     ("schema", "name", "path"),
     [
         pytest.param(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import every_case
 from toolwire.ir.text import dumps
 from toolwire.schema import repair_arguments
 from toolwire.schema.repair import POLICIES, RepairStep
@@ -19,8 +20,8 @@ def repair(row, policy, **options):
 
 
 @pytest.mark.finding("R", "TX1", "TX2", "TX8")
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("row", SLIPS, ids=lambda row: row["slip"])
+@every_case("policy", POLICIES)
+@every_case("row", SLIPS, ids=lambda row: row["slip"])
 def test_slip_is_read_right_from_its_policy_on_or_refused(row, policy):
     found = repair(row, policy)
     enough = row["policy"]
@@ -33,7 +34,7 @@ def test_slip_is_read_right_from_its_policy_on_or_refused(row, policy):
 
 
 @pytest.mark.finding("R")
-@pytest.mark.parametrize("row", REPAIRED, ids=lambda row: row["slip"])
+@every_case("row", REPAIRED, ids=lambda row: row["slip"])
 def test_slip_names_its_repairs(row):
     assert row["steps"]
     assert all(RepairStep(name).lossless for name in row["steps"]) == (row["policy"] == "safe")

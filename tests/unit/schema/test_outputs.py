@@ -5,6 +5,7 @@ import json
 import pytest
 
 from random_schemas import CORPUS, published_schemas
+from tables import every_case
 from toolwire.ir import ConfigError
 from toolwire.schema import lower, output_dialect
 from toolwire.schema.dialects import DIALECTS, OUTPUT_DIALECTS
@@ -45,8 +46,8 @@ ROOTS = {
 }
 
 
-@pytest.mark.parametrize("name", OUTPUT_DIALECTS)
-@pytest.mark.parametrize("root", ROOTS)
+@every_case("name", OUTPUT_DIALECTS)
+@every_case("root", ROOTS)
 def test_any_root_is_lowered_and_the_answer_is_lifted_back(root, name):
     schema, value = ROOTS[root]
     lowered = lower(schema, name)
@@ -127,7 +128,7 @@ def test_numeric_bounds_do_not_reach_anthropic():
     }
 
 
-@pytest.mark.parametrize("name", OUTPUT_DIALECTS)
+@every_case("name", OUTPUT_DIALECTS)
 def test_published_schemas_are_lowered_for_answers_without_unreported_loss(name):
     if not CORPUS.exists():
         pytest.skip("the corpus is not here")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import every_case
 from toolwire.audit.tools import audit_tools
 from toolwire.ir import SchemaError, Tool
 from toolwire.schema import Validator, lower, patterns, repair_arguments, validator
@@ -118,7 +119,7 @@ def test_exponential_pattern_is_repaired_and_validated_in_linear_steps(pattern):
     assert second <= 2 * first + 50 and third <= 2 * second + 50
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("pattern", "accepted", "refused"),
     [
         (r"^\d+$", ["12"], ["٣", "12\n", ""]),
@@ -146,7 +147,7 @@ def test_pattern_matches_the_same_text_in_validator_and_unions(pattern, accepted
 
 
 @pytest.mark.finding("Z2")
-@pytest.mark.parametrize("pattern", [one for one in REFUSED.values() if one != "\ud800"])
+@every_case("pattern", [one for one in REFUSED.values() if one != "\ud800"])
 def test_a_refused_pattern_is_a_finding_and_the_rest_is_checked(pattern):
     schema = record(a=text(pattern=pattern, maxLength=2), b={"type": "object", "patternProperties": {pattern: text()}})
     check = Validator(schema)

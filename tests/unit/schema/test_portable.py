@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import every_case
 from toolwire.schema import DIALECTS, lower
 
 TESTS = Path(__file__).parents[2]
@@ -33,8 +34,8 @@ def test_portable_dialect_has_only_features_of_all_dialects():
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["about"])
-@pytest.mark.parametrize("name", OPEN)
+@every_case("vector", VECTORS, ids=lambda vector: vector["about"])
+@every_case("name", OPEN)
 def test_portable_schema_is_unchanged_in_other_dialects(name, vector):
     portable = lower(vector["schema"], "portable")
     if portable.conforms:

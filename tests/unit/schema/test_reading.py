@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.schema import DIALECTS, Validator, lower
 from toolwire.schema.fits import json_equal
 from toolwire.schema.nodes import ArrayNode, ObjectNode, StringNode, UnionNode
@@ -144,7 +145,7 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@every_case("condition", CONDITIONS)
 def test_keys_that_only_a_condition_mentions_can_be_written(condition):
     schema = {
         "type": "object",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.schema import repair_arguments
 from toolwire.schema.repair import POLICIES
 from toolwire.text import get, names
@@ -29,8 +30,8 @@ def read(text, policy):
 
 
 @pytest.mark.finding("R")
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize(("opener", "closer"), [*MARKS, *OTHERS])
+@every_case("policy", POLICIES)
+@every_case(("opener", "closer"), [*MARKS, *OTHERS])
 def test_object_in_unfinished_reasoning_is_never_used(opener, closer, policy):
     draft = '{"city": "Rome"}'
     for text in (
@@ -49,8 +50,8 @@ def test_object_in_unfinished_reasoning_is_never_used(opener, closer, policy):
 
 
 @pytest.mark.finding("R")
-@pytest.mark.parametrize("policy", POLICIES[1:])
-@pytest.mark.parametrize(("opener", "closer"), [*MARKS, *OTHERS])
+@every_case("policy", POLICIES[1:])
+@every_case(("opener", "closer"), [*MARKS, *OTHERS])
 def test_object_after_reasoning_is_used(opener, closer, policy):
     for text in (
         f'{opener}{{"city": "Rome"}}?{closer}{{"city": "Paris"}}',

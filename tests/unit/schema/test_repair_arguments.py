@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import every_case
 from toolwire.ir import ConfigError
 from toolwire.ir.text import dumps
 from toolwire.schema import repair_arguments
@@ -20,8 +21,8 @@ def test_there_are_forty_four_corruptions():
     assert len(CORRUPTIONS) == len({row["kind"] for row in CORRUPTIONS}) == 44
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("row", CORRUPTIONS, ids=lambda row: row["kind"])
+@every_case("policy", POLICIES)
+@every_case("row", CORRUPTIONS, ids=lambda row: row["kind"])
 def test_corruption_is_repaired_from_its_policy_on_or_rejected(row, policy):
     found = repair_arguments(row["text"], SCHEMAS[row["schema"]], policy=policy)
     enough = row.get("policy")
@@ -34,7 +35,7 @@ def test_corruption_is_repaired_from_its_policy_on_or_rejected(row, policy):
         assert not found.problems
 
 
-@pytest.mark.parametrize("row", [row for row in CORRUPTIONS if "steps" in row], ids=lambda row: row["kind"])
+@every_case("row", [row for row in CORRUPTIONS if "steps" in row], ids=lambda row: row["kind"])
 def test_guesses_are_marked_as_not_lossless(row):
     lossless = [RepairStep(name).lossless for name in row["steps"]]
     assert all(lossless) == (row["policy"] != "aggressive")
@@ -79,7 +80,7 @@ GUESSED = [
 ]
 
 
-@pytest.mark.parametrize(("given", "right", "step"), GUESSED)
+@every_case(("given", "right", "step"), GUESSED)
 def test_values_of_the_wrong_type_are_converted_by_the_aggressive_policy(given, right, step):
     found = repair_arguments(given, SCHEMA, policy="aggressive")
     assert dumps(found.arguments) == dumps(right)
@@ -111,7 +112,7 @@ LEFT_ALONE = [
 ]
 
 
-@pytest.mark.parametrize("given", LEFT_ALONE, ids=dumps)
+@every_case("given", LEFT_ALONE, ids=dumps)
 def test_values_without_a_certain_conversion_are_rejected(given):
     found = repair_arguments(given, SCHEMA, policy="aggressive")
     assert found.arguments is None

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from random_schemas import documents
+from tables import every_case
 from toolwire.schema import Validator, lower
 from toolwire.schema.conform import walk
 from toolwire.schema.dialects import DIALECTS, OUTPUT_DIALECTS
@@ -90,7 +91,7 @@ def test_length_of_a_tuple_is_kept_in_its_object(name):
 
 
 @pytest.mark.finding("S5")
-@pytest.mark.parametrize(
+@every_case(
     ("schema", "default"),
     [
         pytest.param({"type": "object", "additionalProperties": {"type": "integer"}}, {"a": 1}, id="map"),
@@ -101,7 +102,7 @@ def test_length_of_a_tuple_is_kept_in_its_object(name):
         pytest.param({"type": "integer", "minimum": 1}, 5, id="integer with a bound"),
     ],
 )
-@pytest.mark.parametrize("name", ["gemini", "anthropic_strict", "ollama_output"])
+@every_case("name", ["gemini", "anthropic_strict", "ollama_output"])
 def test_default_has_the_form_of_the_rewritten_value(schema, default, name):
     lowered = lower(of({**schema, "default": default}), name)
     written = lowered.schema["properties"]["v"]
@@ -135,7 +136,7 @@ BIG = 1234567890123456789012
 
 
 @pytest.mark.finding("S2")
-@pytest.mark.parametrize(
+@every_case(
     ("bounds", "accepted", "refused"),
     [
         ({"minimum": 1}, [1, 9, 10, BIG], [0, -1, -BIG]),

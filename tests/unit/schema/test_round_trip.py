@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.schema import DIALECTS, Validator, lower
 from toolwire.schema.fits import json_equal
 
@@ -37,8 +38,8 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("name", STRICT)
-@pytest.mark.parametrize(
+@every_case("name", STRICT)
+@every_case(
     ("schema", "value"),
     [
         pytest.param(one_of_lists(TEXTS, None), ["yes", False], id="strings or anything"),
@@ -106,8 +107,8 @@ ALTERNATIVES = {
 }
 
 
-@pytest.mark.parametrize("name", DIALECTS)
-@pytest.mark.parametrize(
+@every_case("name", DIALECTS)
+@every_case(
     "schema",
     [
         pytest.param({"allOf": [ALTERNATIVES]}, id="allOf"),

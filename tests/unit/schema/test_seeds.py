@@ -7,6 +7,7 @@ import pytest
 
 import toolwire
 from recordings import WIRES
+from tables import every_case
 from toolwire.ir import InvalidArguments, Message, Params
 from toolwire.schema import DIALECTS, lower, validator, violations
 from toolwire.testing.violation_outcomes import violation_outcome
@@ -21,8 +22,8 @@ def violation_id(violation):
     return f"{violation['tool']}: {violation['about']}"
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("name", TOOLS)
+@every_case("dialect", DIALECTS)
+@every_case("name", TOOLS)
 def test_valid_calls_survive_every_dialect(name, dialect):
     schema = TOOLS[name]["schema"]
     lowered = lower(schema, dialect)
@@ -33,9 +34,9 @@ def test_valid_calls_survive_every_dialect(name, dialect):
         assert lowered.lift(lowered.encode(call)) == call
 
 
-@pytest.mark.parametrize("strict", [None, True])
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", TOOLS)
+@every_case("strict", [None, True])
+@every_case("wire", WIRES)
+@every_case("name", TOOLS)
 def test_valid_calls_survive_every_wire(name, wire, strict):
     """Declared on the wire, called in the wire's own answer, and read as the original means it."""
     tool = toolwire.Tool(name, TOOLS[name]["description"], TOOLS[name]["schema"], strict=strict)
@@ -58,7 +59,7 @@ def test_default_is_kept_or_moved_to_the_description():
         assert field.get("default") == 10 or "default: 10" in field["description"]
 
 
-@pytest.mark.parametrize("violation", VIOLATIONS, ids=violation_id)
+@every_case("violation", VIOLATIONS, ids=violation_id)
 def test_violation_has_the_stated_path_and_keyword(violation):
     with pytest.raises(InvalidArguments) as caught:
         validator(TOOLS[violation["tool"]]["schema"]).check(violation["arguments"])
@@ -67,7 +68,7 @@ def test_violation_has_the_stated_path_and_keyword(violation):
     assert first.keyword == violation["keyword"]
 
 
-@pytest.mark.parametrize("violation", VIOLATIONS, ids=violation_id)
+@every_case("violation", VIOLATIONS, ids=violation_id)
 def test_violation_is_rejected_or_corrected_in_every_dialect(violation):
     """docs/violations.md shows where each of them fails."""
     schema = TOOLS[violation["tool"]]["schema"]
@@ -82,8 +83,8 @@ def test_violation_is_rejected_or_corrected_in_every_dialect(violation):
         assert found.enforcement != "unwritable" or row.enforced
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("name", TOOLS)
+@every_case("dialect", DIALECTS)
+@every_case("name", TOOLS)
 def test_valid_calls_are_not_rejected(name, dialect):
     for call in TOOLS[name]["calls"]:
         assert violation_outcome(TOOLS[name]["schema"], dialect, call) is None

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.ir import InvalidArguments, SchemaError
 from toolwire.schema import Validator, validator
 
@@ -146,8 +147,8 @@ def test_references_into_a_nullable_schema_are_resolved():
     assert Validator(schema).accepts(None)
 
 
-@pytest.mark.parametrize("draft", ["draft-04", "draft-06", "draft-07"])
-@pytest.mark.parametrize(
+@every_case("draft", ["draft-04", "draft-06", "draft-07"])
+@every_case(
     ("name", "good", "bad"),
     [
         ("uuid", "123e4567-e89b-12d3-a456-426655440000", "123e4567"),

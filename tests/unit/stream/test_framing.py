@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.ir import ProtocolError
 from toolwire.stream.array import ArrayDecoder
 from toolwire.stream.ndjson import NDJSONDecoder
@@ -34,7 +35,7 @@ def read(decoder, chunks):
     return found + decoder.close()
 
 
-@pytest.mark.parametrize(("data", "frames"), SSE)
+@every_case(("data", "frames"), SSE)
 def test_server_sent_events_are_decoded_at_every_split(data, frames):
     assert read(SSEDecoder(), [data]) == frames
     assert read(SSEDecoder(), bytewise(data)) == frames

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.ir import BrokenJSON
 from toolwire.schema import repair_arguments
 from toolwire.stream import repair as stream_repair
@@ -47,7 +48,7 @@ HOSTILE = {
 
 
 @pytest.mark.finding("R")
-@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+@every_case("hostile", HOSTILE.values(), ids=HOSTILE)
 def test_repair_takes_linear_time(hostile):
     start, piece, end = hostile
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire.ir import BrokenJSON
 from toolwire.stream.repair import GUESSES, interpretations, repair_json
 from waiting import cpu_guard
@@ -30,7 +31,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("text", "value", "step"), READ)
+@every_case(("text", "value", "step"), READ)
 def test_unambiguous_json_errors_are_repaired(text, value, step):
     found = repair_json(text)
     assert found.steps == (step,)
@@ -97,7 +98,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "reason", "pointer"), REFUSED)
+@every_case(("text", "reason", "pointer"), REFUSED)
 def test_ambiguous_or_meaningless_text_is_rejected(text, reason, pointer):
     with pytest.raises(BrokenJSON) as caught:
         repair_json(text)
@@ -150,7 +151,7 @@ def test_quoted_code_is_an_alternative_that_is_not_used(code):
     ]
 
 
-@pytest.mark.parametrize(("text", "values"), READINGS)
+@every_case(("text", "values"), READINGS)
 def test_all_readings_of_ambiguous_text_are_listed(text, values):
     assert [found.value for found in interpretations(text)] == values
 

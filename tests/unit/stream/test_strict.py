@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tables import every_case
 from toolwire.ir import ProtocolError
 from toolwire.stream.strict import parse, parse_arguments, parse_object
 
@@ -21,13 +22,13 @@ SOUND = [
 ]
 
 
-@pytest.mark.parametrize("text", SOUND)
+@every_case("text", SOUND)
 def test_valid_documents_are_parsed(text):
     assert parse(text) == json.loads(text)
     assert parse(text.encode()) == json.loads(text)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "pointer", "words"),
     [
         ('{"a": 1, "a": 2}', "/a", "duplicate key"),
@@ -101,10 +102,8 @@ def test_every_prefix_of_arguments_is_truncated(text):
         assert parse_arguments(text[:length]) == (None, "truncated"), text[:length]
 
 
-@pytest.mark.parametrize(
-    "filler", ["", "x" * 400, "x" * 6000, ["x+"] * 3000], ids=["small", "medium", "text", "values"]
-)
-@pytest.mark.parametrize("number", ["1e400", "1E400", "1e+400", "-1E+0309", "9" * 310 + ".0", "-" + "9" * 400 + ".5"])
+@every_case("filler", ["", "x" * 400, "x" * 6000, ["x+"] * 3000], ids=["small", "medium", "text", "values"])
+@every_case("number", ["1e400", "1E400", "1e+400", "-1E+0309", "9" * 310 + ".0", "-" + "9" * 400 + ".5"])
 def test_infinite_number_is_refused_in_a_document_of_any_size(number, filler):
     document = json.dumps({"a": filler})[:-1] + f', "b": [{number}]}}'
     with pytest.raises(ProtocolError) as caught:

@@ -3,6 +3,7 @@
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire import Tool
 from toolwire.text.engine.offered_tools import child_schema, schema_types
 
@@ -36,7 +37,7 @@ ITEMS = element("item", "1") + element("item", "2")
 
 
 @pytest.mark.finding("T2")
-@pytest.mark.parametrize(
+@every_case(
     "schema",
     [
         {"anyOf": [INTEGERS, POINT]},
@@ -141,8 +142,8 @@ NOTATIONS = {
 
 
 @pytest.mark.finding("T7")
-@pytest.mark.parametrize("name", NOTATIONS)
-@pytest.mark.parametrize(
+@every_case("name", NOTATIONS)
+@every_case(
     ("key", "text", "value"),
     [
         ("flag", "True", True),
@@ -165,8 +166,8 @@ def test_python_literal_is_read_where_the_schema_requires_its_type(name, key, te
 
 
 @pytest.mark.finding("T7")
-@pytest.mark.parametrize("name", sorted(NOTATIONS.keys() - {"deepseek_dsml_v32"}))
-@pytest.mark.parametrize(
+@every_case("name", sorted(NOTATIONS.keys() - {"deepseek_dsml_v32"}))
+@every_case(
     ("key", "text", "value"),
     [
         ("note", "['x', 'y']", "['x', 'y']"),

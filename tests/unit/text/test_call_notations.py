@@ -3,6 +3,7 @@
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire import Reasoning, Text, Tool, ToolCall, ToolResult
 
 WEATHER = Tool("get_weather", None, {"type": "object", "properties": {"city": {"type": "string"}}})
@@ -107,10 +108,10 @@ CODE = Tool(
 )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "value"), [("42", 42), ("-7", -7), ("007", "007"), ("+33123456789", "+33123456789"), ("-07", "-07")]
 )
-@pytest.mark.parametrize(
+@every_case(
     ("name", "turn"),
     [
         ("qwen3_xml", "<tool_call>\n<function=find>\n<parameter=code>\n{}\n</parameter>\n</function>\n</tool_call>"),

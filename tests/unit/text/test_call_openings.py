@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire import Tool, ToolCall
 from toolwire.text import get, names
 from toolwire.text.engine.call_opening import call_opening
@@ -14,8 +15,8 @@ CLOCK = Tool("get_time", "", {"type": "object", "properties": {"zone": {"type": 
 ID_FIRST = ("cohere_action", "solar_open")  # the model writes the id of the call before the name
 
 
-@pytest.mark.parametrize("name", names())
-@pytest.mark.parametrize("tools", [(WEATHER,), (CLOCK,), (WEATHER, CLOCK)], ids=len)
+@every_case("name", names())
+@every_case("tools", [(WEATHER,), (CLOCK,), (WEATHER, CLOCK)], ids=len)
 def test_call_that_continues_the_opening_is_read(name, tools):
     form = get(name)
     opening = call_opening(form.calls, tools)
@@ -28,7 +29,7 @@ def test_call_that_continues_the_opening_is_read(name, tools):
             assert any(getattr(event, "arguments", None) == arguments for event in events)
 
 
-@pytest.mark.parametrize("name", names())
+@every_case("name", names())
 def test_opening_for_one_tool_contains_its_name(name):
     opening = call_opening(get(name).calls, (WEATHER,))
     assert "get_weather" in opening or (opening and name in ID_FIRST)

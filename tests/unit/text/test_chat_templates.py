@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire import ToolCall
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import Reasoning
@@ -43,7 +44,7 @@ def test_prompt_is_that_of_the_model(name):
     assert chat_templates.get(name).render(TURNS) == PROMPTS[name]
 
 
-@pytest.mark.parametrize("name", chat_templates.names())
+@every_case("name", chat_templates.names())
 def test_every_text_is_in_the_prompt_and_the_prompt_ends_where_the_model_begins(name):
     template = chat_templates.get(name)
     prompt = template.render(TURNS)
@@ -53,13 +54,13 @@ def test_every_text_is_in_the_prompt_and_the_prompt_ends_where_the_model_begins(
     assert template.render(TURNS, opening="{").endswith(template.assistant.before + "{")
 
 
-@pytest.mark.parametrize("name", chat_templates.names())
+@every_case("name", chat_templates.names())
 def test_model_continues_its_own_last_turn(name):
     template = chat_templates.get(name)
     assert template.render([*TURNS, PromptTurn("assistant", "Well")]).endswith(template.assistant.before + "Well")
 
 
-@pytest.mark.parametrize("name", chat_templates.names())
+@every_case("name", chat_templates.names())
 def test_template_ends_a_turn_with_one_of_its_stop_sequences(name):
     template = chat_templates.get(name)
     assert template.ends
@@ -68,7 +69,7 @@ def test_template_ends_a_turn_with_one_of_its_stop_sequences(name):
     assert after_answer.startswith(template.ends) or template.text.after  # Harmony ends a message, then the turn
 
 
-@pytest.mark.parametrize("name", chat_templates.names())
+@every_case("name", chat_templates.names())
 def test_formats_of_a_template_read_its_reasoning(name):
     template = chat_templates.get(name)
     for form in map(get, template.formats):
@@ -76,7 +77,7 @@ def test_formats_of_a_template_read_its_reasoning(name):
         assert isinstance(part, Reasoning) and part.text.strip() == "thought"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("model", "form", "expected"),
     [
         ("qwen3:8b", "hermes", "chatml"),

@@ -3,6 +3,7 @@
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire.text.engine.detect import detect_by_text
 
 # Names as in the documentation of vLLM, SGLang and NVIDIA, in ollama's library, in the test suites of vLLM, and in the
@@ -118,7 +119,7 @@ CASES = [(model, name) for name, models in MODELS.items() for model in models.sp
 
 
 @pytest.mark.finding("T8", "TX10")
-@pytest.mark.parametrize(("model", "name"), CASES)
+@every_case(("model", "name"), CASES)
 def test_model_name_gives_its_format(model, name):
     assert toolwire.text.detect(model) == name
 
@@ -151,7 +152,7 @@ def test_path_of_a_model_gives_its_format(path):
 
 
 @pytest.mark.finding("T8")
-@pytest.mark.parametrize(
+@every_case(
     ("markers", "name"),
     [
         ("<tool_call> </tool_call>", "hermes"),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import toolwire.text
+from tables import every_case
 from toolwire.ir import Tool
 from toolwire.ir.events import CallDelta, TextDelta
 from toolwire.ir.text import unescape
@@ -73,7 +74,7 @@ def test_unfinished_turn_completes_a_call_only_when_text_follows():
     assert form.parse(text + "\nso", TOOLS, finished=False).calls[0].state == "complete"
 
 
-@pytest.mark.parametrize("cut", range(len("<function=f>\n"), len("<function=f>\n<parameter=a>\nx\n</parameter>")))
+@every_case("cut", range(len("<function=f>\n"), len("<function=f>\n<parameter=a>\nx\n</parameter>")))
 def test_incomplete_call_is_truncated_at_every_position(cut):
     (call,) = parse("qwen3_xml", "<function=f>\n<parameter=a>\nx\n</parameter>"[:cut]).calls
     assert call.state == "truncated"

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from grammar_cases import CALLS, NOW, STORE, TOOLS, WEATHER
+from tables import every_case
 from toolwire import text
 from toolwire.ir.errors import ConfigError, SchemaError
 from toolwire.ir.tools import Tool, ToolChoice
@@ -14,7 +15,7 @@ from toolwire.text.engine.grammar_schema import exclusion_pattern
 REQUIRED = ToolChoice("required")
 
 
-@pytest.mark.parametrize("name", text.names())
+@every_case("name", text.names())
 def test_every_format_has_a_grammar(name: str) -> None:
     grammar = text.get(name).grammar(TOOLS, REQUIRED)
     assert grammar.lark.startswith("%llguidance {}\nstart: ")
@@ -23,7 +24,7 @@ def test_every_format_has_a_grammar(name: str) -> None:
         assert tool.name in grammar.lark
 
 
-@pytest.mark.parametrize("name", text.names())
+@every_case("name", text.names())
 def test_a_rendered_call_begins_with_or_contains_the_trigger(name: str) -> None:
     form = text.get(name)
     triggers = form.grammar(TOOLS).triggers

@@ -3,6 +3,7 @@
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire import Text, Tool, ToolCall
 
 WEATHER = Tool("get_weather", None, {"type": "object", "properties": {"city": {"type": "string"}}})
@@ -20,9 +21,9 @@ def parse(name, text, *, finished=True, tools=(WEATHER,)):
     return whole
 
 
-@pytest.mark.parametrize("name", ["mistral_v3_json", "mistral_v11", "mistral_v11_callid"])
-@pytest.mark.parametrize("finished", [False, True])
-@pytest.mark.parametrize(
+@every_case("name", ["mistral_v3_json", "mistral_v11", "mistral_v11_callid"])
+@every_case("finished", [False, True])
+@every_case(
     ("rest", "raw"),
     [
         (', "arguments": {"city": "Pa', '{"city": "Pa'),
@@ -47,11 +48,11 @@ def test_call_truncated_inside_its_id_is_complete(name):
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("name", ["generic_json", "xlam", "llama3_json", "json_array"])
-@pytest.mark.parametrize("finished", [False, True])
-@pytest.mark.parametrize("tools", [(), (WEATHER,)])
-@pytest.mark.parametrize("before", ["", "Here is package.json:\n"])
-@pytest.mark.parametrize(
+@every_case("name", ["generic_json", "xlam", "llama3_json", "json_array"])
+@every_case("finished", [False, True])
+@every_case("tools", [(), (WEATHER,)])
+@every_case("before", ["", "Here is package.json:\n"])
+@every_case(
     "block",
     [
         '```json\n{"name": "my-app", "version": "1.0"}\n```',
@@ -77,10 +78,10 @@ def test_code_block_with_an_offered_name_or_with_arguments_is_a_call(name):
         assert parsed.text == "I call it.\n\nDone."
 
 
-@pytest.mark.parametrize(
+@every_case(
     "rest", ["", "\n", "<｜end▁of▁sentence｜>", "<｜tool▁calls▁end｜>", "\n<｜tool▁calls▁end｜><｜end▁of▁sentence｜>"]
 )
-@pytest.mark.parametrize("finished", [False, True])
+@every_case("finished", [False, True])
 def test_fence_without_closing_token_is_not_text(rest, finished):
     parsed = parse("deepseek_v3", f"<｜tool▁calls▁begin｜>{FENCED}{rest}", finished=finished)
     (call,) = parsed.parts

@@ -6,6 +6,7 @@ import re
 import pytest
 
 import toolwire
+from tables import every_case
 from toolwire import Reasoning, Text, Tool, ToolCall
 
 WEATHER = Tool(
@@ -68,7 +69,7 @@ ATTRIBUTES = r' (?:index|type|string)="[^"]*"'
 
 @pytest.mark.one_in(3)
 @pytest.mark.finding("T11")
-@pytest.mark.parametrize("name", FORMATS)
+@every_case("name", FORMATS)
 def test_a_word_anywhere_in_a_call_is_never_lost(name):
     """The word is in a text, in the reasoning, in a call (its raw text if it is invalid), or in a diagnostic."""
     form, word = toolwire.text.get(name), "Zq7k"
@@ -172,7 +173,7 @@ END_TOKENS = {
 
 
 @pytest.mark.finding("T13")
-@pytest.mark.parametrize("name", FORMATS)
+@every_case("name", FORMATS)
 def test_end_of_turn_tokens_are_not_text(name):
     for token in END_TOKENS[name]:
         assert parse_every_cut(name, f"Hello{token}").parts == (Text("Hello"),)
@@ -252,15 +253,15 @@ def test_brackets_after_text_belong_to_the_calls():
 
 
 @pytest.mark.finding("T13")
-@pytest.mark.parametrize("text", ['```json\n{"a": 1}\n```\n', "```\ncode\n```", "[1] see", '[{"a": 1}]', "```json\n"])
-@pytest.mark.parametrize("name", ["llama3_json", "hermes", "pythonic", "json_array", "qwen3_xml"])
+@every_case("text", ['```json\n{"a": 1}\n```\n', "```\ncode\n```", "[1] see", '[{"a": 1}]', "```json\n"])
+@every_case("name", ["llama3_json", "hermes", "pythonic", "json_array", "qwen3_xml"])
 def test_code_and_lists_that_are_not_calls_stay_text(name, text):
     assert parse_every_cut(name, text).parts == (Text(text),)
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.finding("T13")
-@pytest.mark.parametrize("name", FORMATS)
+@every_case("name", FORMATS)
 def test_beginning_of_a_closer_is_not_text_in_a_truncated_turn(name):
     form, text = toolwire.text.get(name), written_calls(name)
     for length in range(len(text)):

@@ -5,6 +5,7 @@ import random
 import pytest
 
 import toolwire.text
+from tables import every_case
 from toolwire.ir import ProtocolError, ResponseEnd, Stop, Tool, ToolCall, fold
 from toolwire.stream.strict import parse
 from toolwire.text.engine.fences import Fences
@@ -38,9 +39,9 @@ def test_first_and_longest_literal_is_found_at_any_distance(literals):
         assert search.next(text, at, ended=True) == first_literal(literals, text, at)
 
 
-@pytest.mark.parametrize("backslashes", range(8))
-@pytest.mark.parametrize("size", [1, 2, 3, 1000])
-@pytest.mark.parametrize("before", ["", "x" * 100])
+@every_case("backslashes", range(8))
+@every_case("size", [1, 2, 3, 1000])
+@every_case("before", ["", "x" * 100])
 def test_quote_after_an_odd_number_of_backslashes_is_escaped(backslashes, size, before):
     text = '"' + before + "\\" * backslashes + '" tail'
     scanner, position = JsonEndScanner(), 0
@@ -107,7 +108,7 @@ def read_events(form, text):
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("name", toolwire.text.names())
+@every_case("name", toolwire.text.names())
 def test_long_turn_has_the_parts_of_its_events(name):
     form = toolwire.text.get(name)
     value = 'Some "text", it\'s long \\ and has é and `code`.\n' * 10

@@ -3,6 +3,7 @@
 import pytest
 
 import toolwire.text
+from tables import every_case
 from toolwire import Tool, ToolCall
 from toolwire.testing import TextVector
 from toolwire.testing.text_suite import read_pieces
@@ -35,8 +36,8 @@ def test_tag_based_formats_include_the_known_ones():
     assert {"hermes", "qwen3_xml", "function_xml"} <= set(TAGGED)
 
 
-@pytest.mark.parametrize("mark", ["```", "```xml", "~~~", "````"])
-@pytest.mark.parametrize("name", TAGGED)
+@every_case("mark", ["```", "```xml", "~~~", "````"])
+@every_case("name", TAGGED)
 def test_call_in_a_code_block_after_text_is_ignored(name, mark):
     closing = mark.removesuffix("xml")
     text = f"To call it, write this:\n\n{mark}\n{written(name)}\n{closing}\n\nShall I?"
@@ -46,17 +47,15 @@ def test_call_in_a_code_block_after_text_is_ignored(name, mark):
     assert {one.code for one in parsed.diagnostics} == {"quoted"}
 
 
-@pytest.mark.parametrize("name", TAGGED)
+@every_case("name", TAGGED)
 def test_call_in_inline_code_is_ignored(name):
     call = written(name).replace("\n", "")
     parsed = toolwire.text.get(name).parse(f"The form is `{call}` as ever.", (TOOL,))
     assert parsed.calls == ()
 
 
-@pytest.mark.parametrize("name", TAGGED)
-@pytest.mark.parametrize(
-    "before", ["", "```\n", "```xml\n", "One. `code` ", "See:\n```\nx = 1\n```\n", "It's 5 o`clock.\n"]
-)
+@every_case("name", TAGGED)
+@every_case("before", ["", "```\n", "```xml\n", "One. `code` ", "See:\n```\nx = 1\n```\n", "It's 5 o`clock.\n"])
 def test_unquoted_call_is_recognised(name, before):
     parsed = toolwire.text.get(name).parse(before + written(name), (TOOL,))
     assert [(call.name, call.arguments) for call in parsed.calls] == [("get_weather", {"city": "Paris"})]
@@ -78,7 +77,7 @@ def test_call_by_special_tokens_is_recognised_inside_a_code_block():
     assert len(toolwire.text.get("deepseek_v3").parse(text, (TOOL,)).calls) == 1
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "quotes"),
     [
         ("", False),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tables import every_case
 from toolwire import Tool, ToolCall
 from toolwire.ir import Reasoning
 from toolwire.text import detect, get, names
@@ -61,7 +62,7 @@ def test_closed_reasoning_before_text_and_before_a_call(name, opened):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", [name for name in names() if name not in BARE_CALLS])
+@every_case("name", [name for name in names() if name not in BARE_CALLS])
 @pytest.mark.finding("T4")
 def test_a_call_ends_unclosed_reasoning_and_its_tags_are_not_reasoning(name):
     opener, call = markers(name)[0], written_call(name)
@@ -128,7 +129,7 @@ TAG_CLOSERS = [
 """Formats whose closer is a tag with no other use; granite's is a phrase, and other ones end every message."""
 
 
-@pytest.mark.parametrize("name", TAG_CLOSERS)
+@every_case("name", TAG_CLOSERS)
 @pytest.mark.finding("T9")
 def test_a_closer_without_an_opener_is_dropped_and_reported(name):
     closer = markers(name)[1]
@@ -138,7 +139,7 @@ def test_a_closer_without_an_opener_is_dropped_and_reported(name):
     assert read(name, f"{THOUGHT}{closer}{written_call(name)}")[:3] == ("", THOUGHT, ONE_CALL)
 
 
-@pytest.mark.parametrize("name", TAG_CLOSERS)
+@every_case("name", TAG_CLOSERS)
 def test_a_closer_before_everything_else_is_dropped(name):
     closer = markers(name)[1]
     assert read(name, f"{closer}Hello") == ("", "Hello", [], ())
@@ -251,7 +252,7 @@ def test_calls_are_made_inside_reasoning_where_the_format_says_so():
 
 
 @pytest.mark.finding("T3")
-@pytest.mark.parametrize(
+@every_case(
     ("header", "name", "body"),
     [
         ("<|channel|>commentary to=browser.search <|constrain|>json<|message|>", "browser.search", '{"query":"x"}'),
@@ -262,8 +263,8 @@ def test_calls_are_made_inside_reasoning_where_the_format_says_so():
         ("<|start|>assistant to=container.exec<|channel|>commentary<|message|>", "container.exec", '{"cmd":["ls"]}'),
     ],
 )
-@pytest.mark.parametrize("end", ["<|call|>", ""])
-@pytest.mark.parametrize("tools", [(), (TOOL,)])
+@every_case("end", ["<|call|>", ""])
+@every_case("tools", [(), (TOOL,)])
 def test_a_message_to_a_built_in_tool_is_a_call_with_a_diagnostic(header, name, body, end, tools):
     parsed = get("harmony").parse(header + body + end, tools)
     assert parsed == get("harmony").parse_pieces(list(header + body + end), tools)

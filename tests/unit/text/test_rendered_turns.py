@@ -11,6 +11,7 @@ from conversations import CASES
 from rendered_turns import LLAMA_CPP, check_turn, load_vectors, render_turn, vectors_of_template
 
 import toolwire
+from tables import every_case
 
 TEMPLATES = load_vectors()
 WRITING = {name: template for name, template in TEMPLATES.items() if template.turns}
@@ -64,7 +65,7 @@ FOLDER = Path(os.environ["LLAMA_CPP"], "models", "templates") if "LLAMA_CPP" in 
 
 
 @pytest.mark.finding("T16")
-@pytest.mark.parametrize("name", WRITING)
+@every_case("name", WRITING)
 def test_rendered_turns_are_read_back(name):
     template = WRITING[name]
     assert template.format is not None
@@ -85,7 +86,7 @@ def test_every_template_renders_calls_with_values_and_answers():
         assert {*cases, *template.omitted} == {case.name for case in CASES}, name
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@every_case("name", TEMPLATES)
 def test_name_and_template_give_the_same_format(name):
     template = TEMPLATES[name]
     assert toolwire.text.detect(name) == template.format
@@ -94,7 +95,7 @@ def test_name_and_template_give_the_same_format(name):
 
 
 @pytest.mark.finding("T16")
-@pytest.mark.parametrize("name", WRITING)
+@every_case("name", WRITING)
 def test_calls_are_rendered_as_the_template_renders_them(name):
     template = WRITING[name]
     different = []

@@ -3,6 +3,7 @@
 import pytest
 
 import toolwire
+from tables import every_case
 
 # The text of a result inside its message, as rendered by the templates of llama.cpp's models/templates.
 RENDERED = {
@@ -29,7 +30,7 @@ RENDERED = {
 
 
 @pytest.mark.finding("T16")
-@pytest.mark.parametrize("name", RENDERED)
+@every_case("name", RENDERED)
 def test_result_is_written_as_the_template_writes_it(name):
     result = toolwire.ToolCall("call00000", "get_weather", {}).result("22 degrees")
     assert toolwire.text.get(name).render_result(result) == RENDERED[name]

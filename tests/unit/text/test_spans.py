@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toolwire.text
+from tables import every_case
 from toolwire.ir import Reasoning, Tool, ToolCall
 from toolwire.testing import load_text_vectors
 from toolwire.text import Span
@@ -56,7 +57,7 @@ def check_spans(text, parsed):
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("name", NAMES)
+@every_case("name", NAMES)
 def test_spans_of_all_vectors_do_not_depend_on_the_chunking(name):
     form, choose = toolwire.text.get(name), Random(name)
     for vector in vectors(name):
@@ -69,7 +70,7 @@ def test_spans_of_all_vectors_do_not_depend_on_the_chunking(name):
             assert form.parse_pieces(chunks, vector.tools, finished=vector.finished, spans=True) == parsed, vector
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every_case("name", NAMES)
 def test_spans_are_the_source_of_a_written_call(name):
     form = toolwire.text.get(name)
     calls = CALLS[: 1 if form.one_call else 2]
@@ -97,7 +98,7 @@ def gaps(text, spans):
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("name", NAMES)
+@every_case("name", NAMES)
 def test_truncated_turns_have_spans_inside_the_text(name):
     form = toolwire.text.get(name)
     text = f"{form.reasoning[0][0] if form.reasoning else ''}" + form.calls.write(CALLS[:1])

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import pytest
 
+from tables import every_case
 from toolwire import Tool, ToolCall
 from toolwire.text import get, names
 
@@ -31,7 +32,7 @@ def texts_with(form, value):
 
 @pytest.mark.one_in(3)
 @pytest.mark.finding("G15")
-@pytest.mark.parametrize("name", names())
+@every_case("name", names())
 def test_call_with_a_closing_tag_in_a_value_is_right_or_not_complete(name):
     form = get(name)
     wrong = []

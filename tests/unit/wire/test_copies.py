@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tables import every_case
 from toolwire import fold
 from toolwire.ir.text import unescape
 from toolwire.testing.stream_checks import decode_stream
@@ -21,7 +22,7 @@ def part(arguments, *, name="find", ids=("", ""), kind="function_call", is_open=
 ONE, TWO = '{"x":1}', '{"x":2}'
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("items", "copies", "found"),
     [
         pytest.param([part(ONE, ids=("a", "")), part(TWO, ids=("b", ""))], [part(TWO, ids=("a", ""))], [0], id="id"),

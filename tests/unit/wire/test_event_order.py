@@ -3,6 +3,7 @@
 import pytest
 
 from recordings import WIRES
+from tables import every_case
 from toolwire.ir import (
     CallDelta,
     CallEnd,
@@ -35,8 +36,8 @@ OUT_OF_ORDER = {
 }
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("events", OUT_OF_ORDER.values(), ids=OUT_OF_ORDER)
+@every_case("wire", WIRES)
+@every_case("events", OUT_OF_ORDER.values(), ids=OUT_OF_ORDER)
 def test_events_out_of_order_are_rejected(wire, events):
     encoder = get(wire).stream_encoder()
     for event in events[:-1]:

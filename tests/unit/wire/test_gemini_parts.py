@@ -2,8 +2,7 @@
 
 import itertools
 
-import pytest
-
+from tables import every_case
 from toolwire.ir import ProtocolError
 from toolwire.wire.gemini.parts import _read_any_part, read_part
 
@@ -39,7 +38,7 @@ def read(reader, raw):
         return str(error), error.pointer
 
 
-@pytest.mark.parametrize(("part", "signature"), list(itertools.product(PARTS, SIGNATURES)))
+@every_case(("part", "signature"), list(itertools.product(PARTS, SIGNATURES)))
 def test_usual_parts_are_read_as_any_part(part, signature):
     raw = {**part, **signature}
     assert read(read_part, raw) == read(_read_any_part, raw)

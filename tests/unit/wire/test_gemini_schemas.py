@@ -9,6 +9,7 @@ import pytest
 from google.genai import types
 from msgspec.structs import replace
 
+from tables import every_case
 from toolwire import translate
 from toolwire.ir.errors import ProtocolError
 from toolwire.wire import get
@@ -107,7 +108,7 @@ def ordered(document: object) -> str:
 
 
 @pytest.mark.finding("G4")
-@pytest.mark.parametrize("name", CASES)
+@every_case("name", CASES)
 def test_canonical_schemas_are_json_schema(name: str) -> None:
     """G3b, G4 and G12 have one cause: the canonical model held Gemini's schema language."""
     raw, expected = CASES[name]
@@ -118,7 +119,7 @@ def test_canonical_schemas_are_json_schema(name: str) -> None:
     jsonschema_rs.meta.validate(expected)
 
 
-@pytest.mark.parametrize("name", CASES)
+@every_case("name", CASES)
 def test_schemas_are_written_back_exactly(name: str) -> None:
     raw, _ = CASES[name]
     for document in (

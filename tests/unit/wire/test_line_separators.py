@@ -7,6 +7,7 @@ import pytest
 from google.genai._api_client import HttpResponse
 
 from recordings import WIRES
+from tables import every_case
 from toolwire import Response, Text, ToolCall, translate_stream, unfold
 from toolwire.ir.events import ResponseStart, StreamFault
 from toolwire.ir.parts import Reasoning
@@ -77,8 +78,8 @@ def test_google_genai_reads_the_text_of_a_stream():
 
 
 @pytest.mark.finding("GA2")
-@pytest.mark.parametrize("target", WIRES)
-@pytest.mark.parametrize("source", WIRES)
+@every_case("target", WIRES)
+@every_case("source", WIRES)
 def test_translated_and_forwarded_streams_have_no_raw_separator(source, target):
     data = raw_stream_of(source)
     for chunks in ([data], list(bytewise(data)), [data[:500], data[500:]]):

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tables import every_case
 from toolwire.ir.errors import EncodeError, ProtocolError, SchemaError
 from toolwire.ir.losses import Losses
 from toolwire.ir.parts import Media, Opaque, ToolCall, ToolResult
@@ -354,7 +355,7 @@ def test_marked_arguments_are_sent_as_headers_and_checked_against_the_body():
     assert "mcp-param-on" not in request_headers(call_with_arguments({"deep": {"on": None}}), marks)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "value"),
     [
         ("mcp-method", "tools/list"),
@@ -382,7 +383,7 @@ def test_headers_that_contradict_the_body_are_rejected(name, value):
     assert (caught.value.code, caught.value.status) == (HEADER_MISMATCH, 400)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "schema",
     [
         {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": ""}}},

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tables import every_case
 from toolwire.ir import CallDelta, EncodeError, ProtocolError, ResponseStart, TextDelta, TextEnd, TextStart
 from toolwire.stream.sse import SSEDecoder
 from toolwire.testing import load_vectors
@@ -29,7 +30,7 @@ def decode(wire, reads):
     return events, None
 
 
-@pytest.mark.parametrize(("wire", "data"), stream_vectors())
+@every_case(("wire", "data"), stream_vectors())
 def test_one_event_per_read_gives_the_same_events_as_single_bytes(wire, data):
     reads = re.findall(rb".*?\n\n|.+\Z", data, re.DOTALL)
     assert decode(wire, reads) == decode(wire, [data[at : at + 1] for at in range(len(data))])
@@ -55,8 +56,8 @@ FRAMES = [
 ]
 
 
-@pytest.mark.parametrize("second", FRAMES)
-@pytest.mark.parametrize("first", FRAMES)
+@every_case("second", FRAMES)
+@every_case("first", FRAMES)
 def test_frames_do_not_depend_on_reads(first, second):
     whole, bytewise = SSEDecoder(), SSEDecoder()
     together = [*whole.feed(b"data: 0\n\n"), *whole.feed(first), *whole.feed(second), *whole.close()]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordings import WIRES
+from tables import every_case
 from toolwire.ir.errors import ConfigError
 from toolwire.net.capability_file import load_capability_rows
 from toolwire.wire import (
@@ -26,7 +27,7 @@ from toolwire.wire.profiles import fit_codec, normalise_model, overlay
 ROW = {"models": ["house-*"], "capabilities": {"forced_choice": False}, "source": "our server", "date": "2026-11-16"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("given", "name"),
     [
         ("claude-sonnet-4-5", "claude-sonnet-4-5"),
@@ -87,7 +88,7 @@ K, M = 1024, 1024 * 1024
 
 
 @pytest.mark.finding("CA7")
-@pytest.mark.parametrize(
+@every_case(
     ("wire", "vendor", "model", "window", "media", "thinking"),
     [
         # Moonshot
@@ -197,7 +198,7 @@ def test_answer_fits_into_the_window(wire, vendor, models):
 
 
 @pytest.mark.finding("CA7")
-@pytest.mark.parametrize(
+@every_case(
     "model",
     [
         "nvidia/llama-3.1-nemotron-nano-vl-8b-v1",
@@ -267,7 +268,7 @@ def test_thinking_of_minimax_is_turned_off_only_as_its_sources_say():
 
 
 @pytest.mark.finding("CA7")
-@pytest.mark.parametrize(
+@every_case(
     "model",
     [
         "kimi",
@@ -316,7 +317,7 @@ def test_refusals_of_one_vendor_are_not_stated_for_others():
             assert stated == (None, None, None, None)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.models[0]} {row.date}")
+@every_case("row", ROWS, ids=lambda row: f"{row.models[0]} {row.date}")
 def test_every_row_has_a_source_and_states_something(row):
     assert re.match(r"https://|recorded: |openai 3", row.source)
     assert row.wires
@@ -376,7 +377,7 @@ def test_rows_are_read_from_a_file(tmp_path):
     assert capabilities_for("openai_chat", "my-house-7b", rows=rows) is UNKNOWN_MODEL
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("document", "expected"),
     [
         ({}, "expected an array of capability rows"),

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from recordings import WIRES
+from tables import every_case
 from toolwire.audit import code_rules, quality_rules, request_rules, schema_rules, tool_rules  # noqa: F401 - they register
 from toolwire.audit.findings import RULES
 from toolwire.ir import UpstreamError
@@ -26,7 +27,7 @@ def name_of(value):
     return value["name"] if isinstance(value, dict) else value
 
 
-@pytest.mark.parametrize(("wire", "vector"), ALL, ids=name_of)
+@every_case(("wire", "vector"), ALL, ids=name_of)
 def test_error_gives_the_limit_the_tool_and_the_location(wire, vector):
     assert re.match(r"(issue|derived|page|sdk|spec|facts): \S", vector["source"])
     breach = get(wire).decode_error(vector["status"], vector["body"]).breach
@@ -37,7 +38,7 @@ def test_error_gives_the_limit_the_tool_and_the_location(wire, vector):
     assert found == vector["breach"]
 
 
-@pytest.mark.parametrize(("wire", "vector"), BROKEN, ids=name_of)
+@every_case(("wire", "vector"), BROKEN, ids=name_of)
 def test_raised_error_names_the_limit_and_the_tool(wire, vector):
     error = UpstreamError(get(wire).decode_error(vector["status"], vector["body"]))
     assert f"limit {vector['breach']['limit']}" in str(error)
@@ -46,8 +47,8 @@ def test_raised_error_names_the_limit_and_the_tool(wire, vector):
     assert error.pointer == vector["breach"].get("at", "") + vector["breach"].get("pointer", "")
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
-@pytest.mark.parametrize(("wire", "vector"), BROKEN[::5], ids=name_of)
+@every_case("status", [401, 403, 404, 429, 500, 503])
+@every_case(("wire", "vector"), BROKEN[::5], ids=name_of)
 def test_other_error_kinds_name_no_limit_even_if_they_quote_one(wire, vector, status):
     message = json.dumps(vector["body"])
     bodies = {
@@ -119,8 +120,8 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("message", HOSTILE, ids=lambda message: message[:20])
-@pytest.mark.parametrize("wire", WIRES)
+@every_case("message", HOSTILE, ids=lambda message: message[:20])
+@every_case("wire", WIRES)
 def test_hostile_messages_are_decoded_quickly_without_errors(wire, message):
     body = {
         "type": "error",

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from msgspec.structs import replace
 
+from tables import every_case
 from toolwire.bridge.preparation import prepare
 from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message, Request
@@ -15,7 +16,7 @@ from toolwire.wire import get
 from toolwire.wire.vendors import find, names, vendor_codec
 
 
-@pytest.mark.parametrize("name", names())
+@every_case("name", names())
 def test_vendor_row_is_valid(name):
     vendor = find(name)
     parts = urlsplit(vendor.base_url)
@@ -29,7 +30,7 @@ def test_vendor_row_is_valid(name):
     assert codec.path("m", stream=True).startswith("/")
 
 
-@pytest.mark.parametrize("name", names())
+@every_case("name", names())
 def test_surfaces_of_a_vendor_are_valid(name):
     vendor = find(name)
     for surface in vendor.surfaces:

@@ -9,6 +9,7 @@ import pytest
 from gateway.serving import serving, upstream_rows
 from gateway.state.plain_http import Http
 
+from tables import every_case
 from toolwire.gateway import Gateway
 from toolwire.gateway.settings import ServerRow, Settings
 from toolwire.gateway.shared.keys import hash_key
@@ -168,8 +169,8 @@ def test_request_limit_of_a_key_returns_429(front):
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("limit", ["tokens_per_minute", "tokens_per_day"])
-@pytest.mark.parametrize("front", FRONTS)
+@every_case("limit", ["tokens_per_minute", "tokens_per_day"])
+@every_case("front", FRONTS)
 def test_token_limit_of_a_key_returns_429(front, limit):
     async def run():
         async with gateway_for(*[hello(input=60, output=30)] * 2, **{limit: 100}) as (gateway, http, upstream):
@@ -251,8 +252,8 @@ ROUTING = [
 
 
 @pytest.mark.finding("SE5")
-@pytest.mark.parametrize("padding", [0, 40_000], ids=["small", "large"])
-@pytest.mark.parametrize("front", FRONTS)
+@every_case("padding", [0, 40_000], ids=["small", "large"])
+@every_case("front", FRONTS)
 def test_fields_that_choose_another_model_are_refused_for_a_key_with_some_models(front, padding):
     async def run():
         async with gateway_for(hello(), models=["small"]) as (gateway, http, upstream):

@@ -7,6 +7,7 @@ import pytest
 from gateway.serving import serving, upstream_rows
 from gateway.state.plain_http import Http
 
+from tables import every_case
 from toolwire import tool
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
@@ -136,9 +137,9 @@ def outline(parts):
 
 @pytest.mark.one_in(3)
 @pytest.mark.finding("G2")
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
-@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "gemini", "ollama"])
+@every_case("stream", [False, True], ids=["whole", "stream"])
+@every_case("turn", TURNS.values(), ids=TURNS)
+@every_case("wire", ["openai_chat", "openai_responses", "gemini", "ollama"])
 def test_turn_returns_to_its_model_in_its_original_order(wire, turn, stream):
     heard = asyncio.run(second_request(wire, turn, stream=stream))
     assert outline(assistant_parts(heard)) == outline(turn)

@@ -3,6 +3,7 @@
 import pytest
 
 from do_fixtures import load_fixture_commands
+from tables import every_case
 from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand
 from toolwire.retrieve.commands.command_tool import declare_command, select_options
 from toolwire.retrieve.commands.effect_table import EFFECTS, refusal_reason
@@ -30,7 +31,7 @@ def vector(command, **arguments):
     return list(make_command_line(command, arguments).vector)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("arguments", "expected"),
     [
         ({}, ["x"]),
@@ -51,7 +52,7 @@ def test_call_becomes_a_vector(arguments, expected):
     assert vector(PROGRAM, source=["x"], **arguments) == ["frob", *expected]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("arguments", "message"),
     [
         ({}, "missing"),
@@ -93,7 +94,7 @@ def test_programs_of_the_read_only_table_are_never_refused_ones():
         assert name not in EFFECTS
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("words", "rest", "kinds", "is_read_only"),
     [
         ("ls", ["-l", "x"], ("read",), True),
@@ -151,7 +152,7 @@ def test_option_with_the_name_of_an_operand_gets_another_name():
     assert properties["file"]["type"] == "array"
 
 
-@pytest.mark.parametrize(
+@every_case(
     "name",
     """editor rvim vim.basic pager zless sensible-editor setarch linux64 prlimit choom runcon dbus-run-session systemd-inhibit
     logsave rtcwake scriptlive valgrind debugfs jrunscript cpan pdb3 prove memusage git-shell vipw wish""".split(),
@@ -175,7 +176,7 @@ def test_operands_that_are_a_program_and_its_arguments_are_refused():
     assert line.vector == ("docker", "exec", "ls")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("program", "names", "placeholder"),
     [
         ("slogin", ("-o",), "option"),

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from do_fixtures import StartedPrograms, make_arguments, make_candidates
+from tables import every_case
 from toolwire import ToolCall
 from toolwire.cli.do import run_request
 from toolwire.cli.do_run import run_command_line
@@ -108,7 +109,7 @@ def test_page_cannot_widen_the_read_only_use(name, options, arguments):
     assert not make_command_line(command, arguments).effect.is_read_only
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("line", "is_listed"),
     [
         ("grep -e x -m 5 file", True),

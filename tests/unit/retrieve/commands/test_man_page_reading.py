@@ -8,6 +8,7 @@ import pytest
 
 from do_fixtures import VECTORS, load_fixture_commands
 from hash_encoder import HashEncoder
+from tables import every_case
 from toolwire.retrieve.commands.bounded_files import read_text
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_roots
 from toolwire.retrieve.commands.command_index import CommandIndex, search_text
@@ -21,7 +22,7 @@ from toolwire.retrieve.commands.synopsis import read_usage
 COMMANDS = {command.name: command for command in load_fixture_commands()}
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("tag", "names", "style", "placeholder"),
     [
         ("-a, --all", ("-a", "--all"), "flag", ""),
