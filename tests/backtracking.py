@@ -19,6 +19,7 @@ import re
 import re._constants as op
 import re._parser as parser
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import product
 from typing import NamedTuple
 
@@ -69,8 +70,9 @@ _CATEGORIES = {
 }
 
 
+@cache
 def _in_category(category, char, flags):
-    return re.match(_CATEGORIES[category], char, flags & re.ASCII) is not None
+    return re.match(_CATEGORIES[category], char, flags) is not None
 
 
 def _in_item(item, char, flags):
@@ -79,7 +81,7 @@ def _in_item(item, char, flags):
         return ord(char) == value
     if kind is op.RANGE:
         return value[0] <= ord(char) <= value[1]
-    return _in_category(value, char, flags)
+    return _in_category(value, char, flags & re.ASCII)
 
 
 def character_test(node, flags):
@@ -94,19 +96,17 @@ def character_test(node, flags):
         items = value[1:] if is_negated else value
     else:
         return None
-    known = {}
 
-    def test(char):
-        result = known.get(char)
-        if result is None:
+    class Known(dict[str, bool]):
+        def __missing__(self, char):
             spellings = {char, char.lower(), char.upper()} if flags & re.IGNORECASE else {char}
             found = any(
                 _in_item(item, spelling, flags) for item in items for spelling in spellings if len(spelling) == 1
             )
-            result = known[char] = found is not is_negated
-        return result
+            self[char] = found is not is_negated
+            return self[char]
 
-    return test
+    return Known().__getitem__
 
 
 class StepCounter:
@@ -140,8 +140,8 @@ class StepCounter:
         self._text, self._steps, self._groups = text, 0, {}
         return self._root(0)
 
-    def _step(self):
-        self._steps += 1
+    def _step(self, steps=1):
+        self._steps += steps
         if self._steps > MAX_STEPS:
             raise TooManySteps
 
@@ -163,7 +163,8 @@ class StepCounter:
         if kind is op.ATOMIC_GROUP:
             return self._atomic(self._sequence(list(value), flags, lambda position: position), following)
         if kind is op.BRANCH:
-            return self._branch([self._sequence(list(branch), flags, following) for branch in value[1]])
+            branches = [(list(nodes), self._sequence(list(nodes), flags, following)) for nodes in value[1]]
+            return self._branch([(nodes and character_test(nodes[0], flags), match) for nodes, match in branches])
         if kind in (op.ASSERT, op.ASSERT_NOT):
             return self._look(kind is op.ASSERT, value, flags, following)
         if kind is op.AT:
@@ -180,7 +181,7 @@ class StepCounter:
 
     def _character(self, test, following):
         def match(position):
-            self._step()
+            self._steps += 1  # without the check of `_step`, which every repeat and every branch makes
             if position < len(self._text) and test(self._text[position]):
                 return following(position + 1)
             return -1
@@ -196,12 +197,31 @@ class StepCounter:
         return match
 
     def _branch(self, branches):
+        """`branches` are pairs: the test of the first character, if the branch begins with one, and its matcher.
+
+        Most branches fail at their first character, in two steps. They are counted without being tried.
+        """
+        known = {}
+
+        def plan(char):
+            steps, tried = 0, []
+            for test, branch in branches:
+                if test and not (char and test(char)):
+                    steps += 2
+                else:
+                    tried.append((steps + 1, branch))
+                    steps = 0
+            return tried, steps
+
         def match(position):
-            for branch in branches:
-                self._step()
+            char = self._text[position : position + 1]
+            tried, rest = known.get(char) or known.setdefault(char, plan(char))
+            for steps, branch in tried:
+                self._step(steps)
                 end = branch(position)
                 if end >= 0:
                     return end
+            self._step(rest)
             return -1
 
         return match
@@ -262,11 +282,11 @@ class StepCounter:
             last = position
             if not greedy:
                 return match_lazily(position)
-            while last - position < high:
-                self._step()
-                if last == len(self._text) or not test(self._text[last]):
-                    break
+            text, length = self._text, len(self._text)
+            limit = min(length, position + high)
+            while last < limit and test(text[last]):
                 last += 1
+            self._step(last - position + (last - position < high))
             for end in range(last, position + low - 1, -1):
                 self._step()
                 result = following(end)
@@ -275,13 +295,13 @@ class StepCounter:
             return -1
 
         def match_lazily(position):
-            last = position
+            last, text, length = position, self._text, len(self._text)
             while True:
                 self._step()
                 result = following(last) if last - position >= low else -1
                 if result >= 0 or last - position >= high:
                     return result
-                if last == len(self._text) or not test(self._text[last]):
+                if last == length or not test(text[last]):
                     return -1
                 last += 1
 
@@ -338,20 +358,22 @@ class StepCounter:
         return match
 
     def _at(self, place, flags, following):
+        # operations on flags of `re` cost more than all others, so they are done once
+        is_ascii, is_multiline = flags & re.ASCII, bool(flags & re.MULTILINE)
+
         def is_word(position):
-            return 0 <= position < len(self._text) and _in_category(op.CATEGORY_WORD, self._text[position], flags)
+            return 0 <= position < len(self._text) and _in_category(op.CATEGORY_WORD, self._text[position], is_ascii)
 
         def holds(position):
             text, length = self._text, len(self._text)
             if place in (op.AT_BOUNDARY, op.AT_NON_BOUNDARY):
                 return (is_word(position - 1) is not is_word(position)) is (place is op.AT_BOUNDARY)
             if place in (op.AT_BEGINNING, op.AT_BEGINNING_STRING):
-                is_line = place is op.AT_BEGINNING and flags & re.MULTILINE
-                return position == 0 or bool(is_line and text[position - 1] == "\n")
+                is_line = place is op.AT_BEGINNING and is_multiline
+                return position == 0 or (is_line and text[position - 1] == "\n")
             if place is op.AT_END_STRING:
                 return position == length
-            is_last = position == length - 1 or bool(flags & re.MULTILINE)
-            return position == length or (is_last and text[position] == "\n")
+            return position == length or ((position == length - 1 or is_multiline) and text[position] == "\n")
 
         def match(position):
             self._step()
@@ -416,7 +438,8 @@ class Attacks:
         """Return a character for each set of tests that it passes. Anchors and boundaries distinguish characters, too."""
         tests = list(self._tests)
         if self._places - {op.AT_BEGINNING_STRING, op.AT_END_STRING}:
-            tests += [lambda char: char == "\n", lambda char: _in_category(op.CATEGORY_WORD, char, self._flags)]
+            is_ascii = self._flags & re.ASCII
+            tests += [lambda char: char == "\n", lambda char: _in_category(op.CATEGORY_WORD, char, is_ascii)]
         candidates = list(COMMON)
         for node, _ in nodes_of(parsed):
             for item in node[1] if node[0] is op.IN else [node]:

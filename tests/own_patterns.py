@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 FUNCTIONS = frozenset({"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"})
 FLAGS_AT = {"compile": 1, "match": 2, "search": 2, "fullmatch": 2, "findall": 2, "finditer": 2, "split": 3, "sub": 4}
+_MENTIONS_A_METHOD = re.compile(rf"\.(?:{'|'.join(sorted(FUNCTIONS))})\b").search
 OPTIONAL = {"torch", "transformers", "xgrammar"}  # extras whose modules need not be installed
 
 
@@ -144,19 +145,16 @@ def _resolve(call, functions, module, recorded, filename):
     return recorded.get((filename, call.node.lineno), set())
 
 
-def _used_methods(tree):
-    """Return the methods that are called on each name in a module."""
-    used = {}
+def _used_and_imported(tree):
+    """Return the methods that are called on each name in a module, and the names that it imports."""
+    used, imported = {}, set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in FUNCTIONS:
             name = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
             used.setdefault(name, set()).add(node.attr)
-    return used
-
-
-def _imported_names(tree):
-    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    return {alias.name for node in nodes for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.update(alias.name for alias in node.names)
+    return used, imported
 
 
 def _reduce(methods):
@@ -170,9 +168,10 @@ def collect(package):
     """Return the patterns of the package, and the calls whose patterns are not known."""
     root = Path(package.__file__).parent
     recorded = import_all(package)
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(root.rglob("*.py"))}
-    used = {path: _used_methods(tree) for path, tree in trees.items()}
-    imported = {path: _imported_names(tree) for path, tree in trees.items()}
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(root.rglob("*.py"))}
+    trees = {path: ast.parse(text) for path, text in texts.items() if _MENTIONS_A_METHOD(text)}
+    names = {path: _used_and_imported(tree) for path, tree in trees.items()}
+    used = {path: found for path, (found, _) in names.items()}
     patterns, unknown = [], []
     for path, tree in trees.items():
         finder = _Finder(path.relative_to(root).as_posix())
@@ -182,7 +181,7 @@ def collect(package):
             found = _resolve(call, functions, sys.modules.get(name), recorded, str(path))
             methods = {call.method} - {""}
             if call.assigned and not methods:
-                users = [other for other in trees if other == path or call.assigned in imported[other]]
+                users = [other for other in trees if other == path or call.assigned in names[other][1]]
                 methods = methods.union(*(used[user].get(call.assigned, ()) for user in users))
             elif not methods:  # in a container, from which other names get it
                 own = {"re", *(other.assigned for other, _ in finder.calls)}

@@ -73,7 +73,7 @@ GUARDED = {
 }
 
 
-SHARES = 12  # of the patterns: together they take two minutes of CPU, which several processes share
+SHARES = 4  # of the patterns: together they take a minute of CPU, which several processes share
 
 
 @pytest.fixture(scope="module")
