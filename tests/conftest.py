@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,9 @@ settings.register_profile("explore", max_examples=1000, **_QUIET)
 # A shell starts background jobs with SIGINT ignored, and child processes inherit that: Ctrl-C would have no effect.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No test verifies a certificate of the internet, and every client of an SDK loads all of the system's: 30 ms of CPU.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "fixtures" / "tls" / "client.pem")
 
 # A scripted provider that waits for a request or a disconnect gives up by itself only where a test hangs.
 for _waits in (Upstream.wait_for_requests, Upstream.disconnected):

@@ -271,10 +271,11 @@ def test_long_result_is_shortened_and_reported(model):
     history = (
         Message("user", (Text("Read the log."),)),
         Message("assistant", (call,)),
-        Message("user", (call.result("0123456789" * 5000),)),
+        Message("user", (call.result("some words" * 5000),)),  # a token has one digit, but several letters
     )
     losses = Losses()
-    request = Request(messages=history, tools=(Tool("read_log", "Read the log.", {"type": "object"}),))
+    tools = (Tool("read_log", "Read the log.", {"type": "object"}),)
+    request = Request(messages=history, tools=tools, params=Params(max_tokens=4))
     response = asyncio.run(ModelClient("local/smollm2").ask(request, losses=losses))
     assert response.text
     assert any("2,000 of its 50,000 characters" in str(loss) for loss in losses)
