@@ -14,7 +14,7 @@ from random import Random
 from measure import best_seconds
 from toolwire.ir import ToolwireError
 from toolwire.schema import Validator, repair_arguments
-from toolwire.schema.unchecked import unchecked_patterns
+from toolwire.schema.validation.patterns import unchecked_patterns
 from toolwire.stream.repair import repair_json
 from toolwire.stream.strict import parse
 

@@ -30,8 +30,7 @@ from toolwire.ir.tools import Tool
 from toolwire.net.endpoint import Endpoint, resolve
 from toolwire.net.endpoint_request import EndpointRequest
 from toolwire.net.translation_cache import TranslationCache
-from toolwire.stream.strict import parse_object
-from toolwire.stream.values import count_values
+from toolwire.stream.strict import count_values, parse_object
 from toolwire.wire import get
 from toolwire.wire.codec import WireCodec
 

@@ -29,8 +29,7 @@ from toolwire.ir.prompt_size import BYTES_PER_TOKEN
 from toolwire.ir.request import Request
 from toolwire.ir.response import Response
 from toolwire.ir.text import to_bytes
-from toolwire.ir.tool_search import SEARCH_TOOLS
-from toolwire.ir.tools import Tool
+from toolwire.ir.tools import SEARCH_TOOLS, Tool
 from toolwire.retrieve import ToolIndex, open_minilm
 from toolwire.run import Budget, Entry
 from toolwire.wire import get

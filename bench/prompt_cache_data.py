@@ -22,8 +22,7 @@ from msgspec.structs import replace
 from toolwire.ir.errors import ToolwireError
 from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message, Request
-from toolwire.ir.tool_search import SEARCH_TOOLS
-from toolwire.ir.tools import Tool
+from toolwire.ir.tools import SEARCH_TOOLS, Tool
 from toolwire.run.keys import list_calls
 from toolwire.wire import get
 

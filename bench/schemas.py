@@ -186,7 +186,7 @@ def _same(value: object) -> object:
 
 def speed(corpus: list[tuple[str, dict]]) -> list[dict]:
     """Measure lowering a thousand schemas, for the first time and again."""
-    from toolwire.schema import lowering
+    from toolwire.schema.lowering import lowered as lowering
 
     rows = []
     some = [schema for _, schema in corpus[:1000]]

@@ -15,7 +15,7 @@ from suite_reading import Reading
 from toolwire.ir.errors import ToolwireError
 from toolwire.ir.losses import Loss
 from toolwire.schema import Lowered, Validator, lower
-from toolwire.schema.fits import json_equal
+from toolwire.schema.parsing.membership import json_equal
 from toolwire.testing.preservation import drop_null
 
 CRASHED = "crashed"

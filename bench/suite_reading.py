@@ -1,6 +1,6 @@
 """Name the documented readings that make a valid instance inexpressible, without using the code under test.
 
-`toolwire.schema.parse` reads some schemas more narrowly than JSON Schema does (see its docstring). A bench that used the
+`toolwire.schema.parsing.parser` reads some schemas more narrowly than JSON Schema does (see its docstring). A bench that used the
 same code to decide whether an instance is intended could not find a defect in it, so this module applies the documented rules again, to an
 instance and a schema document, in the simplest way that works:
 

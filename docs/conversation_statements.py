@@ -34,7 +34,7 @@ from statements import (
 )
 
 from toolwire.ir import Media, Message, Opaque, Reasoning, Refusal, Text, Tool, ToolCall, ToolResult
-from toolwire.ir.tool_search import search_tool
+from toolwire.ir.tools import search_tool
 from toolwire.wire import names
 
 __all__ = ["CALLS", "CONVERSATION"]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from toolwire.ir import Artefact, Media, Message, Opaque, Params, Reasoning, Request, Text, Tool, ToolCall, ToolResult
-from toolwire.ir.tool_search import SEARCH_TOOLS
+from toolwire.ir.tools import SEARCH_TOOLS
 from toolwire.wire import names
 
 MARK = "oslo"  # the text of a statement; its position in a document is the location of the statement

@@ -13,8 +13,8 @@ from toolwire.audit.tokens import declaration_tokens
 from toolwire.audit.tools import audit_tools
 from toolwire.ir import InvalidArguments, LossError, Losses, Message, Params, SchemaError
 from toolwire.schema import DIALECTS, Validator, lower, validator, violations
-from toolwire.schema.conform import walk
-from toolwire.schema.fits import json_equal
+from toolwire.schema.lowering.conformance import walk
+from toolwire.schema.parsing.membership import json_equal
 from toolwire.testing.instances import instances
 from toolwire.testing.preservation import close_schema
 from toolwire.wire import get

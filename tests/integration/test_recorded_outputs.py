@@ -11,9 +11,9 @@ from recorded_traffic import require_recordings, wire_exchanges
 
 from toolwire import translate
 from toolwire.ir.pointer import resolve
-from toolwire.schema.conform import violations
 from toolwire.schema.dialects import output_dialect
-from toolwire.schema.validate import Validator
+from toolwire.schema.lowering.conformance import violations
+from toolwire.schema.validation.validator import Validator
 from toolwire.wire import get
 
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")

@@ -11,7 +11,7 @@ from recordings import WIRES
 from toolwire.audit import check_body
 from toolwire.bridge.hosted_search import hosted_method, read_hosted
 from toolwire.ir import Opaque, ToolResult
-from toolwire.ir.tool_search import SEARCH_TOOLS, HostedSearchResult
+from toolwire.ir.tools import SEARCH_TOOLS, HostedSearchResult
 from toolwire.wire import get
 
 OTHER = {"anthropic": "openai_responses", "openai_responses": "anthropic"}

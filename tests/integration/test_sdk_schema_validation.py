@@ -10,7 +10,7 @@ from google.genai import types as google_types
 from openai.lib._pydantic import _ensure_strict_json_schema
 
 from toolwire.schema import lower
-from toolwire.schema.conform import walk
+from toolwire.schema.lowering.conformance import walk
 
 TESTS = Path(__file__).parents[1]
 CORPUS = TESTS.parents[1] / "shared/data/tool_schemas"

@@ -20,8 +20,7 @@ from toolwire.ir.response import Response, Stop
 from toolwire.net.endpoint import resolve
 from toolwire.net.endpoint_request import EndpointRequest
 from toolwire.net.translation_cache import TranslationCache
-from toolwire.stream.strict import parse_object
-from toolwire.stream.values import count_values
+from toolwire.stream.strict import count_values, parse_object
 from toolwire.wire import get
 
 KEYS = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"), "key-of-a-test")

@@ -12,7 +12,7 @@ from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.ir import Losses, Message, ProtocolError, Request, Text, Tool
 from toolwire.net.endpoint import resolve
 from toolwire.net.endpoint_request import EndpointRequest
-from toolwire.stream.sse import SSEDecoder
+from toolwire.stream.framing import SSEDecoder
 from toolwire.wire import get
 
 BLOCKS = [

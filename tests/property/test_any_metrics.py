@@ -9,8 +9,8 @@ from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
-from toolwire.schema.steps import RepairStep
-from toolwire.schema.validate import Problem
+from toolwire.schema.repair.coercion import RepairStep
+from toolwire.schema.validation.validator import Problem
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "long " * 300])
 COUNTS = st.none() | st.integers(0, 10**9)

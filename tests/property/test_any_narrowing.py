@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from random_schemas import BOUNDS, KINDS, NAMES, TYPES, VALUES
 from toolwire.schema import DIALECTS, lower
-from toolwire.schema.validate import validator
+from toolwire.schema.validation.validator import validator
 
 LEAVES = st.one_of(
     st.fixed_dictionaries({"type": TYPES}),

@@ -25,7 +25,7 @@ from toolwire.run import OutputPlan, Session, StructuredOutput
 from toolwire.run.partial_output import PartialReader
 from toolwire.run.session import AskModel, Done, GiveUp
 from toolwire.schema import lower, output_dialect, validator
-from toolwire.schema.fits import json_equal
+from toolwire.schema.parsing.membership import json_equal
 from toolwire.testing.chunks import bytewise, random_chunks
 from toolwire.testing.instances import instances
 from toolwire.testing.preservation import close_schema, drop_null

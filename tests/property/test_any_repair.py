@@ -13,7 +13,7 @@ from tables import every_case
 from toolwire.ir import BrokenJSON
 from toolwire.ir.text import dumps
 from toolwire.schema import repair_arguments
-from toolwire.schema.repair import POLICIES
+from toolwire.schema.repair.arguments import POLICIES
 from toolwire.stream.repair import interpretations, repair_json
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors/repair/corruptions.json").read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolwire.ir.text import dumps
 from toolwire.schema import repair_arguments
-from toolwire.schema.repair import POLICIES
+from toolwire.schema.repair.arguments import POLICIES
 
 NAMES = st.sampled_from(
     ["city", "days", "a", "b", "note_1", "tags", "name", "arguments", "properties", "input", "type", "function", "args"]

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from toolwire.ir.errors import ToolwireError
 from toolwire.schema.dialects import DIALECTS
-from toolwire.schema.lowering import _lower
-from toolwire.schema.parse import parse_schema
-from toolwire.schema.repair import _Repairer
-from toolwire.schema.validate import Validator
+from toolwire.schema.lowering.lowered import _lower
+from toolwire.schema.parsing.parser import parse_schema
+from toolwire.schema.repair.arguments import _Repairer
+from toolwire.schema.validation.validator import Validator
 from work_counter import count_work
 
 DEFINITIONS = 6

@@ -46,7 +46,7 @@ DYNAMIC = {
     ("retrieve/commands/read_only_table.py", "_is_operand"): "ReadOnlyUse.operands",
     ("retrieve/commands/synopsis.py", "usage_lines"): [r"git\-log(?![\w-])"],
     ("run/redact.py", "__init__"): OF_THE_OPERATOR,
-    ("schema/property_names.py", "_is_legal"): "Dialect.property_name",
+    ("schema/lowering/emission.py", "_is_legal"): "Dialect.property_name",
     ("testing/stream_checks.py", "_end_of_answer"): [wire.get(name).terminal for name in INGRESSES],
     ("testing/upstream.py", "_path_pattern"): [
         r"/v1(?:beta|alpha)?/models/(?P<model>[^/]+):generateContent(?:[?&]|\Z)"
@@ -65,8 +65,8 @@ DYNAMIC = {
 }
 # Patterns that run only on text that another pattern has matched: that pattern, by file and name.
 GUARDED = {
-    ("stream/sse.py", "_PLAIN_FRAME"): rb"(?:(?:event: ?[^\r\n]*+\n)?data: ?[^\r\n]*+\n\n)*+",
-    ("stream/locate.py", "_each_item"): rb'(?:[^"{}\[\],]*+(?:"[^"]*+"[^"{}\[\],]*+)?+,)*+',
+    ("stream/framing.py", "_PLAIN_FRAME"): rb"(?:(?:event: ?[^\r\n]*+\n)?data: ?[^\r\n]*+\n\n)*+",
+    ("stream/strict.py", "_each_item"): rb'(?:[^"{}\[\],]*+(?:"[^"]*+"[^"{}\[\],]*+)?+,)*+',
     ("gateway/field_scan.py", "_NAMES_AND_STRINGS"): rb'(?:[^"]++|"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+")*+',
     ("gateway/field_scan.py", "__init__"): rb'(?:[^"]++|"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+")*+',
     ("gateway/field_scan.py", "_STRINGS"): rb'(?:[^"]++|"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+")*+',

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..ir.errors import SchemaError
 from ..ir.pointer import Object
 from ..ir.tools import Tool
-from ..schema.validate import validator
+from ..schema.validation.validator import validator
 from .findings import Hit, rule
 from .provider_rules.documents import items_of, texts_in
 from .similar import first_similar

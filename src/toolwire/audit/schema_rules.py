@@ -8,15 +8,13 @@ from functools import cached_property
 from typing import TypeAlias
 
 from ..ir.pointer import JSON, Object
-from ..schema.conform import violations, walk
 from ..schema.dialects import DIALECTS
-from ..schema.disjoint import are_disjoint
-from ..schema.lowering import lower
-from ..schema.nodes import Node, ObjectNode, UnionNode
-from ..schema.parse import ParsedSchema, parse_schema
-from ..schema.patterns import is_supported
-from ..schema.provider_risk import provider_risks
-from ..schema.refs import recursive_definitions
+from ..schema.lowering.conformance import provider_risks, violations, walk
+from ..schema.lowering.lowered import lower
+from ..schema.parsing.membership import are_disjoint
+from ..schema.parsing.nodes import Node, ObjectNode, UnionNode, recursive_definitions
+from ..schema.parsing.parser import ParsedSchema, parse_schema
+from ..schema.validation.patterns import is_supported
 from .findings import Hit, rule_decorator
 from .provider_rules.documents import texts_in
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..ir.tools import Tool
-from ..schema.conform import parameter_counts
 from ..schema.dialects import DIALECTS
-from ..schema.lowering import lower
+from ..schema.lowering.conformance import parameter_counts
+from ..schema.lowering.lowered import lower
 from .findings import Hit, rule
 from .tokens import declaration_tokens
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from ..ir.tools import Tool
-from ..schema.lowering import lower_all
+from ..schema.lowering.lowered import lower_all
 from . import injection_rules, portable_rule, quality_rules, schema_rules, tool_rules
 from .findings import CHECKS, RULES, Finding, Hit, SourceLocation, is_selected, make_finding
 from .merge import merge_hits

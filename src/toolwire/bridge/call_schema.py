@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from ..ir.errors import EncodeError
 from ..ir.pointer import JSON, Object
 from ..ir.tools import Tool
-from ..schema.call_shapes import DATA_KEYWORDS, NAME_MAPS
-from ..schema.lowering import Lowered, lower
+from ..schema.composition import DATA_KEYWORDS, NAME_MAPS
+from ..schema.lowering.lowered import Lowered, lower
 
 __all__ = ["MAX_CALLS", "call_schema", "close_arguments", "lower_arguments"]
 

@@ -19,8 +19,7 @@ from ..ir.errors import ToolwireError
 from ..ir.parts import Opaque, Part, ToolResult
 from ..ir.pointer import JSON
 from ..ir.request import Message, Request
-from ..stream.strict import may_exceed_limits, parse_object
-from ..stream.values import count_values, text_copies
+from ..stream.strict import count_values, may_exceed_limits, parse_object, text_copies
 from ..wire.codec import WireCodec
 from ..wire.protocol import Wire
 from .conversation_spans import is_top_level, item_ends

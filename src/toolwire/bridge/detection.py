@@ -11,9 +11,7 @@ from ..ir.parts import Opaque, Part, ToolCall
 from ..ir.pointer import JSON
 from ..ir.response import Response
 from ..ir.value import Value
-from ..stream.array import ArrayDecoder
-from ..stream.ndjson import NDJSONDecoder
-from ..stream.sse import SSEDecoder
+from ..stream.framing import ArrayDecoder, NDJSONDecoder, SSEDecoder
 from ..stream.strict import as_bytes, parse
 from ..wire import get, mcp, names
 from ..wire.protocol import Kind, Wire

@@ -15,9 +15,8 @@ from ..ir.losses import Losses
 from ..ir.parts import Opaque, ToolCall
 from ..ir.request import Request
 from ..ir.response import Fault, Response
-from ..ir.tool_search import SEARCH_TOOLS
-from ..ir.tools import Tool
-from ..schema.lowering import Lowered
+from ..ir.tools import SEARCH_TOOLS, Tool
+from ..schema.lowering.lowered import Lowered
 from ..wire.protocol import Capabilities, Wire
 from .names import NameMap
 from .repair import CallRepairer

@@ -10,7 +10,7 @@ from ..ir.parts import Reasoning, Refusal, Text, ToolResult
 from ..ir.pointer import join
 from ..ir.request import Message, Request
 from ..ir.tools import Tool
-from ..schema.lowering import Lowered
+from ..schema.lowering.lowered import Lowered
 from ..wire.protocol import Wire
 from .fit_ends import fit_ends
 from .fit_found import HistorySearch

@@ -19,9 +19,9 @@ from ..ir.parts import Text
 from ..ir.pointer import JSON, join
 from ..ir.request import Message, OutputFormat, Request
 from ..ir.text import dumps
-from ..schema.conform import parameter_counts
 from ..schema.dialects import Dialect, output_dialect
-from ..schema.lowering import Lowered, lower
+from ..schema.lowering.conformance import parameter_counts
+from ..schema.lowering.lowered import Lowered, lower
 from ..wire.protocol import Capabilities, Wire
 from .budget import ParameterCounts
 from .history import DraftMessage

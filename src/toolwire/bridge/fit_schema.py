@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from ..ir.errors import EncodeError
 from ..ir.losses import Losses
 from ..ir.tools import Tool
-from ..schema.conform import parameter_counts
 from ..schema.dialects import DIALECTS, Dialect
-from ..schema.lowering import Lowered, lower
+from ..schema.lowering.conformance import parameter_counts
+from ..schema.lowering.lowered import Lowered, lower
 from ..wire.protocol import Wire
 from .budget import ParameterCounts, select_affordable
 

@@ -13,8 +13,8 @@ from ..ir.pointer import Object, join
 from ..ir.request import Request
 from ..ir.text import dumps, finite_to_bytes
 from ..ir.tools import Tool
-from ..schema.content_cache import content_cache
-from ..schema.lowering import Lowered
+from ..schema.bounds import content_cache
+from ..schema.lowering.lowered import Lowered
 from ..wire.codec import WireCodec
 from ..wire.protocol import Capabilities, Wire
 from .budget import ParameterCounts

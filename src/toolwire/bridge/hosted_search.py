@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError
 from ..ir.losses import Losses
 from ..ir.parts import Opaque
-from ..ir.tool_search import HostedSearchCall, HostedSearchResult
-from ..ir.tools import Tool
+from ..ir.tools import HostedSearchCall, HostedSearchResult, Tool
 from ..wire import get
 from ..wire.codec import WireCodec
 from ..wire.search_codec import HostedSearchPart, SearchCodec

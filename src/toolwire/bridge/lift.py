@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..ir.events import CallDelta, CallEnd, Event
 from ..ir.text import dumps
-from ..schema.lowering import Lowered
+from ..schema.lowering.lowered import Lowered
 from .lift_properties import PropertyLifter
 
 __all__ = ["ArgumentLifter"]

@@ -15,8 +15,8 @@ from ..ir.errors import ProtocolError
 from ..ir.events import Event, TextDelta, TextEnd
 from ..ir.losses import Losses
 from ..ir.text import dumps
-from ..schema.codec import FieldCodec
-from ..schema.lowering import Lowered
+from ..schema.lowering.codec import FieldCodec
+from ..schema.lowering.lowered import Lowered
 from ..stream.scanner import Scanner
 from ..stream.strict import parse
 from .lift_properties import PropertyLifter

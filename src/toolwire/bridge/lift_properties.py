@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..ir.errors import ProtocolError
 from ..ir.text import dumps
-from ..schema.codec import FieldCodec, apply_codec
+from ..schema.lowering.codec import FieldCodec, apply_codec
 from ..stream.scanner import Scanner
 from ..stream.strict import parse
 

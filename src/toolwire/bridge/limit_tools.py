@@ -14,8 +14,7 @@ from ..ir.errors import ConfigError, EncodeError
 from ..ir.losses import Losses, Severity
 from ..ir.parts import ToolCall
 from ..ir.pointer import join
-from ..ir.request import Request
-from ..ir.tool_search import found_in_history
+from ..ir.request import Request, found_in_history
 from ..ir.tools import Tool
 from ..wire.signatures import FEWER_TOOLS
 

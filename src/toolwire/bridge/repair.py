@@ -20,8 +20,9 @@ from ..ir.events import CallEnd, CallStart
 from ..ir.pointer import JSON, Object
 from ..ir.tools import Tool
 from ..ir.value import Value
-from ..schema.repair import Repair, RepairPolicy, RepairStep, repair_arguments
-from ..schema.validate import Problem
+from ..schema.repair.arguments import Repair, RepairPolicy, repair_arguments
+from ..schema.repair.coercion import RepairStep
+from ..schema.validation.validator import Problem
 from ..stream.strict import parse_arguments
 
 __all__ = ["CallRepair", "CallRepairer", "policy_for"]

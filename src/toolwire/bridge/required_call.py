@@ -25,7 +25,7 @@ from ..ir.request import OutputFormat, Request
 from ..ir.response import Response
 from ..ir.tools import Tool, ToolChoice
 from ..ir.value import Value
-from ..schema.lowering import Lowered
+from ..schema.lowering.lowered import Lowered
 from ..text import get
 from ..wire.protocol import Capabilities
 from .call_schema import call_schema, lower_arguments

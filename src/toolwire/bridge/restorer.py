@@ -47,7 +47,7 @@ from ..ir.pointer import Object, join
 from ..ir.response import Fault, Response, Stop
 from ..ir.text import escape
 from ..ir.tools import Tool
-from ..schema.lowering import Lowered
+from ..schema.lowering.lowered import Lowered
 from ..wire.protocol import Capabilities
 from .fit_tools import WRAPPED_INPUT
 from .hold import HeldArguments, NullGuard, argument_events

@@ -18,9 +18,8 @@ from msgspec.structs import replace
 from ..ir.losses import Losses
 from ..ir.parts import CallKind, Opaque, ToolCall, ToolResult
 from ..ir.pointer import join
-from ..ir.request import Request
-from ..ir.tool_search import SEARCH_TOOLS, HostedSearchResult, found_in_history, search_tool
-from ..ir.tools import Tool
+from ..ir.request import Request, found_in_history
+from ..ir.tools import SEARCH_TOOLS, HostedSearchResult, Tool, search_tool
 from ..ir.value import Value
 from ..wire.codec import WireCodec
 from ..wire.protocol import Capabilities, Wire

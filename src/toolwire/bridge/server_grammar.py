@@ -24,9 +24,8 @@ from ..ir.pointer import Object, join
 from ..ir.request import Request
 from ..ir.tools import Tool, ToolChoice
 from ..ir.value import Value
-from ..schema.decoding import decoding_schema
-from ..schema.decoding_limits import DecodingLimits
-from ..schema.decoding_state import Residual
+from ..schema.decoding.converter import decoding_schema
+from ..schema.decoding.limits import DecodingLimits, Residual
 from ..text import get
 from ..text.engine.format import Format
 from .call_schema import call_schema, close_arguments, lower_arguments

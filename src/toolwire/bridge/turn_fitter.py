@@ -13,8 +13,8 @@ from ..ir.parts import Artefact, Media, MediaKind, Opaque, Part, Reasoning, Refu
 from ..ir.pointer import join
 from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
-from ..ir.tool_search import SEARCH_TOOLS
-from ..schema.lowering import Lowered
+from ..ir.tools import SEARCH_TOOLS
+from ..schema.lowering.lowered import Lowered
 from ..wire.media import guess_media_type, media_placeholder
 from ..wire.protocol import Wire
 from ..wire.structured_results import structured_as_text

@@ -101,7 +101,7 @@ def _reason(response: Response, call: ToolCall | None) -> str:
 def _check_call(call: ToolCall, offer: CandidateOffer) -> ModelCall:
     """Return the call with its command line. Raise RefusedCall if it is not an offered, complete and valid call."""
     from ..retrieve.commands.vector import RefusedCall, make_command_line
-    from ..schema.validate import validator
+    from ..schema.validation.validator import validator
 
     tool = next((tool for tool in offer.tools if tool.name == call.name), None)
     if tool is None:

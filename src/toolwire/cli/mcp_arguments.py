@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..ir.pointer import JSON, Object
-    from ..schema.nodes import Node
-    from ..schema.parse import ParsedSchema
+    from ..schema.parsing.nodes import Node
+    from ..schema.parsing.parser import ParsedSchema
 
 __all__ = ["ARGUMENT_HELP", "Assignment", "apply_schema", "nearest", "read_assignments"]
 
@@ -94,8 +94,8 @@ def _read_file(path: str, file: str) -> str:
 
 def apply_schema(assignments: Sequence[Assignment], schema: JSON, tool: str) -> Object:
     """Return the arguments. Raise ConfigError for unknown, missing and invalid ones, before anything is sent."""
-    from ..schema.parse import parse_schema
-    from ..schema.validate import validator
+    from ..schema.parsing.parser import parse_schema
+    from ..schema.validation.validator import validator
 
     schema = {"type": "object"} if schema is None else schema
     parsed = parse_schema(schema)
@@ -110,7 +110,7 @@ def apply_schema(assignments: Sequence[Assignment], schema: JSON, tool: str) -> 
 
 def _check_missing(arguments: Object, parsed: ParsedSchema, tool: str) -> None:
     """Report all missing parameters with their types at once."""
-    from ..schema.nodes import AnyNode
+    from ..schema.parsing.nodes import AnyNode
 
     found = find_object(parsed, parsed.root)
     if found is None:
@@ -145,7 +145,7 @@ class _Builder:
 
     def _locate(self, path: str) -> tuple[tuple[str, ...], Node]:
         """Return the names of nested properties, and the node of the last one. A name may itself contain dots."""
-        from ..schema.nodes import AnyNode
+        from ..schema.parsing.nodes import AnyNode
 
         names: list[str] = []
         node, rest = self._parsed.root, path
@@ -178,7 +178,7 @@ class _Builder:
 
     def _value(self, given: list[Assignment], node: Node) -> JSON:
         """Convert one value, or several to an array."""
-        from ..schema.nodes import ArrayNode, TupleNode
+        from ..schema.parsing.nodes import ArrayNode, TupleNode
 
         if len(given) == 1:
             return given[0].value if given[0].is_json else self._convert(given[0], node)
@@ -194,7 +194,7 @@ class _Builder:
 
     def _alternatives(self, node: Node) -> list[Node]:
         """Return the alternatives in the order of the schema, null last: text is preferred to it."""
-        from ..schema.nodes import NullNode, UnionNode
+        from ..schema.parsing.nodes import NullNode, UnionNode
 
         node = resolve_node(self._parsed, node)
         branches = node.branches if isinstance(node, UnionNode) else (node,)
@@ -215,7 +215,7 @@ class _Builder:
 
     def _convert_to(self, text: str, node: Node, one: Assignment) -> tuple[bool, JSON]:
         """Return whether the text is a value of the node, and the value."""
-        from ..schema import nodes
+        from ..schema.parsing import nodes
 
         if isinstance(node, nodes.EnumNode):
             return _find_value(text, node.values)

@@ -218,7 +218,7 @@ def _lower_schema(tool: Tool, target: str) -> Object:
     import msgspec
 
     from ..schema.dialects import DIALECTS
-    from ..schema.lowering import lower
+    from ..schema.lowering.lowered import lower
 
     lowered = lower({"type": "object"} if tool.input_schema is None else tool.input_schema, DIALECTS[target])
     return {"schema": lowered.schema, "losses": [msgspec.to_builtins(loss) for loss in lowered.losses]}

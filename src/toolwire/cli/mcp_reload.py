@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..ir.counts import count_of
 from ..ir.errors import ToolwireError
+from ..ir.terminal import count_of
 from .tools_file import load_tools
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..ir.pointer import JSON
-    from ..schema.nodes import Node, NumberNode, ObjectNode
-    from ..schema.parse import ParsedSchema
+    from ..schema.parsing.nodes import Node, NumberNode, ObjectNode
+    from ..schema.parsing.parser import ParsedSchema
 
 __all__ = ["MAX_PARAMETERS", "ParameterText", "find_object", "list_parameters", "resolve_node", "type_text"]
 
@@ -43,7 +43,7 @@ class ParameterText(NamedTuple):
 
 def list_parameters(schema: JSON, limit: int = MAX_PARAMETERS) -> tuple[list[ParameterText], bool]:
     """Return the parameters of a schema, and whether some were left out because of the limit."""
-    from ..schema.parse import parse_schema
+    from ..schema.parsing.parser import parse_schema
 
     parsed = parse_schema(schema)
     rows: list[ParameterText] = []
@@ -75,7 +75,7 @@ def _walk(parsed: ParsedSchema, node: Node, prefix: str, depth: int) -> Iterator
 
 def _nested(parsed: ParsedSchema, node: Node, path: str) -> tuple[Node, str]:
     """Return the node whose parameters follow, and the prefix of their paths: the object, or the items of an array."""
-    from ..schema.nodes import ArrayNode
+    from ..schema.parsing.nodes import ArrayNode
 
     for branch in _branches(parsed, node):
         if isinstance(branch, ArrayNode) and branch.items is not None:
@@ -85,13 +85,13 @@ def _nested(parsed: ParsedSchema, node: Node, path: str) -> tuple[Node, str]:
 
 def find_object(parsed: ParsedSchema, node: Node) -> ObjectNode | None:
     """Return the object among the alternatives of a node; None if there is none."""
-    from ..schema.nodes import ObjectNode
+    from ..schema.parsing.nodes import ObjectNode
 
     return next((branch for branch in _branches(parsed, node) if isinstance(branch, ObjectNode)), None)
 
 
 def _branches(parsed: ParsedSchema, node: Node) -> list[Node]:
-    from ..schema.nodes import UnionNode
+    from ..schema.parsing.nodes import UnionNode
 
     node = resolve_node(parsed, node)
     return [resolve_node(parsed, branch) for branch in node.branches] if isinstance(node, UnionNode) else [node]
@@ -99,7 +99,7 @@ def _branches(parsed: ParsedSchema, node: Node) -> list[Node]:
 
 def resolve_node(parsed: ParsedSchema, node: Node) -> Node:
     """Follow references, within a limit."""
-    from ..schema.nodes import AnyNode, RefNode
+    from ..schema.parsing.nodes import AnyNode, RefNode
 
     for _ in range(_MAX_HOPS):
         if not isinstance(node, RefNode):
@@ -110,7 +110,7 @@ def resolve_node(parsed: ParsedSchema, node: Node) -> Node:
 
 def type_text(parsed: ParsedSchema, node: Node, depth: int = 0) -> str:
     """Name the type of a node: `integer 1 to 7`, `array of string`, `"a" | "b"`, `string or null`."""
-    from ..schema import nodes
+    from ..schema.parsing import nodes
 
     node = resolve_node(parsed, node)
     if isinstance(node, nodes.EnumNode):

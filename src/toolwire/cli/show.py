@@ -10,9 +10,8 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
-from ..ir.counts import count_of
 from ..ir.losses import Loss
-from ..ir.terminal import neutralise_json, neutralise_line, neutralise_text, reveal_line
+from ..ir.terminal import count_of, neutralise_json, neutralise_line, neutralise_text, reveal_line
 
 __all__ = ["columns", "count_of", "json_text", "losses_table", "paint", "table"]
 

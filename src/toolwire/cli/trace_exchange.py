@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..ir.counts import count_of
 from ..ir.errors import ToolwireError
 from ..ir.parts import ToolCall, ToolResult
-from ..ir.terminal import neutralise_line
+from ..ir.terminal import count_of, neutralise_line
 from ..ir.text import dumps
 from .show import columns, json_text, losses_table, paint, table
 from .timeline import TimelineRow, draw_timeline, format_ms

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..ir.counts import count_of
+from ..ir.terminal import count_of
 from .settings import Row, Settings
 
 __all__ = ["describe_change"]

@@ -7,8 +7,8 @@ import tomllib
 from logging import getLogger
 from pathlib import Path
 
-from ..ir.counts import count_of
 from ..ir.errors import ConfigError
+from ..ir.terminal import count_of
 from .litellm.litellm_convert import LitellmImport
 from .litellm.litellm_file import keep_usable, parse_litellm_file
 from .settings import Settings

@@ -46,10 +46,9 @@ if TYPE_CHECKING:
     from .losses import Loss, LossError, Losses, require_lossless
     from .parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
     from .pointer import JSON, Object
-    from .request import Message, OutputFormat, Params, ReasoningConfig, Request
+    from .request import Message, OutputFormat, Params, ReasoningConfig, Request, found_in_history
     from .response import Alternative, Breach, Fault, Response, Stop, UpstreamError, Usage
-    from .tool_search import SEARCH_TOOLS, found_in_history, search_tool
-    from .tools import Grammar, Tool, ToolChoice
+    from .tools import SEARCH_TOOLS, Grammar, Tool, ToolChoice, search_tool
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -101,10 +100,9 @@ else:
                 "ToolResult",
             ),
             "pointer": ("JSON", "Object"),
-            "request": ("Message", "OutputFormat", "Params", "ReasoningConfig", "Request"),
+            "request": ("Message", "OutputFormat", "Params", "ReasoningConfig", "Request", "found_in_history"),
             "response": ("Alternative", "Breach", "Fault", "Response", "Stop", "UpstreamError", "Usage"),
-            "tool_search": ("SEARCH_TOOLS", "found_in_history", "search_tool"),
-            "tools": ("Grammar", "Tool", "ToolChoice"),
+            "tools": ("Grammar", "SEARCH_TOOLS", "Tool", "ToolChoice", "search_tool"),
         },
     )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from .parts import Extra, Part, Text, ToolResult
 from .pointer import JSON, Object
 from .tools import Tool, ToolChoice
 from .value import Value
-
-__all__ = ["Message", "OutputFormat", "Params", "ReasoningConfig", "Request", "Role"]
 
 # Tool results are parts of user messages, because they come from outside the model. A wire with a separate role for
 # them maps it in its codec.
@@ -95,3 +94,9 @@ class Request(Value, frozen=True):
     output: OutputFormat | None = None
     stream: bool | None = None
     extra: Extra = {}
+
+
+def found_in_history(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Return the names of the tools that searches of the caller have loaded, in order and without repetitions."""
+    results = (part for message in messages for part in message.parts if isinstance(part, ToolResult))
+    return tuple(dict.fromkeys(name for result in results for name in result.found))

@@ -1,25 +1,29 @@
-r"""Make foreign text safe for a terminal, a log or a report: control characters in it are shown, not executed.
+"""Text for a terminal, a log or a report: foreign text without active control characters, and counts with nouns.
 
-Escaped in all three forms, because a terminal acts on them or cannot show them:
-
-- C0 controls (ESC, BEL, backspace …), DEL and the C1 controls U+0080–U+009F. Most terminals read U+009B as ESC [.
-- A carriage return that is not part of a CRLF line break, which would let the rest of a line overwrite its beginning.
-- Lone surrogates, which no encoding can write.
-- Bidirectional overrides (U+202D, U+202E), which show letters in an order that contradicts their own direction.
-
-Everything else stays, except in `reveal_line`: tabs, line breaks, no-break spaces, joiners (U+200C, U+200D), tag and variation characters of
-emoji, and the direction marks (U+200E, U+200F, U+061C) that right-to-left text needs.
-
-Bidirectional embeddings and isolates (U+202A–U+202C, U+2066–U+2069) depend on the form. Localisation libraries put them
-around inserted names, and they act until the end of their line. So they stay in text that has its lines to itself. They
-are escaped in a line that mixes foreign text with ours, which they could reorder.
+Escaped in all forms, because a terminal acts on them or cannot show them: C0 and C1 controls, DEL, a carriage return
+outside a line break, and marks that change the direction of the text.
 """
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["TextNeutraliser", "neutralise_json", "neutralise_line", "neutralise_text", "reveal_line"]
+# Make foreign text safe for a terminal, a log or a report: control characters in it are shown, not executed.
+#
+# Escaped in all three forms, because a terminal acts on them or cannot show them:
+#
+# - C0 controls (ESC, BEL, backspace …), DEL and the C1 controls U+0080–U+009F. Most terminals read U+009B as ESC [.
+# - A carriage return that is not part of a CRLF line break, which would let the rest of a line overwrite its beginning.
+# - Lone surrogates, which no encoding can write.
+# - Bidirectional overrides (U+202D, U+202E), which show letters in an order that contradicts their own direction.
+#
+# Everything else stays, except in `reveal_line`: tabs, line breaks, no-break spaces, joiners (U+200C, U+200D), tag
+# and variation characters of emoji, and the direction marks (U+200E, U+200F, U+061C) that right-to-left text needs.
+#
+# Bidirectional embeddings and isolates (U+202A–U+202C, U+2066–U+2069) depend on the form. Localisation libraries put
+# them around inserted names, and they act until the end of their line. So they stay in text that has its lines to
+# itself. They are escaped in a line that mixes foreign text with ours, which they could reorder.
+
 
 _LATE_CONTROLS = r"\x7f-\x9f\ud800-\udfff"
 _CONTROLS = rf"\x00-\x08\x0b\x0c\x0e-\x1f{_LATE_CONTROLS}"
@@ -112,3 +116,15 @@ def _escape_char(char: str) -> str:
 
 def _json_escape_match(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
+
+
+# Numbers with their nouns, for messages.
+
+
+def count_of(number: int, noun: str, plural: str = "") -> str:
+    """Return a number and its noun. `plural` is for nouns that do not just add an s.
+
+    >>> count_of(1, "call"), count_of(2, "call"), count_of(0, "loss", "losses")
+    ('1 call', '2 calls', '0 losses')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"

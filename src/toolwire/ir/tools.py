@@ -1,4 +1,25 @@
-"""Tool declarations and tool choice."""
+"""Tool declarations, tool choice, and tool search, which loads tools only when the model searches for them.
+
+A tool with `deferred=True` is not part of the prompt until a search finds it. Two kinds of search exist:
+
+    run by the caller      a tool of kind "search"; calls have the kind "search", and the result names the tools that
+                           it loads in `ToolResult.found`
+    run by the provider    a built-in tool; its calls and results are opaque parts of the answer. A wire that has them
+                           converts them to and from the values of this module
+
+The tool `search_tools` is toolwire's own search that the caller runs.
+
+Tool search: tools that are declared or loaded only when the model searches for them.
+
+A tool with `deferred=True` is not part of the prompt until a search finds it. Two kinds of search exist:
+
+    run by the caller      a tool of kind "search"; calls have the kind "search", and the result names the tools that
+                           it loads in `ToolResult.found`
+    run by the provider    a built-in tool; its calls and results are opaque parts of the answer. A wire that has them
+                           converts them to and from the values of this module
+
+The tool `search_tools` is toolwire's own search that the caller runs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +29,8 @@ from .parts import Extra
 from .pointer import Object
 from .value import Value
 
-__all__ = ["ChoiceMode", "Effect", "Grammar", "Tool", "ToolChoice", "ToolKind"]
+# Tool declarations and tool choice.
+
 
 ToolKind: TypeAlias = Literal["function", "freeform", "builtin", "search"]
 Effect: TypeAlias = Literal["pure", "read", "idempotent", "write"]
@@ -62,3 +84,45 @@ class ToolChoice(Value, frozen=True):
     @property
     def forces_call(self) -> bool:
         return self.mode in ("required", "tool") or (self.mode == "allowed" and self.required)
+
+
+SEARCH_TOOLS = "search_tools"
+"""The name of toolwire's search tool, and of a search on a wire where it has no name."""
+
+MAX_FOUND = 20
+_DESCRIPTION = (
+    "Search for more tools by a description of the task. Found tools can be called from then on. "
+    "Search before you conclude that a task is impossible."
+)
+_PARAMETERS: Object = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": "The task in short, such as 'send an e-mail'"},
+        "k": {"type": "integer", "minimum": 1, "maximum": MAX_FOUND, "description": "The maximum number of tools"},
+    },
+    "required": ["query"],
+    "additionalProperties": False,
+}
+
+
+class HostedSearchCall(Value, frozen=True):
+    """A search that the provider ran. `method` is "regex", "bm25", or empty if the provider does not name one."""
+
+    id: str
+    arguments: Object
+    method: str = ""
+    is_complete: bool = True
+
+
+class HostedSearchResult(Value, frozen=True):
+    """The tools that a search of the provider found, or its error. An empty `call_id` means the call before it."""
+
+    call_id: str
+    found: tuple[str, ...] = ()
+    error: str | None = None
+
+
+def search_tool(description: str | None = None) -> Tool:
+    """Return the declaration of `search_tools`."""
+    text = _DESCRIPTION if description is None else description
+    return Tool(SEARCH_TOOLS, text, _PARAMETERS, kind="search", effect="pure")

@@ -11,7 +11,7 @@ from ..ir.parts import ToolCall
 from ..ir.request import Message
 from ..ir.tools import Tool, ToolChoice
 from ..ir.value import Value
-from ..schema.validate import validator
+from ..schema.validation.validator import validator
 from ..text.engine.format import Format
 from .chat_rendering import render_prompt
 from .examples import Example

@@ -12,7 +12,7 @@ from ..ir.pointer import join
 from ..ir.text import dumps
 from ..ir.tools import Tool
 from ..ir.value import Value
-from ..schema.validate import Validator, validator
+from ..schema.validation.validator import Validator, validator
 from .examples import Example, is_result_message
 
 __all__ = ["ExampleFinding", "check_example"]

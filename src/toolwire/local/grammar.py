@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
-from ..schema.call_shapes import relocate_refs
-from ..schema.decoding import decoding_schema
-from ..schema.decoding_limits import DecodingLimits
-from ..schema.decoding_state import Residual
+from ..schema.composition import relocate_refs
+from ..schema.decoding.converter import decoding_schema
+from ..schema.decoding.limits import DecodingLimits, Residual
 
 __all__ = ["LIMITS", "build_grammar", "unenforced_keywords"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
-from ..schema.patterns import match_cost
+from ..schema.validation.patterns import match_cost
 from .tokenizer import MaskTokenizer
 
 __all__ = ["largest_step"]

@@ -9,9 +9,8 @@ import msgspec
 
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import JSON, Object
-from ..schema.decoding import DecodingSchema, decoding_schema
-from ..schema.decoding_limits import DecodingLimits
-from ..schema.decoding_state import Residual
+from ..schema.decoding.converter import DecodingSchema, decoding_schema
+from ..schema.decoding.limits import DecodingLimits, Residual
 from .closing import ClosingPlan
 from .growth import largest_step
 from .state import MaskState

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..ir.errors import SchemaError
 from ..ir.pointer import Object
-from ..schema.conform import violations
+from ..schema.lowering.conformance import violations
 from .tokenizer import MaskTokenizer
 
 __all__ = ["XgrammarMatcher", "compile_xgrammar"]

@@ -26,7 +26,7 @@ from ..asgi.request import find_path, parse_headers, read_request_body
 from ..ir.errors import ToolwireError
 from ..ir.pointer import Object
 from ..net.http_client import HttpTransport
-from ..stream.ndjson import NDJSONDecoder
+from ..stream.framing import NDJSONDecoder
 from ..wire.mcp import decode_tools
 from .client.config import ServerSpec
 from .client.http import Authorizer, HttpLink

@@ -20,7 +20,7 @@ from ..ir.events import Event, ResponseEnd, ResponseStart, StreamFault, WholePar
 from ..ir.request import Request
 from ..ir.response import Fault
 from ..ir.text import escape_separators
-from ..stream.sse import SSEDecoder
+from ..stream.framing import SSEDecoder
 from ..stream.strict import parse_object
 from ..wire.protocol import StreamEncoder, Wire
 from ..wire.stream_framing import framing_of

@@ -13,7 +13,7 @@ from ..ir.events import ArgumentEnd, CallEnd, CallStart, Event
 from ..ir.folding import Folder
 from ..ir.parts import ToolCall
 from ..run.session import Session
-from ..stream.arguments import ArgumentWatch
+from ..stream.scanner import ArgumentWatch
 from .dispatch import Dispatch
 
 __all__ = ["StreamCollector"]

@@ -148,7 +148,7 @@ def _indent_marks(text: str) -> str:
 
 def read_call(answer: str, tools: Sequence[Tool], *, finished: bool = True) -> ToolCall | None:
     """Parse and validate the call in an answer; None for an answer that no API fits."""
-    from ..schema.repair import repair_arguments
+    from ..schema.repair.arguments import repair_arguments
     from ..text.engine.format import Format
     from ..text.styles.pythonic_calls import PythonicCalls
 

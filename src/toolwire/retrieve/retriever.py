@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..ir.errors import ConfigError
 from ..ir.parts import ToolResult
-from ..ir.request import Message, Request
-from ..ir.tool_search import found_in_history
+from ..ir.request import Message, Request, found_in_history
 from ..ir.tools import Tool
 from ..run.definitions import definition_hash, has_same_definition
 from ..run.keys import list_calls

@@ -43,7 +43,7 @@ class CallContext(Struct, Generic[Deps]):
     of this call contains third-party text; an agent that runs inside the function sets it after untrusted output.
     """
 
-    __toolwire_context__: ClassVar[bool] = True  # see schema/context_marker.py
+    __toolwire_context__: ClassVar[bool] = True  # see schema/inference/signatures.py
 
     call_id: str
     tool: str

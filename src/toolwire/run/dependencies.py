@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, get_args
 
 from ..ir.errors import ConfigError
-from ..schema.context_marker import is_context
+from ..schema.inference.signatures import is_context
 from .toolbox import Entry
 
 __all__ = ["check_context_types", "check_deps"]

@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import Object
 from ..ir.tools import Effect, Tool
-from ..schema.infer import infer_tool
+from ..schema.inference.tools import infer_tool
 from .options import Options, OptionValues, require_option_names
 
 __all__ = ["FunctionTool", "tool"]

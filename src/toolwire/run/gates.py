@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import Object
-from ..schema.repair import repair_arguments
+from ..schema.repair.arguments import repair_arguments
 from ..stream.strict import parse_arguments
 from .keys import KEY_ARGUMENT, store_key
 from .pending import Pending

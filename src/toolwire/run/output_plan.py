@@ -22,7 +22,7 @@ from ..ir.response import Response
 from ..ir.text import dumps
 from ..ir.tools import Tool, ToolChoice
 from ..ir.value import Value
-from ..schema.validate import Problem
+from ..schema.validation.validator import Problem
 from .output_type import OutputReading, OutputType
 
 __all__ = ["OutputDecision", "OutputPlan", "PlanMode"]

@@ -6,7 +6,7 @@
     output.read_call(call)              the same for a call of the final-answer tool
 
 A type is a pydantic model, a dataclass, a TypedDict, a union, any other annotation that pydantic supports, or a JSON
-Schema, whose values are plain JSON. An answer is repaired (toolwire.schema.repair), validated against the schema and
+Schema, whose values are plain JSON. An answer is repaired (toolwire.schema.repair.arguments), validated against the schema and
 converted by pydantic. A truncated answer is never completed.
 """
 
@@ -19,10 +19,10 @@ from ..ir.errors import BrokenJSON, ConfigError, ProtocolError
 from ..ir.parts import ToolCall
 from ..ir.pointer import JSON, Object
 from ..ir.value import Value
-from ..schema.infer_type import InferredType, infer_type, parse_exact
-from ..schema.repair import POLICIES, RepairPolicy, repair_arguments
-from ..schema.root_object import is_object_schema, wrap_root
-from ..schema.validate import Problem, validator
+from ..schema.composition import is_object_schema, wrap_root
+from ..schema.inference.tools import InferredType, infer_type, parse_exact
+from ..schema.repair.arguments import POLICIES, RepairPolicy, repair_arguments
+from ..schema.validation.validator import Problem, validator
 from ..stream.repair import repair_json
 from ..stream.strict import parse
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..ir.pointer import Object
 from ..ir.tools import Tool
-from ..schema.validate import Problem, validator
+from ..schema.validation.validator import Problem, validator
 from .function_tool import FunctionTool
 
 __all__ = ["Parameters"]

@@ -8,8 +8,8 @@ from typing import Literal, Protocol, TypeAlias
 from ..ir.parts import ToolCall
 from ..ir.pointer import Object
 from ..ir.value import Value
-from ..schema.lowering import Lowered
-from ..schema.repair import RepairPolicy
+from ..schema.lowering.lowered import Lowered
+from ..schema.repair.arguments import RepairPolicy
 from .toolbox import Entry, Toolbox
 from .verdicts import Ask, Deny
 

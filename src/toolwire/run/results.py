@@ -13,7 +13,7 @@ from ..ir.errors import EncodeError
 from ..ir.parts import Media, Text, ToolCall, ToolResult
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps, to_bytes
-from ..ir.tool_search import SEARCH_TOOLS
+from ..ir.tools import SEARCH_TOOLS
 
 __all__ = [
     "NOTES_KEY",

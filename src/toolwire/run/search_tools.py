@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
 from ..ir.parts import Text, ToolResult
+from ..ir.request import found_in_history
 from ..ir.terminal import reveal_line
 from ..ir.text import dumps
-from ..ir.tool_search import MAX_FOUND, SEARCH_TOOLS, found_in_history, search_tool
-from ..ir.tools import Effect, Tool
+from ..ir.tools import MAX_FOUND, SEARCH_TOOLS, Effect, Tool, search_tool
 from .context import CallContext
 from .effect_limit import is_stronger
 from .failures import ToolError

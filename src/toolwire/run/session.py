@@ -27,8 +27,7 @@ from ..ir.pointer import Object
 from ..ir.prompt_size import MessageSizes
 from ..ir.request import Message, Request
 from ..ir.response import Response, Usage, add_usage
-from ..ir.tool_search import SEARCH_TOOLS
-from ..ir.tools import Effect, Tool
+from ..ir.tools import SEARCH_TOOLS, Effect, Tool
 from .call_ids import CallIds
 from .call_limits import CallHistory, CallLimits, EarlierCalls
 from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction

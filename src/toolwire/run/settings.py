@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr, replace
 
 from ..ir.parts import ToolCall
 from ..ir.pointer import Object
-from ..ir.tool_search import SEARCH_TOOLS
+from ..ir.tools import SEARCH_TOOLS
 from ..ir.value import Value
 from .cache import ResultCache
 from .context import ProgressSink

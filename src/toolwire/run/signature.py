@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ..ir.pointer import Object
-from ..schema.context_marker import is_context
+from ..schema.inference.signatures import is_context
 from .arguments import copy_json
 from .context import CallContext
 

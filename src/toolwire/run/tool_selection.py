@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from ..ir.request import Request
-from ..ir.tool_search import SEARCH_TOOLS, found_in_history
-from ..ir.tools import Tool
+from ..ir.request import Request, found_in_history
+from ..ir.tools import SEARCH_TOOLS, Tool
 from .effect_limit import is_stronger
 from .observe import Retriever
 from .output import READ_OUTPUT, SEARCH_OUTPUT

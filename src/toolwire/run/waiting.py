@@ -19,7 +19,7 @@ from ..ir.parts import ToolCall, ToolResult
 from ..ir.pointer import JSON, Object
 from ..ir.tools import Tool
 from ..ir.value import Value
-from ..schema.validate import validator
+from ..schema.validation.validator import validator
 from .keys import KEY_ARGUMENT
 from .records import DAY
 from .results import annotate, refusal, result_note, value_result

@@ -15,30 +15,28 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .call_shapes import call_union
-    from .conform import violations
-    from .decoding import DecodingSchema, decoding_schema
-    from .decoding_limits import DecodingLimits
-    from .decoding_state import Residual
+    from .composition import call_union
+    from .decoding.converter import DecodingSchema, decoding_schema
+    from .decoding.limits import DecodingLimits, Residual
     from .dialects import DIALECTS, OUTPUT_DIALECTS, Dialect, dialect, output_dialect
-    from .infer import infer_tool
-    from .lowering import Lowered, lower
-    from .repair import Repair, repair_arguments
-    from .validate import Problem, Validator, validator
+    from .inference.tools import infer_tool
+    from .lowering.conformance import violations
+    from .lowering.lowered import Lowered, lower
+    from .repair.arguments import Repair, repair_arguments
+    from .validation.validator import Problem, Validator, validator
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "dialects": ("DIALECTS", "OUTPUT_DIALECTS", "Dialect", "dialect", "output_dialect"),
-            "call_shapes": ("call_union",),
-            "decoding": ("DecodingSchema", "decoding_schema"),
-            "decoding_limits": ("DecodingLimits",),
-            "decoding_state": ("Residual",),
-            "lowering": ("Lowered", "lower"),
-            "validate": ("Problem", "Validator", "validator"),
-            "repair": ("Repair", "repair_arguments"),
-            "conform": ("violations",),
-            "infer": ("infer_tool",),
+            "dialects": ("DIALECTS", "Dialect", "OUTPUT_DIALECTS", "dialect", "output_dialect"),
+            "composition": ("call_union",),
+            "decoding.converter": ("DecodingSchema", "decoding_schema"),
+            "decoding.limits": ("DecodingLimits", "Residual"),
+            "lowering.lowered": ("Lowered", "lower"),
+            "validation.validator": ("Problem", "Validator", "validator"),
+            "repair.arguments": ("Repair", "repair_arguments"),
+            "lowering.conformance": ("violations",),
+            "inference.tools": ("infer_tool",),
         },
     )
 

@@ -10,13 +10,13 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .arguments import ArgumentWatch
     from .repair import repair_json
+    from .scanner import ArgumentWatch
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "arguments": ("ArgumentWatch",),
+            "scanner": ("ArgumentWatch",),
             "repair": ("repair_json",),
         },
     )

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .punctuation import QUOTES
-from .repair_attempt import RepairAttempt, ambiguous_error, invalid_error, truncated_error
+from .attempt import RepairAttempt, ambiguous_error, invalid_error, truncated_error
+from .notation import QUOTES
 
 __all__ = ["StringReader", "read_over_escaped"]
 

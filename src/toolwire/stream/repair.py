@@ -2,7 +2,22 @@
 
     repair_json(text)       read strict JSON, or repair it without guessing; every step is named
     checked_readings(text)  yield readings that a schema must confirm, without guesses
-    interpretations(text)   yield possible readings, with guesses; the schema selects one (toolwire.schema.repair)
+    interpretations(text)   yield possible readings, with guesses; the schema decides
+
+Also read are arguments that are not a JSON value: members without their opening brace, and calls in Python syntax.
+
+Locate arguments that are not a JSON value: members without their opening brace, and calls in Python syntax.
+
+    "city": "Paris", "days": 3}          missing_brace
+    get_weather(city="Paris", days=3)    call_syntax; also get_weather({"city": "Paris"}) and [get_weather(…)]
+
+Text of either form may mean something else, so only a reading that fits the schema of the tool is used.
+
+Read JSON as models write it, and refuse text with no reading or several.
+
+    repair_json(text)       read strict JSON, or repair it without guessing; every step is named
+    checked_readings(text)  yield readings that a schema must confirm, without guesses
+    interpretations(text)   yield possible readings, with guesses; the schema selects one (toolwire.schema.repair.arguments)
 
 Time is linear in the text: the number of readings is bounded, and the number of characters that they read together.
 Truncated strings, numbers and keys are never completed.
@@ -18,23 +33,54 @@ from ..ir.errors import BrokenJSON, ProtocolError, ToolwireError
 from ..ir.pointer import JSON, Object
 from ..ir.text import dumps
 from ..ir.value import Value
-from .extract import check_trailing_text, find_end, find_start
-from .forms import possible_forms, rewrite_form
-from .punctuation import SURPLUS_COMMA
-from .repair_attempt import GUESSES, Form, GuessKind, LexicalStep, RepairAttempt, invalid_error
+from .attempt import Form, GuessKind, LexicalStep, RepairAttempt, invalid_error
+from .extract import check_trailing_text, find_end, find_start, skip_lead
+from .notation import BRACKETS, COLON, PARENTHESES, QUOTES, SURPLUS_COMMA
 from .rewriter import JsonRewriter
 from .strict import LIMIT, parse
 
-__all__ = [
-    "GUESSES",
-    "MAX_INTERPRETATIONS",
-    "MAX_READ",
-    "LexicalStep",
-    "Repaired",
-    "checked_readings",
-    "interpretations",
-    "repair_json",
-]
+_KEY = rf"(?:[A-Za-z_$][\w$-]*+|[{''.join(QUOTES)}][^{''.join({*QUOTES, *QUOTES.values()})}\\{{}}\[\]]{{1,200}}+.)"
+_MEMBER_START = re.compile(rf"{_KEY}\s*+(?:{COLON.pattern})")
+_CALL_START = re.compile(
+    rf"(?P<list>\[\s*+)?(?P<name>[A-Za-z_][\w.:/-]*+)?\s*+{PARENTHESES[0]}\s*+(?P<object>[{BRACKETS}])?"
+)
+_CALL_END = re.compile(rf"\s*+{PARENTHESES[1]}").match
+_LIST_END = re.compile(r"\s*+\]").match
+_QUALIFIER = re.compile(r"[.:/]")
+
+
+def possible_forms(text: str) -> list[Form]:
+    """Return the forms that the start of the text allows."""
+    at = skip_lead(text, RepairAttempt(True))
+    if _CALL_START.match(text, at):
+        return ["call_syntax"]
+    return ["missing_brace"] if _MEMBER_START.match(text, at) else []
+
+
+def rewrite_form(text: str, end: int, attempt: RepairAttempt, names: Collection[str]) -> tuple[str, int]:
+    """Return the arguments as JSON, and the position after them. `names`: those of the tool, if they are known."""
+    at = skip_lead(text, attempt)
+    attempt.record_step("missing_brace" if attempt.form == "missing_brace" else "call_syntax")
+    if attempt.form == "missing_brace":
+        rewriter = JsonRewriter(text, at, max(at, end), attempt, "{")
+        return rewriter.rewrite(), rewriter.at
+    call = _CALL_START.match(text, at)
+    if call is None:
+        raise invalid_error("expected a call", at)
+    if call["name"] and names and _QUALIFIER.split(call["name"])[-1] not in names and call["name"] not in names:
+        raise invalid_error(f"a call of {call['name'][:64]!r}, which is another tool", at)
+    if call["object"]:
+        rewriter = JsonRewriter(text, call.end() - 1, end, attempt)
+    else:
+        rewriter = JsonRewriter(text, call.end(), end, attempt, "(")
+    rewritten, at = rewriter.rewrite(), rewriter.at
+    for expected in [_CALL_END] * bool(call["object"]) + [_LIST_END] * bool(call["list"]):
+        closer = expected(text, at, end)
+        if closer is None:
+            raise invalid_error("the call is not closed", at)
+        at = closer.end()
+    return rewritten, at
+
 
 MAX_INTERPRETATIONS = 64
 MAX_READ = 256 * 1024

@@ -10,24 +10,26 @@ from __future__ import annotations
 import re
 
 from ..ir.errors import BrokenJSON
-from .locate import pointer_at
-from .numbers import JSON_NUMBER, normalise_number, zero_readings
-from .punctuation import (
+from .attempt import LexicalStep, RepairAttempt, ambiguous_error, invalid_error, truncated_error
+from .notation import (
     CLOSERS,
     COLON,
     COMMA_RUN,
     COMMAS,
+    JSON_NUMBER,
     OPENERS,
     OUTPUT_CLOSERS,
     QUOTES,
     VALUE_ENDS,
     colon_step,
     comma_steps,
+    normalise_number,
     opener_step,
     quote_step,
+    zero_readings,
 )
 from .quotes import StringReader, read_over_escaped
-from .repair_attempt import LexicalStep, RepairAttempt, ambiguous_error, invalid_error, truncated_error
+from .strict import pointer_at
 
 __all__ = ["DEPTH", "JsonRewriter"]
 

@@ -1,4 +1,9 @@
-"""Scan JSON arguments incrementally: detect when they are complete and which argument was just completed.
+"""Scan JSON arguments incrementally: detect when they are complete, and emit `ArgumentEnd` for each completed argument.
+
+The scanner reads every character once and forwards nothing: the caller keeps the raw text and passes it on unchanged.
+`ArgumentWatch` applies it to the events of a stream.
+
+Scan JSON arguments incrementally: detect when they are complete and which argument was just completed.
 
 The scanner reads every character once and forwards nothing: the caller keeps the raw text and passes it on unchanged.
 Between two calls it holds a state, a depth and the pieces of the argument in progress, so a fragment costs the same
@@ -12,18 +17,26 @@ may still be refused by the strict parser, which decides about the finished text
                     │                                       └──────▶ scalar ─────────┤
                     └───────────────────────── , ◀──────────────────── after ◀───────┘
                                                                          └──}──▶ done
+
+Emit `ArgumentEnd` events as soon as an argument is complete, to dispatch on the first one.
+
+    watch = ArgumentWatch()
+    for event in decoder.feed(data):
+        for seen in watch.feed(event):      # the event itself, then an ArgumentEnd for each argument it completed
+            ...
+
+Not part of the decoders, so forwarding a stream does not pay for it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from ..ir.errors import ProtocolError
+from ..ir.events import ArgumentEnd, CallDelta, CallEnd, CallStart
 from .strict import parse
-
-__all__ = ["Argument", "Scanner"]
 
 Argument: TypeAlias = tuple[str, str]
 """(name, the JSON text of its value)"""
@@ -240,3 +253,37 @@ class Scanner:
 
 def _skip_space(text: str, position: int) -> int:
     return _space(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+
+
+AnyItem = TypeVar("AnyItem")
+
+
+class ArgumentWatch:
+    """Add an ArgumentEnd after the delta that completed an argument. Freeform calls have no arguments."""
+
+    __slots__ = ("_scanners",)
+
+    def __init__(self) -> None:
+        self._scanners: dict[int, Scanner] = {}
+
+    def feed(self, event: AnyItem) -> list[AnyItem | ArgumentEnd]:
+        """Return `event`, and after it an ArgumentEnd for each argument that it completed.
+
+        Items that are no events, such as those of `Agent.stream`, are returned as they are.
+        """
+        events: list[AnyItem | ArgumentEnd] = [event]
+        if isinstance(event, CallDelta):
+            scanner = self._scanners.get(event.key)
+            if scanner is not None:
+                for name, raw in scanner.feed(event.text):
+                    try:
+                        events.append(ArgumentEnd(event.key, name, parse(raw)))
+                    except ProtocolError:
+                        scanner.invalid = True
+                        break
+        elif isinstance(event, CallStart):
+            if event.kind != "freeform":
+                self._scanners[event.key] = Scanner()
+        elif isinstance(event, CallEnd):
+            self._scanners.pop(event.key, None)
+        return events

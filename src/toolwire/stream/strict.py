@@ -1,33 +1,153 @@
-"""Strict JSON: an unambiguous value, or an error with its position.
+"""Strict JSON: an unambiguous value, or an error with its position; and a count of values before parsing.
 
 Also refused, beyond invalid JSON: duplicate keys (the checker and the executor would see different values), NaN and
 infinities in any spelling (`1e400` too), lone surrogates, nesting beyond 200, integers beyond 4,300 digits, more than
 `limit` bytes or MAX_MEMBERS members. jiter does the parsing and reports line and column; `pointer_at` turns them into a
-JSON pointer by one bounded walk over the valid prefix. That walk happens only when there is an error to report.
+pointer at a bounded cost, because a peer chooses the document and the position of its error.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from math import isinf
 from typing import Literal
 
 import jiter
 
 from ..ir.errors import ProtocolError
-from ..ir.pointer import JSON, Object
-from .locate import byte_offset, infinite_pointer, mask_escapes, pointer_at
+from ..ir.pointer import JSON, Object, join
 
-__all__ = [
-    "LIMIT",
-    "as_bytes",
-    "may_exceed_limits",
-    "parse",
-    "parse_arguments",
-    "parse_object",
-    "parse_partial",
-    "type_label",
-]
+# Locate an error in a JSON document at a bounded cost.
+#
+# A peer chooses the size of a document and the position of its error, so the search for a JSON pointer has a budget
+# of BUDGET steps: one for each string, bracket or comma, fewer for long runs of plain items. An error beyond that is
+# reported without a pointer; its message still has line and column. Scans over bytes run in C and read each byte a
+# constant number of times.
+
+
+BUDGET = 100_000
+"""The maximum number of steps of one pointer search: about 0.15 s."""
+
+_WINDOW = 4096
+_next_token = re.compile(rb'[^"{}\[\],]*+("[^"]*+"?+|[{}\[\],])').match
+# Up to 1,000 items of an array, or members of an object, without nested containers: 16 of them cost one step.
+_PLAIN = rb'[^"{}\[\],]*+'
+_ITEM = rb'%b(?:"[^"]*+"%b)?+,' % (_PLAIN, _PLAIN)
+_MEMBER = rb'%b"[^"]*+"%b(?:"[^"]*+"%b)?+,' % (_PLAIN, _PLAIN, _PLAIN)
+_each_item = re.compile(_ITEM).findall
+_skip_items = re.compile(rb"(?:%b){1,1000}+" % _ITEM).match
+_skip_members = re.compile(rb"(?:%b){1,1000}+" % _MEMBER).match
+_SKIPPED_PER_STEP = 16
+
+
+def mask_escapes(data: bytes) -> bytes:
+    r"""Replace `\\` and `\"` by bytes of the same length, so that every quote left is the start or end of a string."""
+    return data.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in data else data
+
+
+def pointer_at(data: bytes, end: int | None = None) -> str:
+    """Return the pointer of the value in which the valid prefix `data[:end]` ends, or "" once BUDGET is spent."""
+    end = len(data) if end is None else end
+    masked = mask_escapes(data)
+    path: list[str | int | None] = []  # for each open container: a key (None while one is expected) or an index
+    position = steps = 0
+    while steps < BUDGET:
+        token = _next_token(masked, position, end)
+        if token is None:
+            return join(*(segment for segment in path if segment is not None))
+        position = token.end()
+        steps += 1
+        match masked[token.start(1)]:
+            case 0x7B:  # {
+                path.append(None)
+            case 0x5B:  # [
+                path.append(0)
+            case 0x7D | 0x5D:  # } ]
+                path.pop()
+                continue
+            case 0x2C:  # ,
+                path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
+            case _:  # "
+                if path and path[-1] is None:
+                    path[-1] = _decode_key(data[token.start(1) : position])
+                continue
+        position, skipped = _skip(masked, position, end, path)
+        steps += skipped // _SKIPPED_PER_STEP
+    return ""
+
+
+def _skip(masked: bytes, position: int, end: int, path: list[str | int | None]) -> tuple[int, int]:
+    """Skip plain items or members after an opening bracket or a comma; return the position and the maximum count."""
+    index = path[-1]
+    run = (_skip_members if index is None else _skip_items)(masked, position, end)
+    if run is None:
+        return position, 0
+    count = masked.count(b",", position, run.end())
+    if isinstance(index, int):
+        has_strings = masked.find(b'"', position, run.end()) >= 0
+        count = len(_each_item(masked, position, run.end())) if has_strings else count
+        path[-1] = index + count
+    return run.end(), count
+
+
+def _decode_key(text: bytes) -> str:
+    try:
+        return str(jiter.from_json(text))
+    except ValueError:  # the key itself is cut off or broken
+        return text.strip(b'"').decode("utf-8", "replace")
+
+
+def byte_offset(data: bytes, line: int, column: int) -> int:
+    """Return the offset of a 1-based line and column.
+
+    Halving the range finds the line with two passes over the data; a loop over lines would take a step for each.
+    """
+    low, high, breaks = 0, len(data), line - 1
+    while high - low > _WINDOW:
+        middle = (low + high) // 2
+        before = data.count(b"\n", low, middle)
+        if before >= breaks:
+            high = middle
+        else:
+            low, breaks = middle, breaks - before
+    for _ in range(breaks):
+        low = data.find(b"\n", low) + 1
+    return low + max(column - 1, 0)
+
+
+def infinite_pointer(value: JSON) -> str | None:
+    """Return the pointer of the first infinite number in a parsed document, or None."""
+    if type(value) is float:
+        return "" if isinf(value) else None
+    path = _infinite_path(value) if type(value) is list or type(value) is dict else None
+    return None if path is None else join(*reversed(path))
+
+
+def _infinite_path(container: JSON) -> list[str | int] | None:
+    """Return the path to the first infinite number, innermost segment first. The parser bounds the recursion at 200."""
+    members: Iterable[tuple[str | int, JSON]] = enumerate(container) if type(container) is list else container.items()
+    for key, value in members:
+        kind = type(value)
+        if kind is float:
+            if isinf(value):
+                return [key]
+        elif value and (kind is dict or kind is list):
+            path = _infinite_path(value)
+            if path is not None:
+                path.append(key)
+                return path
+    return None
+
+
+# Strict JSON: an unambiguous value, or an error with its position.
+#
+# Also refused, beyond invalid JSON: duplicate keys (the checker and the executor would see different values), NaN and
+# infinities in any spelling (`1e400` too), lone surrogates, nesting beyond 200, integers beyond 4,300 digits, more
+# than `limit` bytes or MAX_MEMBERS members. jiter does the parsing and reports line and column; `pointer_at` turns
+# them into a JSON pointer by one bounded walk over the valid prefix. That walk happens only when there is an error to
+# report.
+
 
 LIMIT = 64 * 1024 * 1024
 MAX_MEMBERS = 250_000
@@ -241,3 +361,43 @@ _KINDS = {dict: "an object", list: "an array", str: "a string", bool: "a boolean
 def type_label(value: JSON) -> str:
     """Return the name of a value's JSON type with its article: "an array"."""
     return _KINDS.get(type(value), "a number")
+
+
+# Count the values of a large JSON document before it is parsed: their number decides about time and memory.
+
+
+_ASTRAL_LEADS = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")  # first bytes of characters above U+FFFF in UTF-8
+_COUNT_WINDOW = 256 * 1024  # bytes; a thread that counts lets others run between two windows
+
+
+def count_values(data: bytes) -> int:
+    r"""Count the items, members and containers of a document; marks in strings do not count.
+
+    >>> count_values(b'{"a": [1, 2, "3, [4]"], "b": "\\",{"}')
+    5
+    """
+    count, start, in_string = 0, 0, 0
+    while start < len(data):
+        window = data[start : start + _COUNT_WINDOW]
+        if (len(window) - len(window.rstrip(b"\\"))) % 2 and start + _COUNT_WINDOW < len(data):
+            window = window[:-1]  # the next window begins with the whole escape sequence
+        pieces = mask_escapes(window).split(b'"')
+        outside = b"".join(pieces[in_string::2])
+        count += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        in_string ^= (len(pieces) - 1) % 2
+        start += len(window)
+    return count
+
+
+def text_copies(data: bytes) -> int:
+    """Return the bytes that strings made of `data` may take for each of its bytes.
+
+    A Python string has as many bytes for each character as its widest character needs, so one emoji makes a string of
+    ASCII four times as large. A string that is not ASCII also keeps its UTF-8 once it was encoded.
+    """
+    has_escapes = data.find(b"\\u") >= 0  # `in` is slower
+    if has_escapes and (b"\\ud" in data or b"\\uD" in data):  # an escaped surrogate
+        return 5
+    if data.isascii():
+        return 3 if has_escapes else 1
+    return 5 if any(lead in data for lead in _ASTRAL_LEADS) else 3

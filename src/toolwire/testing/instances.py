@@ -13,8 +13,8 @@ import random
 from collections.abc import Iterator
 
 from ..ir.pointer import JSON
-from ..schema.fits import RefResolver
-from ..schema.nodes import (
+from ..schema.parsing.membership import RefResolver
+from ..schema.parsing.nodes import (
     AnyNode,
     ArrayNode,
     BooleanNode,
@@ -29,8 +29,8 @@ from ..schema.nodes import (
     TupleNode,
     UnionNode,
 )
-from ..schema.parse import ParsedSchema, parse_schema
-from ..schema.validate import Validator
+from ..schema.parsing.parser import ParsedSchema, parse_schema
+from ..schema.validation.validator import Validator
 from .regex import generate_matching
 
 __all__ = ["instances"]

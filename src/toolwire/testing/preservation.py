@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from ..ir.errors import SchemaError
 from ..ir.pointer import JSON, Object
-from ..schema.conform import violations
 from ..schema.dialects import Dialect
-from ..schema.fits import json_equal
-from ..schema.validate import Validator
+from ..schema.lowering.conformance import violations
+from ..schema.parsing.membership import json_equal
+from ..schema.validation.validator import Validator
 from .instances import instances
 
 __all__ = ["PreservationResult", "check_preservation"]

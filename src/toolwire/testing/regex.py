@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from ..schema.patterns import refusal
+from ..schema.validation.patterns import refusal
 
 __all__ = ["generate_matching"]
 

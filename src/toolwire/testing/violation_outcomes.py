@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from ..ir.pointer import JSON
-from ..schema.fits import json_equal
-from ..schema.lowering import lower
-from ..schema.validate import Problem, validator
+from ..schema.lowering.lowered import lower
+from ..schema.parsing.membership import json_equal
+from ..schema.validation.validator import Problem, validator
 
 __all__ = ["Enforcement", "ViolationOutcome", "violation_outcome"]
 

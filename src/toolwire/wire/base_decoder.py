@@ -25,7 +25,7 @@ from ..ir.losses import Losses
 from ..ir.pointer import JSON, Object, join
 from ..ir.response import Response
 from ..ir.text import escape
-from ..stream.sse import LIMIT, SSEDecoder
+from ..stream.framing import LIMIT, SSEDecoder
 from ..stream.strict import parse_object
 
 __all__ = ["END_MARKERS", "FAST_STRING", "BaseStreamDecoder", "is_utf8", "join_mapped_surrogates", "split_run"]

@@ -12,8 +12,7 @@ from ..ir.events import CallStart
 from ..ir.losses import Losses
 from ..ir.parts import Opaque, ToolCall
 from ..ir.pointer import JSON, Object, join
-from ..ir.tool_search import HostedSearchCall, HostedSearchResult
-from ..ir.tools import Tool
+from ..ir.tools import HostedSearchCall, HostedSearchResult, Tool
 from ..ir.value import Value
 
 __all__ = ["HostedSearchPart", "SearchCodec", "report_search_call", "unknown_fields"]

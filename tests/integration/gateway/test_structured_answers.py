@@ -14,9 +14,9 @@ from toolwire import Message, Request, Response, Text
 from toolwire.ir.request import OutputFormat
 from toolwire.ir.response import Stop
 from toolwire.ir.text import to_bytes
-from toolwire.schema.conform import violations
 from toolwire.schema.dialects import output_dialect
-from toolwire.schema.lowering import lower
+from toolwire.schema.lowering.conformance import violations
+from toolwire.schema.lowering.lowered import lower
 from toolwire.wire import get
 
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")

@@ -54,7 +54,7 @@ def test_a_schema_is_read_once_for_all_rules(monkeypatch):
     monkeypatch.setattr(
         "toolwire.audit.schema_rules.parse_schema", lambda schema: times.append(schema) or parse_schema(schema)
     )
-    from toolwire.schema.parse import parse_schema
+    from toolwire.schema.parsing.parser import parse_schema
 
     audit_tools([Tool("f", "d", {"type": "object", "properties": {"a": {"type": "string"}}})])
     assert len(times) == 1

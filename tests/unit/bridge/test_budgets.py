@@ -11,10 +11,9 @@ from tables import every_case
 from toolwire.bridge.budget import select_affordable
 from toolwire.bridge.preparation import prepare
 from toolwire.ir import Message, Request, Text, Tool
-from toolwire.schema.conform import parameter_counts
 from toolwire.schema.dialects import DIALECTS
-from toolwire.schema.lowering import lower
-from toolwire.schema.provider_risk import estimated_states
+from toolwire.schema.lowering.conformance import estimated_states, parameter_counts
+from toolwire.schema.lowering.lowered import lower
 from work_counter import assert_linear, count_work
 
 HELLO = (Message("user", (Text("hi"),)),)

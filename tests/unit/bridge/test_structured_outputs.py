@@ -21,10 +21,10 @@ from toolwire.ir.pointer import resolve
 from toolwire.ir.request import Message, OutputFormat, Request
 from toolwire.ir.response import Alternative, Fault, Response, Stop
 from toolwire.ir.tools import Tool
-from toolwire.schema.conform import parameter_counts, violations
 from toolwire.schema.dialects import DIALECTS, output_dialect
-from toolwire.schema.fits import json_equal
-from toolwire.schema.lowering import lower
+from toolwire.schema.lowering.conformance import parameter_counts, violations
+from toolwire.schema.lowering.lowered import lower
+from toolwire.schema.parsing.membership import json_equal
 from toolwire.testing.instances import instances
 from toolwire.testing.preservation import check_preservation
 from toolwire.wire import capabilities_for, get

@@ -9,8 +9,7 @@ from toolwire.bridge import prepare
 from toolwire.ir.errors import ProtocolError
 from toolwire.ir.text import to_bytes
 from toolwire.net.translation_cache import TranslationCache
-from toolwire.stream.strict import parse_object
-from toolwire.stream.values import count_values
+from toolwire.stream.strict import count_values, parse_object
 from toolwire.wire import get
 from toolwire.wire.conversation_items import body_to_bytes
 

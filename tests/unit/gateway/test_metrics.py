@@ -13,8 +13,8 @@ from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
 from toolwire.net.translation_cache import TranslationCache
 from toolwire.run.redact import Redactor
-from toolwire.schema.steps import RepairStep
-from toolwire.schema.validate import Problem
+from toolwire.schema.repair.coercion import RepairStep
+from toolwire.schema.validation.validator import Problem
 from toolwire.wire import get
 
 

@@ -11,7 +11,7 @@ from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.gateway.shared.memory_bound import MemoryBound, MemoryReservation
 from toolwire.gateway.shared.stream_memory import StreamMemory
 from toolwire.ir.events import CallDelta, CallEnd, CallStart
-from toolwire.stream.values import count_values
+from toolwire.stream.strict import count_values
 from waiting import until
 
 

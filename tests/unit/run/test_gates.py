@@ -13,7 +13,7 @@ from toolwire.run.pending import Pending
 from toolwire.run.policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
 from toolwire.run.results import result_code
 from toolwire.run.toolbox import Entry, Toolbox
-from toolwire.schema.lowering import lower
+from toolwire.schema.lowering.lowered import lower
 
 
 @tool(effect="read")

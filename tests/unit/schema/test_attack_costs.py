@@ -8,14 +8,13 @@ import json
 import pytest
 
 from toolwire.schema import lower, validator
+from toolwire.schema.bounds import StepBudget
 from toolwire.schema.dialects import DIALECTS
-from toolwire.schema.disjoint import are_disjoint
-from toolwire.schema.lowering import _lower
-from toolwire.schema.matching import PatternCost
-from toolwire.schema.parse import parse_schema
-from toolwire.schema.repair import _Repairer
-from toolwire.schema.step_budget import StepBudget
-from toolwire.schema.validate import Validator
+from toolwire.schema.lowering.lowered import _lower
+from toolwire.schema.parsing.membership import are_disjoint
+from toolwire.schema.parsing.parser import parse_schema
+from toolwire.schema.repair.arguments import _Repairer
+from toolwire.schema.validation.validator import PatternCost, Validator
 from work_counter import assert_linear, count_work
 
 TARGETS = ("openai_strict", "anthropic_strict", "gemini")

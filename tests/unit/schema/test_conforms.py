@@ -9,10 +9,10 @@ from random_schemas import CORPUS, documents, published_schemas
 from tables import every_case
 from toolwire.ir import ConfigError
 from toolwire.schema import lower, violations
-from toolwire.schema.conform import is_conforming
 from toolwire.schema.dialects import DIALECTS, OUTPUT_DIALECTS
-from toolwire.schema.lowering import rewrite
-from toolwire.schema.parse import parse_schema
+from toolwire.schema.lowering.conformance import is_conforming
+from toolwire.schema.lowering.lowered import rewrite
+from toolwire.schema.parsing.parser import parse_schema
 
 ROWS = (*DIALECTS.values(), *OUTPUT_DIALECTS.values())
 

@@ -3,8 +3,11 @@
 import pytest
 
 from toolwire.bridge import budget, names
-from toolwire.schema import lowering, property_names, repair, validate
-from toolwire.schema.content_cache import ContentCache, content_cache
+from toolwire.schema.bounds import ContentCache, content_cache
+from toolwire.schema.lowering import emission as property_names
+from toolwire.schema.lowering import lowered as lowering
+from toolwire.schema.repair import arguments as repair
+from toolwire.schema.validation import validator as validate
 
 
 def cached_bytes(cache):

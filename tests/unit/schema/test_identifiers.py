@@ -6,8 +6,8 @@ import pytest
 
 from tables import every_case
 from toolwire.schema import lower
-from toolwire.schema.identifiers import Identifiers, old_draft_number
-from toolwire.schema.parse import parse_schema
+from toolwire.schema.keywords import Identifiers, old_draft_number
+from toolwire.schema.parsing.parser import parse_schema
 
 DOCUMENT = {
     "$id": "https://example.com/root.json",

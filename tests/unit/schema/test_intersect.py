@@ -6,7 +6,7 @@ import pytest
 
 from tables import every_case
 from toolwire.schema import DIALECTS, Validator, lower
-from toolwire.schema.fits import json_equal
+from toolwire.schema.parsing.membership import json_equal
 from toolwire.testing.preservation import check_preservation
 
 STRICT = ["openai_strict", "anthropic_strict", "gemini"]

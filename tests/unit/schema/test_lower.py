@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tables import every_case
 from toolwire.ir import ConfigError
 from toolwire.schema import DIALECTS, lower, violations
-from toolwire.schema.validate import validator
+from toolwire.schema.validation.validator import validator
 from toolwire.testing.instances import instances
 from toolwire.testing.preservation import check_preservation
 

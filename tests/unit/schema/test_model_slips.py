@@ -8,7 +8,8 @@ import pytest
 from tables import every_case
 from toolwire.ir.text import dumps
 from toolwire.schema import repair_arguments
-from toolwire.schema.repair import POLICIES, RepairStep
+from toolwire.schema.repair.arguments import POLICIES
+from toolwire.schema.repair.coercion import RepairStep
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/repair/slips.json").read_text(encoding="utf-8"))
 SCHEMAS, SLIPS = VECTORS["schemas"], VECTORS["slips"]

@@ -9,8 +9,8 @@ from tables import every_case
 from toolwire.ir import ConfigError
 from toolwire.schema import lower, output_dialect
 from toolwire.schema.dialects import DIALECTS, OUTPUT_DIALECTS
-from toolwire.schema.fits import json_equal
-from toolwire.schema.validate import Validator
+from toolwire.schema.parsing.membership import json_equal
+from toolwire.schema.validation.validator import Validator
 from toolwire.testing.instances import instances
 from toolwire.testing.preservation import close_schema, drop_null
 

@@ -11,17 +11,23 @@ from hypothesis import strategies as st
 from tables import every_case
 from toolwire.audit.tools import audit_tools
 from toolwire.ir import SchemaError, Tool
-from toolwire.schema import Validator, lower, patterns, repair_arguments, validator
-from toolwire.schema import fits as fits_module
-from toolwire.schema.coerce import Coercion, coercion_budget
+from toolwire.schema import Validator, lower, repair_arguments, validator
+from toolwire.schema.bounds import StepBudget
 from toolwire.schema.dialects import DIALECTS
-from toolwire.schema.disjoint import are_disjoint
-from toolwire.schema.fits import fits
-from toolwire.schema.nodes import EnumNode, StringNode
-from toolwire.schema.parse import parse_schema
-from toolwire.schema.patterns import automaton_size, engine_options, match_cost, matches, refusal
-from toolwire.schema.step_budget import StepBudget
-from toolwire.schema.unchecked import unchecked_patterns
+from toolwire.schema.parsing import membership as fits_module
+from toolwire.schema.parsing.membership import are_disjoint, fits
+from toolwire.schema.parsing.nodes import EnumNode, StringNode
+from toolwire.schema.parsing.parser import parse_schema
+from toolwire.schema.repair.coercion import Coercion, coercion_budget
+from toolwire.schema.validation import patterns
+from toolwire.schema.validation.patterns import (
+    automaton_size,
+    engine_options,
+    match_cost,
+    matches,
+    refusal,
+    unchecked_patterns,
+)
 from toolwire.testing.instances import instances
 from toolwire.testing.regex import generate_matching
 from work_counter import count_work

@@ -4,9 +4,9 @@ import pytest
 
 from tables import every_case
 from toolwire.schema import DIALECTS, Validator, lower
-from toolwire.schema.fits import json_equal
-from toolwire.schema.nodes import ArrayNode, ObjectNode, StringNode, UnionNode
-from toolwire.schema.parse import parse_schema
+from toolwire.schema.parsing.membership import json_equal
+from toolwire.schema.parsing.nodes import ArrayNode, ObjectNode, StringNode, UnionNode
+from toolwire.schema.parsing.parser import parse_schema
 
 STRICT = ["openai_strict", "anthropic_strict", "gemini"]
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"

@@ -4,7 +4,7 @@ import pytest
 
 from tables import every_case
 from toolwire.schema import repair_arguments
-from toolwire.schema.repair import POLICIES
+from toolwire.schema.repair.arguments import POLICIES
 from toolwire.text import get, names
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -9,8 +9,9 @@ from tables import every_case
 from toolwire.ir import ConfigError
 from toolwire.ir.text import dumps
 from toolwire.schema import repair_arguments
-from toolwire.schema.repair import POLICIES, RepairStep
-from toolwire.schema.step_budget import StepBudget
+from toolwire.schema.bounds import StepBudget
+from toolwire.schema.repair.arguments import POLICIES
+from toolwire.schema.repair.coercion import RepairStep
 from work_counter import count_work
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/repair/corruptions.json").read_text(encoding="utf-8"))
@@ -280,7 +281,7 @@ def test_names_are_repaired_in_all_items(count, properties):
 @pytest.mark.finding("TX1")
 @pytest.mark.parametrize("others", [r'{"max\_results1": 1}', r'{"max\_results2": 1}', '{"a": 1}'])
 def test_no_name_is_repaired_if_that_would_cost_too_much(others, monkeypatch):
-    monkeypatch.setattr("toolwire.schema.spellings.coercion_budget", lambda _: StepBudget(250))
+    monkeypatch.setattr("toolwire.schema.repair.spellings.coercion_budget", lambda _: StepBudget(250))
     items = {"type": "array", "items": {"type": "object", "properties": NAMES}}
     text = '{"items": [' + ", ".join([r'{"max\_results1": 1}', *[others] * 100]) + "]}"
     found = repair_arguments(text, {"type": "object", "properties": {"items": items}})

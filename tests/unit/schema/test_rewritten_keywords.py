@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from random_schemas import documents
 from tables import every_case
 from toolwire.schema import Validator, lower
-from toolwire.schema.conform import walk
 from toolwire.schema.dialects import DIALECTS, OUTPUT_DIALECTS
 from toolwire.schema.keywords import ASSERTING, KEYWORDS_BY_TYPE
+from toolwire.schema.lowering.conformance import walk
 
 ROWS = [row for row in (*DIALECTS.values(), *OUTPUT_DIALECTS.values()) if not row.whole]
 STRICT = ["openai_strict", "anthropic_strict", "gemini"]

@@ -4,12 +4,12 @@ import pytest
 
 from toolwire import Tool
 from toolwire.audit.tools import audit_tools
-from toolwire.schema.fits import fits
-from toolwire.schema.lowering import lower
-from toolwire.schema.parse import parse_schema
-from toolwire.schema.repair import repair_arguments
-from toolwire.schema.validate import DEPTH, validator
-from toolwire.schema.validation_cost import ValidationCost
+from toolwire.schema.lowering.lowered import lower
+from toolwire.schema.parsing.membership import fits
+from toolwire.schema.parsing.parser import parse_schema
+from toolwire.schema.repair.arguments import repair_arguments
+from toolwire.schema.validation.cost import ValidationCost
+from toolwire.schema.validation.validator import DEPTH, validator
 from waiting import cpu_guard
 
 

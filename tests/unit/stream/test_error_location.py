@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from toolwire.ir import ProtocolError
 from toolwire.ir.pointer import join
-from toolwire.stream import locate, strict
+from toolwire.stream import strict
+from toolwire.stream import strict as locate
 from toolwire.stream.repair import repair_json
 from work_counter import count_work
 

@@ -4,9 +4,7 @@ import pytest
 
 from tables import every_case
 from toolwire.ir import ProtocolError
-from toolwire.stream.array import ArrayDecoder
-from toolwire.stream.ndjson import NDJSONDecoder
-from toolwire.stream.sse import SSEDecoder
+from toolwire.stream.framing import ArrayDecoder, NDJSONDecoder, SSEDecoder
 from toolwire.testing import bytewise, every_split
 
 SSE = [

@@ -4,7 +4,8 @@ import pytest
 
 from tables import every_case
 from toolwire.ir import BrokenJSON
-from toolwire.stream.repair import GUESSES, interpretations, repair_json
+from toolwire.stream.attempt import GUESSES
+from toolwire.stream.repair import interpretations, repair_json
 from waiting import cpu_guard
 from work_counter import assert_linear, count_work
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from toolwire.ir import ArgumentEnd, CallDelta, CallEnd, CallStart, TextDelta
-from toolwire.stream.arguments import ArgumentWatch
-from toolwire.stream.scanner import Scanner
+from toolwire.stream.scanner import ArgumentWatch, Scanner
 
 DOCUMENTS = [
     "{}",

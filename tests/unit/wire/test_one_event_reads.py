@@ -6,7 +6,7 @@ import pytest
 
 from tables import every_case
 from toolwire.ir import CallDelta, EncodeError, ProtocolError, ResponseStart, TextDelta, TextEnd, TextStart
-from toolwire.stream.sse import SSEDecoder
+from toolwire.stream.framing import SSEDecoder
 from toolwire.testing import load_vectors
 from toolwire.wire import get
 

@@ -17,7 +17,7 @@ from math import inf
 from typing import Literal, Protocol, TypeAlias
 
 from ...asgi.http_exchange import HeaderPairs, HttpExchange
-from ...stream.sse import SSEDecoder
+from ...stream.framing import SSEDecoder
 
 __all__ = ["TRANSITIONS", "ArrayFrames", "Delivery", "Frames", "IllegalStep", "StreamDelivery"]
 

@@ -9,9 +9,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...ir.counts import count_of
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
+from ...ir.terminal import count_of
 from ..settings import KeyRow, LimitsRow, ModelRow, RetrieveRow, Settings, TargetRow, UpstreamRow
 from ..settings_rules import MAX_OFFERED, find_rule_problems
 from .import_report import ImportNote, ImportReport

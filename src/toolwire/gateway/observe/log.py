@@ -27,9 +27,8 @@ from typing import TYPE_CHECKING, Literal, TextIO
 import msgspec
 from msgspec import Struct
 
-from ...ir.counts import count_of
 from ...ir.errors import ConfigError
-from ...ir.terminal import neutralise_json
+from ...ir.terminal import count_of, neutralise_json
 from .request_log import RequestLog
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from ...ir.counts import count_of
 from ...ir.errors import StoreError
+from ...ir.terminal import count_of
 from .request_log import RequestLog
 
 __all__ = ["UsageRow", "UsageSink", "UsageStore", "UsageSum"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message
 from ...ir.text import to_bytes
-from ...stream.values import count_values
+from ...stream.strict import count_values
 from ..shared.memory_bound import text_copies
 from .records import BoundMessages, ResponseEntry, ResponseStateError, decode_input, entry_digits, not_found
 from .state_access import StateAccess

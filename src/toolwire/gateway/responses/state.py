@@ -21,7 +21,7 @@ from ...ir.pointer import Object, join
 from ...ir.request import Request
 from ...ir.text import to_bytes
 from ...net.endpoint import Endpoint
-from ...stream.sse import SSEDecoder
+from ...stream.framing import SSEDecoder
 from ...stream.strict import parse_object
 from ..settings import LimitsRow, ResponsesRow
 from ..shared.memory_bound import MemoryReservation

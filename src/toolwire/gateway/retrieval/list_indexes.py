@@ -13,7 +13,7 @@ from logging import getLogger
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ...asgi.offload import LARGE, Offload
-from ...ir.counts import count_of
+from ...ir.terminal import count_of
 from ...ir.tools import Tool
 from ...retrieve.documents import make_document
 from ...retrieve.encoder import Encoder

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from ...asgi.offload import ClientOffload
 from ...ir.losses import Losses
 from ...ir.parts import ToolCall, ToolResult
-from ...ir.tool_search import MAX_FOUND, SEARCH_TOOLS
-from ...ir.tools import Tool
+from ...ir.tools import MAX_FOUND, SEARCH_TOOLS, Tool
 from ...run.search_tools import EMPTY_QUERY, render_found_tools
 from ...run.suggestions import NameIndex, suggest_names
 from .retrieval_plan import RetrievalPlan

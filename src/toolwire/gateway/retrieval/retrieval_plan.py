@@ -18,10 +18,9 @@ from msgspec.structs import replace
 
 from ...bridge.search_plan import plan_search
 from ...ir.parts import ToolCall, ToolResult
-from ...ir.request import Message, Request
+from ...ir.request import Message, Request, found_in_history
 from ...ir.text import to_bytes
-from ...ir.tool_search import SEARCH_TOOLS, found_in_history, search_tool
-from ...ir.tools import Tool
+from ...ir.tools import SEARCH_TOOLS, Tool, search_tool
 from ...run.selection_queries import selection_queries
 from ...wire.protocol import Wire
 from ..settings import RetrieveRow

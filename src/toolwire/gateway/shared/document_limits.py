@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...asgi.offload import ClientOffload
 from ...bridge.conversation_reading import RequestReading
 from ...ir.errors import ProtocolError
-from ...stream.values import count_values
+from ...stream.strict import count_values
 from .memory_bound import MemoryExhausted, MemoryReservation, parsed_size, text_copies
 
 __all__ = ["SMALL_DOCUMENT", "admit_document", "admit_request", "admit_small_document"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ...stream.values import text_copies
+from ...stream.strict import text_copies
 from ..faults import RateLimited
 
 __all__ = ["MemoryBound", "MemoryExhausted", "MemoryReservation", "parsed_size", "text_copies"]

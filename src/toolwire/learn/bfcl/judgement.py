@@ -10,7 +10,7 @@ from ...ir.errors import SchemaError
 from ...ir.parts import ToolCall
 from ...ir.tools import Tool
 from ...ir.value import Value
-from ...schema.validate import validator
+from ...schema.validation.validator import validator
 from .checker import check_calls
 from .entries import RELEVANCE_CATEGORIES, BFCLEntry
 from .offered_tools import offered_tools

@@ -22,7 +22,7 @@ from ...run.failures import ToolError
 from ...run.options import Options
 from ...run.results import annotate
 from ...run.toolbox import Entry
-from ...schema.validate import validator
+from ...schema.validation.validator import validator
 from ...wire.mcp import NAME
 from ..protocol.content import decode_content
 from ..protocol.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, RpcError

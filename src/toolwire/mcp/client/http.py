@@ -17,7 +17,7 @@ from ...ir.errors import ProtocolError
 from ...ir.terminal import neutralise_line
 from ...net.http import Reply
 from ...net.replies import read_reply_body
-from ...stream.sse import SSEDecoder
+from ...stream.framing import SSEDecoder
 from ..protocol.errors import RpcError
 from ..protocol.headers import SESSION, VERSION, HeaderArguments, request_headers
 from ..protocol.meta import with_meta

@@ -15,7 +15,7 @@ from ...ir.errors import ProtocolError, ToolwireError
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
 from ...ir.value import Value
-from ...schema.validate import Validator, validator
+from ...schema.validation.validator import Validator, validator
 from ...wire.mcp import decode_tools
 from ..protocol.headers import find_header_arguments
 from ..protocol.lists import read_page

@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from ...ir.errors import ProtocolError
 from ...ir.terminal import neutralise_line
-from ...stream.ndjson import NDJSONDecoder
+from ...stream.framing import NDJSONDecoder
 from ..protocol.errors import RpcError
 from ..protocol.headers import HeaderArguments
 from ..protocol.notifications import Cancelled

@@ -18,7 +18,7 @@ from ...asgi.disconnect import DisconnectWatch
 from ...asgi.offload import LARGE, Offload
 from ...asgi.request import SLOW_CLIENT, find_path, parse_headers, read_request_body
 from ...asgi.types import Receive, Scope, Send
-from ...stream.values import count_values
+from ...stream.strict import count_values
 from ...wire.mcp.versions import HANDSHAKE
 from ..protocol.errors import INVALID_PARAMS, INVALID_REQUEST, RpcError
 from ..protocol.headers import SESSION, VERSION, check_headers

@@ -28,7 +28,7 @@ from ...ir.pointer import Object
 from ...ir.request import Message
 from ...ir.text import dumps
 from ...ir.value import Value
-from ...schema.infer import infer_tool
+from ...schema.inference.tools import infer_tool
 from ...wire.mcp.versions import LATEST
 from ..protocol.content import encode_block
 

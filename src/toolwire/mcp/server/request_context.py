@@ -22,7 +22,7 @@ from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
 from ...run.context import CallContext, ProgressSink
 from ...run.failures import ToolError, Transient
-from ...schema.validate import validator
+from ...schema.validation.validator import validator
 from ...wire.mcp.versions import STATELESS
 from ..protocol.calls import InputRequired
 from ..protocol.errors import INVALID_PARAMS, RpcError, missing_capability

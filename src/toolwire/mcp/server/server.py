@@ -37,7 +37,7 @@ from ...run.records import DAY, Store
 from ...run.results import error_text, exception_text, hide_exception, result_code
 from ...run.signature import function_signature
 from ...run.toolbox import Source
-from ...schema.validate import Validator, validator
+from ...schema.validation.validator import Validator, validator
 from ...wire.mcp.versions import STATELESS
 from ..protocol.calls import InputRequired, encode_result, read_call
 from ..protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, unknown_tool

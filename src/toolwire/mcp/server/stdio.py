@@ -11,7 +11,7 @@ import stat
 import sys
 
 from ...ir.errors import ProtocolError
-from ...stream.ndjson import NDJSONDecoder
+from ...stream.framing import NDJSONDecoder
 from ..protocol.errors import PARSE_ERROR, RpcError
 from ..protocol.rpc import LIMIT, RpcMessage, failure_from, is_batch, read
 from .conversation import Conversation

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ...ir.errors import ToolwireError
 from ...ir.terminal import reveal_line
 from ...ir.value import Value
-from ...schema.validate import validator
+from ...schema.validation.validator import validator
 from .command import CommandOption, Operand, SystemCommand
 from .command_tool import command_properties, declare_command
 from .effect_table import has_withheld_letters, refusal_reason, starts_programs

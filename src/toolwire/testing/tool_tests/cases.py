@@ -15,7 +15,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
 from ...ir.value import Value
 from ...run.arguments import copy_json
-from ...schema.nodes import (
+from ...schema.parsing.nodes import (
     AnyNode,
     ArrayNode,
     BooleanNode,
@@ -29,8 +29,8 @@ from ...schema.nodes import (
     TupleNode,
     UnionNode,
 )
-from ...schema.parse import ParsedSchema, parse_schema
-from ...schema.validate import Validator
+from ...schema.parsing.parser import ParsedSchema, parse_schema
+from ...schema.validation.validator import Validator
 from ..instances import instances
 from ..regex import generate_matching
 from .strings import INTEGERS, KEYS, NUMBERS, PATH_ATTACKS, PATH_NAMES, SAMPLE_FILES, TEXTS, deep_value

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from ...ir.pointer import JSON, Object
-from ...schema.validate import validator
+from ...schema.validation.validator import validator
 from .cases import CallCase
 from .child_calls import CallBatch
 from .judge import CallFault, FindingList

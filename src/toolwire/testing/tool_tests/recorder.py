@@ -29,7 +29,7 @@ from ...run.results import error_text, value_result
 from ...run.signature import function_signature
 from ...run.toolbox import Entry
 from ...run.transient import find_transient
-from ...schema.validate import Problem, Validator, validator
+from ...schema.validation.validator import Problem, Validator, validator
 from .guard import DeniedOperation
 from .settings import RaisedError
 from .state import defaults_state

@@ -28,7 +28,7 @@ from ...mcp.client.config import ServerSpec
 from ...mcp.client.failures import ServerGone
 from ...mcp.client.http import Authorizer
 from ...mcp.protocol.errors import RpcError
-from ...schema.validate import validator
+from ...schema.validation.validator import validator
 from . import landlock
 from .sandbox import ToolSandbox
 from .settings import CallOutcome, RaisedError, ToolTestSettings

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ...ir.errors import SchemaError
 from ...ir.pointer import Object
-from ...schema.validate import validator
+from ...schema.validation.validator import validator
 from .cases import CallCase, generate_cases, generate_invalid
 from .judge import CallFault, FindingList, judge_invalid, judge_outcome
 from .settings import CallOutcome, TestedTool, ToolTestSettings

@@ -26,10 +26,9 @@ from ...ir.pointer import join
 from ...ir.text import dumps
 from ...ir.tools import Tool, ToolChoice
 from ...ir.value import Value
-from ...schema.call_shapes import arguments_schema
-from ...schema.decoding import decoding_schema
-from ...schema.decoding_limits import DecodingLimits
-from ...schema.decoding_state import Residual
+from ...schema.composition import arguments_schema
+from ...schema.decoding.converter import decoding_schema
+from ...schema.decoding.limits import DecodingLimits, Residual
 from .argument_grammar import argument_grammar
 from .call_template import CallTemplate, Slot, closing_texts
 from .grammar_schema import SchemaBranches

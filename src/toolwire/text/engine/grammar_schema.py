@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ...ir.errors import SchemaError
 from ...ir.pointer import JSON, Object
-from ...schema.decoding_limits import DecodingLimits
-from ...schema.decoding_state import Residual
+from ...schema.decoding.limits import DecodingLimits, Residual
 from .lark import quote_regex
 from .offered_tools import json_type
 

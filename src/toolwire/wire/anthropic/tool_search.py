@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from ...ir.parts import Opaque
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
-from ...ir.tool_search import HostedSearchCall, HostedSearchResult
-from ...ir.tools import Tool
+from ...ir.tools import HostedSearchCall, HostedSearchResult, Tool
 from ..search_codec import HostedSearchPart, SearchCodec, unknown_fields
 from .blocks import NAME
 

@@ -30,7 +30,7 @@ from ...ir.parts import Artefact, Extra, Part, Reasoning, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.response import Stop
 from ...ir.text import dumps, escape
-from ...stream.array import ArrayDecoder
+from ...stream.framing import ArrayDecoder
 from ..base_decoder import BaseStreamDecoder
 from ..fields import (
     odd_values,

@@ -30,7 +30,7 @@ from ...ir.folding import merge_extra
 from ...ir.parts import Extra, Part, Reasoning, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.text import escape
-from ...stream.ndjson import NDJSONDecoder
+from ...stream.framing import NDJSONDecoder
 from ..base_decoder import BaseStreamDecoder
 from ..fields import read_label, read_unknown, require_object, wrap_object
 from .content import FORM, NAME

@@ -18,8 +18,7 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Opaque, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
-from ...ir.tool_search import SEARCH_TOOLS, HostedSearchCall, HostedSearchResult
-from ...ir.tools import Tool
+from ...ir.tools import SEARCH_TOOLS, HostedSearchCall, HostedSearchResult, Tool
 from ..fields import read_extra, write_extra
 from ..search_codec import HostedSearchPart, SearchCodec, unknown_fields
 from .content import NAME

@@ -17,8 +17,7 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
-from ...ir.tool_search import SEARCH_TOOLS
-from ...ir.tools import ChoiceMode, Grammar, Tool, ToolChoice
+from ...ir.tools import SEARCH_TOOLS, ChoiceMode, Grammar, Tool, ToolChoice
 from ..fields import (
     decode_list,
     read_boolean,

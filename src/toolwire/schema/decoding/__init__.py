@@ -1,0 +1,1 @@
+"""Convert schemas for constrained decoding."""

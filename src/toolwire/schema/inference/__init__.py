@@ -1,0 +1,1 @@
+"""Infer schemas from Python functions and types."""

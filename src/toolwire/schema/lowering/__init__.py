@@ -1,0 +1,1 @@
+"""Lower schemas to the dialects of providers, and lift the arguments back."""

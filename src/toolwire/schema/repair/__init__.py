@@ -1,0 +1,1 @@
+"""Repair a model's arguments by their schema: wrappers, types and spellings."""
