@@ -41,11 +41,14 @@ def format_table() -> str:
 
 
 def exported(path: Path) -> list[str]:
-    """Return the names in a module's `__all__`, without importing it."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return ast.literal_eval(node.value)
-    return []
+    """Return the formats that a module defines, without importing it."""
+    return [
+        ast.unparse(node.targets[0])
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func) == "Format"
+    ]
 
 
 def formats_page() -> str:

@@ -200,7 +200,7 @@ ALLOWED = (
     Allowed(
         "src/toolwire/wire/gemini/parts.py", "words of a result", "the name of a loss, which clients may filter by"
     ),
-    Allowed("src/toolwire/wire/openai_limits.py", "`toolwire audit` finds what is wrong with it", _PINNED),
+    Allowed("src/toolwire/wire/openai_fault.py", "`toolwire audit` finds what is wrong with it", _PINNED),
     Allowed("docs/experiments/toolkengpt.md", "twice, one word", _PROMPT),
     Allowed("docs/violations.md", "a word that is only near the enum", _PINNED),
 )

@@ -8,7 +8,7 @@ from recorded_traffic import require_recordings, wire_exchanges
 
 from toolwire import prepare
 from toolwire.wire import explain_capabilities, get
-from toolwire.wire.capability_rows import UNKNOWN_MODEL
+from toolwire.wire.models.capabilities import UNKNOWN_MODEL
 
 # The recordings are older than version 2026-10-21 of Anthropic's API, which has no sampling parameters.
 VERSIONS = {"anthropic": "anthropic@2023-06-01"}

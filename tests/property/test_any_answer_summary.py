@@ -15,7 +15,7 @@ from toolwire.stream.strict import parse_object
 from toolwire.testing import load_vectors
 from toolwire.testing.mutate import mutations
 from toolwire.wire import get
-from toolwire.wire.answer_summary import AnswerSummary
+from toolwire.wire.documents import AnswerSummary
 
 USUAL = {
     "openai_chat": [

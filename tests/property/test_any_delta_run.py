@@ -78,7 +78,7 @@ def decode(reads):
 def test_run_of_deltas_has_the_events_of_single_bytes(parts, window, cut):
     data = START + b"".join(parts) + END
     bytewise = decode([data[at : at + 1] for at in range(len(data))])
-    with patch("toolwire.wire.base_decoder._WINDOW", window):
+    with patch("toolwire.wire.streaming.decoder._WINDOW", window):
         assert decode([data]) == bytewise
         assert decode([START, *parts, END]) == bytewise
         assert decode([data[: len(START) + cut], data[len(START) + cut :]]) == bytewise

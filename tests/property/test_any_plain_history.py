@@ -19,7 +19,7 @@ from toolwire.ir.parts import Artefact, Media, Opaque, Reasoning, Refusal, Text,
 from toolwire.ir.request import Message, Request
 from toolwire.ir.tools import Tool
 from toolwire.wire import get
-from toolwire.wire.vendors import find, names
+from toolwire.wire.models.vendors import find, names
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 COUNTS = {"type": "object", "properties": {"city": {"type": "string"}}, "additionalProperties": {"type": "integer"}}

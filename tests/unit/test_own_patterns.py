@@ -12,7 +12,7 @@ from backtracking import find_expensive, nests_backtracking, parse
 from toolwire import wire
 from toolwire.bridge.control_tokens import _BARS
 from toolwire.gateway.routes import INGRESSES
-from toolwire.text.engine.special_tokens import _SPECIAL, HEAD
+from toolwire.text.engine.markers import _SPECIAL, HEAD
 
 # Patterns that are not known before they are used, by file and function: examples, or a class and its field with them.
 LITERALS = ["a|ab|\\(c"]  # alternatives of escaped texts
@@ -52,16 +52,16 @@ DYNAMIC = {
         r"/v1(?:beta|alpha)?/models/(?P<model>[^/]+):generateContent(?:[?&]|\Z)"
     ],
     ("testing/upstream.py", "_template_pattern"): [r"/openai/deployments/(?P<model>[^/]+)/chat(?:[?&]|\Z)"],
-    ("text/engine/detect.py", "detect_by_text"): "._BARE+_FORMATS_AFTER_MARKER",
+    ("text/engine/detection.py", "detect_by_text"): "._BARE+_FORMATS_AFTER_MARKER",
     ("text/engine/lark.py", "__init__"): LITERALS,
     ("text/engine/reader.py", "__init__"): LITERALS,
     ("text/engine/reader.py", "_searches_by_character"): LITERALS,
-    ("text/engine/special_tokens.py", "remove_special_tokens"): [f"<a>{HEAD}<b>|{_SPECIAL.pattern}"],
+    ("text/engine/markers.py", "remove_special_tokens"): [f"<a>{HEAD}<b>|{_SPECIAL.pattern}"],
     ("text/styles/header_calls.py", "read"): "HeaderCalls.header",
     ("text/styles/header_calls.py", "_write_call"): "HeaderCalls.header",
-    ("wire/capability_rows.py", "check_capabilities"): OF_THE_OPERATOR,
+    ("wire/models/capabilities.py", "check_capabilities"): OF_THE_OPERATOR,
     ("wire/faults.py", "kind_of_message"): "FaultTable.messages",
-    ("wire/signatures.py", "find_breach"): "Signature.pattern",
+    ("wire/faults.py", "find_breach"): "Signature.pattern",
 }
 # Patterns that run only on text that another pattern has matched: that pattern, by file and name.
 GUARDED = {

@@ -14,7 +14,7 @@ from ..text.engine.offered_tools import OfferedTools
 from ..text.engine.reader import Malformed, Parsing
 from ..text.engine.style import ParseContext, StyleBase
 from ..text.styles.channel_calls import ChannelCalls
-from ..text.styles.react_calls import ReactCalls
+from ..text.styles.message_calls import ReactCalls
 
 __all__ = [
     "NoCalls",

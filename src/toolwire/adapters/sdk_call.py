@@ -24,7 +24,7 @@ from ..net.same_wire import accepts_request, has_valid_ids
 from ..stream.strict import parse_object
 from ..wire import get
 from ..wire.protocol import Wire
-from ..wire.stream_framing import framing_of
+from ..wire.streaming.encoder import framing_of
 from .sdk_memory import ResponseChains, new_answer_id
 from .sdk_routes import SdkRoute
 

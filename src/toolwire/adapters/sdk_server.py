@@ -32,7 +32,7 @@ from ..net.loss_log import LossLog
 from ..net.retry import NetworkError
 from ..net.same_wire import replace_model
 from ..wire import get
-from ..wire.model_lists import ListedModel, model_entry, model_list
+from ..wire.models.lists import ListedModel, model_entry, model_list
 from ..wire.protocol import Wire
 from .sdk_call import AnswerEncoding, SdkCall, SdkRequest
 from .sdk_memory import ConversationMemory, ResponseChains

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..bridge.emulation_settings import EmulationSettings
     from ..net.retry import RetryPolicy
     from ..text.engine.format import Format
-    from ..wire.capability_rows import ModelCapabilities
+    from ..wire.models.capabilities import ModelCapabilities
 
 __all__ = ["TransportOptions", "async_transport", "transport"]
 

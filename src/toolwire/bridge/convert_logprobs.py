@@ -17,7 +17,7 @@ from ..ir.parts import Extra, Part, Text
 from ..ir.pointer import Object
 from ..ir.response import Response, Stop
 from ..wire import get
-from ..wire.logprobs import LogprobForm
+from ..wire.codec import LogprobForm
 
 __all__ = ["LogprobConverter", "may_have_logprobs"]
 

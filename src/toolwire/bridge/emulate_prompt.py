@@ -17,10 +17,10 @@ from ..ir.parts import Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, 
 from ..ir.pointer import join
 from ..ir.request import Message, Request
 from ..ir.tools import Tool
-from ..text.engine.call_opening import call_opening
 from ..text.engine.chat_template import ChatTemplate, PromptTurn, ReasoningState
 from ..text.engine.format import Format
-from ..wire.media import media_placeholder
+from ..text.engine.prompt import call_opening
+from ..wire.content import media_placeholder
 from .control_tokens import TokenGuard
 from .emulate_history import render_results, write_calls
 from .emulation_settings import PromptOptions

@@ -11,8 +11,8 @@ from ..ir.losses import Losses
 from ..ir.parts import CallKind, Opaque, ToolCall, ToolResult
 from ..ir.request import Request
 from ..ir.tools import Tool
+from ..wire.content import found_as_text
 from ..wire.protocol import Capabilities, Wire
-from ..wire.structured_results import found_as_text
 from .hosted_search import HostedSearchConverter
 from .search_plan import NO_SEARCH, SearchPlan
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ..ir.losses import Losses, Severity
 from ..ir.pointer import join
 from ..ir.request import Params, ReasoningConfig
-from ..wire.capability_rows import ModelCapabilities
+from ..wire.models.capabilities import ModelCapabilities
 from ..wire.protocol import Limits, Wire
 
 __all__ = ["fit_params", "limit_output"]

@@ -9,7 +9,7 @@ from ..ir.parts import Reasoning, ToolCall, ToolResult
 from ..ir.pointer import join
 from ..ir.request import ReasoningConfig, Request
 from ..ir.tools import ToolChoice
-from ..wire.capability_rows import ModelCapabilities
+from ..wire.models.capabilities import ModelCapabilities
 from ..wire.protocol import Wire
 from .history import DraftMessage
 

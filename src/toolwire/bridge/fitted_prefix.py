@@ -18,8 +18,7 @@ import msgspec
 from ..ir.losses import Loss
 from ..ir.request import Message, Request
 from ..ir.tools import Tool
-from ..wire.codec import WireCodec
-from ..wire.conversation_items import ConversationItems, WrittenPrefix
+from ..wire.codec import ConversationItems, WireCodec, WrittenPrefix
 from ..wire.protocol import Encoded, Wire
 from .history import DraftMessage
 from .history_outline import HistoryOutline, outline_history, outline_parts

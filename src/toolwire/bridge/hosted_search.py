@@ -12,8 +12,7 @@ from ..ir.losses import Losses
 from ..ir.parts import Opaque
 from ..ir.tools import HostedSearchCall, HostedSearchResult, Tool
 from ..wire import get
-from ..wire.codec import WireCodec
-from ..wire.search_codec import HostedSearchPart, SearchCodec
+from ..wire.codec import HostedSearchPart, SearchCodec, WireCodec
 
 __all__ = ["HostedSearchConverter", "hosted_method", "read_hosted", "unread_fields"]
 

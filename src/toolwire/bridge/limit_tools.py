@@ -16,7 +16,7 @@ from ..ir.parts import ToolCall
 from ..ir.pointer import join
 from ..ir.request import Request, found_in_history
 from ..ir.tools import Tool
-from ..wire.signatures import FEWER_TOOLS
+from ..wire.faults import FEWER_TOOLS
 
 __all__ = ["ToolChooser", "keep_all", "limit_tools"]
 

@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias
 from ..ir.losses import Losses
 from ..ir.request import Request
 from ..schema.dialects import output_dialect
-from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
 from ..wire.codec import WireCodec
-from ..wire.profiles import fit_codec
+from ..wire.models.capabilities import UNKNOWN_MODEL, ModelCapabilities
+from ..wire.models.profiles import fit_codec
 from ..wire.protocol import Wire
 from .fit_output import fit_output
 

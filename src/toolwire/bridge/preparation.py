@@ -18,9 +18,9 @@ from ..ir.pointer import join, split
 from ..ir.request import Request
 from ..ir.tools import Tool
 from ..wire import get
-from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
 from ..wire.codec import WireCodec
-from ..wire.profiles import fit_codec, match_capabilities
+from ..wire.models.capabilities import UNKNOWN_MODEL, ModelCapabilities
+from ..wire.models.profiles import fit_codec, match_capabilities
 from ..wire.protocol import Capabilities, Encoded, Wire
 from .cache import has_body_mark, limit_marks
 from .exchange import Exchange

@@ -28,9 +28,9 @@ from ..ir.parts import Media, Part, Text, ToolCall, ToolResult
 from ..ir.prompt_size import BYTES_PER_TOKEN, message_size, tools_size
 from ..ir.request import Message, Request
 from ..ir.tools import Tool
-from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
 from ..wire.codec import WireCodec
-from ..wire.profiles import fit_codec
+from ..wire.models.capabilities import UNKNOWN_MODEL, ModelCapabilities
+from ..wire.models.profiles import fit_codec
 from ..wire.protocol import Wire
 from .cache import has_body_mark
 

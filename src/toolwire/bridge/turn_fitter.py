@@ -15,9 +15,8 @@ from ..ir.request import Message, Request, Role
 from ..ir.text import dumps
 from ..ir.tools import SEARCH_TOOLS
 from ..schema.lowering.lowered import Lowered
-from ..wire.media import guess_media_type, media_placeholder
+from ..wire.content import guess_media_type, media_placeholder, structured_as_text
 from ..wire.protocol import Wire
-from ..wire.structured_results import structured_as_text
 from .cache import fit_mark
 from .fit_assistant import drop_unlinked, may_round_numbers, sign_first_call, without_id
 from .fit_ends import BLANK

@@ -107,7 +107,7 @@ def _model(given: CommandInput) -> None:
 
 def _provider_of(model: str) -> str:
     """Return the known provider in the name of a model, with its separator; empty without one."""
-    from ..wire.vendors import names
+    from ..wire.models.vendors import names
 
     found = re.match(r"([^/:]+)[/:]", model)
     return found[0] if found is not None and found[1].lower() in names() else ""

@@ -66,7 +66,7 @@ def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def _model_names(**_: Any) -> list[str]:
-    from ..wire import vendors
+    from ..wire.models import vendors
 
     return [*(f"{name}/" for name in vendors.names() if name != "local"), "local/smollm2"]
 
@@ -84,7 +84,7 @@ def _format_names(**_: Any) -> list[str]:
 
 
 def _provider_names(**_: Any) -> list[str]:
-    from ..wire import vendors
+    from ..wire.models import vendors
 
     return vendors.names()
 

@@ -119,7 +119,7 @@ def _check_proxy() -> Iterator[DoctorCheck]:
 
 def _check_keys() -> Iterator[DoctorCheck]:
     """Check the keys that are set, without showing them. A key that was pasted with quotes or spaces is a problem."""
-    from ..wire import vendors
+    from ..wire.models import vendors
 
     seen: dict[str, list[str]] = {}
     for name in vendors.names():
@@ -144,7 +144,7 @@ def _check_keys() -> Iterator[DoctorCheck]:
 
 async def _check_servers(*, online: bool) -> list[DoctorCheck]:
     """Ask the model servers at their default addresses on this machine; with `online`, providers with a key too."""
-    from ..wire import vendors
+    from ..wire.models import vendors
     from .local_servers import find_local_servers
     from .models import key_state
 
@@ -168,7 +168,7 @@ async def _check_servers(*, online: bool) -> list[DoctorCheck]:
 
 async def _ask_online(name: str) -> DoctorCheck:
     from ..net.model_list import list_vendor_models
-    from ..wire import vendors
+    from ..wire.models import vendors
 
     try:
         names = await list_vendor_models(vendors.find(name), os.environ, seconds=_ONLINE_SECONDS)

@@ -124,7 +124,7 @@ def _family_formats(family: str) -> list[Format]:
 
 def _family_models(family: str) -> list[str]:
     """Return the patterns of models with known capabilities that contain `family`, such as "claude"."""
-    from ..wire.model_rows import ROWS
+    from ..wire.models.rows import ROWS
 
     patterns = dict.fromkeys(pattern for row in ROWS for pattern in row.models)
     return sorted(pattern for pattern in patterns if family.lower() in pattern.lower())

@@ -74,7 +74,7 @@ def _read_limits(path: Path, model: str) -> ModelLimits:
     from ..gateway.upstreams import find_vendor
     from ..net.capability_file import load_capability_rows
     from ..wire import get
-    from ..wire.profiles import match_capabilities, overlay
+    from ..wire.models.profiles import match_capabilities, overlay
 
     settings = load_settings(path)
     row = settings.models.get(model)
@@ -124,7 +124,7 @@ async def _request_models(url: str, key: str) -> tuple[str, ...]:
     """Ask the gateway for the names of the models that the key may use."""
     from ..net.endpoint import endpoint_of
     from ..net.model_list import list_models
-    from ..wire.vendors import COMPATIBLE
+    from ..wire.models.vendors import COMPATIBLE
 
     endpoint = endpoint_of(COMPATIBLE, "any", {}, base_url=f"{url}/v1", key=key, insecure=True)
     try:

@@ -27,7 +27,7 @@ async def find_local_servers(
     addresses: Mapping[str, str] | None = None, *, seconds: float = _TIMEOUT
 ) -> list[LocalServer]:
     """Ask the usual address of each kind of server for its models, all at the same time. No key is sent."""
-    from ..wire.vendors import find
+    from ..wire.models.vendors import find
 
     wanted = {name: find(name).base_url for name in _PROVIDERS} if addresses is None else addresses
     found = await asyncio.gather(*(_ask(provider, base_url, seconds) for provider, base_url in wanted.items()))
@@ -37,7 +37,7 @@ async def find_local_servers(
 async def _ask(provider: str, base_url: str, seconds: float) -> LocalServer | None:
     """Return the server at an address; None if there is none, or another program uses its port."""
     from ..net.model_list import list_vendor_models
-    from ..wire.vendors import find
+    from ..wire.models.vendors import find
 
     try:
         async with asyncio.timeout(seconds):

@@ -14,7 +14,7 @@ from .mcp_target import positive_seconds
 from .show import count_of, json_text, paint, table
 
 if TYPE_CHECKING:
-    from ..wire.vendors import Vendor
+    from ..wire.models.vendors import Vendor
 
 __all__ = ["add_to", "key_state"]
 
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list_providers(*, as_json: bool) -> int:
-    from ..wire import vendors
+    from ..wire.models import vendors
 
     rows = [vendors.find(name) for name in vendors.names()]
     if as_json:
@@ -115,7 +115,7 @@ def key_state(vendor: Vendor) -> str:
 
 def _list_models(arguments: argparse.Namespace) -> int:
     from ..net.model_list import list_vendor_models
-    from ..wire import vendors
+    from ..wire.models import vendors
 
     vendor = vendors.find(arguments.provider)
     names: tuple[str, ...]

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
-from ..wire.capability_rows import CapabilityRow
-from ..wire.profiles import match_capabilities, normalise_model
+from ..wire.models.capabilities import CapabilityRow
+from ..wire.models.profiles import match_capabilities, normalise_model
 from .show import json_text, paint, table
 
 __all__ = ["FactGroup", "find_facts", "group_as_json", "model_lines", "refuse_similar_name", "show_model"]
@@ -42,7 +42,8 @@ def show_model(name: str, wire: str | None, capability_file: str | None, *, as_j
 
 def find_facts(name: str, wire_name: str | None, rows: tuple[CapabilityRow, ...]) -> list[FactGroup]:
     """Find the facts about `name`, or about `vendor/name` on the vendor's wire. `rows` come before the built-in ones."""
-    from ..wire import get, vendors
+    from ..wire import get
+    from ..wire.models import vendors
 
     head, mark, rest = name.partition("/")
     if mark and rest and head in vendors.names():
@@ -57,7 +58,7 @@ def find_facts(name: str, wire_name: str | None, rows: tuple[CapabilityRow, ...]
 
 
 def _group_by_scope(name: str, rows: tuple[CapabilityRow, ...]) -> list[FactGroup]:
-    from ..wire.model_rows import ROWS
+    from ..wire.models.rows import ROWS
 
     names = (name.lower(), normalise_model(name))
     scopes: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, CapabilityRow]] = {}
@@ -114,7 +115,7 @@ def _title(name: str, group: FactGroup) -> str:
 
 
 def _unknown_lines(name: str) -> list[str]:
-    from ..wire.model_rows import ROWS
+    from ..wire.models.rows import ROWS
 
     patterns = {pattern.rstrip("*-"): None for row in ROWS for pattern in row.models if "[" not in pattern}
     close_matches = get_close_matches(normalise_model(name), patterns, 3, 0.7)

@@ -114,7 +114,7 @@ def _provider_tables() -> list[str]:
     from ..gateway.settings import UpstreamRow
     from ..gateway.settings_text import comment_lines, format_table
     from ..gateway.upstreams import upstreams_from_environment
-    from ..wire.vendors import find
+    from ..wire.models.vendors import find
 
     tables = []
     for name in upstreams_from_environment(os.environ):

@@ -211,7 +211,7 @@ def build_settings(arguments: argparse.Namespace) -> Settings:
 def _parse_upstream(given: str, key_env: str | None) -> tuple[str, dict[str, Any]]:
     """Return the name and the settings of an upstream: WIRE=URL, a URL, or a provider."""
     from ..wire import names as wires
-    from ..wire.vendors import names as providers
+    from ..wire.models.vendors import names as providers
 
     head, mark, url = given.partition("=")
     more = {} if key_env is None else {"key_env": key_env}

@@ -13,7 +13,7 @@ from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object
 from ..ir.text import to_bytes
 from ..stream.strict import parse_object
-from ..wire.model_lists import ListedModel, model_entry, model_list, ollama_description
+from ..wire.models.lists import ListedModel, model_entry, model_list, ollama_description
 from .counted_body import find_counted_body
 from .dependencies import Dependencies
 from .request_reader import RequestReader

@@ -15,7 +15,7 @@ from ..ir.response import fault_from
 from ..ir.text import to_bytes
 from ..wire import get
 from ..wire.protocol import Wire
-from ..wire.stream_framing import StreamFraming, framing_of
+from ..wire.streaming.encoder import StreamFraming, framing_of
 from .faults import Overloaded
 
 __all__ = [

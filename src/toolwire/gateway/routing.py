@@ -26,8 +26,8 @@ from ..net.endpoint import Endpoint
 from ..net.health import HealthState, TargetHealth
 from ..net.same_wire import max_same_wire_tools
 from ..run.suggestions import NameIndex
-from ..wire.capability_rows import ModelCapabilities
-from ..wire.profiles import overlay
+from ..wire.models.capabilities import ModelCapabilities
+from ..wire.models.profiles import overlay
 from .client_request import ClientRequest
 from .faults import is_gateway_fault
 from .probe import SilenceWatch

@@ -14,7 +14,7 @@ from msgspec import Struct
 from ..bridge.emulation_settings import EmulationSettings
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect
-from ..wire.capability_rows import UNKNOWN_MODEL, ModelCapabilities
+from ..wire.models.capabilities import UNKNOWN_MODEL, ModelCapabilities
 
 __all__ = [
     "MIN_SECRET",

@@ -8,7 +8,7 @@ from math import inf
 
 from ..ir.errors import ConfigError
 from ..ir.hints import translate_hint
-from ..wire.capability_rows import check_capabilities
+from ..wire.models.capabilities import check_capabilities
 from .settings import KeyRow, ModelRow, Row, Settings, TargetRow
 from .settings_location import Path, toml_location
 from .settings_shape import SettingsProblem, suggest_name

@@ -13,8 +13,8 @@ from ..net.http import Transport, load_transport
 from ..net.key_command import KeyCommand
 from ..net.model_list import ProbedTransport, has_model_list, is_answering
 from ..net.ollama_context import ContextSizes
-from ..wire.capability_rows import CapabilityRow
-from ..wire.vendors import COMPATIBLE, Vendor, find, names
+from ..wire.models.capabilities import CapabilityRow
+from ..wire.models.vendors import COMPATIBLE, Vendor, find, names
 from .settings import UpstreamRow
 from .settings_location import toml_location
 

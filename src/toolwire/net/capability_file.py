@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..ir.errors import ConfigError, ProtocolError
 from ..stream.strict import parse
-from ..wire.capability_rows import CapabilityRow, parse_capability_rows
+from ..wire.models.capabilities import CapabilityRow, parse_capability_rows
 
 __all__ = ["load_capability_rows"]
 

@@ -38,9 +38,9 @@ from ..run.observe import observed_losses
 from ..run.repaired_calls import mark_repaired, mark_repaired_event
 from ..stream.strict import LIMIT
 from ..text.engine.format import Format
-from ..wire.capability_rows import ModelCapabilities
 from ..wire.codec import WireCodec
-from ..wire.profiles import fit_codec, overlay
+from ..wire.models.capabilities import ModelCapabilities
+from ..wire.models.profiles import fit_codec, overlay
 from ..wire.protocol import Capabilities
 from .blocking import iterate_blocking, run_blocking
 from .endpoint import Endpoint, EndpointOptions, resolve

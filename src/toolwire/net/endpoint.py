@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON, Object
-from ..wire.capability_rows import CapabilityRow, ModelCapabilities
 from ..wire.codec import WireCodec
-from ..wire.profiles import match_capabilities
+from ..wire.models.capabilities import CapabilityRow, ModelCapabilities
+from ..wire.models.profiles import match_capabilities
+from ..wire.models.vendors import COMPATIBLE, ApiKey, Surface, Vendor, find, names, surface_codec, vendor_codec
 from ..wire.protocol import Wire
-from ..wire.vendors import COMPATIBLE, ApiKey, Surface, Vendor, find, names, surface_codec, vendor_codec
 from .base_url import origin_of
 from .body_settings import RequestDefaults, check_extra_body, merge_body, parse_defaults
 from .endpoint_address import AddressSettings, EndpointAddress, resolve_address

@@ -12,8 +12,8 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlunsplit
 
 from ..ir.errors import ConfigError
 from ..ir.value import Value
+from ..wire.models.vendors import Surface, Vendor
 from ..wire.protocol import Wire
-from ..wire.vendors import Surface, Vendor
 from .base_url import join_path, origin_of, parse_base_url
 
 __all__ = ["AddressSettings", "EndpointAddress", "resolve_address"]

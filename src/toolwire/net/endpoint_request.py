@@ -32,8 +32,8 @@ from ..ir.response import Fault, Response
 from ..run.word_choice import choose_by_words
 from ..stream.strict import parse, parse_object
 from ..text.engine.format import Format
-from ..wire.capability_rows import ModelCapabilities
-from ..wire.conversation_items import body_to_bytes
+from ..wire.codec import body_to_bytes
+from ..wire.models.capabilities import ModelCapabilities
 from ..wire.protocol import Capabilities
 from .body_settings import NO_DEFAULTS
 from .endpoint import Endpoint

@@ -23,7 +23,7 @@ from ..ir.text import escape_separators
 from ..stream.framing import SSEDecoder
 from ..stream.strict import parse_object
 from ..wire.protocol import StreamEncoder, Wire
-from ..wire.stream_framing import framing_of
+from ..wire.streaming.encoder import framing_of
 from .endpoint_request import redact_secrets
 
 __all__ = ["ForwardedStream", "check_choices_ended", "expected_choices", "stream_fault"]

@@ -15,7 +15,7 @@ from .http_client import HttpTransport
 from .key_command import KeyCommandError
 
 if TYPE_CHECKING:
-    from ..wire.vendors import Vendor
+    from ..wire.models.vendors import Vendor
 
 __all__ = ["ProbedTransport", "has_model_list", "is_answering", "list_models", "list_vendor_models"]
 

@@ -28,7 +28,7 @@ from ..ir.pointer import JSON, Object
 from ..ir.response import Fault
 from ..ir.text import to_bytes
 from ..stream.strict import parse
-from ..wire.conversation_items import body_to_bytes
+from ..wire.codec import body_to_bytes
 from ..wire.faults import CONTEXT_LENGTH, overflow_counts
 from ..wire.ollama.context import (
     ModelFacts,

@@ -9,7 +9,7 @@ from ..ir.parts import ToolCall
 from ..ir.pointer import JSON, Object
 from ..ir.request import Request
 from ..ir.text import to_bytes
-from ..wire.capability_rows import ModelCapabilities
+from ..wire.models.capabilities import ModelCapabilities
 from ..wire.protocol import Limits
 from .endpoint import Endpoint
 

@@ -150,7 +150,7 @@ def read_call(answer: str, tools: Sequence[Tool], *, finished: bool = True) -> T
     """Parse and validate the call in an answer; None for an answer that no API fits."""
     from ..schema.repair.arguments import repair_arguments
     from ..text.engine.format import Format
-    from ..text.styles.pythonic_calls import PythonicCalls
+    from ..text.styles.code_calls import PythonicCalls
 
     named = _call_names(tools)
     text = _find_call_text(answer[:_MAX_ANSWER], named)

@@ -27,7 +27,8 @@ from ..ir.response import Fault, Response
 from ..ir.text import to_bytes
 from ..ir.value import Value
 from ..stream.strict import parse_object
-from ..wire import get, names, vendors
+from ..wire import get, names
+from ..wire.models import vendors
 from ..wire.protocol import Wire
 
 __all__ = ["PartialReply", "RawReply", "ReceivedRequest", "Recorded", "ScriptedReply", "Upstream"]

@@ -1,4 +1,4 @@
-"""Tool calls written in text: one data module per model family, on one engine.
+"""Tool calls written in text: one data module per notation, on one engine.
 
     fmt = toolwire.text.get("hermes")
     fmt.parse(text, tools).calls                 # a whole turn
@@ -86,7 +86,7 @@ def get(name: str | None) -> Format:
 
 def detect(text: str) -> str | None:
     """Detect the format of a model by its name, or of a text by its calls; return None if unknown."""
-    from .engine.detect import detect_by_model, detect_by_text
+    from .engine.detection import detect_by_model, detect_by_text
 
     looks_like_text = "\n" in text or any(character in text for character in "<[{(")
     return detect_by_text(text) if looks_like_text else detect_by_model(text, map(get, names()))
@@ -97,7 +97,7 @@ def detect_template(template: str) -> str | None:
 
     A template is more reliable than the name of a model, which a fine-tuned model or a server may change.
     """
-    from .engine.template_markers import detect_by_template
+    from .engine.detection import detect_by_template
 
     return detect_by_template(template)
 

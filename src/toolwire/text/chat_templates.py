@@ -13,7 +13,7 @@ from difflib import get_close_matches
 
 from ..ir.errors import ConfigError
 from .engine.chat_template import ChatTemplate, TurnMarkers
-from .engine.detect import match_model
+from .engine.detection import match_model
 from .engine.format import Format
 
 __all__ = ["find", "get", "names"]

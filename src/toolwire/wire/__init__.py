@@ -20,18 +20,18 @@ from ..ir.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .capability_rows import CapabilityRow, ModelCapabilities, parse_capability_rows
-    from .profiles import CapabilityMatch
+    from .faults import Signature
+    from .models.capabilities import CapabilityRow, ModelCapabilities, parse_capability_rows
+    from .models.profiles import CapabilityMatch
     from .protocol import Capabilities, Limits, Wire
-    from .signatures import Signature
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "capability_rows": ("CapabilityRow", "ModelCapabilities", "parse_capability_rows"),
-            "profiles": ("CapabilityMatch",),
+            "models.capabilities": ("CapabilityRow", "ModelCapabilities", "parse_capability_rows"),
+            "models.profiles": ("CapabilityMatch",),
             "protocol": ("Capabilities", "Limits", "Wire"),
-            "signatures": ("Signature",),
+            "faults": ("Signature",),
         },
         own=("capabilities_for", "explain_capabilities", "get", "names"),
     )
@@ -99,7 +99,7 @@ def explain_capabilities(
     rows: Iterable[CapabilityRow] = (),
 ) -> CapabilityMatch:
     """Return the known capabilities of a model, with the row of each."""
-    from .profiles import match_capabilities
+    from .models.profiles import match_capabilities
 
     name = wire if isinstance(wire, str) else wire.name
     codec = get(f"{name}@{version}") if version else get(wire) if isinstance(wire, str) else wire

@@ -1,5 +1,26 @@
 """The codec of a wire as a frozen value: the data and the functions that `protocol.Wire` requires.
 
+Three of its fields have a type of their own: the items that `encode_onto` fills (`ConversationItems`), the form of tool
+searches (`SearchCodec`), and the form of log probabilities (`LogprobForm`).
+
+The items of an encoded conversation, of which the first ones may be written already.
+
+A long conversation grows at its end. A caller that translated its beginning before has the JSON text of those items,
+and the encoder of a wire writes only the rest:
+
+    items = ConversationItems(prefix, boundary)
+    body, losses = codec.encode_onto(request, items)
+    prefix = items.cut_prefix(request.messages)     # for the next request: the text up to message `boundary`
+
+Log probabilities of the tokens of an answer: the position and the form that each wire gives them.
+
+They are no part of the canonical values, because nothing but their client reads them. A codec keeps them in an `extra`,
+and its `LogprobForm` converts them from and to OpenAI's list of tokens, in which they travel between wires:
+
+    [{"token": "Hi", "logprob": -0.1, "bytes": [72, 105], "top_logprobs": [{"token", "logprob", "bytes"}, …]}, …]
+
+The codec of a wire as a frozen value: the data and the functions that `protocol.Wire` requires.
+
     CODEC = WireCodec(name="acme", decode_request=decode_request, …)        # a wire package ends with its codec
     replace(CODEC, version="2026-01-01", older=(CODEC,))                    # another version (msgspec.structs.replace)
     replace(CODEC, name="acme", limits=…)                                   # a server that deviates from the wire
@@ -10,28 +31,182 @@ The functions are fields, so a call costs one attribute lookup, and a variant of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from ..ir.errors import ConfigError
-from ..ir.losses import Losses
-from ..ir.pointer import JSON, Object
-from ..ir.request import Request
+from ..ir.events import CallStart
+from ..ir.losses import Loss, Losses
+from ..ir.parts import Opaque, ToolCall
+from ..ir.pointer import JSON, Object, join
+from ..ir.request import Message, Request
 from ..ir.response import Fault, Response
-from ..ir.tools import Tool
+from ..ir.text import finite_to_bytes, text_to_bytes, to_bytes
+from ..ir.tools import HostedSearchCall, HostedSearchResult, Tool
 from ..ir.value import Value
-from .answer_summary import AnswerSummary, no_summary
-from .conversation_items import ConversationItems
+from .documents import AnswerSummary, no_summary
+from .faults import Signature
 from .fields import decode_list
-from .logprobs import LogprobForm
 from .protocol import Capabilities, Encoded, EncodedFault, Kind, Limits, StreamDecoder, StreamEncoder
-from .search_codec import SearchCodec
-from .signatures import Signature
 
-__all__ = ["CompletionEndpoint", "WireCodec", "fixed_path", "tools_decoder", "tools_encoder"]
+
+class WrittenPrefix(NamedTuple):
+    """The first messages of a fitted request as JSON text: items with commas between them, and their losses."""
+
+    messages: tuple[Message, ...]
+    text: bytes
+    losses: tuple[Loss, ...]
+
+
+class ConversationItems:
+    """The list of items that an encoder fills. It begins with the text of `prefix`, if there is one.
+
+    `boundary` is the number of messages after which the items can be cut; 0 if they are not cut. `text_blocks`: the
+    text of a user message is a list of one block also where a string would do, because a cache mark requires a list,
+    and the bytes must not change when the mark moves on to the next turn.
+    """
+
+    __slots__ = ("_boundary", "_losses", "_prefix", "_split", "text_blocks", "written")
+
+    def __init__(self, prefix: WrittenPrefix | None = None, boundary: int = 0, *, text_blocks: bool = False) -> None:
+        # JSON text of several items as one element: msgspec copies it into the list without a look at it
+        self.written: list[JSON] = [] if prefix is None else [Raw(prefix.text)]
+        self.text_blocks = text_blocks
+        self._prefix = prefix
+        self._boundary = boundary
+        self._split = 0  # the number of elements of `written` before the boundary
+        self._losses: tuple[Loss, ...] = ()
+
+    def unwritten(self, messages: tuple[Message, ...], losses: Losses, start: int = 0) -> Iterator[tuple[int, Message]]:
+        """Return the messages from `start` that are not written yet, with their indices. Losses of others are added."""
+        if self._prefix is None and not self._boundary:
+            return enumerate(messages[start:], start)
+        return self._split_at_boundary(messages, losses, start)
+
+    def _split_at_boundary(
+        self, messages: tuple[Message, ...], losses: Losses, start: int
+    ) -> Iterator[tuple[int, Message]]:
+        """Yield the unwritten messages. At the boundary, note the items and the losses before it."""
+        earlier = len(losses)
+        if self._prefix is not None:
+            losses.extend(self._prefix.losses)
+            start = len(self._prefix.messages)
+        boundary = self._boundary
+        for index in range(start, len(messages)):
+            if index == boundary:
+                self._split, self._losses = len(self.written), tuple(losses)[earlier:]
+            yield index, messages[index]
+
+    def cut_prefix(self, messages: tuple[Message, ...]) -> WrittenPrefix | None:
+        """Replace the items before the boundary by their text, and return it; None if there are none.
+
+        `messages` are those of the encoded request, which was parsed from JSON: it has no NaN and no infinities.
+        """
+        if not self._split:
+            return None
+        if self._prefix is not None and len(self._prefix.messages) == self._boundary:
+            return self._prefix
+        text = finite_to_bytes(self.written[self._prefix is not None : self._split])[1:-1]
+        if self._prefix is not None:
+            text = b"%b,%b" % (self._prefix.text, text) if text else self._prefix.text
+        self.written[: self._split] = [Raw(text)]
+        return WrittenPrefix(messages[: self._boundary], text, self._losses)
+
+
+def body_to_bytes(body: Object, field: str) -> bytes:
+    """Encode a body like `to_bytes`. The items of the conversation under `field` may begin with text."""
+    items = body.get(field)
+    return text_to_bytes(body) if isinstance(items, list) and items and type(items[0]) is Raw else to_bytes(body)
+
+
+class LogprobForm(Value, frozen=True):
+    """The log probabilities of one wire: the field `field` of the extra named `scope`.
+
+    `position`: that extra belongs to the stop of each choice, to the whole response, or to its texts. `read` returns the
+    tokens, or None if there are none, or if their form is unknown. `omitted` is a field of every token that no other
+    wire has.
+    """
+
+    scope: str
+    position: Literal["stop", "response", "text"]
+    read: Callable[[JSON], list[Object] | None]
+    write: Callable[[list[Object]], JSON]
+    field: str = "logprobs"
+    omitted: str | None = None
+
+
+def read_tokens(value: JSON) -> list[Object] | None:
+    """Read OpenAI's list of tokens. Ollama omits `bytes` and `top_logprobs` where they are empty."""
+    if type(value) is not list or not value:
+        return None
+    tokens: list[Object] = []
+    for entry in value:
+        token = _read_token(entry)
+        top = entry.get("top_logprobs") or [] if type(entry) is dict else None
+        others = [_read_token(other) for other in top] if type(top) is list else [None]
+        if token is None or None in others:
+            return None
+        tokens.append({**token, "top_logprobs": [other for other in others if other is not None]})
+    return tokens
+
+
+def _read_token(entry: JSON) -> Object | None:
+    """Return a token with its bytes, which are those of its text if the provider gives none; None if it is invalid."""
+    if type(entry) is not dict or type(entry.get("token")) is not str or type(entry.get("logprob")) not in (int, float):
+        return None
+    token: str = entry["token"]
+    return {"bytes": [*token.encode("utf-8", "surrogatepass")], **entry}
+
+
+# The form of a tool search on one wire, most of all of the provider's own search.
+
+
+HostedSearchPart: TypeAlias = HostedSearchCall | HostedSearchResult
+
+
+def report_search_call(call: ToolCall | CallStart, path: str, losses: Losses) -> None:
+    """Report a call of a search on a wire where it is a call of a function."""
+    if call.kind == "search":
+        losses.add(path, "call of a search", "rewritten", "sent as a call of a function", "info")
+
+
+def unknown_fields(value: JSON, known: Collection[str], pointer: str = "") -> Iterator[str]:
+    """Yield the pointers of the fields of an object that are not known."""
+    if type(value) is dict:
+        yield from (pointer + join(field) for field in value if field not in known)
+
+
+class _WriteCall(Protocol):
+    def __call__(self, call: HostedSearchCall, *, is_output: bool) -> Opaque: ...
+
+
+class _WriteResult(Protocol):
+    def __call__(self, result: HostedSearchResult, tools: Sequence[Tool], *, is_output: bool) -> Opaque:
+        """Write a result with the declarations of the tools that it found."""
+        ...
+
+
+class SearchCodec(Value, frozen=True, kw_only=True, eq=False):
+    """Functions that read and write the declaration, the calls and the results of a provider's tool search.
+
+    `is_output`: the part is written into an answer, not into the history of a request.
+    """
+
+    method_of: Callable[[Object], str | None]
+    """Return the method of a declaration, empty if it names none; None for any other built-in tool."""
+    fields: Collection[str]
+    """The fields of a declaration that `method_of` reads."""
+    declare: Callable[[str], Tool]
+    """Return the declaration that is nearest to a method."""
+    read: Callable[[Opaque], HostedSearchPart | None]
+    unread: Callable[[Opaque], Iterator[str]]
+    """Yield the pointers, relative to the part, of the fields that `read` does not return."""
+    write_call: _WriteCall
+    write_result: _WriteResult
 
 
 class _PathOf(Protocol):

@@ -22,8 +22,8 @@ from ..ir.request import Request
 from ..ir.response import Fault, Response
 from ..ir.tools import Tool
 from ..ir.value import Value
-from .answer_summary import AnswerSummary
-from .signatures import Signature
+from .documents import AnswerSummary
+from .faults import Signature
 
 __all__ = [
     "Capabilities",

@@ -25,7 +25,7 @@ from toolwire.gateway.shared.keys import hash_key
 from toolwire.ir.folding import unfold
 from toolwire.ir.text import to_bytes
 from toolwire.wire import get
-from toolwire.wire.stream_framing import framing_of
+from toolwire.wire.streaming.encoder import framing_of
 from virtual_time import in_virtual_time
 from waiting import until
 

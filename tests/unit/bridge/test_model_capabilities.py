@@ -13,8 +13,8 @@ from toolwire.bridge.versions import encode_best_version
 from toolwire.ir import Artefact, EncodeError, Media, Reasoning
 from toolwire.ir.request import OutputFormat, Params, ReasoningConfig
 from toolwire.wire import ModelCapabilities, capabilities_for, explain_capabilities, get
-from toolwire.wire.capability_rows import UNKNOWN_MODEL
-from toolwire.wire.model_rows import ROWS
+from toolwire.wire.models.capabilities import UNKNOWN_MODEL
+from toolwire.wire.models.rows import ROWS
 from work_counter import assert_linear, count_work
 
 USER = Message("user", (Text("hi"),))

@@ -14,7 +14,8 @@ from toolwire.bridge.call_schema import call_schema
 from toolwire.ir import Losses, Message, OutputFormat, Response, Stop, fold
 from toolwire.schema import validator
 from toolwire.testing import bytewise, every_split, random_chunks, same
-from toolwire.wire import ModelCapabilities, get, vendors
+from toolwire.wire import ModelCapabilities, get
+from toolwire.wire.models import vendors
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1}}}
 CITY["required"] = ["city"]

@@ -10,7 +10,7 @@ from toolwire.audit import check_body
 from toolwire.bridge import mark_stable_prefix
 from toolwire.ir import Message, Params, Request, Text, Tool, ToolCall
 from toolwire.wire import get
-from toolwire.wire.capability_rows import ModelCapabilities
+from toolwire.wire.models.capabilities import ModelCapabilities
 
 LONG = "x " * 3000
 TOOLS = tuple(

@@ -11,7 +11,7 @@ from toolwire.ir.text import to_bytes
 from toolwire.net.translation_cache import TranslationCache
 from toolwire.stream.strict import count_values, parse_object
 from toolwire.wire import get
-from toolwire.wire.conversation_items import body_to_bytes
+from toolwire.wire.codec import body_to_bytes
 
 CHAT = get("openai_chat")
 LONG = "The test fails in line 7. " * 400

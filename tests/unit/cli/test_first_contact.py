@@ -47,7 +47,7 @@ def server():
 
 @pytest.fixture
 def no_keys(monkeypatch, tmp_path):
-    from toolwire.wire import vendors
+    from toolwire.wire.models import vendors
 
     for name in vendors.names():
         for key in vendors.find(name).keys:

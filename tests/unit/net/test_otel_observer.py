@@ -27,7 +27,7 @@ from toolwire.net.agent import Agent
 from toolwire.net.client import ModelClient
 from toolwire.net.otel import OtelObserver, is_content_captured, request_attributes
 from toolwire.testing import ScriptedModel, Upstream, says
-from toolwire.wire import vendors
+from toolwire.wire.models import vendors
 
 CONTENT = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
 

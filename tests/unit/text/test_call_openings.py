@@ -5,7 +5,7 @@ import pytest
 from tables import every_case
 from toolwire import Tool, ToolCall
 from toolwire.text import get, names
-from toolwire.text.engine.call_opening import call_opening
+from toolwire.text.engine.prompt import call_opening
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = Tool("get_weather", "", CITY)

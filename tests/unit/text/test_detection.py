@@ -4,7 +4,7 @@ import pytest
 
 import toolwire
 from tables import every_case
-from toolwire.text.engine.detect import detect_by_text
+from toolwire.text.engine.detection import detect_by_text
 
 # Names as in the documentation of vLLM, SGLang and NVIDIA, in ollama's library, in the test suites of vLLM, and in the
 # file names of llama.cpp's models/templates; the formats are those of the parsers that these projects use for them.
@@ -185,13 +185,13 @@ def test_markers_of_a_chat_template_give_the_format(markers, name):
 
 
 def test_every_template_rule_names_a_format():
-    from toolwire.text.engine.template_markers import TEMPLATE_RULES
+    from toolwire.text.engine.detection import TEMPLATE_RULES
 
     assert {name for name, _ in TEMPLATE_RULES} <= set(toolwire.text.names())
 
 
 def test_no_template_rule_is_hidden_by_an_earlier_one():
-    from toolwire.text.engine.template_markers import TEMPLATE_RULES
+    from toolwire.text.engine.detection import TEMPLATE_RULES
 
     for name, markers in TEMPLATE_RULES:
         assert toolwire.text.detect_template("\x00".join(markers)) == name, markers

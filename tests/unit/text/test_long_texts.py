@@ -8,8 +8,8 @@ import toolwire.text
 from tables import every_case
 from toolwire.ir import ProtocolError, ResponseEnd, Stop, Tool, ToolCall, fold
 from toolwire.stream.strict import parse
-from toolwire.text.engine.fences import Fences
 from toolwire.text.engine.json_end_scanner import JsonEndScanner
+from toolwire.text.engine.markers import Fences
 from toolwire.text.engine.reader import Terminals
 
 TOOL = Tool("write", None, {"type": "object", "properties": {"text": {"type": "string"}}})

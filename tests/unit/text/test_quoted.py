@@ -7,7 +7,7 @@ from tables import every_case
 from toolwire import Tool, ToolCall
 from toolwire.testing import TextVector
 from toolwire.testing.text_suite import read_pieces
-from toolwire.text.engine.fences import Fences
+from toolwire.text.engine.markers import Fences
 from toolwire.text.engine.offered_tools import OfferedTools
 
 TOOL = Tool("get_weather", None, {"type": "object", "properties": {"city": {"type": "string"}}})

@@ -9,7 +9,7 @@ from toolwire import fold
 from toolwire.ir.text import unescape
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get
-from toolwire.wire.copies import Copy, equal_arguments, match_copies
+from toolwire.wire.streaming.copies import Copy, equal_arguments, match_copies
 from work_counter import assert_linear, count_work
 
 

@@ -20,9 +20,9 @@ from toolwire.wire import (
     get,
     parse_capability_rows,
 )
-from toolwire.wire.capability_rows import UNKNOWN_MODEL
-from toolwire.wire.model_rows import ROWS
-from toolwire.wire.profiles import fit_codec, normalise_model, overlay
+from toolwire.wire.models.capabilities import UNKNOWN_MODEL
+from toolwire.wire.models.profiles import fit_codec, normalise_model, overlay
+from toolwire.wire.models.rows import ROWS
 
 ROW = {"models": ["house-*"], "capabilities": {"forced_choice": False}, "source": "our server", "date": "2026-11-16"}
 

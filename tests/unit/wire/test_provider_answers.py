@@ -30,7 +30,7 @@ from toolwire.testing import load_vectors, same
 from toolwire.testing.compare import plain, strip_extra
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get
-from toolwire.wire.fragments import Fragments
+from toolwire.wire.streaming.decoder import Fragments
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire"
 WIRES = ["openai_chat", "openai_responses", "anthropic", "gemini", "ollama"]

@@ -14,8 +14,8 @@ from toolwire.audit.findings import RULES
 from toolwire.ir import UpstreamError
 from toolwire.schema.dialects import DIALECTS, Dialect
 from toolwire.wire import get
+from toolwire.wire.faults import parse_limit_path
 from toolwire.wire.protocol import Capabilities, Limits
-from toolwire.wire.signatures import parse_limit_path
 from waiting import cpu_guard
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "errors"

@@ -13,7 +13,7 @@ from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message, Request
 from toolwire.schema.dialects import dialect
 from toolwire.wire import get
-from toolwire.wire.vendors import find, names, vendor_codec
+from toolwire.wire.models.vendors import find, names, vendor_codec
 
 
 @every_case("name", names())

@@ -32,8 +32,8 @@ from ...ir.text import finite_to_bytes
 from ...net.endpoint_request import EndpointRequest
 from ...net.forwarded_stream import check_choices_ended, expected_choices, stream_fault
 from ...run.repaired_calls import mark_repaired, mark_repaired_event
-from ...wire.base_encoder import BaseStreamEncoder
 from ...wire.protocol import StreamEncoder, Wire
+from ...wire.streaming.encoder import BaseStreamEncoder
 from ..client_request import ClientRequest
 from ..gateway_tools import GatewayTools, TurnEvents
 from ..observe.answer_stats import AnswerStats

@@ -11,7 +11,7 @@ from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
 from ...net.body_settings import parse_defaults
 from ...wire.loopback import is_loopback
-from ...wire.vendors import find
+from ...wire.models.vendors import find
 from ..settings import UpstreamRow
 from .import_report import ImportReport
 from .known_settings import SILENT_SETTINGS, find_note

@@ -27,7 +27,7 @@ from ...ir.events import (
 )
 from ...ir.parts import ToolCall
 from ...ir.response import Response, Usage
-from ...wire.answer_summary import AnswerSummary
+from ...wire.documents import AnswerSummary
 
 __all__ = ["AnswerStats", "RequestSize"]
 

@@ -29,7 +29,7 @@ from ...run.observe import Observer
 from ...run.redact import Redactor
 from ...run.sanitise import Sanitiser
 from ...run.trace_exchange import ExchangeTrace
-from ...wire.vendors import vendor_codec
+from ...wire.models.vendors import vendor_codec
 from ..settings import Settings, UpstreamRow
 from ..upstream_transports import UpstreamTransports
 from ..upstreams import find_vendor, known_keys, upstreams_from_environment

@@ -17,10 +17,10 @@ from typing import TypeAlias
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, MediaKind, Opaque, Text
 from ...ir.pointer import JSON, Object
+from ...wire.content import guess_media_type, media_placeholder
 from ...wire.fields import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
 from ...wire.mcp.tools import NAME
 from ...wire.mcp.versions import LATEST, since
-from ...wire.media import guess_media_type, media_placeholder
 
 __all__ = ["Block", "decode_content", "encode_block", "encode_content"]
 

@@ -12,12 +12,11 @@ from html import escape
 from ...ir.errors import SchemaError
 from ...ir.pointer import JSON, Object, child_pointer
 from ...ir.tools import Tool
-from .call_template import ArgumentNotation, JsonArguments, LiteralArguments, NestedArguments, TagArguments
-from .grammar_schema import SchemaBranches, guard_text
+from .grammar_schema import SCALARS, TEXT_TYPES, RawText, SchemaBranches, guard_text, raw_terminal
 from .lark import LarkRules, any_text, union
 from .literal import LiteralSyntax, write_literal
 from .offered_tools import ANY, OfferedTools, Types
-from .raw_terminals import SCALARS, TEXT_TYPES, RawText, raw_terminal
+from .style import ArgumentNotation, JsonArguments, LiteralArguments, NestedArguments, TagArguments
 
 __all__ = ["argument_grammar"]
 

@@ -30,12 +30,11 @@ from ...schema.composition import arguments_schema
 from ...schema.decoding.converter import decoding_schema
 from ...schema.decoding.limits import DecodingLimits, Residual
 from .argument_grammar import argument_grammar
-from .call_template import CallTemplate, Slot, closing_texts
 from .grammar_schema import SchemaBranches
 from .lark import LarkRules, any_text, quote_regex, union
+from .markers import reasoning_markers
 from .offered_tools import OfferedTools
-from .reasoning_markers import reasoning_markers
-from .style import Style
+from .style import CallTemplate, Slot, Style, closing_texts
 
 __all__ = ["CallGrammar", "GrammarOptions", "build_grammar"]
 

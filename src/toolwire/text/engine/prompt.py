@@ -1,10 +1,13 @@
-"""Render the declarations of tools for the prompt, and the results of calls."""
+"""Text that a format adds to the prompt: declarations of tools, results of calls, and the beginning of a forced call.
+
+Declarations are written as the models of the format were trained to read them: JSON, prose, signatures or TypeScript.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
 
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
@@ -12,9 +15,63 @@ from ...ir.text import dumps
 from ...ir.tools import Tool
 from ...ir.value import Value
 from .style import Style
-from .typescript import render_typescript
 
-__all__ = ["ResultTemplate", "ToolPrompt", "render_tools"]
+# Render a tool as a TypeScript type, as models of the harmony format were trained to read it.
+
+
+_SIMPLE = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
+_DEPTH = 8
+
+
+def render_typescript(tool: Tool) -> str:
+    """Render the tool as `type NAME = (_: {…}) => any;`."""
+    comment = "".join(f"// {line}\n" for line in (tool.description or "").splitlines())
+    schema = tool.input_schema or {}
+    if not schema.get("properties"):
+        return f"{comment}type {tool.name} = () => any;"
+    return f"{comment}type {tool.name} = (_: {_render_object(schema, 0)}) => any;"
+
+
+def _render_object(schema: dict[str, Any], depth: int) -> str:
+    """Render the properties, each after its description as a comment; `?` marks an optional one."""
+    required = schema.get("required")
+    needed = required if isinstance(required, list) else []
+    lines = []
+    for name, part in schema["properties"].items():
+        described = part.get("description") if isinstance(part, dict) else None
+        lines += [f"// {line}" for line in str(described).splitlines()] if described else []
+        default = f", // default: {dumps(part['default'])}" if isinstance(part, dict) and "default" in part else ","
+        lines.append(f"{name}{'' if name in needed else '?'}: {_render_type(part, depth + 1)}{default}")
+    return "{\n" + "\n".join(lines) + "\n}"
+
+
+def _render_type(schema: Any, depth: int) -> str:
+    """Render a schema as a type; `any` for a schema that has no simple type, or beyond the depth limit."""
+    if not isinstance(schema, dict) or depth > _DEPTH:
+        return "any"
+    if isinstance(schema.get("enum"), list):
+        return " | ".join(map(dumps, schema["enum"])) or "any"
+    if "const" in schema:
+        return dumps(schema["const"])
+    for word in ("anyOf", "oneOf"):
+        if isinstance(schema.get(word), list):
+            return " | ".join(dict.fromkeys(_render_type(branch, depth + 1) for branch in schema[word])) or "any"
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " | ".join(_render_type({**schema, "type": one}, depth + 1) for one in kind) or "any"
+    if kind == "array":
+        return f"{_parenthesise(_render_type(schema.get('items'), depth + 1))}[]"
+    if kind == "object":
+        return _render_object(schema, depth) if isinstance(schema.get("properties"), dict) else "object"
+    return _SIMPLE.get(kind, "any") if isinstance(kind, str) else "any"
+
+
+def _parenthesise(name: str) -> str:
+    return f"({name})" if " | " in name else name
+
+
+# Render the declarations of tools for the prompt, and the results of calls.
+
 
 _FIELD = re.compile(r"\{(id|name|json|content)\}")
 
@@ -121,3 +178,46 @@ def _render_entry(declare: ToolPrompt, tool: Tool) -> str:
         description = f": {tool.description}" if tool.description else ""
         return f"## {tool.name}{description}\nParameters: {dumps(schema)}"
     return dumps(function if declare.entry == "function" else {"type": "function", "function": function})
+
+
+# The beginning of a call, for a prompt that forces the model to make one.
+#
+# It is the common prefix of all calls of the offered tools, derived by writing such calls in the format. The model
+# chooses the name, if there are several, and the call's id.
+
+
+_ARGUMENTS: tuple[Object, ...] = ({"a": "x"}, {"b": 1}, {"c": [True], "d": None})
+_ANY_TOOL = ("a", "b")  # names without a common beginning
+
+
+def call_opening(style: Style, tools: Sequence[Tool]) -> str:
+    """Return the text with which every call of these tools begins; empty if they have nothing in common."""
+    if not tools:
+        return ""
+    names = (tools[0].name,) if len(tools) == 1 else _ANY_TOOL
+    arguments = _ARGUMENTS if all((tool.input_schema or {}).get("required") for tool in tools) else (*_ARGUMENTS, {})
+    return _without_partial_token(_common_prefix(list(_write_samples(style, names, arguments))))
+
+
+def _write_samples(style: Style, names: Sequence[str], arguments: Sequence[Object]) -> Iterator[str]:
+    """Write calls with different ids, because some formats write the id, and some number their calls in it."""
+    for name in names:
+        for number, sample in enumerate(arguments):
+            for call_id in (str(number) * 9, f"functions.{name}:{number}"):
+                yield style.write([ToolCall(call_id, name, sample)])
+
+
+def _common_prefix(texts: Sequence[str]) -> str:
+    """Return the common prefix: that of the first and the last text in sorted order."""
+    first, last = min(texts), max(texts)
+    length = next((index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:length]
+
+
+def _without_partial_token(text: str) -> str:
+    """Remove the beginning of a special token from the end, because the model has to write such a token as a whole.
+
+    A tag with attributes, such as `<invoke name="`, is not one token.
+    """
+    start = text.rfind("<")
+    return text[:start] if start > text.rfind(">") and "=" not in text[start:] else text

@@ -1,20 +1,26 @@
-"""Raw text between tags, which may itself contain tags.
+"""Raw text between tags, which may itself contain tags; and the attributes of a tag.
 
 A closer is accepted only if the call can continue after it: with a parameter of the tool that was not given yet, or
-with the end of the call. To decide, up to LOOKAHEAD characters after the closer are examined. A value that contains a
-complete structural sequence of its own format cannot be distinguished from structure.
+with the end of the call. To decide, up to LOOKAHEAD characters after the closer are examined.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import unescape
 from typing import TypeAlias
 
 from ...ir.value import Value
 from .reader import Parsing, Reader, terminals
+from .style import ParseContext
 
-__all__ = ["LOOKAHEAD", "KeyTest", "ValueTags", "read_raw_value"]
+# Raw text between tags, which may itself contain tags.
+#
+# A closer is accepted only if the call can continue after it: with a parameter of the tool that was not given yet, or
+# with the end of the call. To decide, up to LOOKAHEAD characters after the closer are examined. A value that contains
+# a complete structural sequence of its own format cannot be distinguished from structure.
+
 
 LOOKAHEAD = 512
 Decision: TypeAlias = bool | None  # None: more text is needed
@@ -162,3 +168,26 @@ class _Lookahead:
 
 def _skip_spaces(text: str, at: int) -> int:
     return _match_spaces(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+
+
+# The attributes of a tag: `name="f" index="1"`.
+
+
+_ATTRIBUTE = re.compile(
+    r"""(?<![\w-])([\w-]++)\s*+=\s*+(?:"(?P<quoted>[^"]*+)"|'(?P<single>[^']*+)'|(?P<bare>[^\s"'<>=/]++))"""
+)
+
+find_attributes = _ATTRIBUTE.finditer
+"""Find the attributes in the head of a tag: group 1 is the name, the last group the value without its quotes."""
+
+
+def parse_attributes(head: str) -> dict[str, str]:
+    """Return the attributes of a tag. A value may have no quotes, as some models write it."""
+    return {one[1]: unescape(one[one.lastgroup or 0]) for one in find_attributes(head)}
+
+
+def report_head(turn: ParseContext, head: str) -> None:
+    """Report text in a tag besides its attributes."""
+    rest = _ATTRIBUTE.sub("", head).strip().removesuffix("/").strip()
+    if rest:
+        turn.writer.add_diagnostic("malformed", turn.reader.position, f"{rest!r} in a tag is ignored")

@@ -8,11 +8,17 @@ from functools import lru_cache
 from typing import Protocol
 
 from .event_builder import DiagnosticCode
-from .fences import Fences, code_block_openers
-from .markers import foreign_markers
+from .markers import (
+    HEAD,
+    Fences,
+    begins_with_special_token,
+    code_block_openers,
+    foreign_markers,
+    is_special_token,
+    reasoning_markers,
+    remove_special_tokens,
+)
 from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, terminals
-from .reasoning_markers import is_special_token, reasoning_markers
-from .special_tokens import HEAD, begins_with_special_token, remove_special_tokens
 from .style import ParseContext, Style
 
 __all__ = ["TurnTokens", "parse_turn"]

@@ -1,1 +1,1 @@
-"""Text formats: one module per model family, each with `Format` values, on the styles and the engine beside it."""
+"""Text formats: one module per notation, each with `Format` values, on the styles and the engine beside it."""

@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from ...ir.parts import ToolCall
-from ..engine.call_template import ARGUMENTS, NAME, CallTemplate, JsonArguments, Slot
 from ..engine.envelope import read_arguments
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
-from ..engine.style import ParseContext, StyleBase
-from ..engine.written_json import write_arguments
+from ..engine.style import ARGUMENTS, NAME, CallTemplate, JsonArguments, ParseContext, Slot, StyleBase, write_arguments
 from .tagged_calls import TaggedCalls
 
 __all__ = ["ChannelCalls"]

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...stream.strict import parse_arguments
-from ..engine.call_template import ARGUMENTS, NAME, CallTemplate, JsonArguments, Slot
 from ..engine.envelope import read_arguments
 from ..engine.json_end_scanner import read_json_value
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
-from ..engine.style import ParseContext, StyleBase
-from ..engine.written_json import write_arguments
+from ..engine.style import ARGUMENTS, NAME, CallTemplate, JsonArguments, ParseContext, Slot, StyleBase, write_arguments
 
 __all__ = ["HeaderCalls"]
 

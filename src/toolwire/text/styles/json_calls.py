@@ -6,12 +6,19 @@ from collections.abc import Sequence
 
 from ...ir.parts import ToolCall
 from ...ir.text import dumps
-from ..engine.call_template import ARGUMENTS, JSON_NAME, CallTemplate, JsonArguments, Slot
 from ..engine.envelope import CallFields, read_envelope
 from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Parsing, Terminals, terminals
-from ..engine.style import ParseContext, StyleBase
-from ..engine.written_json import write_arguments
+from ..engine.style import (
+    ARGUMENTS,
+    JSON_NAME,
+    CallTemplate,
+    JsonArguments,
+    ParseContext,
+    Slot,
+    StyleBase,
+    write_arguments,
+)
 
 __all__ = ["JsonCalls"]
 

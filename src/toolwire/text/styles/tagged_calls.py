@@ -1,26 +1,34 @@
-"""Calls in tags, each argument as the raw text between its tags (see `raw_value`)."""
+"""Calls in tags, each argument as raw text between its tags (see `raw_value`); and tags that several formats share."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import Literal
+from typing import Any, Literal
 
 from ...ir.parts import ToolCall
 from ...ir.pointer import JSON
 from ...ir.text import dumps
-from ..engine.call_template import ARGUMENTS, ATTRIBUTE_NAME, NAME, CallTemplate, Slot, TagArguments
 from ..engine.envelope import CallFields, read_envelope
 from ..engine.json_end_scanner import read_json_value
 from ..engine.offered_tools import ANY, OfferedTools, Types, json_type
-from ..engine.raw_value import ValueTags, read_raw_value
+from ..engine.raw_value import ValueTags, find_attributes, parse_attributes, read_raw_value, report_head
 from ..engine.reader import ForeignFormat, Malformed, Parsing, Truncated, terminals
-from ..engine.style import ParseContext, StyleBase
-from ..engine.written_json import write_json
-from .tag_attributes import find_attributes, parse_attributes, report_head
+from ..engine.style import (
+    ARGUMENTS,
+    ATTRIBUTE_NAME,
+    NAME,
+    CallTemplate,
+    ParseContext,
+    Slot,
+    StyleBase,
+    TagArguments,
+    write_json,
+)
 
-__all__ = ["TaggedCalls"]
+# Calls in tags, each argument as the raw text between its tags (see `raw_value`).
+
 
 _PLAIN_TAG = re.compile(r"<\w+>").fullmatch
 _NO_NAME = re.compile(r"[<>{}\s`]").search
@@ -447,3 +455,43 @@ class _Arguments:
 def _strip_cdata(text: str) -> str:
     bare = text.strip()
     return bare[9:-3] if bare.startswith("<![CDATA[") and bare.endswith("]]>") else text
+
+
+# Tags that several formats share, by their common names.
+
+
+def arg_pairs(
+    *, call: str = "tool_call", head_end: str = "\n", line: str = "\n", section: str = "", suffix: str = "", **more: Any
+) -> TaggedCalls:
+    """`<tool_call>NAME` with `<arg_key>` and `<arg_value>` for each argument, as first used by GLM.
+
+    `suffix` is the end of every tag name: `:opensource` for `<tool_call:opensource>`.
+    """
+    return TaggedCalls(
+        f"<{call}{suffix}>",
+        f"</{call}{suffix}>",
+        f"<arg_key{suffix}>",
+        f"</arg_value{suffix}>",
+        value_open=f"<arg_value{suffix}>",
+        key_end=f"</arg_key{suffix}>",
+        head_end=head_end,
+        section_open=f"<{section}{suffix}>" if section else "",
+        section_close=f"</{section}{suffix}>" if section else "",
+        line=line,
+        **more,
+    )
+
+
+def invocations(section_open: str, section_close: str, *, prefix: str = "", **more: Any) -> TaggedCalls:
+    """`<invoke name="NAME">` with `<parameter name="KEY">` in a section, as first used by Claude."""
+    return TaggedCalls(
+        f"<{prefix}invoke",
+        f"</{prefix}invoke>",
+        f"<{prefix}parameter",
+        f"</{prefix}parameter>",
+        attribute="name",
+        key_attribute="name",
+        section_open=section_open,
+        section_close=section_close,
+        **more,
+    )

@@ -28,6 +28,8 @@ from ...ir.parts import (
 )
 from ...ir.pointer import JSON, Object
 from ...stream.strict import parse_arguments
+from ..codec import report_search_call
+from ..content import media_placeholder, structured_as_text
 from ..fields import (
     decode_list,
     is_empty,
@@ -40,9 +42,6 @@ from ..fields import (
     type_error,
     write_extra,
 )
-from ..media import media_placeholder
-from ..search_codec import report_search_call
-from ..structured_results import structured_as_text
 
 __all__ = [
     "NAME",

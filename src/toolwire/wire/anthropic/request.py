@@ -18,7 +18,7 @@ from ...ir.parts import Extra, Text
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
 from ...ir.tools import Tool
-from ..conversation_items import ConversationItems
+from ..codec import ConversationItems
 from ..fields import (
     decode_list,
     read_boolean,
@@ -32,7 +32,7 @@ from ..fields import (
 from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
 from .blocks import NAME, read_blocks, write_blocks, write_plain_block
-from .locations import count_leading_system
+from .documents import count_leading_system
 from .tools import read_choice, read_tool, write_choice, write_tool
 
 __all__ = ["DEFAULT_MAX_TOKENS", "decode_request", "encode_request"]

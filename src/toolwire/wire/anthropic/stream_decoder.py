@@ -42,12 +42,9 @@ from ...ir.events import (
     WholePart,
 )
 from ...ir.folding import unfold_part
-from ...ir.parts import Artefact, CallState, Extra, Opaque, ToolCall
+from ...ir.parts import Artefact, Extra, Opaque, ToolCall
 from ...ir.pointer import JSON, Object
-from ...ir.text import dumps, escape, unescape
-from ...stream.strict import parse_arguments
-from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8, split_run
-from ..copies import MAX_OPEN, ArgumentsEnd, repeats_arguments
+from ...ir.text import dumps, escape
 from ..fields import (
     decode_list,
     is_empty,
@@ -59,13 +56,12 @@ from ..fields import (
     read_unknown,
     require_object,
 )
-from ..fragments import Fragments
+from ..streaming.copies import MAX_OPEN, repeats_arguments
+from ..streaming.decoder import FAST_STRING, BaseStreamDecoder, is_utf8, split_run
 from .blocks import NAME, PROVIDER, read_block
 from .fault import read_fault
 from .response import ENVELOPE_TYPES, decode_response, is_truncated, read_stop, read_usage
-
-__all__ = ["MessagesStreamDecoder"]
-
+from .stream_state import OpenBlock, is_whole
 
 # A delta that needs no JSON parser. The groups are its head, with the block's index and the delta's type, and its text.
 _PLAIN_DELTA = (
@@ -84,68 +80,6 @@ _MESSAGE_DELTA = frozenset({"type", "delta", "usage"})  # others: context_manage
 _MAX_UNKNOWN = 100  # losses up to which unknown events are reported: an upstream could send many of them
 _SPOKEN = frozenset({"text", "thinking", "redacted_thinking"})
 _KNOWN = _SPOKEN | {"tool_use"}
-
-
-class _OpenBlock:
-    """A content block that is not closed yet, or that may be repeated."""
-
-    def __init__(self, key: int, kind: str, fields: Object) -> None:
-        self.key = key
-        self.kind = kind
-        self.fields = fields
-        self.delta: Callable[[int, bytes], Event] | None = _DELTAS.get(kind)
-        self.pieces: list[bytes] = []  # escaped input of a call or an unknown block, parsed at its end
-        self.held = b""  # a closing brace at the end of a call's input so far, which is not emitted yet
-        self.end = ArgumentsEnd()
-        self.is_stopped = False  # a call is closed later, since more of its input may follow
-        self.is_ended = False
-        self.arguments: Object | None = None
-        self.start_input: JSON = None  # the parsed input of `fields`
-        self.state: CallState | None = None  # of the input; None if it has grown since it was parsed
-        self.late: list[bytes] = []  # input after the complete one
-        self.artefacts: tuple[Artefact, ...] = ()
-        self.citations = [*fields["citations"]] if type(fields.get("citations")) is list else []
-        self.extra_fragments = Fragments()  # fields from deltas of an unknown type
-
-    @property
-    def raw_input(self) -> str:
-        return unescape(b"".join(self.pieces))
-
-    def parse_input(self) -> CallState:
-        if self.state is None:
-            self.arguments, self.state = parse_arguments(self.raw_input)
-        return self.state
-
-    def is_repeated_in(self, fields: Object, *, has_index: bool) -> bool:
-        """Return whether a later start has the same id. Without an index, another name or other input is another call."""
-        if self.fields.get("id") != fields.get("id"):
-            return False
-        if has_index:
-            return True
-        if fields.get("name") and fields["name"] != self.fields.get("name"):
-            return False
-        repeated = _read_input(fields)
-        return not repeated or not self.known_input or repeated == self.known_input
-
-    @property
-    def known_input(self) -> JSON:
-        """The arguments that are complete, by deltas or in the start. Each is parsed once, as many starts may follow."""
-        if self.start_input is None:
-            self.start_input = _read_input(self.fields) or {}
-        if self.pieces and self.state is None and self.is_stopped and self.is_full():
-            self.parse_input()
-        return self.arguments or self.start_input
-
-    def is_full(self) -> bool:
-        """Return whether the input is complete, so that more of it is a repetition."""
-        return bool(self.late) or self.is_ended or (bool(self.pieces) and self.end.is_after(self.pieces))
-
-
-_DELTAS: dict[str, Callable[[int, bytes], Event]] = {
-    "text": TextDelta,
-    "tool_use": CallDelta,
-    "thinking": ReasoningDelta,
-}
 _DELTAS_BY_FIELD = {b"text": TextDelta, b"partial_json": CallDelta, b"thinking": ReasoningDelta}
 
 
@@ -156,13 +90,13 @@ class MessagesStreamDecoder(BaseStreamDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._blocks: dict[int, _OpenBlock] = {}  # the open blocks, by index; text inside of a call has `~index`
-        self._ended: dict[object, _OpenBlock] = {}  # ended blocks with an id, by index and id; the latest by index
-        self._latest: _OpenBlock | None = None  # the block that started or grew last
+        self._blocks: dict[int, OpenBlock] = {}  # the open blocks, by index; text inside of a call has `~index`
+        self._ended: dict[object, OpenBlock] = {}  # ended blocks with an id, by index and id; the latest by index
+        self._latest: OpenBlock | None = None  # the block that started or grew last
         self._started: list[int] = []  # indexes of blocks in the order of their starts, for stops without an index
-        self._late: dict[_OpenBlock, None] = {}  # blocks with input after the complete one
+        self._late: dict[OpenBlock, None] = {}  # blocks with input after the complete one
         self._stopped: int | None = None  # the index of a stopped call that the next block ends
-        self._heads: dict[bytes, _OpenBlock] = {}  # blocks by the first bytes of their deltas, for the fast path
+        self._heads: dict[bytes, OpenBlock] = {}  # blocks by the first bytes of their deltas, for the fast path
         self._next_index = 0  # of a block without an index
         self._indexes: dict[str, list[int]] = {}  # of the blocks with an id, for repeated starts without an index
         self._id: str | None = None  # of the open message
@@ -170,14 +104,14 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._has_calls = False
         self._stop: Object = {}  # stop reason and other fields of message_delta
         self._extra: Extra = {}
-        self._pending: _OpenBlock | None = None  # a complete call; later events show whether it was cut
+        self._pending: OpenBlock | None = None  # a complete call; later events show whether it was cut
 
     def _read_document(self, document: Object, events: list[Event]) -> None:
         self._add_whole(decode_response(document), events)
 
     def _is_complete(self) -> bool:
         """Return whether the stop reason has arrived. The stops of the message and of whole blocks may be missing."""
-        return bool(self._stop.get("stop_reason")) and all(map(_is_whole, self._blocks.values()))
+        return bool(self._stop.get("stop_reason")) and all(map(is_whole, self._blocks.values()))
 
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that `data` completes. One delta in one read takes a short path."""
@@ -219,7 +153,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         events.append(block.delta(block.key, fragment))
         return True
 
-    def _find_fast(self, head: bytes) -> _OpenBlock | None:
+    def _find_fast(self, head: bytes) -> OpenBlock | None:
         """Return the open block of deltas that begin with `head`, or None if they are of another type."""
         index, kind = int(head.partition(b",")[0]), head.rpartition(b'"')[2]
         block = self._blocks.get(index)
@@ -322,7 +256,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
                     return
         self._open_block(self._next_index if index is None else index, fields, events)
 
-    def _repeat_block(self, index: int, block: _OpenBlock, fields: Object, events: list[Event]) -> None:
+    def _repeat_block(self, index: int, block: OpenBlock, fields: Object, events: list[Event]) -> None:
         """Compare the repeated start of a block with the first one; a call without input gets the repeated one."""
         if block.is_ended and self._blocks.get(index) is not block:  # another block has the index now
             if index in self._blocks:
@@ -338,7 +272,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         if {**fields, "input": known} != {**block.fields, "input": known}:
             self._report("content block", "a repeated start of the block has other fields")
 
-    def _open_block(self, index: int, fields: Object, events: list[Event]) -> _OpenBlock:
+    def _open_block(self, index: int, fields: Object, events: list[Event]) -> OpenBlock:
         """Open a block. It ends a block with the same index, and starts the message if no event has."""
         if self._id is None:
             self._id = ""
@@ -354,7 +288,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             self._indexes.setdefault(read_label(fields, "id"), []).append(index)
             self._started.append(index)
         kind = read_string(fields, "type")
-        block = self._blocks[index] = self._latest = _OpenBlock(self._new_key(), kind, fields)
+        block = self._blocks[index] = self._latest = OpenBlock(self._new_key(), kind, fields)
         if kind == "text":
             events.append(TextStart(block.key, 0, False, read_unknown(fields, ("type", "text"), NAME)))
             self._append_text(block, read_optional_string(fields, "text"), events)
@@ -387,12 +321,12 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         else:
             block.extra_fragments.add({key: value for key, value in delta.items() if key != "type"})
 
-    def _append_text(self, block: _OpenBlock, text: str | None, events: list[Event]) -> None:
+    def _append_text(self, block: OpenBlock, text: str | None, events: list[Event]) -> None:
         """Emit a text fragment. Fragments of calls and of unknown blocks are also kept, to be parsed at the end."""
         if text:
             self._append_escaped(block, self._escape(block.key, text), events)
 
-    def _append_escaped(self, block: _OpenBlock, escaped: bytes, events: list[Event]) -> None:
+    def _append_escaped(self, block: OpenBlock, escaped: bytes, events: list[Event]) -> None:
         if block.kind == "tool_use" or block.is_ended:
             self._append_input(block, escaped, events)
             return
@@ -402,7 +336,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         elif escaped:
             events.append(block.delta(block.key, escaped))
 
-    def _append_input(self, block: _OpenBlock, escaped: bytes, events: list[Event]) -> None:
+    def _append_input(self, block: OpenBlock, escaped: bytes, events: list[Event]) -> None:
         """Emit a fragment of a call's input without a final closing brace, which may have to stay away.
 
         The last call of an answer that a limit or a refusal ended is truncated (see `response._as_truncated`), and must not look
@@ -423,7 +357,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         if emitted:
             events.append(CallDelta(block.key, emitted))
 
-    def _set_signature(self, block: _OpenBlock, kind: str, data: str | None) -> None:
+    def _set_signature(self, block: OpenBlock, kind: str, data: str | None) -> None:
         if data:
             block.artefacts = (Artefact(PROVIDER, kind, data),)
 
@@ -478,7 +412,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             events.append(WholePart(block.key, Opaque(NAME, block.kind, value)))
         block.is_ended = True
 
-    def _end_call(self, block: _OpenBlock, events: list[Event], *, is_cut: bool) -> None:
+    def _end_call(self, block: OpenBlock, events: list[Event], *, is_cut: bool) -> None:
         """End a call; a complete one that grew last stays pending until later events show whether it was cut."""
         complete_input = block.fields.get("input")
         if complete_input and not block.pieces:  # arguments in content_block_start
@@ -503,7 +437,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             self._end_complete_call(self._pending, events, is_cut=is_cut)
             self._pending = None
 
-    def _end_complete_call(self, block: _OpenBlock, events: list[Event], *, is_cut: bool) -> None:
+    def _end_complete_call(self, block: OpenBlock, events: list[Event], *, is_cut: bool) -> None:
         """End a call with complete input: truncated if `is_cut`, else with its closing brace."""
         if is_cut:
             if block.held:
@@ -514,7 +448,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             events.append(CallDelta(block.key, block.held))
         events.append(CallEnd(block.key, block.arguments or {}))
 
-    def _find_cut(self) -> _OpenBlock | None:
+    def _find_cut(self) -> OpenBlock | None:
         """Return the call that a limit or a refusal cut, although its input looks complete.
 
         It is the block that grew last, unless this one was stopped while a call stayed open.
@@ -527,7 +461,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             return None if has_incomplete else max(open_calls, key=lambda block: block.key)
         return latest
 
-    def _find_block(self, event: Object, kind: JSON, events: list[Event]) -> _OpenBlock:
+    def _find_block(self, event: Object, kind: JSON, events: list[Event]) -> OpenBlock:
         """Return the block of a delta. Text and thinking open one if the server has omitted its start.
 
         Gateways send thinking into a text block (BerriAI/litellm#31495); then it is not part of the text.
@@ -612,16 +546,3 @@ def _read_block_index(event: Object) -> int | None:
     if index is not None and index < 0:
         raise ProtocolError("expected a non-negative block index", pointer="/index", status=502)
     return index
-
-
-def _read_input(fields: Object) -> JSON:
-    """Return the input in the start of a block; some servers send it as text."""
-    value = fields.get("input")
-    return parse_arguments(value)[0] if type(value) is str else value
-
-
-def _is_whole(block: _OpenBlock) -> bool:
-    """Return whether nothing shows that the block has been cut: a call without input may still get it."""
-    if block.is_stopped or not (block.pieces or block.kind == "tool_use"):
-        return True
-    return bool(block.pieces or block.fields.get("input")) and block.parse_input() == "complete"

@@ -30,9 +30,9 @@ from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
 from ...ir.text import dumps, escape, to_line, unescape
-from ..base_encoder import BaseStreamEncoder
+from ..codec import report_search_call
 from ..fields import write_extra
-from ..search_codec import report_search_call
+from ..streaming.encoder import BaseStreamEncoder
 from .blocks import NAME, PROVIDER
 from .fault import write_fault
 from .response import ONE_CHOICE, report_last_call, report_truncated, write_answer_block, write_stop, write_usage

@@ -15,15 +15,12 @@ from ...ir.request import Request
 from ...ir.tools import Tool
 from ..codec import WireCodec
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
-from .fault import decode_error, encode_error
+from .documents import DETECTION, locator, summarise
+from .fault import SIGNATURES, decode_error, encode_error
 from .field_names import NAME
-from .limits import SIGNATURES
-from .locations import DETECTION, locator
-from .logprobs import LOGPROBS
 from .parts import PROVIDER
 from .request import decode_request, encode_request
-from .response import decode_response, encode_response
-from .summary import summarise
+from .response import LOGPROBS, decode_response, encode_response
 from .tools import read_tools, write_tools
 
 __all__ = ["CODEC"]

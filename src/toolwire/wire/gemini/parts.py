@@ -29,6 +29,8 @@ from ...ir.parts import (
 )
 from ...ir.pointer import JSON, Object
 from ...stream.strict import parse_arguments
+from ..codec import report_search_call
+from ..content import found_as_text, guess_media_type
 from ..fields import (
     decode_list,
     is_empty,
@@ -39,9 +41,6 @@ from ..fields import (
     read_string,
     require_object,
 )
-from ..media import guess_media_type
-from ..search_codec import report_search_call
-from ..structured_results import found_as_text
 from .field_names import NAME, read_fields, to_camel_case, write_fields
 
 __all__ = ["PROVIDER", "read_part", "read_signature", "report_foreign", "write_part", "write_result"]

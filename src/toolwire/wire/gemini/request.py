@@ -9,7 +9,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Part
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
-from ..conversation_items import ConversationItems
+from ..codec import ConversationItems
 from ..fields import decode_list, read_boolean, read_optional_string, require_object
 from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded

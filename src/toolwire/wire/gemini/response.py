@@ -1,8 +1,4 @@
-"""generateContent responses: candidates, finish reasons, usage.
-
-`STOP` also means "the model calls a function", and a blocked prompt has no candidates at all. A malformed call is a
-retryable failure, not an empty answer.
-"""
+"""generateContent responses: candidates, finish reasons, usage, log probabilities."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from ...ir.parts import Extra, Part, Reasoning, Refusal, Text, ToolCall, part_la
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
+from ..codec import LogprobForm, read_tokens
 from ..fields import (
     decode_list,
     odd_values,
@@ -26,19 +23,51 @@ from .fault import read_fault
 from .field_names import NAME, read_fields, write_fields
 from .parts import PROVIDER, read_part, report_foreign, write_part
 
-__all__ = [
-    "STOP_REASONS",
-    "blocked_stop",
-    "decode_response",
-    "encode_response",
-    "read_stop",
-    "read_usage",
-    "report_incomplete_call",
-    "stop_fault",
-    "stop_without_call",
-    "write_stop",
-    "write_usage",
-]
+# Log probabilities of a candidate: `logprobsResult`.
+
+
+def _read_logprobs(value: JSON) -> list[Object] | None:
+    """Read a `LogprobsResult`: the chosen tokens, and for each position the most probable ones."""
+    if type(value) is not dict or type(value.get("chosenCandidates")) is not list:
+        return None
+    tops = value.get("topCandidates")
+    tokens: list[JSON] = []
+    for number, chosen in enumerate(value["chosenCandidates"]):
+        top = tops[number] if type(tops) is list and number < len(tops) else None
+        others = top.get("candidates") if type(top) is dict else None
+        found = [_rename(other) for other in others] if type(others) is list else []
+        token = _rename(chosen)
+        tokens.append(token and {**token, "top_logprobs": [*found]})
+    return read_tokens(tokens)
+
+
+def _rename(candidate: JSON) -> Object | None:
+    if type(candidate) is not dict:
+        return None
+    return {"token": candidate.get("token"), "logprob": candidate.get("logProbability")}
+
+
+def _write_logprobs(tokens: list[Object]) -> JSON:
+    """Write a `LogprobsResult`."""
+    chosen: list[JSON] = [_candidate(token) for token in tokens]
+    tops: list[JSON] = [{"candidates": [_candidate(other) for other in token["top_logprobs"]]} for token in tokens]
+    return {"chosenCandidates": chosen, "topCandidates": tops}
+
+
+def _candidate(token: Object) -> Object:
+    return {"token": token["token"], "logProbability": token["logprob"]}
+
+
+LOGPROBS = LogprobForm(
+    "gemini/candidate", "stop", _read_logprobs, _write_logprobs, field="logprobsResult", omitted="token ids"
+)
+
+
+# generateContent responses: candidates, finish reasons, usage.
+#
+# `STOP` also means "the model calls a function", and a blocked prompt has no candidates at all. A malformed call is a
+# retryable failure, not an empty answer.
+
 
 _FORM = "gemini~"
 _CANDIDATE = "gemini/candidate"

@@ -32,7 +32,7 @@ from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
 from ...ir.text import to_line, unescape
-from ..base_encoder import BaseStreamEncoder
+from ..streaming.encoder import BaseStreamEncoder
 from .fault import write_fault
 from .field_names import NAME, write_fields
 from .parts import PROVIDER, report_foreign, write_part

@@ -15,7 +15,7 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses, Severity
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Effect, Tool
-from ..detection import declared_tools, scorer
+from ..documents import declared_tools, scorer
 from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, write_extra
 from ..protocol import Kind
 from .versions import LATEST, since

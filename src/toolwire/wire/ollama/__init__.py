@@ -7,16 +7,13 @@ Arguments are JSON objects, images bare base64. (Ollama also serves OpenAI Chat 
 from __future__ import annotations
 
 from ...ir.request import Request
-from ..codec import CompletionEndpoint, WireCodec, fixed_path, tools_decoder, tools_encoder
-from ..logprobs import LogprobForm, read_tokens
+from ..codec import CompletionEndpoint, LogprobForm, WireCodec, fixed_path, read_tokens, tools_decoder, tools_encoder
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
-from .content import NAME
+from .documents import DETECTION, locator, summarise
 from .fault import decode_error, encode_error
-from .locations import DETECTION, locator
-from .request import decode_request, encode_request
+from .messages import NAME
+from .request import decode_request, encode_request, read_tool, write_tool
 from .response import decode_response, encode_response
-from .summary import summarise
-from .tools import read_tool, write_tool
 
 __all__ = ["CODEC"]
 

@@ -11,6 +11,8 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
 from ..faults import (
     FaultTable,
+    Signature,
+    add_breach,
     body_message,
     context_length_code,
     kind_of_status,
@@ -21,8 +23,7 @@ from ..faults import (
     status_of_kind,
 )
 from ..protocol import EncodedFault
-from ..signatures import Signature, add_breach
-from .content import NAME
+from .messages import NAME
 
 __all__ = ["OUT_OF_MEMORY", "decode_error", "encode_error", "read_fault", "write_fault"]
 

@@ -27,9 +27,8 @@ from ..fields import (
     write_extra,
 )
 from ..protocol import Encoded
-from .content import FORM, NAME, LocatedPart
 from .fault import read_fault
-from .messages import read_assistant, write_assistant
+from .messages import FORM, NAME, LocatedPart, read_assistant, write_assistant
 
 __all__ = [
     "KNOWN",

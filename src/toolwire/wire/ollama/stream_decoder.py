@@ -31,11 +31,10 @@ from ...ir.parts import Extra, Part, Reasoning, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.text import escape
 from ...stream.framing import NDJSONDecoder
-from ..base_decoder import BaseStreamDecoder
 from ..fields import read_label, read_unknown, require_object, wrap_object
-from .content import FORM, NAME
+from ..streaming.decoder import BaseStreamDecoder
 from .fault import read_fault
-from .messages import THINKING_FORM, read_assistant
+from .messages import FORM, NAME, THINKING_FORM, read_assistant
 from .response import KNOWN, MESSAGE, is_done, odd_envelope, read_created, read_stop, read_usage
 
 __all__ = ["OllamaStreamDecoder"]

@@ -25,11 +25,10 @@ from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
 from ...ir.text import to_line, unescape
-from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
-from .content import FORM, NAME, LocatedPart, report_order, write_content
+from ..streaming.encoder import BaseStreamEncoder
 from .fault import write_fault
-from .messages import write_call
+from .messages import FORM, NAME, LocatedPart, report_order, write_call, write_content
 from .response import (
     MESSAGE,
     ONE_CHOICE,

@@ -10,15 +10,13 @@ from functools import partial
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from .. import openai_fault
-from ..codec import CompletionEndpoint, WireCodec, fixed_path, tools_decoder, tools_encoder
-from ..logprobs import LogprobForm, read_tokens
-from ..openai_limits import SAMPLING_RANGES, SIGNATURES
+from ..codec import CompletionEndpoint, LogprobForm, WireCodec, fixed_path, read_tokens, tools_decoder, tools_encoder
+from ..openai_fault import SAMPLING_RANGES, SIGNATURES
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
-from .locations import DETECTION, locator
+from .documents import DETECTION, locator, summarise
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
-from .summary import summarise
 from .tools import read_tool, write_tool
 
 __all__ = ["CODEC"]

@@ -1,6 +1,11 @@
-"""Content of Chat messages: a string, or a list of parts.
+"""Content of Chat messages, a string or a list of parts, and prompt-cache marks on it.
 
-A single plain text is written as a string, unless it came as a list of one (form `:content`).
+Prompt-cache marks of routers on Chat: `cache_control`, as LiteLLM and OpenRouter read it.
+
+    {"type": "text", "text": "…", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
+
+The mark may be on a part, a message or a tool. It becomes the canonical mark; the field itself is kept as form, so that
+it is written back on this wire only. OpenAI has `prompt_cache_breakpoint` instead.
 """
 
 from __future__ import annotations
@@ -13,22 +18,45 @@ from ...ir.losses import Losses
 from ...ir.parts import Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
+from ..content import data_url, media_placeholder, split_data_url
 from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
-from ..media import data_url, media_placeholder, split_data_url
-from .cache_control import MARKED, has_cache_control, take_cache_control
 
-__all__ = [
-    "NAME",
-    "is_in_content",
-    "read_answer_part",
-    "read_cache",
-    "read_content",
-    "read_number_as_text",
-    "read_part",
-    "read_parts",
-    "write_content",
-    "write_part",
-]
+_NAME = "openai_chat"
+_FIELD = "cache_control"
+MARKED: Object = {":cache": _FIELD}
+"""The form of a value whose mark came as `cache_control`, its own or that of its message."""
+
+
+def take_cache_control(extra: Extra, scope: str = _NAME) -> str | None:
+    """Return the time to live of a mark among the fields of this wire, and move the field to the form.
+
+    A mark of another type is left where it is.
+    """
+    mark = extra.get(scope, {}).get(_FIELD)
+    if type(mark) is not dict or mark.get("type") != "ephemeral" or mark.keys() - {"type", "ttl"}:
+        return None
+    ttl = mark.get("ttl") or "default"
+    if type(ttl) is not str:
+        return None
+    own = {key: value for key, value in extra[scope].items() if key != _FIELD}
+    if own:
+        extra[scope] = own
+    else:
+        del extra[scope]
+    extra[f"{scope}~"] = {**extra.get(f"{scope}~", {}), _FIELD: mark}
+    extra[f"{_NAME}~"] = {**extra.get(f"{_NAME}~", {}), **MARKED}
+    return ttl
+
+
+def has_cache_control(extra: Extra) -> bool:
+    """Return whether the mark of a value came as `cache_control`."""
+    return ":cache" in extra.get(f"{_NAME}~", {})
+
+
+# Content of Chat messages: a string, or a list of parts.
+#
+# A single plain text is written as a string, unless it came as a list of one (form `:content`).
+
 
 NAME = "openai_chat"
 _FORM = "openai_chat~"

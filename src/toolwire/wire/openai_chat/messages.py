@@ -15,6 +15,8 @@ from ...ir.parts import Artefact, CallState, Extra, Media, Opaque, Part, Reasoni
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...stream.strict import parse_arguments
+from ..codec import report_search_call
+from ..content import result_parts
 from ..fields import (
     decode_list,
     read_extra,
@@ -24,10 +26,7 @@ from ..fields import (
     type_error,
     write_extra,
 )
-from ..search_codec import report_search_call
-from ..structured_results import result_parts
-from .cache_control import MARKED, take_cache_control
-from .content import NAME, is_in_content, read_answer_part, read_content, write_content
+from .content import MARKED, NAME, is_in_content, read_answer_part, read_content, take_cache_control, write_content
 
 __all__ = [
     "DETAILS",

@@ -10,7 +10,7 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import ToolChoice
-from ..conversation_items import ConversationItems
+from ..codec import ConversationItems
 from ..fields import decode_list, read_boolean, read_extra, read_optional_string, require_object, write_extra
 from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded

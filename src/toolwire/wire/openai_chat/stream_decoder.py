@@ -47,8 +47,6 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Stop
 from ...ir.text import unescape
 from ...stream.strict import parse_arguments
-from ..base_decoder import FAST_STRING, BaseStreamDecoder, is_utf8
-from ..copies import Copy, match_copies
 from ..fields import (
     odd_values,
     read_index,
@@ -59,8 +57,9 @@ from ..fields import (
     read_unknown,
     require_object,
 )
-from ..fragments import Fragments
 from ..openai_fault import find_error, read_error_text, read_fault
+from ..streaming.copies import Copy, match_copies
+from ..streaming.decoder import FAST_STRING, BaseStreamDecoder, Fragments, is_utf8
 from .content import NAME, read_number_as_text, read_parts
 from .messages import DETAILS, REASONING_FIELDS, find_reasoning
 from .response import (

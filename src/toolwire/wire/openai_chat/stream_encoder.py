@@ -29,10 +29,10 @@ from ...ir.parts import Extra, part_label
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.text import to_line
-from ..base_encoder import BaseStreamEncoder
+from ..codec import report_search_call
 from ..fields import write_extra
 from ..openai_fault import write_fault
-from ..search_codec import report_search_call
+from ..streaming.encoder import BaseStreamEncoder
 from .answer import SECOND_FUNCTION_CALL, is_own_part
 from .content import NAME, write_part
 from .response import write_stop, write_usage

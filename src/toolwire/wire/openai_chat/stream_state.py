@@ -9,9 +9,9 @@ from ...ir.parts import Artefact, CallKind, Extra, Part, Reasoning, Refusal, Tex
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, unescape
 from ...stream.scanner import Scanner
-from ..copies import MAX_ESCAPED, MAX_OPEN, Copy, equal_arguments, is_near
 from ..fields import read_index, read_label, read_optional_string, read_unknown, require_object, type_error
-from ..fragments import Fragments
+from ..streaming.copies import MAX_ESCAPED, MAX_OPEN, Copy, equal_arguments, is_near
+from ..streaming.decoder import Fragments
 from .content import NAME, read_parts
 from .messages import DETAILS, NO_ID, REASONING_FIELDS, find_reasoning, function_of, read_signature
 

@@ -28,8 +28,7 @@ from ..fields import (
     type_error,
     write_extra,
 )
-from .cache_control import has_cache_control, take_cache_control
-from .content import NAME
+from .content import NAME, has_cache_control, take_cache_control
 
 __all__ = [
     "declares_functions",

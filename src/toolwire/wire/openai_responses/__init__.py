@@ -13,16 +13,14 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.tools import Tool
 from .. import openai_fault
-from ..codec import WireCodec, fixed_path
-from ..logprobs import LogprobForm, read_tokens
-from ..openai_limits import SAMPLING_RANGES, SIGNATURES
+from ..codec import LogprobForm, WireCodec, fixed_path, read_tokens
+from ..openai_fault import SAMPLING_RANGES, SIGNATURES
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
+from .documents import DETECTION, locator, summarise
 from .items import is_own_message
-from .locations import DETECTION, locator
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
-from .summary import summarise
 from .tool_search import SEARCH
 from .tools import read_discovered_tools, read_tools, write_tools
 

@@ -35,6 +35,7 @@ from ...ir.request import Message
 from ...ir.text import dumps
 from ...ir.tools import Tool
 from ...stream.strict import parse_arguments
+from ..content import result_parts
 from ..fields import (
     decode_list,
     odd_values,
@@ -46,9 +47,17 @@ from ..fields import (
     type_error,
     write_extra,
 )
-from ..structured_results import result_parts
-from .content import NAME, is_content, read_content, read_part, write_content
-from .reasoning import PROVIDER, is_own, read_reasoning, write_reasoning
+from .content import (
+    NAME,
+    PROVIDER,
+    is_content,
+    is_own,
+    read_content,
+    read_part,
+    read_reasoning,
+    write_content,
+    write_reasoning,
+)
 from .tool_search import (
     is_client_search,
     read_search_call,

@@ -16,7 +16,7 @@ from ...ir.parts import Extra, Opaque, Part, Text, ToolResult
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import Tool
-from ..conversation_items import ConversationItems
+from ..codec import ConversationItems
 from ..fields import read_boolean, read_extra, read_optional_string, require_object, write_extra
 from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded

@@ -34,21 +34,6 @@ from .content import NAME
 from .items import may_be_cut, read_output, write_output
 from .request import encode_request
 
-__all__ = [
-    "ECHO",
-    "INCOMPLETE_REASONS",
-    "ONE_CHOICE",
-    "decode_response",
-    "encode_response",
-    "make_envelope",
-    "read_output_text",
-    "read_response_fault",
-    "read_stop",
-    "read_usage",
-    "write_status",
-    "write_usage",
-]
-
 ONE_CHOICE = "a Responses answer has one choice"
 _FORM = "openai_responses~"
 _KNOWN = frozenset({"id", "object", "created_at", "model", "output", "status", "incomplete_details", "error", "usage"})
@@ -284,3 +269,6 @@ def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: 
             "/stop", "stop reason context_window", "weakened", "Responses has no equivalent; sent as max_output_tokens"
         )
     return {"status": "incomplete", "incomplete_details": {"reason": stop_name}}
+
+
+ENVELOPE = ECHO.union("id object created_at model output status incomplete_details error usage".split())

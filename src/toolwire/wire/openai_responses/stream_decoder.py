@@ -12,7 +12,6 @@ only if it has the end marker of other wires, `[DONE]`, and all its items have e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -43,8 +42,6 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
 from ...ir.text import dumps
 from ...stream.strict import parse_arguments
-from ..base_decoder import FAST_STRING, BaseStreamDecoder
-from ..copies import equal_arguments, is_near
 from ..fields import (
     odd_values,
     read_index,
@@ -56,10 +53,12 @@ from ..fields import (
     require_object,
 )
 from ..openai_fault import read_fault
+from ..streaming.copies import equal_arguments, is_near
+from ..streaming.decoder import BaseStreamDecoder
 from .content import NAME
 from .items import may_be_cut, read_call_id, read_output_item
 from .response import (
-    ECHO,
+    ENVELOPE,
     ENVELOPE_TYPES,
     decode_response,
     read_output_text,
@@ -69,6 +68,7 @@ from .response import (
 )
 from .stream_state import (
     CALLS,
+    FAST_DELTA,
     STREAMED,
     GrowingItem,
     OutputItems,
@@ -84,19 +84,9 @@ from .stream_state import (
 )
 from .tool_search import is_client_search
 
-__all__ = ["ResponsesStreamDecoder"]
-
-_FAST = re.compile(
-    rb'\{"type": ?"response\.(?:function_call_arguments|output_text|custom_tool_call_input)\.delta", ?'
-    rb'(?:"sequence_number": ?\d+, ?)?"item_id": ?"([^"\\]*)", ?"output_index": ?(\d{1,6}), ?'
-    rb'(?:"content_index": ?(\d{1,6}), ?)?"delta": ?'
-    + FAST_STRING
-    + rb'(?:, ?"(?:logprobs": ?\[\]|obfuscation": ?"[^"\\]*+"|sequence_number": ?\d++))*+\}'
-).fullmatch
 _MAX_UNKNOWN = 100  # losses up to which unknown events are reported: an upstream could send many of them
 # Events of hosted tools, whose items are whole in `output_item.done`.
 _OTHER_ITEMS = tuple(f"response.{kind}" for kind in "code_interpreter mcp image audio reasoning_summary_part".split())
-_ENVELOPE = ECHO.union("id object created_at model output status incomplete_details error usage".split())
 
 
 class ResponsesStreamDecoder(BaseStreamDecoder):
@@ -123,7 +113,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         """Decode one event; plain deltas take a fast path without a JSON parser."""
-        fast = _FAST(payload)
+        fast = FAST_DELTA(payload)
         is_held = self._pending_surrogates or self._pending is not None or self._guess is not None
         if fast is not None and not is_held and self._items.append_fast(fast, events):
             return
@@ -566,7 +556,7 @@ class ResponsesStreamDecoder(BaseStreamDecoder):
                 self._close_unfinished(item, events, is_cut=is_cut, has_calls=has_calls)
         seen: tuple[Part, ...] = (*[Refusal("")] * self._refused, *[ToolCall("", "")] * self._has_calls)
         stop = read_stop({"status": status, **response}, seen)
-        events.append(ResponseEnd((stop,) if stop else (), read_unknown(response, _ENVELOPE, NAME)))
+        events.append(ResponseEnd((stop,) if stop else (), read_unknown(response, ENVELOPE, NAME)))
         self._over = True
 
     def _report_twins(self, output: list[Object], matches: list[GrowingItem | None]) -> None:

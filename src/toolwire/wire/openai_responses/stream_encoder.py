@@ -35,11 +35,10 @@ from ...ir.request import Request
 from ...ir.response import Fault, Stop, Usage
 from ...ir.text import to_line, unescape
 from ...stream.strict import parse_arguments
-from ..base_encoder import BaseStreamEncoder
 from ..fields import write_extra
-from .content import NAME
+from ..streaming.encoder import BaseStreamEncoder
+from .content import NAME, write_reasoning
 from .items import ITEM_PREFIXES, make_call_item, make_message_item, report_foreign, write_output_part
-from .reasoning import write_reasoning
 from .response import ONE_CHOICE, make_envelope, write_status, write_usage
 
 __all__ = ["ResponsesStreamEncoder"]

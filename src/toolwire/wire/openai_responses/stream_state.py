@@ -11,26 +11,19 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
-from ..base_decoder import is_utf8
-from ..copies import MAX_OPEN, ArgumentsEnd, Copy, is_near, match_copies, repeats_arguments
 from ..fields import read_index, read_optional_string
+from ..streaming.copies import MAX_OPEN, ArgumentsEnd, Copy, is_near, match_copies, repeats_arguments
+from ..streaming.decoder import FAST_STRING, is_utf8
 from .content import NAME
 
-__all__ = [
-    "CALLS",
-    "STREAMED",
-    "GrowingItem",
-    "OutputItems",
-    "as_copy",
-    "call_kind",
-    "differ",
-    "has_other_content",
-    "own_fields",
-    "read_delta",
-    "read_id",
-    "reasoning_section",
-    "strip_form",
-]
+FAST_DELTA = re.compile(
+    rb'\{"type": ?"response\.(?:function_call_arguments|output_text|custom_tool_call_input)\.delta", ?'
+    rb'(?:"sequence_number": ?\d+, ?)?"item_id": ?"([^"\\]*)", ?"output_index": ?(\d{1,6}), ?'
+    rb'(?:"content_index": ?(\d{1,6}), ?)?"delta": ?'
+    + FAST_STRING
+    + rb'(?:, ?"(?:logprobs": ?\[\]|obfuscation": ?"[^"\\]*+"|sequence_number": ?\d++))*+\}'
+).fullmatch
+
 
 CALLS = ("function_call", "custom_tool_call")
 _BRACE, _BRACES = ord("}"), frozenset(b"{}")

@@ -19,8 +19,8 @@ from ...ir.losses import Losses
 from ...ir.parts import Opaque, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.tools import SEARCH_TOOLS, HostedSearchCall, HostedSearchResult, Tool
+from ..codec import HostedSearchPart, SearchCodec, unknown_fields
 from ..fields import read_extra, write_extra
-from ..search_codec import HostedSearchPart, SearchCodec, unknown_fields
 from .content import NAME
 from .tools import read_tools, write_tools
 

@@ -1,0 +1,310 @@
+"""Read Chat documents without decoding them: detection, JSON pointers, summaries of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from operator import attrgetter
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+from msgspec.json import Decoder
+from msgspec.structs import astuple
+
+from ...ir.errors import ProtocolError
+from ...ir.parts import Part, Reasoning, Refusal, ToolCall, ToolResult
+from ...ir.pointer import JSON, Object, join, split
+from ...ir.request import Request
+from ...ir.response import Response
+from ...ir.tools import Tool
+from ..documents import (
+    AnswerFields,
+    AnswerSummary,
+    Scalar,
+    blocks,
+    count_members,
+    declared_tools,
+    decode_fields,
+    has_duplicate_keys,
+    is_plausible,
+    scorer,
+)
+from ..protocol import Kind
+from .content import NAME, is_in_content
+from .response import STOP_REASONS, read_usage
+from .tools import is_bare_function
+
+# Locations of values in Chat documents, and detection of such documents.
+
+
+_FIELDS = {
+    "choice": "tool_choice",
+    "parallel": "parallel_tool_calls",
+    "reasoning": "reasoning_effort",
+    "output": "response_format",
+    "max_tokens": "max_completion_tokens",
+    "cache_key": "prompt_cache_key",
+    "input_schema": "parameters",
+}
+
+
+# fields of a canonical tool, which are inside `function`; other fields that a loss names are beside it
+_DECLARED = frozenset(Tool.__struct_fields__) - {"extra"}
+
+
+def locator(value: Request | Response) -> Callable[[str], str]:
+    """Return a function from canonical paths in `value` to pointers; it searches the parts of a message once."""
+    locations = _PartLocations()
+    return (
+        partial(_request_pointer, value, locations)
+        if isinstance(value, Request)
+        else partial(_response_pointer, value, locations)
+    )
+
+
+class _PartLocations:
+    """Locations of the parts of messages; each message is searched once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, list[str]] = {}
+
+    def location_of(self, index: int, parts: tuple[Part, ...], number: str) -> str:
+        if index not in self._known:
+            self._known[index] = list(_part_locations(parts))
+        return self._known[index][int(number)]
+
+
+def _part_locations(parts: tuple[Part, ...]) -> Iterator[str]:
+    """Yield the pointer of each part inside its message; a result is the whole message."""
+    calls = content = 0
+    for part in parts:
+        if isinstance(part, ToolResult):
+            yield ""
+        elif isinstance(part, ToolCall):
+            yield join("tool_calls", calls)
+            calls += 1
+        elif isinstance(part, Refusal) and not is_in_content(part):
+            yield join("refusal")
+        elif isinstance(part, Reasoning) and not is_in_content(part):
+            yield join(part.extra.get("openai_chat~", {}).get(":field", "reasoning_content"))
+        else:
+            yield join("content", content)
+            content += 1
+
+
+def _request_pointer(request: Request, locations: _PartLocations, path: str) -> str:
+    """Map a canonical path in a request to a pointer; legacy fields are found by their form."""
+    match split(path):
+        case ["params", name, *_]:
+            key = _FIELDS.get(name, name)
+            return join(
+                "max_tokens" if ":max_tokens" in request.extra.get("openai_chat~", {}) and name == "max_tokens" else key
+            )
+        case ["tools", index, field, *rest] if field in _DECLARED:
+            return join("tools", index) + _declaration_pointer(request.tools[int(index)], field, rest)
+        case ["messages", index, "parts", number, *rest]:
+            parts = request.messages[int(index)].parts
+            return join("messages", index) + locations.location_of(int(index), parts, number) + join(*rest)
+        case ["choice", "function_call", *_]:
+            return path.removeprefix("/choice")
+        case ["choice", *rest]:
+            form = {} if request.choice is None else request.choice.extra.get("openai_chat~", {})
+            field = "function_call" if form.get(":choice") == "function_call" else "tool_choice"
+            return join(field, *(rest[1:] if rest[:1] == ["choice"] else rest))
+        case ["reasoning"] if "reasoning" in request.extra.get("openai_chat", {}):
+            return path  # OpenRouter's object of that name
+        case ["messages" | "tools" | "max_tokens", *_]:
+            return path
+        case ["output", *rest]:
+            return _output_pointer(request, rest)
+        case [field, *rest]:
+            return join(_FIELDS.get(field, field), *rest)
+    return path
+
+
+def _declaration_pointer(tool: Tool, field: str, rest: list[str]) -> str:
+    """Map a field of a tool to a pointer into its declaration, where a bare function has no object around it."""
+    form = tool.extra.get(f"{NAME}~", {})
+    if field == "cache":
+        return join("cache_control") if "cache_control" in form else join("function", "cache_control")
+    inner = join(_FIELDS.get(field, field), *rest)
+    return inner if ":bare" in form else join("function") + inner
+
+
+def _output_pointer(request: Request, path: list[str]) -> str:
+    """Map a path inside the output format; the fields of a schema are in `json_schema`, unless its type is another."""
+    form = {} if request.output is None else request.output.extra.get("openai_chat~", {})
+    if path[:1] in (["schema"], ["name"], ["description"], ["strict"]) and ":type" not in form:
+        return join("response_format", "json_schema", *path)
+    return join("response_format", *path)
+
+
+def _response_pointer(response: Response, locations: _PartLocations, path: str) -> str:
+    """Map a canonical path in a response to a pointer into the document."""
+    match split(path):
+        case ["alternatives", index, *rest]:
+            return _choice_pointer(int(index) + 1, response.alternatives[int(index)].parts, locations, rest)
+        case ["parts" | "stop", *_] as rest:
+            return _choice_pointer(0, response.parts, locations, rest)
+    return path
+
+
+def _choice_pointer(index: int, parts: tuple[Part, ...], locations: _PartLocations, path: list[str]) -> str:
+    """Map a path inside an answer to a pointer into the choice `index`."""
+    match path:
+        case ["parts", number, *rest]:
+            return join("choices", index, "message") + locations.location_of(index, parts, number) + join(*rest)
+        case ["stop"]:
+            return join("choices", index, "finish_reason")
+        case ["stop", *rest]:
+            return join("choices", index, *rest)
+    return join("choices", index, "message", *path)
+
+
+_CHAT_ONLY = frozenset(
+    "n stop response_format stream_options parallel_tool_calls max_completion_tokens reasoning_effort frequency_penalty "
+    "presence_penalty logprobs logit_bias seed functions".split()
+)
+
+_PARTS = frozenset({"image_url", "input_audio", "file", "video_url", "document_url"})
+
+
+def _is_declaration(tool: Object) -> bool:
+    return "function" in tool or "custom" in tool
+
+
+DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
+    "request": scorer(
+        (3, lambda b: type(b["messages"]) is list),
+        (4, lambda b: any("function" in tool for tool in declared_tools(b))),
+        (
+            4,
+            lambda b: any(
+                m.get("role") in ("tool", "developer", "function") or "tool_calls" in m for m in blocks(b, "messages")
+            ),
+        ),
+        (2, lambda b: not _CHAT_ONLY.isdisjoint(b)),
+        (1, lambda b: "max_tokens" not in b),
+        (5, lambda b: b["messages"][0]["role"] == "system"),
+        (2, lambda b: "model" in b and ("claude" not in b["model"] or "/" in b["model"])),
+        (2, lambda b: any(m.get("type") in _PARTS for m in blocks(b, "messages"))),
+    ),
+    "response": scorer(
+        (
+            5,
+            lambda b: (
+                type(b["choices"]) is list and (b.get("object") == "chat.completion" or "message" in b["choices"][0])
+            ),
+        ),
+    ),
+    "stream": scorer((5, lambda b: b.get("object") == "chat.completion.chunk" or "delta" in b["choices"][0])),
+    "tools": scorer(
+        (2, lambda b: any(_is_declaration(tool) or is_bare_function(tool) for tool in declared_tools(b))),
+        (3, lambda b: any(_is_declaration(tool) for tool in declared_tools(b))),
+    ),
+    "error": scorer((2, lambda b: type(b["error"]) in (dict, str)), (1, lambda b: "type" in b["error"])),
+}
+
+
+# Summaries of Chat answers: the fields of OpenAI and of the servers that copy its API.
+
+
+class _ChatFunction(AnswerFields):
+    name: str
+    arguments: str
+
+
+class _ChatCall(AnswerFields, kw_only=True):
+    index: int | UnsetType = UNSET
+    id: str
+    type: Literal["function"] | UnsetType = UNSET
+    function: _ChatFunction
+
+
+class _ChatMessage(AnswerFields):
+    role: str
+    content: str | UnsetType | None = UNSET
+    tool_calls: list[_ChatCall] | UnsetType | None = UNSET
+    refusal: str | UnsetType | None = UNSET
+    annotations: tuple[()] | UnsetType | None = UNSET
+    audio: UnsetType | None = UNSET
+    function_call: UnsetType | None = UNSET
+    reasoning_content: str | UnsetType | None = UNSET
+    reasoning: str | UnsetType | None = UNSET
+    reasoning_details: list[JSON] | UnsetType = UNSET  # OpenRouter
+
+
+class _ChatChoice(AnswerFields, kw_only=True):
+    index: int | UnsetType = UNSET
+    message: _ChatMessage
+    logprobs: UnsetType | None = UNSET
+    finish_reason: str
+    stop_reason: str | int | UnsetType | None = UNSET  # vLLM
+    matched_stop: str | int | UnsetType | None = UNSET  # SGLang
+    token_ids: UnsetType | None = UNSET
+    native_finish_reason: str | UnsetType | None = UNSET  # OpenRouter
+    seed: int | UnsetType | None = UNSET  # Together
+
+
+class _ChatAnswer(AnswerFields, kw_only=True):
+    id: str
+    object: str | UnsetType = UNSET
+    created: int | UnsetType = UNSET
+    model: str
+    choices: tuple[_ChatChoice]
+    usage: dict[str, Scalar | dict[str, Scalar]]
+    system_fingerprint: str | UnsetType | None = UNSET
+    service_tier: str | UnsetType | None = UNSET
+    provider: str | UnsetType = UNSET
+    prompt_logprobs: UnsetType | None = UNSET
+    prompt_token_ids: UnsetType | None = UNSET
+    kv_transfer_params: UnsetType | None = UNSET
+    timings: dict[str, JSON] | UnsetType = UNSET  # llama.cpp
+    time_info: dict[str, JSON] | UnsetType = UNSET  # Cerebras
+    x_groq: dict[str, JSON] | UnsetType = UNSET
+    usage_breakdown: dict[str, JSON] | UnsetType | None = UNSET  # Groq
+    moderation: JSON = UNSET
+
+
+_DECODER = Decoder(_ChatAnswer)
+_get_function_name = attrgetter("function.name")
+_CALL_MEMBERS = 6  # index, id, type, function with name and arguments
+_FREE_FIELDS = 5  # the last fields of an answer, from `timings` on
+_NO_FREE_FIELDS = (UNSET,) * _FREE_FIELDS
+
+
+def summarise(data: bytes) -> AnswerSummary | None:
+    """Return the summary of an answer, or None if it must be decoded in full."""
+    answer = decode_fields(_DECODER, data)
+    if answer is None:
+        return None
+    choice = answer.choices[0]
+    message = choice.message
+    reason = STOP_REASONS.get(choice.finish_reason, "error")
+    if reason == "error" or has_duplicate_keys(data, _count_answer(answer, choice)):
+        return None
+    try:
+        usage = read_usage(answer.usage)
+    except ProtocolError:
+        return None
+    if usage is None or not is_plausible(usage):
+        return None
+    calls = tuple(map(_get_function_name, message.tool_calls)) if message.tool_calls else ()
+    if reason == "stop" or reason == "tool_calls":  # the content decides where they disagree, as in `make_stop`
+        reason = "tool_calls" if calls else "refusal" if message.refusal else "stop"
+    return AnswerSummary(answer.id, answer.model, reason, usage, calls)
+
+
+def _count_answer(answer: _ChatAnswer, choice: _ChatChoice) -> int:
+    """Return the number of members of all objects in the answer."""
+    message = choice.message
+    fields = astuple(choice) + astuple(message) + astuple(answer)
+    usage = answer.usage
+    members = len(fields) - fields.count(UNSET)
+    members += count_members(usage) if dict in map(type, usage.values()) else len(usage)
+    for call in message.tool_calls or ():
+        members += _CALL_MEMBERS - (call.index is UNSET) - (call.type is UNSET)
+    if message.reasoning_details is not UNSET:
+        members += count_members(message.reasoning_details)
+    free = fields[-_FREE_FIELDS:]
+    return members if free == _NO_FREE_FIELDS else members + sum([count_members(value) for value in free])

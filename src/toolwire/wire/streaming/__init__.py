@@ -1,0 +1,1 @@
+"""Shared base of the stream decoders and encoders."""

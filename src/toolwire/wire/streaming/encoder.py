@@ -1,0 +1,155 @@
+"""Shared base of the stream encoders: the order of events, one step for each kind, and the framing of each wire.
+
+Shared base of the stream encoders: the order of events, and one step for each kind.
+
+    ResponseStart ──▶ ( Start ▶ Delta* ▶ End | [PartStart ▶] WholePart | UsageUpdate | Ping )* ──▶ ResponseEnd | StreamFault
+
+Several items may be open at once. An event out of this order is rejected before any of its bytes are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from ...ir.errors import EncodeError
+from ...ir.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Event,
+    PartStart,
+    Ping,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    WholePart,
+)
+from ...ir.losses import Losses
+from ...ir.value import Value
+
+EventHandlers = Mapping[type, Callable[[Any, Any], bytes]]
+_DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
+_STARTS = frozenset({TextStart, ReasoningStart, CallStart, PartStart, WholePart})
+_ENDS = frozenset({TextEnd, ReasoningEnd, CallEnd})
+
+
+class BaseStreamEncoder:
+    """Encode events as bytes. A subclass defines `handlers`, or overrides `_write`."""
+
+    handlers: ClassVar[EventHandlers] = {}
+
+    def __init__(self) -> None:
+        self.losses = Losses()
+        self._has_begun = False
+        self._over = False
+        self._open_keys: set[int] = set()
+        self._empty: set[int] = set()  # items without a delta so far
+        self._reserved: set[int] = set()  # parts that PartStart announced and that are still to come
+        self._positions: dict[int, tuple[int, int]] = {}  # by key: the choice, and the number of the item in it
+        self._sizes: dict[int, int] = {}  # by choice: the number of items so far
+
+    def feed(self, event: Event) -> bytes:
+        """Return the bytes of an event; raise EncodeError if it is out of order. Deltas take a shorter check."""
+        kind = type(event)
+        if kind not in _DELTAS:
+            self._check_order(kind, event)
+        elif event.key not in self._open_keys:  # type: ignore[union-attr]
+            raise _order_error(event, "for an item that is not open")
+        elif event.escaped:  # type: ignore[union-attr]
+            self._empty.discard(event.key)  # type: ignore[union-attr]
+        return self._write(event)
+
+    def find_frame(self, key: int) -> tuple[bytes, bytes] | None:
+        """Return the bytes before and after each further fragment of an open item, if they are always the same."""
+        return None
+
+    def _report_alternatives(self, detail: str) -> None:
+        """Report other choices, on a wire that has one."""
+        self.losses.add("/alternatives", "alternatives", "dropped", detail, "error")
+
+    def _report_empty(self, event: TextEnd | ReasoningEnd) -> None:
+        """Report an item without text, on a wire that has nothing to write for it."""
+        if event.key in self._empty:
+            kind = "reasoning" if isinstance(event, ReasoningEnd) else "text"
+            self.losses.add(self._part_path(event.key), kind, "dropped", "it has no text", "info")
+
+    def _write(self, event: Event) -> bytes:
+        step = self.handlers.get(type(event))
+        return b"" if step is None else step(self, event)
+
+    def _part_path(self, key: int) -> str:
+        """Return the path of an item in the answer that the events form."""
+        choice, number = self._positions[key]
+        return f"/alternatives/{choice - 1}/parts/{number}" if choice else f"/parts/{number}"
+
+    def _check_order(self, kind: type[Event], event: Any) -> None:
+        """Raise EncodeError for an event out of order; record the open items and the end of the stream."""
+        if self._over:
+            raise _order_error(event, "after the end of the stream")
+        if kind is ResponseStart:
+            if self._has_begun:
+                raise _order_error(event, "in the middle of a stream")
+            self._has_begun = True
+        elif not self._has_begun and kind is not StreamFault and kind is not Ping:
+            raise EncodeError("the first event of a stream must be ResponseStart")
+        elif kind in _STARTS:
+            self._check_item(kind, event)
+        elif kind in _ENDS:
+            if event.key not in self._open_keys:
+                raise _order_error(event, "for an item that is not open")
+            self._open_keys.remove(event.key)
+        elif kind is ResponseEnd and self._open_keys:
+            raise _order_error(event, f"while item {min(self._open_keys)} is open")
+        self._over = kind is ResponseEnd or kind is StreamFault
+
+    def _check_item(self, kind: type[Event], event: Any) -> None:
+        """Register the start of an item under its key and position; a WholePart may follow its own PartStart."""
+        if kind is WholePart and event.key in self._reserved:
+            self._reserved.remove(event.key)
+            return
+        if event.key in self._positions:
+            raise _order_error(event, f"for item {event.key}, which was already started")
+        number = self._sizes.get(event.choice, 0)
+        self._sizes[event.choice] = number + 1
+        self._positions[event.key] = event.choice, number
+        if kind is PartStart:
+            self._reserved.add(event.key)
+        elif kind is not WholePart:
+            self._open_keys.add(event.key)
+            self._empty.add(event.key)
+
+
+def _order_error(event: Event, reason: str) -> EncodeError:
+    return EncodeError(
+        f"{type(event).__name__} {reason}", hint="send events in the order in which a decoder returns them"
+    )
+
+
+# The framing of each wire's streams, as data: for code that forwards events without encoding them again.
+
+
+class StreamFraming(Value, frozen=True):
+    """The media type of a stream, the bytes that end an event, and the marker after the last one."""
+
+    media_type: str = "text/event-stream"
+    terminators: tuple[bytes, ...] = (b"\n\n", b"\r\n\r\n", b"\r\r")
+    end_marker: bytes = b""  # clients may wait for it
+
+
+_EVENTS = StreamFraming()
+_FRAMINGS = {
+    "openai_chat": StreamFraming(end_marker=b"data: [DONE]\n\n"),
+    "ollama": StreamFraming("application/x-ndjson", (b"\n",)),
+}
+
+
+def framing_of(wire: str) -> StreamFraming:
+    """Return the framing of a wire, by its name; server-sent events by default."""
+    return _FRAMINGS.get(wire, _EVENTS)
