@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 
 from toolwire.ir.losses import Losses
-from toolwire.net.endpoint import resolve
-from toolwire.net.endpoint_request import EndpointRequest
+from toolwire.net.model.endpoint import resolve
+from toolwire.net.model.endpoint_request import EndpointRequest
 from toolwire.wire import get
 
 ROOT = Path(__file__).parents[1]

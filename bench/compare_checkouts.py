@@ -23,8 +23,8 @@ from toolwire.schema import lower, repair_arguments, validator
 try:
     from toolwire import Runner, Toolbox
 except ImportError:
-    from toolwire.net.runner import Runner
-    from toolwire.run.toolbox import Toolbox
+    from toolwire.net.tools.runner import Runner
+    from toolwire.run.tools.toolbox import Toolbox
 
 schema = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1},
           "units": {"enum": ["c", "f"]}, "tags": {"type": "array", "items": {"type": "string"}}}, "required": ["city"]}

@@ -27,9 +27,9 @@ from toolwire.ir.losses import Losses
 from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message, Params, Request
 from toolwire.ir.tools import Tool
-from toolwire.net.endpoint import Endpoint, resolve
-from toolwire.net.endpoint_request import EndpointRequest
-from toolwire.net.translation_cache import TranslationCache
+from toolwire.net.model.endpoint import Endpoint, resolve
+from toolwire.net.model.endpoint_request import EndpointRequest
+from toolwire.net.model.translation_cache import TranslationCache
 from toolwire.stream.strict import count_values, parse_object
 from toolwire.wire import get
 from toolwire.wire.codec import WireCodec

@@ -14,7 +14,7 @@ import jsonschema_rs
 import msgspec
 
 from toolwire import ToolCall, tool
-from toolwire.net.runner import Runner
+from toolwire.net.tools.runner import Runner
 
 ARGUMENTS = {"a": 1, "b": 2}
 TEXT = json.dumps(ARGUMENTS)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "integration"))
 from stores.servers import Postgres, Redis
 
 from toolwire.net.stores import open_store
-from toolwire.run.records import DAY, Claim
+from toolwire.run.values.records import DAY, Claim
 
 ROUNDS = 9
 CALLS = 150

@@ -18,7 +18,7 @@ from jsonschema_rs import validator_for
 from local_obvious import FIRST, SECOND
 from local_prompts import PROMPTS, TOOLS
 from toolwire import Message, Request, Text, Tool, ToolChoice
-from toolwire.bridge.emulation import emulate
+from toolwire.bridge.emulation.requests import emulate
 from toolwire.local import open_model
 from toolwire.wire import get
 

@@ -9,8 +9,8 @@ import time
 
 from toolwire import Runner, Toolbox, ToolCall, tool
 from toolwire.run import Options
-from toolwire.run.schedule import Schedule
-from toolwire.run.toolbox import Entry
+from toolwire.run.calls.schedule import Schedule
+from toolwire.run.tools.toolbox import Entry
 
 ROUNDS, NAP = 30, 0.1
 

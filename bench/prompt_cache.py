@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from prompt_cache_data import DATA, TURNS, RecordedConversation, load_catalogue, load_conversations
 from toolwire import Agent, Text, ToolCall
-from toolwire.bridge.preparation import prepare
+from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir.prompt_size import BYTES_PER_TOKEN
 from toolwire.ir.request import Request
 from toolwire.ir.response import Response

@@ -23,7 +23,7 @@ from toolwire.ir.errors import ToolwireError
 from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message, Request
 from toolwire.ir.tools import SEARCH_TOOLS, Tool
-from toolwire.run.keys import list_calls
+from toolwire.run.values.keys import list_calls
 from toolwire.wire import get
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

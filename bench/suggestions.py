@@ -7,7 +7,7 @@ import random
 import time
 from difflib import get_close_matches
 
-from toolwire.run.suggestions import NameIndex
+from toolwire.run.tools.suggestions import NameIndex
 
 VERBS = "get list create delete update search find send fetch read write open close add remove set check run stop start".split()
 NOUNS = "weather order invoice user customer message file folder issue branch commit ticket account payment event calendar".split()

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 
 from conversation import endpoint_of, translate
-from toolwire.net.translation_cache import TranslationCache
+from toolwire.net.model.translation_cache import TranslationCache
 from toolwire.wire import get
 
 SESSIONS = Path(__file__).parents[1] / "tests" / "fixtures" / "sessions"

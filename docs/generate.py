@@ -28,7 +28,7 @@ from upstreams import UPSTREAMS_PAGE, upstreams_page
 from violations import VIOLATIONS_PAGE, violations_page
 
 from toolwire.audit.explain import list_rules, render_page
-from toolwire.bridge.preparation import prepare
+from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir import (
     Alternative,
     Loss,

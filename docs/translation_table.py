@@ -14,7 +14,7 @@ from request_statements import GROUPS, STATEMENTS
 from statements import Statement
 
 import toolwire
-from toolwire.bridge.preparation import prepare
+from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir import Loss, Request
 from toolwire.ir.errors import ToolwireError
 from toolwire.ir.pointer import Object

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 import tables
 from recordings import RECORDED, Recorded
-from toolwire.net import blocking
+from toolwire.net import threads as blocking
 from toolwire.testing import Upstream
 from virtual_time import VirtualTimeLoop
 from waiting import SAFETY

@@ -5,7 +5,7 @@ import functools
 import json
 from pathlib import Path
 
-from toolwire.net.runner import Runner
+from toolwire.net.tools.runner import Runner
 from toolwire.run import Toolbox, plan_of
 
 

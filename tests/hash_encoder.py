@@ -5,7 +5,7 @@ from zlib import crc32
 
 import numpy as np
 
-from toolwire.run.words import split_words
+from toolwire.run.tools.words import split_words
 
 
 class HashEncoder:

@@ -4,9 +4,9 @@ import time
 
 import msgspec
 
-from toolwire.run.run_events import RunStep, encode_steps, fold_events
-from toolwire.run.run_state import decode_state
-from toolwire.run.stored_runs import StoredRun, read_rows, split_rows
+from toolwire.run.session.events import RunStep, encode_steps, fold_events
+from toolwire.run.session.state import decode_state
+from toolwire.run.values.records import StoredRun, read_rows, split_rows
 
 
 def read_state(store, run_id):

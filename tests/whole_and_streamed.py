@@ -1,7 +1,7 @@
 """Compare the translations of an answer in its two forms: a document, and a stream."""
 
 import toolwire
-from toolwire.bridge.loss_pointers import SourceDocument, locate
+from toolwire.bridge.translation.outcome import SourceDocument, locate
 from toolwire.stream.strict import parse_partial
 from toolwire.testing.compare import differences, plain, strip_extra
 from toolwire.testing.stream_checks import decode_stream

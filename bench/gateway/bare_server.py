@@ -9,7 +9,7 @@ import sys
 import uvicorn
 from provider import WHOLE
 
-from toolwire.net.http_client import HttpTransport
+from toolwire.net.http.client import HttpTransport
 
 FIXED = WHOLE[b"chat"]
 HEADERS = {"content-type": "application/json", "accept": "application/json"}

@@ -15,7 +15,7 @@ from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.gateway.routes import INGRESSES, Route
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
-from toolwire.run.redact import Redactor
+from toolwire.run.traces.redact import Redactor
 
 COUNT = 20_000
 ROUNDS = 5

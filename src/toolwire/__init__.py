@@ -13,19 +13,19 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from . import text, wire
-    from .bridge.detection import detect
-    from .bridge.document_translation import (
+    from .bridge.emulation.requests import emulate
+    from .bridge.emulation.settings import EmulationSettings
+    from .bridge.translation.detection import detect
+    from .bridge.translation.documents import (
         translate,
         translate_error,
         translate_request,
         translate_response,
-        translate_tools,
+        translate_stream,
     )
-    from .bridge.emulation import emulate
-    from .bridge.emulation_settings import EmulationSettings
-    from .bridge.preparation import prepare
-    from .bridge.shortcuts import calls, list_tools, results
-    from .bridge.stream_translation import translate_stream
+    from .bridge.translation.preparation import prepare
+    from .bridge.translation.shortcuts import calls, list_tools, results
+    from .bridge.translation.tool_lists import translate_tools
     from .ir.errors import EncodeError, ProtocolError, ToolwireError, TruncatedStream
     from .ir.folding import fold, unfold
     from .ir.losses import Loss, LossError
@@ -33,60 +33,52 @@ if TYPE_CHECKING:
     from .ir.request import Message, Request
     from .ir.response import Response, UpstreamError
     from .ir.tools import Tool, ToolChoice
-    from .net.agent import Agent
-    from .net.answers import Answer
-    from .net.client import ModelClient
-    from .net.runner import Runner
+    from .net.agent.agent import Agent
+    from .net.agent.answers import Answer
+    from .net.model.client import ModelClient
     from .net.stores import open_store
-    from .run.context import CallContext
-    from .run.failures import ToolError, Transient
-    from .run.function_tool import tool
-    from .run.output_type import StructuredOutput
-    from .run.policy import Policy
-    from .run.run_state import Budget
-    from .run.toolbox import Toolbox
+    from .net.tools.runner import Runner
+    from .run.calls.context import CallContext, ToolError, Transient
+    from .run.calls.policy import Policy
+    from .run.session.output import StructuredOutput
+    from .run.session.state import Budget
+    from .run.tools.function_tool import tool
+    from .run.tools.toolbox import Toolbox
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "bridge.document_translation": (
+            "bridge.translation.documents": (
                 "translate",
                 "translate_error",
                 "translate_request",
                 "translate_response",
-                "translate_tools",
+                "translate_stream",
             ),
-            "bridge.stream_translation": ("translate_stream",),
-            "bridge.detection": ("detect",),
-            "bridge.shortcuts": ("calls", "list_tools", "results"),
-            "bridge.preparation": ("prepare",),
-            "bridge.emulation": ("emulate",),
-            "bridge.emulation_settings": ("EmulationSettings",),
+            "bridge.translation.tool_lists": ("translate_tools",),
+            "bridge.translation.detection": ("detect",),
+            "bridge.translation.shortcuts": ("calls", "list_tools", "results"),
+            "bridge.translation.preparation": ("prepare",),
+            "bridge.emulation.requests": ("emulate",),
+            "bridge.emulation.settings": ("EmulationSettings",),
             "ir.tools": ("Tool", "ToolChoice"),
             "ir.parts": ("Media", "Reasoning", "Text", "ToolCall", "ToolResult"),
             "ir.request": ("Message", "Request"),
             "ir.response": ("Response", "UpstreamError"),
             "ir.losses": ("Loss", "LossError"),
             "ir.folding": ("fold", "unfold"),
-            "run.function_tool": ("tool",),
-            "ir.errors": (
-                "EncodeError",
-                "ProtocolError",
-                "ToolwireError",
-                "Transient",
-                "TruncatedStream",
-            ),
-            "net.agent": ("Agent",),
-            "net.answers": ("Answer",),
-            "run.context": ("CallContext",),
-            "run.run_state": ("Budget",),
-            "net.runner": ("Runner",),
-            "net.client": ("ModelClient",),
+            "run.tools.function_tool": ("tool",),
+            "ir.errors": ("EncodeError", "ProtocolError", "ToolwireError", "Transient", "TruncatedStream"),
+            "net.agent.agent": ("Agent",),
+            "net.agent.answers": ("Answer",),
+            "run.calls.context": ("CallContext", "ToolError", "Transient"),
+            "run.session.state": ("Budget",),
+            "net.tools.runner": ("Runner",),
+            "net.model.client": ("ModelClient",),
             "net.stores": ("open_store",),
-            "run.toolbox": ("Toolbox",),
-            "run.policy": ("Policy",),
-            "run.failures": ("ToolError", "Transient"),
-            "run.output_type": ("StructuredOutput",),
+            "run.tools.toolbox": ("Toolbox",),
+            "run.calls.policy": ("Policy",),
+            "run.session.output": ("StructuredOutput",),
         },
         packages=(
             "asgi",

@@ -7,8 +7,8 @@ import re
 import pytest
 
 import toolwire
-from toolwire.bridge.history import INTERRUPTED
-from toolwire.bridge.turn_fitter import ERROR_MARK
+from toolwire.bridge.conversation.history import INTERRUPTED
+from toolwire.bridge.fitting.turns import ERROR_MARK
 from toolwire.ir import EncodeError
 from toolwire.ir.folding import fold
 from toolwire.ir.text import to_bytes

@@ -26,7 +26,7 @@ from gateway.state.worker_gateway import start_gateway, worker_gateway
 from msgspec.structs import replace
 from scripted import Notes, model_for
 
-from toolwire.bridge.reasoning_envelope import PREFIX
+from toolwire.bridge.conversation.reasoning_envelope import PREFIX
 from toolwire.ir.parts import Reasoning, ToolCall
 from toolwire.ir.request import Request
 from toolwire.ir.response import Fault

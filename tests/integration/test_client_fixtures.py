@@ -27,7 +27,9 @@ def test_translation_to_the_same_wire_returns_the_same_object(recorded):
 
 
 def test_wire_is_detected(recorded):
-    assert toolwire.detect(recorded.body) == toolwire.bridge.detection.Detected(recorded.bare_wire, "request")
+    assert toolwire.detect(recorded.body) == toolwire.bridge.translation.detection.Detected(
+        recorded.bare_wire, "request"
+    )
     if recorded.stream:
         assert toolwire.detect(recorded.stream).wire == recorded.bare_wire
     else:

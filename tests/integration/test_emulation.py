@@ -11,8 +11,8 @@ import pytest
 import toolwire
 from tables import every_case
 from toolwire import Message, Request, Response, Text, Tool, ToolCall, ToolChoice, ToolResult
-from toolwire.bridge.emulation import emulate
-from toolwire.bridge.preparation import prepare
+from toolwire.bridge.emulation.requests import emulate
+from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir.folding import fold, unfold
 from toolwire.ir.response import Stop
 from toolwire.testing import same

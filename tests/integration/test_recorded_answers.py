@@ -33,8 +33,8 @@ from recorded_traffic import fixtures, require_recordings
 from sdk_accumulators import Accumulators
 
 import toolwire
-from toolwire.bridge.exchange import Exchange
-from toolwire.bridge.report_answer import AnswerReporter
+from toolwire.bridge.restoration.provider_fields import AnswerReporter
+from toolwire.bridge.translation.exchange import Exchange
 from toolwire.ir import ProtocolError, TruncatedStream, fold
 from toolwire.ir.folding import unfold
 from toolwire.ir.losses import Losses

@@ -9,7 +9,7 @@ from recorded_traffic import wire_exchanges
 import toolwire
 from recordings import WIRES
 from toolwire.audit import check_body
-from toolwire.bridge.hosted_search import hosted_method, read_hosted
+from toolwire.bridge.fitting.tool_search import hosted_method, read_hosted
 from toolwire.ir import Opaque, ToolResult
 from toolwire.ir.tools import SEARCH_TOOLS, HostedSearchResult
 from toolwire.wire import get

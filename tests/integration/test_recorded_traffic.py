@@ -17,7 +17,7 @@ from sdk_validation import validate_request
 import toolwire
 from recordings import WIRES
 from tables import every_case
-from toolwire.bridge.detection import Detected
+from toolwire.bridge.translation.detection import Detected
 from toolwire.ir.errors import StoredStateError
 from toolwire.ir.pointer import resolve
 from toolwire.testing import differences

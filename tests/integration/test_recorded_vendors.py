@@ -13,8 +13,8 @@ from recorded_traffic import require_recordings, wire_exchanges
 import toolwire
 from toolwire.audit import check_body
 from toolwire.ir.losses import Losses
-from toolwire.net.endpoint import resolve
-from toolwire.net.endpoint_request import EndpointRequest
+from toolwire.net.model.endpoint import resolve
+from toolwire.net.model.endpoint_request import EndpointRequest
 from toolwire.wire import get
 
 PROVIDERS = {"azure": "azure", "vertex": "vertex"}

@@ -9,7 +9,7 @@ from sdk_validation import calls_by_sdk, validate_chunks, validate_request, vali
 import toolwire
 from recordings import RECORDED, WIRES
 from tables import every_case
-from toolwire.bridge.exchange import Exchange
+from toolwire.bridge.translation.exchange import Exchange
 from toolwire.testing import load_vectors
 from toolwire.wire import get
 

@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 from toolwire.ir.errors import ToolwireError
 from toolwire.ir.parts import ToolCall
 from toolwire.mcp.client import Handlers, Login, McpClient, ServerSpec, accept_defaults
-from toolwire.net.http_client import HttpTransport
+from toolwire.net.http.client import HttpTransport
 from toolwire.testing.instances import instances
 
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")

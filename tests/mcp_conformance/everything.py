@@ -5,8 +5,8 @@ import json
 
 from toolwire import Media, Text, Tool, tool
 from toolwire.mcp import current_exchange, prompt, resource
-from toolwire.run.failures import ToolError
-from toolwire.run.toolbox import Entry
+from toolwire.run.calls.context import ToolError
+from toolwire.run.tools.toolbox import Entry
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
@@ -369,7 +369,7 @@ if __name__ == "__main__":
 
     from toolwire.mcp import HttpApp, Server
     from toolwire.mcp.server.offers import find_offers
-    from toolwire.run.toolbox import Toolbox
+    from toolwire.run.tools.toolbox import Toolbox
 
     module = sys.modules[__name__]
     resources, prompts = find_offers(module)

@@ -8,8 +8,8 @@ import pytest
 
 from toolwire.ir.parts import Media, ToolCall
 from toolwire.mcp.client import Handlers, McpClient, McpServers, ServerSpec, accept_defaults
-from toolwire.net.agent import Agent
-from toolwire.net.runner import Runner
+from toolwire.net.agent.agent import Agent
+from toolwire.net.tools.runner import Runner
 from toolwire.testing import ScriptedModel, says
 
 NODE = Path(__file__).parents[2] / ".node"

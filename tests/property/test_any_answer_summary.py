@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import every_case
-from toolwire.bridge.restore_turns import turn_is_incomplete
-from toolwire.bridge.turns import StoredTurn
+from toolwire.bridge.conversation.restored_turns import turn_is_incomplete
+from toolwire.bridge.conversation.turns import StoredTurn
 from toolwire.ir import ProtocolError
 from toolwire.stream.strict import parse_object
 from toolwire.testing import load_vectors

@@ -14,7 +14,7 @@ from toolwire.ir import Artefact, Media, Message, Reasoning, Request, Text, Tool
 from toolwire.ir.prompt_size import message_size
 from toolwire.ir.text import to_bytes
 from toolwire.run import Compaction, plan_compaction
-from toolwire.run.compaction import group_turns
+from toolwire.run.session.compaction import group_turns
 from toolwire.stream.strict import parse_object
 
 PROVIDERS = {"anthropic": "anthropic", "openai_responses": "openai", "gemini": "google"}

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from recordings import WIRES
-from toolwire.bridge.restore_turns import find_turn_keys, restore_known_turns, restore_turns, turn_keys
-from toolwire.bridge.turns import StoredTurn
+from toolwire.bridge.conversation.restored_turns import find_turn_keys, restore_known_turns, restore_turns, turn_keys
+from toolwire.bridge.conversation.turns import StoredTurn
 from toolwire.ir.errors import ToolwireError
 from toolwire.ir.losses import Losses
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop
-from toolwire.net.endpoint import resolve
-from toolwire.net.endpoint_request import EndpointRequest
-from toolwire.net.translation_cache import TranslationCache
+from toolwire.net.model.endpoint import resolve
+from toolwire.net.model.endpoint_request import EndpointRequest
+from toolwire.net.model.translation_cache import TranslationCache
 from toolwire.stream.strict import count_values, parse_object
 from toolwire.wire import get
 

@@ -10,8 +10,8 @@ from toolwire.bridge import prepare
 from toolwire.gateway.answer.translated import TranslatedStream
 from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.ir import Losses, Message, ProtocolError, Request, Text, Tool
-from toolwire.net.endpoint import resolve
-from toolwire.net.endpoint_request import EndpointRequest
+from toolwire.net.model.endpoint import resolve
+from toolwire.net.model.endpoint_request import EndpointRequest
 from toolwire.stream.framing import SSEDecoder
 from toolwire.wire import get
 

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolwire import Agent, Runner, ToolCall, tool
-from toolwire.net import approve_call, checkpoints, deny_call
-from toolwire.net.approvals import load_run
+from toolwire.net import approve_call, deny_call
+from toolwire.net.agent import checkpoints
+from toolwire.net.agent.checkpoints import load_run
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run import Ask, Budget, Compaction, Policy, RunConflict, Session
-from toolwire.run.run_state import RunState
+from toolwire.run.session.state import RunState
 from toolwire.testing import says
 
 NAMES = ("note", "pay", "fail", "ask_helper", "missing", "hand_over")

@@ -9,7 +9,7 @@ from canonical import json_values, objects
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.bridge.unwrap import FreeformUnwrapper
+from toolwire.bridge.restoration.arguments import FreeformUnwrapper
 from toolwire.ir import CallDelta, CallEnd, ToolwireError
 from toolwire.ir.text import dumps, escape, unescape
 from toolwire.stream.scanner import Scanner

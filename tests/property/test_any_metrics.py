@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.bridge.repair import CallRepair
+from toolwire.bridge.restoration.repair import CallRepair
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.ir.losses import Loss

@@ -19,11 +19,11 @@ from toolwire import Message, Request, Response, Text, ToolCall
 from toolwire.audit import check_body
 from toolwire.ir import CallDelta, SchemaError, Stop, TextDelta, fold, unfold
 from toolwire.ir.losses import Losses
-from toolwire.net.endpoint import resolve
-from toolwire.net.endpoint_request import EndpointRequest
+from toolwire.net.model.endpoint import resolve
+from toolwire.net.model.endpoint_request import EndpointRequest
 from toolwire.run import OutputPlan, Session, StructuredOutput
-from toolwire.run.partial_output import PartialReader
-from toolwire.run.session import AskModel, Done, GiveUp
+from toolwire.run.session.partial_output import PartialReader
+from toolwire.run.session.state import AskModel, Done, GiveUp
 from toolwire.schema import lower, output_dialect, validator
 from toolwire.schema.parsing.membership import json_equal
 from toolwire.testing.chunks import bytewise, random_chunks

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from recordings import WIRES
-from toolwire.bridge import history_outline
-from toolwire.bridge.names import NameMap
-from toolwire.bridge.plain_history import fit_plain, read_plain
-from toolwire.bridge.preparation import prepare
+from toolwire.bridge.conversation import outline as history_outline
+from toolwire.bridge.conversation.names import NameMap
+from toolwire.bridge.conversation.outline import fit_plain, read_plain
+from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir.errors import ToolwireError
 from toolwire.ir.losses import Losses
 from toolwire.ir.parts import Artefact, Media, Opaque, Reasoning, Refusal, Text, ToolCall, ToolResult

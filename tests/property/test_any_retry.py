@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire.bridge import emulate
-from toolwire.bridge.emulate_retry import AnswerContinuation, RejectableAnswer
+from toolwire.bridge.emulation.retries import AnswerContinuation, RejectableAnswer
 from toolwire.ir import Message, Request, Response, Stop, Text, Tool, ToolChoice, Usage, fold
 from toolwire.ir.events import (
     CallStart,

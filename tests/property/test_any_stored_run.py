@@ -10,13 +10,13 @@ from toolwire.ir.parts import Text, ToolCall
 from toolwire.ir.request import Message, Request
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.ir.tools import Tool
-from toolwire.run.compaction import Compaction
-from toolwire.run.results import value_result
-from toolwire.run.run_events import RunStep, decode_events, encode_steps, fold_events
-from toolwire.run.run_state import decode_state
-from toolwire.run.session import AskModel, AwaitApproval, Budget, RunTools, Session
-from toolwire.run.stored_runs import split_rows
-from toolwire.run.waiting import WaitingCall, suspended_result
+from toolwire.run.session.compaction import Compaction
+from toolwire.run.session.events import RunStep, decode_events, encode_steps, fold_events
+from toolwire.run.session.loop import Session
+from toolwire.run.session.state import AskModel, AwaitApproval, Budget, RunTools, decode_state
+from toolwire.run.values.records import split_rows
+from toolwire.run.values.results import value_result
+from toolwire.run.values.waiting import WaitingCall, suspended_result
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 VALUES = st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | TEXTS, lambda inner: st.lists(inner, max_size=3))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import toolwire
 from recordings import WIRES
 from toolwire.bridge import prepare
-from toolwire.bridge.exchange import Exchange
-from toolwire.bridge.repair import CallRepairer
+from toolwire.bridge.restoration.repair import CallRepairer
+from toolwire.bridge.translation.exchange import Exchange
 from toolwire.ir import (
     CallDelta,
     CallEnd,

@@ -10,7 +10,7 @@ import pytest
 import toolwire
 from backtracking import find_expensive, nests_backtracking, parse
 from toolwire import wire
-from toolwire.bridge.control_tokens import _BARS
+from toolwire.bridge.emulation.control_tokens import _BARS
 from toolwire.gateway.routes import INGRESSES
 from toolwire.text.engine.markers import _SPECIAL, HEAD
 
@@ -20,15 +20,15 @@ OF_THE_OPERATOR = []  # the operator's own pattern, not ours
 DYNAMIC = {
     ("audit/provider_rules/openai_shared.py", "tool_name"): ["[a-zA-Z0-9_-]{1,128}"],
     ("audit/quality_rules.py", "_check_format"): [r"(?<![^_])(?:url|uri|link)\Z", r"iso[- ]?8601|\bunix\b"],
-    ("bridge/control_tokens.py", "_build_patterns"): [
+    ("bridge/emulation/control_tokens.py", "_build_patterns"): [
         r"(?:(?m:^)|(?<=\r))[ \t]*(?:Observation:)",
         f"{_BARS}|<tool_response>",
         f"(?=({_BARS}|<tool_response>))",
     ],
-    ("bridge/conversation_spans.py", "_field_pattern"): [r'"messages"\s*+:\s*+\[\s*+'],
-    ("bridge/ids.py", "_matcher"): "Limits.id",
-    ("bridge/names.py", "_make_legal"): "Limits.name",
-    ("bridge/names.py", "_fits_pattern"): "Limits.name",
+    ("bridge/conversation/reading.py", "_field_pattern"): [r'"messages"\s*+:\s*+\[\s*+'],
+    ("bridge/conversation/names.py", "_matcher"): "Limits.id",
+    ("bridge/conversation/names.py", "_make_legal"): "Limits.name",
+    ("bridge/conversation/names.py", "_fits_pattern"): "Limits.name",
     ("gateway/field_scan.py", "__init__"): [
         (
             rb'"(?:(model|(?!model")(?i:model(?:s|\xc5\xbf)))"|'
@@ -37,15 +37,15 @@ DYNAMIC = {
         rb'"(?:model|(?!model")(?i:model(?:s|\xc5\xbf)))"\s*+:|\\u(?:00[4-7]|017[fF])',
     ],
     ("gateway/settings_rules.py", "_check"): OF_THE_OPERATOR,
-    ("net/endpoint_address.py", "_has_version"): "Surface.api_versions",
-    ("net/same_wire.py", "has_valid_ids"): "Limits.id",
+    ("net/model/endpoint_settings.py", "_has_version"): "Surface.api_versions",
+    ("net/model/pass_through.py", "has_valid_ids"): "Limits.id",
     ("openapi/credentials.py", "__init__"): LITERALS,
     ("retrieve/api_call.py", "_find_call_text"): [r"(?<![\w.])(?:a|a\.b)\s*\("],
     ("retrieve/atomic_file.py", "_remove_abandoned"): [r"\.index\.[0-9a-f]{12}\.new"],
     ("retrieve/commands/catalogue.py", "_command_words"): [r"(?m)^[^\w\n]*git\-log(?![\w-])"],
     ("retrieve/commands/read_only_table.py", "_is_operand"): "ReadOnlyUse.operands",
     ("retrieve/commands/synopsis.py", "usage_lines"): [r"git\-log(?![\w-])"],
-    ("run/redact.py", "__init__"): OF_THE_OPERATOR,
+    ("run/traces/redact.py", "__init__"): OF_THE_OPERATOR,
     ("schema/lowering/emission.py", "_is_legal"): "Dialect.property_name",
     ("testing/stream_checks.py", "_end_of_answer"): [wire.get(name).terminal for name in INGRESSES],
     ("testing/upstream.py", "_path_pattern"): [

@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 
 from ..ir.pointer import Object
-from ..run.schedule import resource_of
-from ..run.toolbox import Entry
+from ..run.calls.schedule import resource_of
+from ..run.tools.toolbox import Entry
 
 __all__ = ["CallOrder"]
 

@@ -17,19 +17,19 @@ from ..ir.parts import Media, ToolCall, ToolResult
 from ..ir.pointer import JSON, Object
 from ..ir.tools import Tool
 from ..ir.value import Value
-from ..net.blocking import run_blocking
-from ..net.runner import Approver, Runner
 from ..net.stores.memory import MemoryStore
-from ..run.approval import ApprovalReply
-from ..run.gates import Gate
-from ..run.keys import KEY_ARGUMENT, canonical_json
-from ..run.observe import Observer
-from ..run.plan import plan_of
-from ..run.policy import Policy
-from ..run.records import Store
-from ..run.steps import Approve
-from ..run.toolbox import Entry, Source, Toolbox
-from ..run.waiting import Suspend, WaitingCall, waiting_call
+from ..net.threads import run_blocking
+from ..net.tools.runner import Runner
+from ..net.tools.steps import Approver
+from ..run.calls.gates import Gate
+from ..run.calls.observe import Observer
+from ..run.calls.plan import plan_of
+from ..run.calls.policy import Policy
+from ..run.calls.steps import ApprovalReply, Approve
+from ..run.tools.toolbox import Entry, Source, Toolbox
+from ..run.values.keys import KEY_ARGUMENT, canonical_json
+from ..run.values.records import Store
+from ..run.values.waiting import Suspend, WaitingCall, waiting_call
 from .call_order import CallOrder
 
 __all__ = [

@@ -11,9 +11,9 @@ from ..ir.errors import ConfigError, MissingExtra
 from ..ir.parts import Media, MediaKind, Text
 from ..ir.text import dumps
 from ..ir.tools import Effect, Tool
-from ..run.options import ApprovalRule, Options
-from ..run.suggestions import NameIndex, suggest_names
-from ..run.toolbox import Entry, Toolbox
+from ..run.tools.function_tool import ApprovalRule, Options
+from ..run.tools.suggestions import NameIndex, suggest_names
+from ..run.tools.toolbox import Entry, Toolbox
 
 __all__ = [
     "Effects",

@@ -14,11 +14,10 @@ from ..ir.errors import ConfigError
 from ..ir.parts import Media, ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.tools import Tool
-from ..run.approval import ApprovalReply, Denied
-from ..run.context import current_call
-from ..run.failures import ToolError
-from ..run.options import ApprovalRule
-from ..run.toolbox import Entry
+from ..run.calls.context import ToolError, current_call
+from ..run.calls.steps import ApprovalReply, Denied
+from ..run.tools.function_tool import ApprovalRule
+from ..run.tools.toolbox import Entry
 from ..wire.gemini.schemas import read_schema
 from .framework_runner import (
     CallScope,

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..ir.value import Value
-from ..run.approval import ApprovalReply, Approved, Denied
-from ..run.waiting import WaitingCall
+from ..run.calls.steps import ApprovalReply, Approved, Denied
+from ..run.values.waiting import WaitingCall
 
 __all__ = ["LastQuestion", "ask", "find_question", "find_question_async"]
 

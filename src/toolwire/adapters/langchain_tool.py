@@ -18,10 +18,9 @@ from ..ir.errors import ConfigError
 from ..ir.parts import Media, Text, ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.tools import Tool
-from ..run.context import current_call
-from ..run.failures import ToolError
-from ..run.results import error_text
-from ..run.toolbox import Entry
+from ..run.calls.context import ToolError, current_call
+from ..run.tools.toolbox import Entry
+from ..run.values.results import error_text
 from .framework_runner import CallScope, FrameworkRunner, input_schema, open_question, result_media, tool_metadata
 from .framework_tools import Effects, choose_effect, framework_entry, framework_imports, media_part, text_part
 from .langchain_approval import ask, find_question, find_question_async

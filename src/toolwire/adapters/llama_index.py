@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from ..run.toolbox import Entry, Source, Toolbox
+from ..run.tools.toolbox import Entry, Source, Toolbox
 from .framework_runner import AdapterOptions, FrameworkRunner
 from .framework_tools import Effects, collect_entries
 

@@ -15,11 +15,10 @@ from ..ir.errors import ConfigError
 from ..ir.parts import Media, ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.tools import Tool
-from ..run.approval import ApprovalReply, Denied
-from ..run.context import current_call
-from ..run.failures import ToolError
-from ..run.toolbox import Entry
-from ..run.waiting import WaitingCall
+from ..run.calls.context import ToolError, current_call
+from ..run.calls.steps import ApprovalReply, Denied
+from ..run.tools.toolbox import Entry
+from ..run.values.waiting import WaitingCall
 from .framework_runner import CallScope, FrameworkRunner, input_schema, open_question, result_media, result_value
 from .framework_tools import Effects, choose_effect, framework_entry, framework_imports, media_part, text_part
 

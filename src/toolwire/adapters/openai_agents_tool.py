@@ -16,9 +16,9 @@ from ..ir.parts import Media, ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.text import dumps
 from ..ir.tools import Tool
-from ..run.context import current_call
-from ..run.options import ApprovalRule
-from ..run.toolbox import Entry
+from ..run.calls.context import current_call
+from ..run.tools.function_tool import ApprovalRule
+from ..run.tools.toolbox import Entry
 from ..stream.strict import parse_arguments
 from .framework_runner import CallScope, FrameworkRunner, input_schema, result_media
 from .framework_tools import Effects, choose_effect, framework_entry, framework_imports, media_part, text_part

@@ -17,12 +17,11 @@ from ..ir.errors import ConfigError
 from ..ir.parts import Media, ToolCall, ToolResult
 from ..ir.pointer import Object
 from ..ir.tools import Tool
-from ..net.blocking import run_blocking
-from ..run.context import current_call
-from ..run.failures import ToolError
-from ..run.results import error_text, result_code
-from ..run.toolbox import Entry
-from ..run.waiting import waiting_call
+from ..net.threads import run_blocking
+from ..run.calls.context import ToolError, current_call
+from ..run.tools.toolbox import Entry
+from ..run.values.results import error_text, result_code
+from ..run.values.waiting import waiting_call
 from .framework_runner import (
     CallScope,
     FrameworkRunner,

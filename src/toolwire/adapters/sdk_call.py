@@ -8,8 +8,8 @@ from time import time
 
 from msgspec.structs import replace
 
-from ..bridge.report_answer import AnswerReporter
-from ..bridge.turn_recorder import TurnRecorder
+from ..bridge.conversation.turns import TurnRecorder
+from ..bridge.restoration.provider_fields import AnswerReporter
 from ..ir.errors import ProtocolError, ToolwireError
 from ..ir.events import Event, ResponseEnd, ResponseStart, StreamFault
 from ..ir.losses import Losses
@@ -18,9 +18,9 @@ from ..ir.pointer import Object
 from ..ir.request import Request
 from ..ir.response import Response
 from ..ir.value import Value
-from ..net.body_settings import NO_DEFAULTS
-from ..net.client import ModelClient
-from ..net.same_wire import accepts_request, has_valid_ids
+from ..net.model.client import ModelClient
+from ..net.model.endpoint_settings import NO_DEFAULTS
+from ..net.model.pass_through import accepts_request, has_valid_ids
 from ..stream.strict import parse_object
 from ..wire import get
 from ..wire.protocol import Wire

@@ -9,14 +9,14 @@ from collections import OrderedDict
 from secrets import token_hex
 from time import monotonic
 
-from ..bridge.restore_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys
-from ..bridge.turns import MAX_TURN_BYTES, InMemoryTurns, StoredTurn
+from ..bridge.conversation.restored_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys
+from ..bridge.conversation.turns import MAX_TURN_BYTES, InMemoryTurns, StoredTurn
 from ..ir.parts import Part
 from ..ir.pointer import JSON, Object
 from ..ir.request import Request
 from ..ir.text import to_bytes
 from ..ir.value import Value
-from ..net.endpoint import Endpoint
+from ..net.model.endpoint import Endpoint
 from ..stream.strict import parse
 
 __all__ = ["ConversationMemory", "ResponseChains", "new_answer_id"]

@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from ..bridge.report_answer import AnswerReporter
+from ..bridge.restoration.provider_fields import AnswerReporter
 from ..ir.errors import ConfigError, ProtocolError, ToolwireError
 from ..ir.events import ResponseEnd, StreamFault
 from ..ir.losses import Loss, Losses
@@ -25,12 +25,11 @@ from ..ir.request import Request
 from ..ir.response import Fault, UpstreamError, fault_from
 from ..ir.text import finite_to_bytes, to_bytes
 from ..ir.value import Value
-from ..net.client import ModelClient
-from ..net.forwarded_stream import stream_fault
-from ..net.forwarding import forward, forward_stream
-from ..net.loss_log import LossLog
-from ..net.retry import NetworkError
-from ..net.same_wire import replace_model
+from ..net.model.client import ModelClient
+from ..net.model.forwarding import forward, forward_stream
+from ..net.model.pass_through import replace_model, stream_fault
+from ..net.model.replies import LossLog
+from ..net.model.upstream_exchange import NetworkError
 from ..wire import get
 from ..wire.models.lists import ListedModel, model_entry, model_list
 from ..wire.protocol import Wire

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.losses import Loss
-from ..net.blocking import iterate_blocking, run_blocking
-from ..net.client import ModelClient
-from ..net.endpoint import EndpointOptions
+from ..net.model.client import ModelClient
+from ..net.model.endpoint import EndpointOptions
+from ..net.threads import iterate_blocking, run_blocking
 from .sdk_call import SdkRequest
 from .sdk_server import SdkAnswerHead, SdkServer
 
 if TYPE_CHECKING:
-    from ..bridge.emulation_settings import EmulationSettings
-    from ..net.retry import RetryPolicy
+    from ..bridge.emulation.settings import EmulationSettings
+    from ..net.model.upstream_exchange import RetryPolicy
     from ..text.engine.format import Format
     from ..wire.models.capabilities import ModelCapabilities
 

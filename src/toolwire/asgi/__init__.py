@@ -7,14 +7,12 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .access import AccessDenied, Guard
-    from .origin_policy import OriginPolicy
+    from .access import AccessDenied, Guard, OriginPolicy
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "access": ("AccessDenied", "Guard"),
-            "origin_policy": ("OriginPolicy",),
+            "access": ("AccessDenied", "Guard", "OriginPolicy"),
         },
     )
 

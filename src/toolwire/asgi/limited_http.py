@@ -16,26 +16,21 @@ from asyncio import TimerHandle, Transport
 from collections.abc import Callable
 from functools import partial
 from logging import getLogger
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
-from msgspec import Struct
 
-from ..ir.text import to_bytes
-from .admission import Admission
-from .buffering_transport import BufferingTransport, combines_writes
-from .client_transport import ClientTransport
-from .descriptors import ConnectionCounts
-from .request_cycle import RequestCycle, encode_fields
-from .uvicorn_internals import HIGH_WATER_LIMIT, STATUS_LINE, FlowControl, HttpToolsProtocol
+from .admission import AdmissionGate, ConnectionCounts, ConnectionLimits, DefaultLimits
+from .client_transport import BufferingTransport, ClientTransport, combines_writes
+from .request_cycle import BoundedFlow, RequestCycle, encode_early_refusal, encode_fields, size_in_memory
+from .uvicorn_internals import HIGH_WATER_LIMIT, STATUS_LINE, HttpToolsProtocol
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGIVersions, HTTPScope
 
     from .http_exchange import HeaderPairs
 
-__all__ = ["AdmissionGate", "ConnectionLimits", "DefaultLimits", "make_limited_protocol"]
 
 _log = getLogger("toolwire.asgi")
 _HEAD_TOO_LARGE = (431, "the head of the request is too large")
@@ -43,39 +38,6 @@ _CODING_HEADERS = (b"transfer-encoding", b"te")
 _PROBE_PATHS = (b"/", b"/health", b"/healthz", b"/livez", b"/ready", b"/readyz", b"/metrics")
 _MAX_QUEUED = 1024 * 1024  # bytes of queued requests; one read may contain many of them
 _LAST_REQUEST = 1.0  # seconds in which a request that a client has sent arrives, also from another continent
-_REQUEST_OVERHEAD = 2048  # bytes of memory for a request, besides its headers and body
-
-
-class ConnectionLimits(Protocol):
-    """The limits of a connection."""
-
-    @property
-    def head(self) -> int:
-        """Bytes of a request before its body."""
-        ...
-
-    @property
-    def slow_client(self) -> float:
-        """Seconds for a request's head, for its body, and for reading part of the answer."""
-        ...
-
-
-class DefaultLimits(Struct, frozen=True):
-    """The limits of a server without settings for them."""
-
-    head: int = 64 * 1024
-    slow_client: float = 30.0
-
-
-class AdmissionGate(Protocol):
-    """An application that refuses requests above its capacity."""
-
-    @property
-    def admission(self) -> Admission: ...
-
-    def encode_refusal(self, method: str, path: str, headers: HeaderPairs) -> tuple[int, HeaderPairs, bytes]:
-        """Return the status, the headers and the body of a refusal in the client's protocol."""
-        ...
 
 
 def make_limited_protocol(
@@ -95,16 +57,6 @@ class _HeadRefused(Exception):
     """The head cannot be accepted. The parser converts this to an error of its own."""
 
 
-class _BoundedFlow(FlowControl):
-    """uvicorn's flow control, which does not resume reading while `is_full`."""
-
-    is_full = False
-
-    def resume_reading(self) -> None:
-        if not self.is_full:
-            super().resume_reading()
-
-
 class _LimitedHttp(HttpToolsProtocol):
     """uvicorn's protocol with limits on the size and time of a head, and on slow clients.
 
@@ -112,7 +64,7 @@ class _LimitedHttp(HttpToolsProtocol):
     """
 
     cycle: RequestCycle
-    flow: _BoundedFlow
+    flow: BoundedFlow
     transport: ClientTransport  # type: ignore[assignment]  # it has the methods of a transport
 
     def __init__(
@@ -159,7 +111,7 @@ class _LimitedHttp(HttpToolsProtocol):
             transport = BufferingTransport(transport, self.loop)  # type: ignore[assignment]
         transport = ClientTransport(transport, self.loop, self._client_timeout, self._discard_input)  # type: ignore[assignment]
         super().connection_made(transport)
-        self.flow = _BoundedFlow(transport)
+        self.flow = BoundedFlow(transport)
         count = len(self.connections)
         if count > self._counts.limit:
             self._counts.report(count, _log)
@@ -332,7 +284,7 @@ class _LimitedHttp(HttpToolsProtocol):
             self._start_asgi_task(cycle, self.app)
         else:
             self.pipeline.appendleft((cycle, self.app))
-            self._add_queued(_size_of(cycle))
+            self._add_queued(size_in_memory(cycle))
 
     def _is_excess(self, raw_path: bytes) -> bool:
         """Return whether the next request exceeds a bound of the admission. Health checks never do."""
@@ -524,7 +476,7 @@ class _LimitedHttp(HttpToolsProtocol):
 
     def _subtract_queued(self, cycle: RequestCycle) -> None:
         """Count a request that is not queued any more, and read on if the others are few."""
-        self._queued_size -= _size_of(cycle)
+        self._queued_size -= size_in_memory(cycle)
         self.flow.is_full = not self._ignores_input and self._queued_size > HIGH_WATER_LIMIT
         self.flow.resume_reading()
 
@@ -618,7 +570,7 @@ class _LimitedHttp(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._awaits_head or not self.cycle.response_started:
-            self.transport.write(_encode_refusal(status, message))
+            self.transport.write(encode_early_refusal(status, message))
         self.transport.close()
         self._report_disconnect()
 
@@ -628,18 +580,5 @@ class _LimitedHttp(HttpToolsProtocol):
             self._read_timer = None
 
 
-def _encode_refusal(status: int, message: str) -> bytes:
-    """Encode an error in OpenAI's format, because the client's protocol is not known yet."""
-    body = to_bytes({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}})
-    retry = b"retry-after: 1\r\n" if status == 503 else b""
-    head = b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n%b\r\n"
-    return head % (STATUS_LINE[status], len(body), retry) + body
-
-
 _REFUSED = RequestCycle.__new__(RequestCycle)  # in place of the cycle of a refused request: its answer is complete
 _REFUSED.response_started = _REFUSED.response_complete = True
-
-
-def _size_of(cycle: RequestCycle) -> int:
-    """Return the memory that a queued request takes, so far."""
-    return _REQUEST_OVERHEAD + len(cycle.body) + sum([len(name) + len(value) for name, value in cycle.scope["headers"]])

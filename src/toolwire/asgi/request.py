@@ -1,15 +1,28 @@
-"""Read the path, the headers and the body of a request, and refuse ambiguous or oversized ones."""
+"""Requests over ASGI (https://asgi.readthedocs.io): types, path, headers, body and disconnect.
+
+Ambiguous and oversized requests are refused. Work for a client that has disconnected is cancelled.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, TypeAlias
 
 from .access import AccessDenied
-from .types import Receive
 
-__all__ = ["SLOW_CLIENT", "find_path", "parse_headers", "read_request_body"]
+# The types of an ASGI application (https://asgi.readthedocs.io).
+
+
+Scope: TypeAlias = MutableMapping[str, Any]
+AsgiMessage: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
+Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
+AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+# Read the path, the headers and the body of a request, and refuse ambiguous or oversized ones.
+
 
 SLOW_CLIENT = 30.0
 """Seconds for the body of a request."""
@@ -67,3 +80,42 @@ def parse_headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
             raise AccessDenied(400, f"duplicate header {key}")
         headers[key] = value.decode("latin-1")
     return headers
+
+
+# Cancel work for a client that has disconnected.
+
+
+class DisconnectWatch:
+    """Run work for as long as the client is connected."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+
+    async def run_while_connected(self, work: Awaitable[Any]) -> Any:
+        """Return the result of the work, or cancel it and return None if the client disconnects."""
+        task = asyncio.current_task()
+        assert task is not None
+        initial_cancels, is_running, stopped = task.cancelling(), True, False
+
+        def stop(watched: asyncio.Future[None]) -> None:
+            nonlocal stopped
+            if is_running and not watched.cancelled():
+                stopped = task.cancel()
+
+        watch_task = asyncio.ensure_future(self._wait_for_disconnect())
+        watch_task.add_done_callback(stop)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not stopped or task.cancelling() - 1 > initial_cancels:
+                raise  # the task was cancelled from outside, too
+            return None
+        finally:
+            is_running = False
+            watch_task.cancel()
+            if stopped:
+                task.uncancel()
+
+    async def _wait_for_disconnect(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass

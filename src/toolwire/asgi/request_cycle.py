@@ -12,13 +12,13 @@ from functools import lru_cache
 from logging import getLogger
 from typing import TYPE_CHECKING
 
-from .direct_exchange import DirectExchange
+from ..ir.text import to_bytes
+from .http_exchange import DirectExchange
 from .uvicorn_internals import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, FlowControl, RequestResponseCycle
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGIReceiveEvent, HTTPScope
 
-__all__ = ["RequestCycle", "encode_fields"]
 
 _FRAMING_FIELDS = frozenset({b"connection", b"content-length", b"transfer-encoding"})
 
@@ -227,3 +227,29 @@ class RequestCycle(DirectExchange, RequestResponseCycle):
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
+
+
+_REQUEST_OVERHEAD = 2048  # bytes of memory for a request, besides its headers and body
+
+
+class BoundedFlow(FlowControl):
+    """uvicorn's flow control, which does not resume reading while `is_full`."""
+
+    is_full = False
+
+    def resume_reading(self) -> None:
+        if not self.is_full:
+            super().resume_reading()
+
+
+def encode_early_refusal(status: int, message: str) -> bytes:
+    """Encode an error in OpenAI's format, because the client's protocol is not known yet."""
+    body = to_bytes({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}})
+    retry = b"retry-after: 1\r\n" if status == 503 else b""
+    head = b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n%b\r\n"
+    return head % (STATUS_LINE[status], len(body), retry) + body
+
+
+def size_in_memory(cycle: RequestCycle) -> int:
+    """Return the memory that a queued request takes, so far."""
+    return _REQUEST_OVERHEAD + len(cycle.body) + sum([len(name) + len(value) for name, value in cycle.scope["headers"]])

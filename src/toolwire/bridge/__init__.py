@@ -7,46 +7,46 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .detection import Detected, detect
-    from .document_translation import (
+    from .emulation.requests import Emulation, emulate
+    from .emulation.settings import EmulationSettings
+    from .fitting.cache_marks import mark_stable_prefix
+    from .translation.detection import Detected, detect
+    from .translation.documents import (
+        StreamTranslation,
         translate,
         translate_error,
         translate_request,
         translate_response,
-        translate_tools,
+        translate_stream,
     )
-    from .emulation import Emulation, emulate
-    from .emulation_settings import EmulationSettings
-    from .exchange import Exchange
-    from .preparation import Prepared, prepare
-    from .server_grammar import GuidedRequest, guided_request
-    from .shortcuts import calls, list_tools, results
-    from .stable_prefix import mark_stable_prefix
-    from .stream_translation import StreamTranslation, translate_stream
-    from .translation import Translation
-    from .versions import encode_best_version
+    from .translation.exchange import Exchange
+    from .translation.outcome import Translation
+    from .translation.preparation import Prepared, encode_best_version, prepare
+    from .translation.server_grammar import GuidedRequest, guided_request
+    from .translation.shortcuts import calls, list_tools, results
+    from .translation.tool_lists import translate_tools
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "preparation": ("Prepared", "prepare"),
-            "document_translation": (
+            "translation.preparation": ("Prepared", "encode_best_version", "prepare"),
+            "translation.documents": (
+                "StreamTranslation",
                 "translate",
                 "translate_error",
                 "translate_request",
                 "translate_response",
-                "translate_tools",
+                "translate_stream",
             ),
-            "translation": ("Translation",),
-            "stream_translation": ("StreamTranslation", "translate_stream"),
-            "emulation": ("Emulation", "emulate"),
-            "emulation_settings": ("EmulationSettings",),
-            "detection": ("Detected", "detect"),
-            "shortcuts": ("calls", "list_tools", "results"),
-            "exchange": ("Exchange",),
-            "server_grammar": ("GuidedRequest", "guided_request"),
-            "stable_prefix": ("mark_stable_prefix",),
-            "versions": ("encode_best_version",),
+            "translation.tool_lists": ("translate_tools",),
+            "translation.outcome": ("Translation",),
+            "emulation.requests": ("Emulation", "emulate"),
+            "emulation.settings": ("EmulationSettings",),
+            "translation.detection": ("Detected", "detect"),
+            "translation.shortcuts": ("calls", "list_tools", "results"),
+            "translation.exchange": ("Exchange",),
+            "translation.server_grammar": ("GuidedRequest", "guided_request"),
+            "fitting.cache_marks": ("mark_stable_prefix",),
         },
     )
 

@@ -20,13 +20,13 @@ from .tools_file import DEFAULT_TTL, add_store_option, add_ttl_option
 
 if TYPE_CHECKING:
     from ..ir.response import Response
-    from ..net.agent import Agent
-    from ..net.client import ModelClient
-    from ..net.runner import Approver
-    from ..run.observe import Observer
-    from ..run.records import Store
-    from ..run.session import Budget
-    from ..run.toolbox import Toolbox
+    from ..net.agent.agent import Agent
+    from ..net.model.client import ModelClient
+    from ..net.tools.steps import Approver
+    from ..run.calls.observe import Observer
+    from ..run.session.state import Budget
+    from ..run.tools.toolbox import Toolbox
+    from ..run.values.records import Store
 
 __all__ = [
     "add_agent_options",
@@ -113,8 +113,8 @@ def _add_text_options(parser: argparse.ArgumentParser) -> None:
 
 def make_client(arguments: argparse.Namespace) -> ModelClient:
     """Make the client of the model. A missing `--key-env` variable is an error, not a request without a key."""
-    from ..bridge.emulation_settings import EmulationSettings
-    from ..net.client import ModelClient
+    from ..bridge.emulation.settings import EmulationSettings
+    from ..net.model.client import ModelClient
 
     if arguments.text is None and (arguments.via != "chat" or arguments.template is not None):
         raise ConfigError("--via and --template need a text format", hint="add --text FORMAT; see `toolwire formats`")
@@ -180,9 +180,9 @@ def make_agent(
     tenant: str = "",
 ) -> Agent[None, Any]:
     """Make the agent. Without `--yes`, calls with side effects need approval."""
-    from ..net.agent import Agent
-    from ..net.runner import Runner
-    from ..run.policy import Policy
+    from ..net.agent.agent import Agent
+    from ..net.tools.runner import Runner
+    from ..run.calls.policy import Policy
 
     observers = _make_observers(arguments)
     runner = Runner(
@@ -210,7 +210,7 @@ def _make_observers(arguments: argparse.Namespace) -> list[Observer]:
     """Make the observer that records the run. An existing file is kept: the name of the new one gets a number."""
     if not arguments.trace:
         return []
-    from ..net.trace_observer import TraceObserver
+    from ..net.trace.observer import TraceObserver
 
     key = os.environ.get(arguments.key_env) if arguments.key_env else None
     given = path = Path(arguments.trace)

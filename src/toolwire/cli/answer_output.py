@@ -15,9 +15,9 @@ from .run_events import answer_document, print_event
 from .show import json_text, paint
 
 if TYPE_CHECKING:
-    from ..net.answers import Answer
-    from ..run.plan import CallPlan
-    from ..run.waiting import WaitingCall
+    from ..net.agent.answers import Answer
+    from ..run.calls.plan import CallPlan
+    from ..run.values.waiting import WaitingCall
 
 __all__ = ["describe_waiting", "format_time", "print_no_answer", "print_outcome", "report_incomplete_answer"]
 

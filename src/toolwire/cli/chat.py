@@ -31,9 +31,9 @@ from .live_loop import AgentThread, Interrupted, report_waiting
 from .show import count_of, paint
 
 if TYPE_CHECKING:
-    from ..net.answers import Answer
-    from ..net.prompts import PromptItem
-    from ..net.runner import Runner
+    from ..net.agent.answers import Answer
+    from ..net.model.interface import PromptItem
+    from ..net.tools.runner import Runner
 
 __all__ = ["add_to"]
 
@@ -115,8 +115,8 @@ class _Chat:
     @asynccontextmanager
     async def _open_session(self) -> AsyncIterator[ChatSession]:
         """Open the tools and the model. The model may change during the chat; the last one is closed."""
-        from ..net.runner import Runner
-        from ..run.policy import Policy
+        from ..net.tools.runner import Runner
+        from ..run.calls.policy import Policy
 
         arguments = self._arguments
         policy = Policy() if arguments.yes else Policy(approve=("write", "idempotent"))

@@ -16,7 +16,7 @@ from .chat_session import ChatSession
 from .show import count_of, table
 
 if TYPE_CHECKING:
-    from ..net.prompts import PromptItem
+    from ..net.model.interface import PromptItem
     from .live_loop import AgentThread
 
 __all__ = ["COMMANDS", "run_command"]

@@ -15,12 +15,12 @@ from .agent_options import make_client, make_price
 
 if TYPE_CHECKING:
     from ..ir.request import Message
-    from ..net.agent import Agent
-    from ..net.answers import Answer
-    from ..net.client import ModelClient
-    from ..net.prompts import PromptItem
-    from ..net.runner import Runner
-    from ..run.session import Session
+    from ..net.agent.agent import Agent
+    from ..net.agent.answers import Answer
+    from ..net.model.client import ModelClient
+    from ..net.model.interface import PromptItem
+    from ..net.tools.runner import Runner
+    from ..run.session.loop import Session
 
 __all__ = ["ChatSession", "ChatTotals", "ChatTurn"]
 
@@ -82,13 +82,13 @@ class ChatSession:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        from ..net.answers import history_messages
+        from ..net.agent.answers import history_messages
 
         return history_messages(self.history)
 
     async def stream(self, prompt: list[PromptItem]) -> AsyncGenerator[Any, None]:
         """Yield the events of the answer, and add it to the history. `attached` files are part of the prompt."""
-        from ..net.answers import Answer
+        from ..net.agent.answers import Answer
 
         items = [*prompt, *self.attached]
         turn = ChatTurn(items, self.history)
@@ -110,13 +110,13 @@ class ChatSession:
 
     def _history_to_send(self) -> Sequence[Message] | Answer[Any]:
         """Return the history, without an earlier system prompt if it was removed; the agent only replaces one."""
-        from ..run.histories import replace_system
+        from ..run.session.history import replace_system
 
         return self.history if self.system else replace_system(self.messages, "")
 
     def _make_agent(self) -> Agent[None, str]:
-        from ..net.agent import Agent
-        from ..run.session import Budget
+        from ..net.agent.agent import Agent
+        from ..run.session.state import Budget
 
         budget = Budget(iterations=self.arguments.max_iterations)
         price = make_price(self.arguments.price)
@@ -170,7 +170,7 @@ class ChatSession:
         """
         import msgspec
 
-        from ..run.histories import replace_system
+        from ..run.session.history import replace_system
 
         path = Path(file).expanduser()
         messages = replace_system(self.messages, self.system)
@@ -194,7 +194,7 @@ class ChatSession:
         """Continue a saved chat, or messages of `dump_messages`; return the number of messages."""
         import msgspec
 
-        from ..run.histories import load_messages
+        from ..run.session.history import load_messages
         from ..stream.strict import parse
 
         path = Path(file).expanduser()

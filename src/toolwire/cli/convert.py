@@ -105,7 +105,7 @@ def _detect_wire(data: bytes, arguments: argparse.Namespace) -> tuple[str, str]:
     """Return the wire and the kind of the input: as given, otherwise detected."""
     if arguments.source and arguments.kind:
         return arguments.source, arguments.kind
-    from ..bridge.detection import detect
+    from ..bridge.translation.detection import detect
 
     found = detect(data)
     if found.kind == "message":
@@ -129,7 +129,7 @@ def _target_names(target: str, source: str, kind: str) -> list[str]:
 
 
 def _encode_tools(tools: tuple[Tool, ...], target: str) -> tuple[Any, tuple[Loss, ...]]:
-    from ..bridge.tools_translation import encode_tools
+    from ..bridge.translation.tool_lists import encode_tools
 
     translated = encode_tools(tools, target)
     return translated.body, translated.losses
@@ -137,8 +137,7 @@ def _encode_tools(tools: tuple[Tool, ...], target: str) -> tuple[Any, tuple[Loss
 
 def _convert(data: bytes, source: str, kind: str, model: str | None, target: str) -> tuple[Any, tuple[Loss, ...]]:
     """Translate the input to one target. Return the result (text for a stream) and the losses."""
-    from ..bridge.document_translation import translate
-    from ..bridge.stream_translation import translate_stream
+    from ..bridge.translation.documents import translate, translate_stream
 
     if kind == "stream":
         translation = translate_stream(source=source, target=target)

@@ -73,7 +73,7 @@ def _print_rows(rows: list[tuple[str, ...]]) -> None:
 
 def _show_function() -> bool:
     """Declare one Python function on every wire and decode it again."""
-    from ..run.function_tool import tool
+    from ..run.tools.function_tool import tool
     from ..testing import same
     from ..wire import get, mcp, names
 
@@ -96,7 +96,7 @@ def _show_function() -> bool:
 def _example_turn() -> tuple[Any, Any]:
     """Build a request whose last turn has two parallel calls, and a response with text and two more calls."""
     from ..ir import Message, Request, Response, Stop, Text, ToolCall, Usage
-    from ..run.function_tool import tool
+    from ..run.tools.function_tool import tool
 
     paris = ToolCall("call_paris", "get_weather", {"city": "Paris"}, '{"city": "Paris"}')
     rome = ToolCall("call_rome", "get_weather", {"city": "Rome", "unit": "celsius"})
@@ -148,8 +148,8 @@ def _decode(wire: str, chunks: list[bytes]) -> list[Any]:
 
 def _show_turn() -> bool:
     """Translate a turn with two parallel calls between all pairs of wires, and the response back."""
-    from ..bridge.document_translation import translate
-    from ..bridge.preparation import prepare
+    from ..bridge.translation.documents import translate
+    from ..bridge.translation.preparation import prepare
     from ..ir import ToolCall, ToolResult
     from ..wire import get, names
 

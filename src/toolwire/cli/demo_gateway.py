@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ..gateway.settings import Settings
     from ..ir.request import Request
     from ..ir.response import Response
-    from ..net.http_client import HttpTransport
-    from ..net.runner import Runner
+    from ..net.http.client import HttpTransport
+    from ..net.tools.runner import Runner
 
 __all__ = ["demo_settings", "serve_and_ask"]
 
@@ -114,9 +114,9 @@ async def _ask_all(url: str) -> None:
     """Run the same conversation through each protocol of the gateway, and print a table of the answers."""
     from time import perf_counter
 
-    from ..net.http_client import HttpTransport
-    from ..net.runner import Runner
-    from ..run.function_tool import tool
+    from ..net.http.client import HttpTransport
+    from ..net.tools.runner import Runner
+    from ..run.tools.function_tool import tool
 
     @tool(effect="read")
     def get_weather(city: str) -> str:

@@ -20,7 +20,7 @@ from .line_editor import replace_invalid
 from .tool_source import add_source_options
 
 if TYPE_CHECKING:
-    from ..net.model_protocol import Model
+    from ..net.model.interface import Model
 
 __all__ = ["add_to", "run_request"]
 

@@ -15,7 +15,7 @@ from .do_candidates import NOTHING_FITS, CandidateOffer
 
 if TYPE_CHECKING:
     from ..ir.response import Response
-    from ..net.model_protocol import Model
+    from ..net.model.interface import Model
     from ..retrieve.commands.vector import CommandLine
     from .do_tools import ToolSource
 

@@ -20,7 +20,7 @@ from .show import paint
 from .tool_source import open_source, read_declared, source_kind
 
 if TYPE_CHECKING:
-    from ..run.steps import Approve
+    from ..run.calls.steps import Approve
 
 __all__ = ["ToolSource", "read_source", "run_source_call"]
 
@@ -92,8 +92,8 @@ async def run_source_call(
 
 async def _run_through_toolbox(call: ToolCall, source: ToolSource, arguments: argparse.Namespace) -> ToolResult:
     """Run the call with the policy of `toolwire run`. The person has confirmed exactly this call."""
-    from ..net.runner import Runner
-    from ..run.policy import Policy
+    from ..net.tools.runner import Runner
+    from ..run.calls.policy import Policy
 
     def approve(step: Approve) -> bool:
         return step.tool == call.name and step.arguments == call.arguments

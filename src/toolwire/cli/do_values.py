@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..ir.tools import Tool
-from ..run.words import split_words
+from ..run.tools.words import split_words
 
 if TYPE_CHECKING:
     from ..retrieve.commands.command import SystemCommand

@@ -92,7 +92,7 @@ def _check_environment() -> Iterator[DoctorCheck]:
         fix = "set XDG_STATE_HOME to a folder that you can write to"
         yield DoctorCheck("environment", "state folder", "problem", f"cannot write to {state}", fix)
     yield from _check_proxy()
-    from ..net.tls import ClientTls
+    from ..net.http.connection_settings import ClientTls
 
     try:
         ClientTls(os.environ)
@@ -103,7 +103,7 @@ def _check_environment() -> Iterator[DoctorCheck]:
 
 def _check_proxy() -> Iterator[DoctorCheck]:
     """Check the variable that names the proxy. Its value may contain a password and is not shown."""
-    from ..net.proxies import PROXY_VARIABLES, proxies_from_environment
+    from ..net.http.connection_settings import PROXY_VARIABLES, proxies_from_environment
 
     name = next((name for name in PROXY_VARIABLES if os.environ.get(name, "").strip()), None)
     if name is None:
@@ -167,7 +167,7 @@ async def _check_servers(*, online: bool) -> list[DoctorCheck]:
 
 
 async def _ask_online(name: str) -> DoctorCheck:
-    from ..net.model_list import list_vendor_models
+    from ..net.model.server_facts import list_vendor_models
     from ..wire.models import vendors
 
     try:

@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_model(name: str, arguments: argparse.Namespace) -> int:
     """Print the text format of a model and the known facts about it."""
-    from ..net.capability_file import load_capability_rows
+    from ..net.model.endpoint_settings import load_capability_rows
     from .models_show import find_facts, group_as_json, model_lines, refuse_similar_name
 
     rows = () if arguments.capabilities is None else load_capability_rows(arguments.capabilities)

@@ -72,7 +72,7 @@ def _read_limits(path: Path, model: str) -> ModelLimits:
     from ..gateway.settings import UpstreamRow
     from ..gateway.settings_file import load_settings
     from ..gateway.upstreams import find_vendor
-    from ..net.capability_file import load_capability_rows
+    from ..net.model.endpoint_settings import load_capability_rows
     from ..wire import get
     from ..wire.models.profiles import match_capabilities, overlay
 
@@ -94,7 +94,7 @@ def _read_limits(path: Path, model: str) -> ModelLimits:
 
 async def _request_limits(url: str, key: str, model: str) -> ModelLimits:
     """Ask the gateway for the description of a model, in the format of Anthropic, which has both limits."""
-    from ..net.http_client import HttpTransport
+    from ..net.http.client import HttpTransport
     from ..stream.strict import parse_object
 
     address = f"{url}/v1/models/{quote(model, safe='')}"
@@ -122,8 +122,8 @@ def _read_models(path: Path) -> AvailableModels:
 
 async def _request_models(url: str, key: str) -> tuple[str, ...]:
     """Ask the gateway for the names of the models that the key may use."""
-    from ..net.endpoint import endpoint_of
-    from ..net.model_list import list_models
+    from ..net.model.endpoint import endpoint_of
+    from ..net.model.server_facts import list_models
     from ..wire.models.vendors import COMPATIBLE
 
     endpoint = endpoint_of(COMPATIBLE, "any", {}, base_url=f"{url}/v1", key=key, insecure=True)

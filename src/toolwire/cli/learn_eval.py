@@ -165,7 +165,7 @@ def _open_client(arguments: argparse.Namespace) -> AnswerSource:
     if arguments.mask:
         raise ConfigError("--mask needs a model that runs here", hint="give the folder of a model, or `smollm2`")
     from ..learn.bfcl.client_answers import ClientAnswers
-    from ..net.client import ModelClient
+    from ..net.model.client import ModelClient
 
     key = None
     if arguments.key_env:

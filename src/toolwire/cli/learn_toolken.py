@@ -211,8 +211,8 @@ def _use_head(arguments: argparse.Namespace) -> int:
 
 def _continue_prompt(arguments: argparse.Namespace, model: LanguageModel, head: ToolkenHead) -> int:
     from ..learn import generate_with_toolkens
-    from ..net.runner import Runner
-    from ..run.policy import Policy
+    from ..net.tools.runner import Runner
+    from ..run.calls.policy import Policy
     from .tools_file import load_tools
 
     if arguments.tools is None:
@@ -253,7 +253,7 @@ def _head_folder(run: str | Path) -> Path:
 def _read_tools(file: str | None) -> tuple[Tool, ...]:
     if file is None:
         return ()
-    from ..run.toolbox import Toolbox
+    from ..run.tools.toolbox import Toolbox
     from .tools_file import load_tools
 
     return Toolbox(load_tools(file)).tools

@@ -14,7 +14,7 @@ from .show import paint
 if TYPE_CHECKING:
     from ..ir.events import CallEnd
     from ..ir.parts import ToolResult
-    from ..net.answers import Answer
+    from ..net.agent.answers import Answer
 
 __all__ = ["LivePrinter", "renders_markdown"]
 
@@ -52,7 +52,7 @@ class LivePrinter:
     def show(self, event: Any) -> Answer | None:
         """Print one event; return the Answer if the event is the final one, otherwise None."""
         from ..ir.events import TextDelta, TextEnd
-        from ..net.answers import Answer
+        from ..net.agent.answers import Answer
 
         if isinstance(event, Answer):
             return event
@@ -115,9 +115,9 @@ class LivePrinter:
 
     def _show_result(self, result: ToolResult) -> None:
         """Print a result: ✓ or ✗, and … for a call that has not run: one that waits, or of a dry run."""
-        from ..run.plan import plan_of
-        from ..run.results import result_code
-        from ..run.waiting import waiting_call
+        from ..run.calls.plan import plan_of
+        from ..run.values.results import result_code
+        from ..run.values.waiting import waiting_call
 
         self._shown_calls = 0
         colour, sign = ("red", "✗") if result.is_error else ("green", "✓")

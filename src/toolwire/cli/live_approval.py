@@ -13,9 +13,8 @@ from .line_editor import discard_typed_input, edit_line
 from .show import paint
 
 if TYPE_CHECKING:
-    from ..run.approval import ApprovalReply
-    from ..run.steps import Approve
-    from ..run.toolbox import Toolbox
+    from ..run.calls.steps import ApprovalReply, Approve
+    from ..run.tools.toolbox import Toolbox
 
 __all__ = ["ApprovalPrompt", "has_terminal"]
 
@@ -63,7 +62,7 @@ class ApprovalPrompt:
 
     def _decide(self, step: Approve, definition: tuple[str, ...]) -> ApprovalReply | None:
         """Ask once; return None if the question has to be asked again."""
-        from ..run.approval import Denied
+        from ..run.calls.steps import Denied
 
         discard_typed_input()  # text that was typed before the question is not an answer to it
         choice, _, rest = _read_line(f"Run it? {_CHOICES}: ").strip().partition(" ")
@@ -82,7 +81,7 @@ class ApprovalPrompt:
 
     def _definition(self, step: Approve) -> tuple[str, ...]:
         """Identify the tool by its name, effect, definition and origin."""
-        from ..run.definitions import definition_hash
+        from ..run.values.keys import definition_hash
 
         box = self._find_box()
         entry = None if box is None else box.find(step.tool)
@@ -102,7 +101,7 @@ def _describe(step: Approve) -> None:
 def _edit(step: Approve) -> ApprovalReply | None:
     """Let the person change the arguments; return None if they are not a JSON object."""
     from ..ir.errors import ProtocolError
-    from ..run.approval import Approved
+    from ..run.calls.steps import Approved
     from ..stream.strict import parse_object
 
     text = _read_line("arguments: ", _editable(step.arguments)).strip()

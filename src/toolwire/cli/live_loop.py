@@ -17,8 +17,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from ..run.approval import ApprovalReply
-    from ..run.steps import Approve
+    from ..run.calls.steps import ApprovalReply, Approve
 
 __all__ = ["AgentThread", "Interrupted", "report_waiting"]
 

@@ -36,7 +36,7 @@ async def find_local_servers(
 
 async def _ask(provider: str, base_url: str, seconds: float) -> LocalServer | None:
     """Return the server at an address; None if there is none, or another program uses its port."""
-    from ..net.model_list import list_vendor_models
+    from ..net.model.server_facts import list_vendor_models
     from ..wire.models.vendors import find
 
     try:

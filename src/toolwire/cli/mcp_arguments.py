@@ -258,7 +258,7 @@ def _unknown_parameter(tool: str, path: str, outer: str, name: str, known: list[
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
     """Return the most similar of the known names, or None."""
-    from ..run.suggestions import NameIndex
+    from ..run.tools.suggestions import NameIndex
 
     return next(iter(NameIndex(known).similar(name, 1)), None)
 

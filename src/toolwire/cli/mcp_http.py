@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from ..asgi.access import Guard
-    from ..asgi.types import AsgiApp
+    from ..asgi.request import AsgiApp
 
 __all__ = [
     "add_http_options",
@@ -129,8 +129,7 @@ def read_variable(name: str | None) -> str | None:
 
 def make_guard(arguments: argparse.Namespace, host: str) -> Guard:
     """Build the guard from the options; raise ConfigError for a non-local address without a token."""
-    from ..asgi.access import LOCAL_HOSTS, Guard
-    from ..net.listening import refuse_open
+    from ..asgi.access import LOCAL_HOSTS, Guard, refuse_open
 
     token = read_variable(arguments.token_env)
     hosts = [*LOCAL_HOSTS, *arguments.allow_host, *(() if host in ("0.0.0.0", "[::]") else (host,))]  # noqa: S104

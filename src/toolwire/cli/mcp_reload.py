@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..mcp.server.offers import Prompt, Resource
     from ..mcp.server.server import Server
-    from ..run.toolbox import Entry
+    from ..run.tools.toolbox import Entry
 
     _Stamp: TypeAlias = tuple[int, int] | None
 
@@ -56,7 +56,7 @@ class ToolsFile:
     def _apply(self, module: ModuleType) -> None:
         """Use the tools of a module. Raise ConfigError if it has none that can be offered; then the old ones stay."""
         from ..mcp.server.offers import find_offers
-        from ..run.toolbox import Toolbox
+        from ..run.tools.toolbox import Toolbox
 
         resources, prompts = find_offers(module)
         box = Toolbox() if (resources or prompts) and not _has_tools(module) else Toolbox(module)
@@ -104,8 +104,8 @@ def _has_tools(module: ModuleType) -> bool:
     """Return False for a file that offers only resources and prompts."""
     from inspect import isfunction
 
-    from ..run.function_tool import FunctionTool
-    from ..run.toolbox import Entry
+    from ..run.tools.function_tool import FunctionTool
+    from ..run.tools.toolbox import Entry
 
     public = [value for name, value in vars(module).items() if not name.startswith("_")]
     return any(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..asgi.access import Guard
     from ..mcp.server.offers import Prompt, Resource
     from ..mcp.server.server import Server
-    from ..run.toolbox import Toolbox
+    from ..run.tools.toolbox import Toolbox
 
 __all__ = ["Offer", "add_to", "load_file", "make_server"]
 
@@ -176,7 +176,7 @@ def load_file(arguments: argparse.Namespace) -> Offer | None:
     """
     from pathlib import Path
 
-    from ..run.toolbox import Toolbox
+    from ..run.tools.toolbox import Toolbox
 
     if not arguments.tools.endswith(".py"):
         return None
@@ -208,7 +208,7 @@ async def _open_offer(arguments: argparse.Namespace, loaded: Offer | None) -> As
 def make_server(arguments: argparse.Namespace, offered: Offer) -> Server:
     """Build the server of an opened source."""
     from ..mcp.server.server import Server
-    from ..run.policy import Policy
+    from ..run.calls.policy import Policy
 
     if arguments.approve == "suspend" and arguments.store == "memory:":
         raise ConfigError("--approve suspend needs a store that another process can open", hint="add --store runs.db")

@@ -62,8 +62,8 @@ class TrafficLog:
     """Receives every message (`McpClient(traffic=…)`). `show`: print them."""
 
     def __init__(self, *, show: bool = False, show_all: bool = False) -> None:
-        from ..run.redact import Redactor, environment_secrets
-        from ..run.sanitise import Sanitiser
+        from ..run.traces.redact import Redactor, environment_secrets
+        from ..run.traces.sanitise import Sanitiser
 
         self.latencies: list[RequestLatency] = []
         self.connected: dict[str, float] = {}  # by server: seconds from the start until it had introduced itself

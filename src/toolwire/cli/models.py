@@ -114,7 +114,7 @@ def key_state(vendor: Vendor) -> str:
 
 
 def _list_models(arguments: argparse.Namespace) -> int:
-    from ..net.model_list import list_vendor_models
+    from ..net.model.server_facts import list_vendor_models
     from ..wire.models import vendors
 
     vendor = vendors.find(arguments.provider)

@@ -30,7 +30,7 @@ class FactGroup(NamedTuple):
 
 def show_model(name: str, wire: str | None, capability_file: str | None, *, as_json: bool) -> int:
     """Print the facts about a model. Return 1 if there are none."""
-    from ..net.capability_file import load_capability_rows
+    from ..net.model.endpoint_settings import load_capability_rows
 
     groups = find_facts(name, wire, () if capability_file is None else load_capability_rows(capability_file))
     if as_json:

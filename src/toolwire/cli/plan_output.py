@@ -12,7 +12,7 @@ from ..ir.text import dumps
 from .show import table
 
 if TYPE_CHECKING:
-    from ..run.plan import CallPlan
+    from ..run.calls.plan import CallPlan
 
 __all__ = ["plans_of", "print_plans"]
 
@@ -21,7 +21,7 @@ _MAX_DETAILS = 120  # characters of the last column
 
 def plans_of(event: object) -> list[CallPlan]:
     from ..ir.parts import ToolResult
-    from ..run.plan import plan_of
+    from ..run.calls.plan import plan_of
 
     plan = plan_of(event) if isinstance(event, ToolResult) else None
     return [] if plan is None else [plan]

@@ -52,8 +52,8 @@ class RecordedCalls:
 
     def _add_trace(self, file: str, data: bytes) -> bool:
         """Add the calls of a run, or the request and the answer of an exchange."""
-        from ..run.trace import CallStarted, RequestSent, decode_trace
-        from ..run.trace_exchange import exchange_of
+        from ..run.traces.format import CallStarted, RequestSent, decode_trace
+        from ..run.traces.recordings import exchange_of
 
         name = Path(file).name
         header, events = decode_trace(data.splitlines(keepends=True), name)
@@ -71,7 +71,7 @@ class RecordedCalls:
 
     def _add_document(self, document: Any, depth: int = 0) -> bool:
         """Add the calls of a request, an answer or a stream; also of one inside a document."""
-        from ..bridge.detection import detect, is_stream
+        from ..bridge.translation.detection import detect, is_stream
 
         try:
             if isinstance(document, str):
@@ -120,7 +120,7 @@ class RecordedCalls:
                 self._add_call(part.name, part.id, part.raw if part.arguments is None else part.arguments)
 
     def _add_call(self, name: str, call_id: Any, arguments: Any) -> None:
-        from ..run.keys import canonical_json
+        from ..run.values.keys import canonical_json
 
         key = sha256(canonical_json([name, call_id, arguments])).digest()
         if key not in self._known:
@@ -130,7 +130,7 @@ class RecordedCalls:
 
 def _detect_answer(document: Any) -> tuple[str, str]:
     """Return the kind and wire of a request or an answer; empty for any other document."""
-    from ..bridge.detection import detect
+    from ..bridge.translation.detection import detect
 
     try:
         found = detect(document)

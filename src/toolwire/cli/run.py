@@ -32,10 +32,10 @@ from .run_records import list_records, resolve_record
 from .tools_file import open_store_at
 
 if TYPE_CHECKING:
-    from ..net.answers import Answer
-    from ..net.prompts import PromptItem
-    from ..run.plan import CallPlan
-    from ..run.toolbox import Toolbox
+    from ..net.agent.answers import Answer
+    from ..net.model.interface import PromptItem
+    from ..run.calls.plan import CallPlan
+    from ..run.tools.toolbox import Toolbox
 
 __all__ = ["add_to"]
 
@@ -170,7 +170,7 @@ def _read_output_type(file: str | None) -> Any:
     """Read the JSON Schema of the answer; text without one."""
     if file is None:
         return str
-    from ..run.output_type import StructuredOutput
+    from ..run.session.output import StructuredOutput
     from ..stream.strict import parse_object
 
     hint = "give a file with a JSON Schema"
@@ -224,7 +224,7 @@ class _PromptRun:
         self._plans += plans_of(event)
 
     async def _stream(self, prompt: list[PromptItem]) -> AsyncGenerator[Any, None]:
-        from ..run.session import Budget
+        from ..run.session.state import Budget
 
         arguments = self._arguments
         output_type = _read_output_type(arguments.output_schema)

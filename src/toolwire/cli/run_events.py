@@ -14,9 +14,9 @@ from ..ir.terminal import neutralise_json
 if TYPE_CHECKING:
     from ..ir.events import UsageUpdate
     from ..ir.parts import ToolCall, ToolResult
-    from ..net.answers import Answer
-    from ..run.plan import CallPlan
-    from ..run.steps import Approve
+    from ..net.agent.answers import Answer
+    from ..run.calls.plan import CallPlan
+    from ..run.calls.steps import Approve
 
 __all__ = ["JsonEvents", "answer_document", "print_event"]
 
@@ -31,8 +31,8 @@ class JsonEvents:
         """Print one event; return the Answer if the event is the final one, otherwise None."""
         from ..ir.events import CallDelta, CallStart, ReasoningDelta, TextDelta, UsageUpdate
         from ..ir.parts import ToolCall, ToolResult
-        from ..net.answers import Answer
-        from ..run.partial_output import PartialOutput
+        from ..net.agent.answers import Answer
+        from ..run.session.partial_output import PartialOutput
 
         if isinstance(event, Answer):
             return event
@@ -97,7 +97,7 @@ def _call_document(call: ToolCall) -> Object:
 
 
 def _result_document(result: ToolResult) -> Object:
-    from ..run.results import result_code
+    from ..run.values.results import result_code
 
     shown = {"call_id": result.call_id, "name": result.name, "text": result.text, "is_error": result.is_error}
     return {"type": "result", **shown, "code": result_code(result)}

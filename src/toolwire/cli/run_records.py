@@ -15,7 +15,7 @@ from .answer_output import format_time
 from .show import table
 
 if TYPE_CHECKING:
-    from ..run.records import Store
+    from ..run.values.records import Store
 
 __all__ = ["list_records", "resolve_record"]
 
@@ -39,7 +39,7 @@ def list_records(store: Store, *, as_json: bool) -> int:
 def resolve_record(store: Store, arguments: argparse.Namespace) -> int:
     """Record the outcome of a call whose outcome is unknown: `--result`, or None if it may run again (`--forget`)."""
     from ..ir.parts import ToolCall
-    from ..run.results import to_record
+    from ..run.values.results import to_record
     from ..stream.strict import parse
 
     if arguments.forget == (arguments.result is not None):

@@ -17,9 +17,8 @@ from .show import count_of, json_text, table
 from .tools_file import add_store_option, open_store_at
 
 if TYPE_CHECKING:
-    from ..run.records import Store
-    from ..run.session import Session
-    from ..run.stored_runs import StoredRun
+    from ..run.session.loop import Session
+    from ..run.values.records import Store, StoredRun
 
 __all__ = ["add_to", "find_run_id"]
 
@@ -171,7 +170,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _approve(arguments: argparse.Namespace) -> int:
-    from ..net.approvals import approve_call
+    from ..net.agent.checkpoints import approve_call
 
     edited = None if arguments.arguments is None else _parse_object(arguments.arguments)
     store = open_store_at(arguments.store)
@@ -180,7 +179,7 @@ def _approve(arguments: argparse.Namespace) -> int:
 
 
 def _deny(arguments: argparse.Namespace) -> int:
-    from ..net.approvals import deny_call
+    from ..net.agent.checkpoints import deny_call
 
     store = open_store_at(arguments.store)
     run_id = find_run_id(store, arguments.run_id, arguments.tenant)
@@ -190,7 +189,7 @@ def _deny(arguments: argparse.Namespace) -> int:
 
 
 def _supply(arguments: argparse.Namespace) -> int:
-    from ..net.approvals import supply_result
+    from ..net.agent.checkpoints import supply_result
     from ..stream.strict import parse
 
     result = parse(arguments.result)
@@ -260,9 +259,9 @@ def _rebuild(arguments: argparse.Namespace) -> int:
 
     from msgspec.structs import replace
 
-    from ..net.checkpoints import run_status, run_summary
-    from ..run.run_events import decode_events
-    from ..run.stored_runs import RunConflict, RunStatus, read_rows
+    from ..net.agent.checkpoints import run_status, run_summary
+    from ..run.session.events import decode_events
+    from ..run.values.records import RunConflict, RunStatus, read_rows
 
     store = open_store_at(arguments.store)
     stored, session = _load(store, arguments.run_id, arguments.tenant)
@@ -298,7 +297,7 @@ def _rebuild(arguments: argparse.Namespace) -> int:
 
 def _load(store: Store, prefix: str, tenant: str) -> tuple[StoredRun, Session]:
     """Load a run by the beginning of its id."""
-    from ..net.approvals import load_run
+    from ..net.agent.checkpoints import load_run
 
     return load_run(store, find_run_id(store, prefix, tenant), tenant)
 

@@ -16,9 +16,9 @@ from .live import LivePrinter
 from .run_events import JsonEvents
 
 if TYPE_CHECKING:
-    from ..net.answers import Answer
-    from ..run.records import Store
-    from ..run.session import Session
+    from ..net.agent.answers import Answer
+    from ..run.session.loop import Session
+    from ..run.values.records import Store
 
 __all__ = ["resume"]
 

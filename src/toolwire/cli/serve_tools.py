@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ..gateway.app import ToolBindings
     from ..gateway.settings import OpenApiRow, Settings, ToolsRow
     from ..mcp.server.server import Server
-    from ..net.runner import Runner
+    from ..net.tools.runner import Runner
     from ..openapi.client import ApiToolbox
-    from ..run.observe import Observer
-    from ..run.toolbox import Source
+    from ..run.calls.observe import Observer
+    from ..run.tools.toolbox import Source
 
 __all__ = ["ToolLoader"]
 
@@ -134,10 +134,10 @@ class ToolLoader:
 def _make_runner(row: ToolsRow, sources: list[Source], observers: Sequence[Observer]) -> Runner:
     """Make the runner of a row. Calls that need approval wait in its store, if another process can open the store."""
     from ..gateway.shared.store_folder import require_store_folder
-    from ..net.runner import Runner
-    from ..net.stored_approvals import StoredApprovals
     from ..net.stores import open_store
-    from ..run.policy import Policy
+    from ..net.tools.runner import Runner
+    from ..net.tools.stored_approvals import StoredApprovals
+    from ..run.calls.policy import Policy
 
     is_shared = row.store != "memory:"
     if row.approve and not is_shared:

@@ -89,7 +89,7 @@ class ToolDocuments:
     def _add_item(self, location: SourceLocation, document: Any, depth: int = 0) -> bool:
         """Take the tools or the request of a document, or of a document inside it; return False if there are none."""
         from ..audit.log_rules import LoggedRequest
-        from ..bridge.detection import detect
+        from ..bridge.translation.detection import detect
         from ..wire import get, mcp
 
         if type(document) in (bytes, str):

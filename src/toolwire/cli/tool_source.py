@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ..ir.tools import Tool
     from ..mcp.client.servers import McpServers
-    from ..run.toolbox import Toolbox
+    from ..run.tools.toolbox import Toolbox
 
 __all__ = [
     "SOURCE_HELP",
@@ -116,7 +116,7 @@ def _document_kind(file: str, data: bytes) -> SourceKind:
 @asynccontextmanager
 async def open_source(source: str, arguments: argparse.Namespace) -> AsyncIterator[Toolbox]:
     """Open the tools of a source that can be called, and report those that cannot be offered."""
-    from ..run.toolbox import Toolbox
+    from ..run.tools.toolbox import Toolbox
 
     kind = source_kind(source)
     if kind == "functions":
@@ -136,7 +136,7 @@ async def open_source(source: str, arguments: argparse.Namespace) -> AsyncIterat
 
 def read_declared(source: str, arguments: argparse.Namespace) -> tuple[Tool, ...]:
     """Return the declared tools of any source. A Python file is imported; an MCP server is started and asked."""
-    from ..run.toolbox import Toolbox
+    from ..run.tools.toolbox import Toolbox
 
     kind = source_kind(source)
     if kind == "functions":

@@ -127,7 +127,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _print_json(tools: list[Tool]) -> None:
-    from ..bridge.tools_translation import encode_tools
+    from ..bridge.translation.tool_lists import encode_tools
 
     print(json_text({"tools": encode_tools(tools, "mcp").body}))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import ast
     from types import ModuleType
 
-    from ..run.records import Store
+    from ..run.values.records import Store
 
 __all__ = ["DEFAULT_TTL", "add_store_option", "add_ttl_option", "defines_tools", "load_tools", "open_store_at"]
 

@@ -90,7 +90,7 @@ def _first_line(hit: SearchHit) -> str:
 
 
 def _describe(hit: SearchHit) -> dict[str, Any]:
-    from ..bridge.tools_translation import encode_tools
+    from ..bridge.translation.tool_lists import encode_tools
 
     return {
         "name": hit.tool.name,

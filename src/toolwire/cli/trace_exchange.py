@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..ir.parts import Part
     from ..ir.request import Request
     from ..ir.response import Response
-    from ..run.trace_exchange import ExchangeTrace, RecordedAnswer, RecordedExchange
+    from ..run.traces.recordings import ExchangeTrace, RecordedAnswer, RecordedExchange
 
 __all__ = ["decode_answer", "decode_client_request", "exchange_as_json", "print_exchange", "shorten"]
 

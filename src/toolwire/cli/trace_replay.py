@@ -20,16 +20,15 @@ if TYPE_CHECKING:
     from ..ir.losses import Losses
     from ..ir.request import Request
     from ..ir.response import Response
-    from ..run.trace_exchange import ExchangeTrace
+    from ..run.traces.recordings import ExchangeTrace
 
 __all__ = ["replay"]
 
 
 def replay(arguments: argparse.Namespace) -> int:
     """Repeat a run, or replay the request of an exchange."""
-    from ..net.trace_file import read_trace
-    from ..run.trace_exchange import exchange_of
-    from ..run.trace_run import run_of
+    from ..net.trace.file import read_trace
+    from ..run.traces.recordings import exchange_of, run_of
 
     if arguments.store is not None:
         if not arguments.tools and not arguments.agent:
@@ -70,7 +69,7 @@ def _translate(trace: ExchangeTrace, request: Request, arguments: argparse.Names
     """Print the request as `target` receives it, and the losses. Nothing is sent."""
     import msgspec
 
-    from ..bridge.document_translation import translate_request
+    from ..bridge.translation.documents import translate_request
 
     source, target = trace.ingress.request.wire, arguments.target
     done = translate_request(trace.ingress.data, source=source, target=target, model=request.model)
@@ -96,7 +95,7 @@ async def _send_request(
     from msgspec.structs import replace
 
     from ..ir.losses import Losses
-    from ..net.client import ModelClient
+    from ..net.model.client import ModelClient
 
     key = os.environ.get(arguments.key_env) if arguments.key_env else None
     if arguments.key_env and not key:

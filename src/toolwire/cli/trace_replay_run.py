@@ -13,19 +13,19 @@ from .show import count_of, json_text, paint
 from .tools_file import load_tools
 
 if TYPE_CHECKING:
-    from ..net.agent import Agent
-    from ..net.replay import ReplayTools
-    from ..run.replay import ReplayDifference
-    from ..run.trace_run import RunTrace
+    from ..net.agent.agent import Agent
+    from ..net.trace.replay import ReplayTools
+    from ..run.traces.recordings import RunTrace
+    from ..run.traces.replay import ReplayDifference
 
 __all__ = ["replay_recorded_run"]
 
 
 def replay_recorded_run(trace: RunTrace, arguments: argparse.Namespace) -> int:
     """Repeat the run. Return 1 if it differs from the recording."""
-    from ..net.replay import replay_run
-    from ..run.replay import ReplayDifference
-    from ..run.toolbox import Toolbox
+    from ..net.trace.replay import replay_run
+    from ..run.tools.toolbox import Toolbox
+    from ..run.traces.replay import ReplayDifference
 
     if arguments.target or arguments.url or arguments.model:
         raise ConfigError(
@@ -50,7 +50,7 @@ def replay_recorded_run(trace: RunTrace, arguments: argparse.Namespace) -> int:
 
 def _load_agent(place: str) -> Agent[Any, Any]:
     """Load an agent from FILE.py:NAME."""
-    from ..net.agent import Agent
+    from ..net.agent.agent import Agent
 
     file, mark, name = place.rpartition(":")
     if not mark or not name.isidentifier():

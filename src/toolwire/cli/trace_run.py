@@ -13,7 +13,7 @@ from .trace_exchange import shorten
 
 if TYPE_CHECKING:
     from ..ir.response import Usage
-    from ..run.trace_run import RecordedSpan, RunTrace
+    from ..run.traces.recordings import RecordedSpan, RunTrace
 
 __all__ = ["print_run", "run_as_json"]
 
@@ -38,7 +38,7 @@ def print_run(trace: RunTrace, *, bodies: bool) -> None:
 
 def _format_title(trace: RunTrace) -> str:
     """Summarise the run in one line: agent, model, numbers of requests and calls, tokens, cost, and the end."""
-    from ..run.trace import CallStarted, OperationFailed, RequestSent, RunEnded, RunStarted
+    from ..run.traces.format import CallStarted, OperationFailed, RequestSent, RunEnded, RunStarted
 
     start, end = trace.root.start, trace.root.end
     requests = [span.start for span in trace.spans if isinstance(span.start, RequestSent)]
@@ -75,7 +75,7 @@ def _row(span: RecordedSpan) -> TimelineRow:
 
 
 def _kind_and_label(span: RecordedSpan) -> tuple[str, str]:
-    from ..run.trace import CallStarted, RequestSent, RunStarted
+    from ..run.traces.format import CallStarted, RequestSent, RunStarted
 
     start = span.start
     if isinstance(start, RunStarted):
@@ -90,7 +90,7 @@ def _kind_and_label(span: RecordedSpan) -> tuple[str, str]:
 
 def _note(span: RecordedSpan) -> tuple[str, bool]:
     """Describe the end of a span, and whether it is a failure."""
-    from ..run.trace import ApprovalDecided, OperationFailed, ResponseReceived, ResultReturned, RunEnded
+    from ..run.traces.format import ApprovalDecided, OperationFailed, ResponseReceived, ResultReturned, RunEnded
 
     end = span.end
     if isinstance(end, OperationFailed):
@@ -119,7 +119,7 @@ def _response_note(body: Any, cost: float | None) -> tuple[str, bool]:
 
 def _detail_rows(trace: RunTrace) -> list[tuple[str, str, str]]:
     """Return the calls with arguments and results, and the text of the last response."""
-    from ..run.trace import CallStarted, ResponseReceived, ResultReturned
+    from ..run.traces.format import CallStarted, ResponseReceived, ResultReturned
 
     rows: list[tuple[str, str, str]] = []
     text = ""

@@ -14,16 +14,15 @@ from .trace_exchange import exchange_as_json, print_exchange
 from .trace_run import print_run, run_as_json
 
 if TYPE_CHECKING:
-    from ..run.trace_run import RunTrace
+    from ..run.traces.recordings import RunTrace
 
 __all__ = ["load_stored_run", "show"]
 
 
 def show(arguments: argparse.Namespace) -> int:
     """Print a trace. A file of any other kind is an error."""
-    from ..net.trace_file import read_trace
-    from ..run.trace_exchange import exchange_of
-    from ..run.trace_run import run_of
+    from ..net.trace.file import read_trace
+    from ..run.traces.recordings import exchange_of, run_of
 
     if arguments.store is not None:
         return _show_run(load_stored_run(arguments), arguments)
@@ -51,10 +50,10 @@ def load_stored_run(arguments: argparse.Namespace) -> RunTrace:
     """Read a run of a store as a trace. The argument `file` is its id, or the unambiguous beginning of it."""
     import os
 
-    from ..run.redact import Redactor, environment_secrets
-    from ..run.run_trace import trace_of_log
-    from ..run.sanitise import Sanitiser
-    from ..run.stored_runs import read_rows
+    from ..run.traces.redact import Redactor, environment_secrets
+    from ..run.traces.sanitise import Sanitiser
+    from ..run.traces.stored_run import trace_of_log
+    from ..run.values.records import read_rows
     from .runs import find_run_id
     from .tools_file import open_store_at
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..asgi.admission import Admission
-from ..asgi.descriptors import max_requests
+from ..asgi.access import OriginPolicy, RequestRefused
+from ..asgi.admission import Admission, max_requests
 from ..asgi.http_exchange import (
     BodyTooLarge,
     ClientGone,
@@ -27,18 +27,16 @@ from ..asgi.http_exchange import (
     header_pairs,
 )
 from ..asgi.offload import ClientOffload, Offload
-from ..asgi.origin_policy import OriginPolicy, RequestRefused
-from ..asgi.request import find_path
-from ..asgi.types import Receive, Scope, Send
-from ..bridge.reasoning_envelope import ReasoningEnvelopes
-from ..bridge.turns import InMemoryTurns, TurnStore
+from ..asgi.request import Receive, Scope, Send, find_path
+from ..bridge.conversation.reasoning_envelope import ReasoningEnvelopes
+from ..bridge.conversation.turns import InMemoryTurns, TurnStore
 from ..ir.errors import ToolwireError
 from ..ir.response import Fault, fault_from
 from ..ir.text import to_bytes
-from ..net.capability_file import load_capability_rows
-from ..net.http import Transport
-from ..net.runner import Runner
-from ..net.translation_cache import TranslationCache
+from ..net.http.transport import Transport
+from ..net.model.endpoint_settings import load_capability_rows
+from ..net.model.translation_cache import TranslationCache
+from ..net.tools.runner import Runner
 from .answer.attempt import open_context
 from .answer.request_handler import RequestHandler
 from .answer_cache import AnswerCache

@@ -17,12 +17,12 @@ from collections.abc import AsyncIterator, Mapping
 import msgspec
 
 from ..asgi.http_exchange import BodyTooLarge, HttpExchange
-from ..bridge.reasoning_envelope import EnvelopeFinder
+from ..bridge.conversation.reasoning_envelope import EnvelopeFinder
 from ..ir.errors import ToolwireError
 from ..ir.pointer import join
 from ..ir.text import to_bytes
-from ..net.http import StreamedBody
-from ..net.same_wire import find_leading_model
+from ..net.http.transport import StreamedBody
+from ..net.model.pass_through import find_leading_model
 from .field_scan import CountedObjects, FieldFound, FieldScan, InvalidPiece
 from .forbidden_fields import FORBIDDEN_FIELDS, ROUTING_NAME, RoutingRefused, forbidden_field_error, may_route
 from .observe.answer_stats import RequestSize

@@ -14,15 +14,15 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from ..asgi.offload import LARGE, ClientOffload
-from ..bridge.conversation_reading import RequestReading
-from ..bridge.fitted_prefix import PrefixStore
-from ..bridge.reasoning_envelope import ENVELOPE_WIRES, has_envelope, may_contain_envelope
-from ..bridge.stored import find_new_thread, find_stored, may_be_stored
+from ..bridge.conversation.fitted_prefix import PrefixStore
+from ..bridge.conversation.provider_state import find_new_thread, find_stored, may_be_stored
+from ..bridge.conversation.reading import RequestReading
+from ..bridge.conversation.reasoning_envelope import ENVELOPE_WIRES, has_envelope, may_contain_envelope
 from ..ir.errors import ProtocolError, StoredStateError, ToolwireError
 from ..ir.pointer import JSON, Object, nearest_existing
 from ..ir.request import Request
 from ..ir.text import finite_to_bytes, to_bytes
-from ..net.endpoint import Endpoint
+from ..net.model.endpoint import Endpoint
 from ..stream.strict import parse_object
 from ..wire.protocol import Wire
 from .client_body import ClientBody

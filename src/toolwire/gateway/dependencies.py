@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from ..asgi.offload import Offload
-from ..bridge.reasoning_envelope import ReasoningEnvelopes
-from ..bridge.turns import TurnStore
-from ..net.runner import Runner
+from ..bridge.conversation.reasoning_envelope import ReasoningEnvelopes
+from ..bridge.conversation.turns import TurnStore
+from ..net.tools.runner import Runner
 from .answer_cache import AnswerCache
 from .known_tools import KnownTools
 from .responses.state import ResponseState

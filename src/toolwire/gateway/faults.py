@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from ..ir.errors import ToolwireError
 from ..ir.response import Fault
-from ..net.http import PoolExhausted
-from ..net.key_command import KeyCommandError
+from ..net.http.transport import PoolExhausted
+from ..net.model.key_command import KeyCommandError
 from ..wire.faults import CONTEXT_LENGTH
 
 __all__ = [

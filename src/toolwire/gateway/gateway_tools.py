@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ..bridge.turns import StoredTurn
+from ..bridge.conversation.turns import StoredTurn
 from ..ir.events import CallStart, Event, ResponseEnd, ResponseStart, UsageUpdate
 from ..ir.folding import Folder
 from ..ir.parts import Part, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Fault, Response, Stop, UpstreamError, Usage, add_usage
 from ..ir.tools import Tool
-from ..net.runner import Runner
-from ..net.stored_approvals import owned_by
+from ..net.tools.runner import Runner
+from ..net.tools.stored_approvals import owned_by
 from .retrieval.offered_client_tools import OfferedClientTools
 
 __all__ = ["GatewayTools", "TurnEvents", "with_gateway_tools"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..asgi.access import AccessDenied
+from ..asgi.access import AccessDenied, OriginPolicy, RequestRefused
 from ..asgi.access import Guard as McpGuard
-from ..asgi.origin_policy import OriginPolicy, RequestRefused
-from ..asgi.types import Receive, Scope, Send
+from ..asgi.request import Receive, Scope, Send
 from ..ir.errors import ToolwireError
 from ..mcp.server.http import HttpApp
 from ..mcp.server.server import Server

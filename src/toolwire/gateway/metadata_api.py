@@ -7,8 +7,8 @@ from time import time
 
 from msgspec.structs import replace
 
+from ..asgi.access import RequestRefused
 from ..asgi.http_exchange import HeaderPairs, HttpExchange
-from ..asgi.origin_policy import RequestRefused
 from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object
 from ..ir.text import to_bytes

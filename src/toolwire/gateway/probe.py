@@ -17,8 +17,8 @@ from msgspec import Struct
 from ..asgi.interruption import Interruption
 from ..ir.errors import ConfigError, ToolwireError
 from ..ir.response import UpstreamError
-from ..net.health import HealthState, TargetHealth
-from ..net.model_list import list_models
+from ..net.model.health import HealthState, TargetHealth
+from ..net.model.server_facts import list_models
 from .shared.cooldowns import HealthTable
 from .upstreams import ConfiguredUpstream
 

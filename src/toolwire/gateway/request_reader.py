@@ -8,7 +8,7 @@ from typing import NoReturn
 from ..asgi.admission import Admission
 from ..asgi.http_exchange import HttpExchange
 from ..asgi.offload import LARGE, ClientOffload, Offload
-from ..net.translation_cache import TranslationCache
+from ..net.model.translation_cache import TranslationCache
 from .client_body import ClientBody
 from .client_request import ClientRequest
 from .dependencies import Dependencies

@@ -21,11 +21,11 @@ from ..ir.errors import ConfigError, ToolwireError
 from ..ir.hints import translate_hint
 from ..ir.response import Fault
 from ..ir.terminal import neutralise_line
-from ..net.body_settings import NO_DEFAULTS
-from ..net.endpoint import Endpoint
-from ..net.health import HealthState, TargetHealth
-from ..net.same_wire import max_same_wire_tools
-from ..run.suggestions import NameIndex
+from ..net.model.endpoint import Endpoint
+from ..net.model.endpoint_settings import NO_DEFAULTS
+from ..net.model.health import HealthState, TargetHealth
+from ..net.model.pass_through import max_same_wire_tools
+from ..run.tools.suggestions import NameIndex
 from ..wire.models.capabilities import ModelCapabilities
 from ..wire.models.profiles import overlay
 from .client_request import ClientRequest

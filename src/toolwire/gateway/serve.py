@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from .._extras import install_command
 from ..asgi.accepting import BatchListener
-from ..asgi.descriptors import ConnectionCounts
-from ..asgi.types import AsgiApp
+from ..asgi.access import refuse_open
+from ..asgi.admission import ConnectionCounts
+from ..asgi.request import AsgiApp
 from ..ir.errors import ConfigError, MissingExtra, ToolwireError
 from ..ir.hints import translate_hint
-from ..net.listening import refuse_open
 from .app import Gateway
 from .process_settings import apply_process_settings
 from .settings import Settings

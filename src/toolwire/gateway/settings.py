@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from ..bridge.emulation_settings import EmulationSettings
+from ..bridge.emulation.settings import EmulationSettings
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect
 from ..wire.models.capabilities import UNKNOWN_MODEL, ModelCapabilities

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path as File
 
+from ..asgi.access import refuse_open
 from ..ir.errors import ToolwireError
 from ..ir.hints import translate_hint
-from ..net.capability_file import load_capability_rows
-from ..net.listening import refuse_open
+from ..net.model.endpoint_settings import load_capability_rows
 from .routing import Router
 from .server_secret import configured_secrets
 from .settings import OpenApiRow, Settings, resolve_address

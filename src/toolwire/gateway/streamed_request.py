@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..bridge.reasoning_envelope import ENVELOPE_WIRES
+from ..bridge.conversation.reasoning_envelope import ENVELOPE_WIRES
 from ..ir.errors import ProtocolError, ToolwireError
 from ..ir.request import Request
 from .client_body import ClientBody

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ..asgi.descriptors import max_requests
+from ..asgi.admission import max_requests
 from ..ir.errors import ConfigError
-from ..net.http_client import HttpTransport
+from ..net.http.client import HttpTransport
 from .settings import Settings, UpstreamRow
 from .settings_location import toml_location
 

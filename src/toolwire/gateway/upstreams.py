@@ -8,11 +8,10 @@ from pathlib import Path
 
 from ..ir.errors import ConfigError
 from ..ir.hints import translate_hint
-from ..net.endpoint import Endpoint, endpoint_of
-from ..net.http import Transport, load_transport
-from ..net.key_command import KeyCommand
-from ..net.model_list import ProbedTransport, has_model_list, is_answering
-from ..net.ollama_context import ContextSizes
+from ..net.http.transport import Transport, load_transport
+from ..net.model.endpoint import Endpoint, endpoint_of
+from ..net.model.key_command import KeyCommand
+from ..net.model.server_facts import ContextSizes, ProbedTransport, has_model_list, is_answering
 from ..wire.models.capabilities import CapabilityRow
 from ..wire.models.vendors import COMPATIBLE, Vendor, find, names
 from .settings import UpstreamRow

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..bridge.emulation import emulate
+from ..bridge.emulation.requests import emulate
 from ..ir.errors import ConfigError
 from ..ir.parts import Media, Opaque, Reasoning, ToolCall
 from ..ir.request import Message, Request

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from ..ir.errors import ConfigError, StoreError
-from ..run.records import DAY, Claim, Record, Store
+from ..run.values.records import DAY, Claim, Record, Store
 
 __all__ = ["job_key", "run_shards"]
 

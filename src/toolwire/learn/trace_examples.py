@@ -16,10 +16,9 @@ from ..ir.request import Message, Request
 from ..ir.response import Response
 from ..ir.text import to_bytes
 from ..ir.tools import Tool
-from ..net.trace_file import read_trace
-from ..run.trace import OperationFailed, RunEnded, TraceEvent, TraceHeader, is_cut
-from ..run.trace_exchange import ExchangeTrace, RecordedAnswer, exchange_of
-from ..run.trace_run import RecordedTurn, RunTrace, run_of
+from ..net.trace.file import read_trace
+from ..run.traces.format import OperationFailed, RunEnded, TraceEvent, TraceHeader, is_cut
+from ..run.traces.recordings import ExchangeTrace, RecordedAnswer, RecordedTurn, RunTrace, exchange_of, run_of
 from ..stream.strict import parse_object
 from ..wire import get as get_wire
 from .example_files import RejectedExample

@@ -1,22 +1,44 @@
-"""Run llama.cpp in this process through xllamacpp, which only this module imports. All functions block.
+"""Run llama.cpp in this process through xllamacpp, which only this module imports.
 
-llama.cpp always starts its HTTP server. It listens on a socket in a temporary folder that is deleted once the engine is
-ready, and requires a random key that is not stored. The only access is `chat`.
+`Engine` loads the weights; its functions block. `ChatEngine` runs a model without tool support: requests and responses are
+bytes of OpenAI's chat protocol.
+
+Run a model without tool support in this process. Requests and responses are bytes of OpenAI's chat protocol.
+
+async for piece in chat.stream(body): …     # the bytes of a stream, `data: [DONE]` at the end
+await chat.complete(body)                   # a complete response
+
+Leaving the loop, or cancelling the task, stops the generation. Requests wait for a free slot in order of arrival.
+A request that fails raises UpstreamError, as with a remote server.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from threading import Event as Flag
+from threading import Lock
+from typing import Any
 
-if TYPE_CHECKING:
-    from xllamacpp import Server
+from ..ir.errors import ProtocolError, ToolwireError
+from ..ir.folding import Folder
+from ..ir.pointer import JSON, Object
+from ..ir.response import Fault, UpstreamError
+from ..ir.text import to_bytes
+from ..stream.strict import parse_object
+from ..wire import get
 
-__all__ = ["Engine", "default_threads"]
+# Run llama.cpp in this process through xllamacpp, which only this module imports. All functions block.
+#
+# llama.cpp always starts its HTTP server. It listens on a socket in a temporary folder that is deleted once the
+# engine is ready, and requires a random key that is not stored. The only access is `chat`.
+
 
 _PROMPT_BATCH = 64  # prompt tokens between two checks for cancellation
 
@@ -64,3 +86,143 @@ def default_threads() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > cores / 2
     return 1 if busy or os.environ.get("CI") else cores
+
+
+MAX_TOKENS = 192
+"""Limit of a text for requests that set none, because a small model may generate forever."""
+MAX_JSON_TOKENS = 512
+"""Limit of a call or structured output, whose grammar bounds them; truncated, they would be useless."""
+
+_PROGRESS = b'"prompt_progress":{'  # cannot occur in generated text, where quotes are escaped
+_FAULT = b'{"error":'
+
+
+class ChatEngine:
+    """A model. `start` creates the engine at the first request."""
+
+    def __init__(self, start: Callable[[], Engine], slots: int) -> None:
+        self._start = start
+        self._engine: Engine | None = None
+        self._loading = Lock()
+        self._pool = ThreadPoolExecutor(slots, "toolwire-local")
+        self._turns: set[_Generation] = set()  # generations in flight, which `close` stops
+
+    async def stream(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        async with aclosing(self.chunks(read_body(body))) as chunks:
+            async for chunk in chunks:
+                yield b"data: " + chunk + b"\n\n"
+        yield b"data: [DONE]\n\n"
+
+    async def complete(self, body: bytes) -> bytes:
+        return await fold_stream(self.stream(to_bytes(request_usage(read_body(body)))))
+
+    async def chunks(self, body: Object) -> AsyncGenerator[bytes, None]:
+        """Yield the JSON of each chunk."""
+        turn = _Generation(asyncio.get_running_loop())
+        self._turns.add(turn)
+        job = self._pool.submit(self._generate, to_bytes(_engine_request(body)), turn)
+        try:
+            while (chunk := await turn.chunk_queue.get()) is not None:
+                if isinstance(chunk, ToolwireError):
+                    raise chunk
+                if chunk.startswith(_FAULT):
+                    raise UpstreamError(_make_fault(chunk))
+                if _PROGRESS not in chunk:
+                    yield chunk
+        finally:
+            turn.abandoned.set()
+            job.cancel()
+            self._turns.discard(turn)
+
+    def close(self) -> None:
+        """Stop all generations and free the memory."""
+        for turn in tuple(self._turns):
+            turn.abandoned.set()
+        self._pool.shutdown(cancel_futures=True)
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def _generate(self, body: bytes, turn: _Generation) -> None:
+        """Generate a response in a thread of the pool. Always send None last, so that the reader stops waiting."""
+        try:
+            self._load_engine().chat(body, turn.put_chunk)
+        except (ValueError, RuntimeError) as error:
+            turn.send(UpstreamError(Fault("invalid_request", f"llama.cpp rejected the request: {error}", 400)))
+        except ToolwireError as error:
+            turn.send(error)
+        finally:
+            turn.send(None)
+
+    def _load_engine(self) -> Engine:
+        with self._loading:
+            if self._engine is None:
+                self._engine = self._start()
+            return self._engine
+
+
+class _Generation:
+    """One response, passed from the generating thread to the waiting event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.chunk_queue: asyncio.Queue[bytes | ToolwireError | None] = asyncio.Queue()
+        self.abandoned = Flag()  # the reader is gone: the generation should stop
+        self._loop = loop
+
+    def put_chunk(self, chunk: bytes) -> bool:
+        """Pass on a chunk; return True if the reader is gone, to stop the generation."""
+        self.send(chunk)
+        return self.abandoned.is_set()
+
+    def send(self, item: bytes | ToolwireError | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self.chunk_queue.put_nowait, item)
+        except RuntimeError:  # the loop is closed, and so is the reader
+            self.abandoned.set()
+
+
+async def fold_stream(stream: AsyncGenerator[bytes, None]) -> bytes:
+    """Collect a stream of OpenAI's chat protocol into a complete response document."""
+    codec = get("openai_chat")
+    decoder, folder = codec.stream_decoder(), Folder()
+    async with aclosing(stream):
+        async for piece in stream:
+            for event in decoder.feed(piece):
+                folder.feed(event)
+    for event in decoder.close():
+        folder.feed(event)
+    return to_bytes(codec.encode_response(folder.response())[0])
+
+
+def read_body(body: bytes) -> Object:
+    """Parse a request body; raise UpstreamError with status 400 if it is not a JSON object."""
+    try:
+        return parse_object(body)
+    except ProtocolError as error:
+        raise UpstreamError(Fault("invalid_request", str(error), 400)) from None
+
+
+def request_usage(body: Object) -> Object:
+    """Request the token usage, which a complete response always contains."""
+    return {**body, "stream_options": {"include_usage": True}}
+
+
+def _engine_request(body: Object) -> Object:
+    """Adapt the request for llama.cpp: always a stream, which can be stopped, with progress while reading the prompt."""
+    asked = {name: value for name, value in body.items() if name not in ("model", "max_completion_tokens")}
+    return {**asked, "max_tokens": limit_tokens(body), "stream": True, "return_progress": True}
+
+
+def limit_tokens(body: Object) -> JSON:
+    """Return the limit of a request, or the default limit of its kind."""
+    default = MAX_JSON_TOKENS if body.get("grammar") or body.get("response_format") else MAX_TOKENS
+    return body.get("max_tokens") or body.get("max_completion_tokens") or default
+
+
+def _make_fault(chunk: bytes) -> Fault:
+    """Convert an error of llama.cpp; an exceeded context gets the error code that clients know."""
+    told = get("openai_chat").decode_error(None, parse_object(chunk))
+    if b"exceed_context_size_error" not in chunk:
+        return Fault(told.kind, told.message, told.status, told.code, retryable=False)
+    message = f"the conversation is too long for this model: {told.message.partition(', try')[0]}"
+    return Fault("invalid_request", message, told.status, "context_length_exceeded", retryable=False)

@@ -17,7 +17,7 @@ from threading import Lock
 
 from msgspec.structs import replace
 
-from ..bridge.emulate_answer import AnswerReader
+from ..bridge.emulation.answers import AnswerReader
 from ..ir.errors import ConfigError, ProtocolError
 from ..ir.events import CallDelta, CallEnd, Event
 from ..ir.losses import Losses
@@ -27,9 +27,7 @@ from ..ir.response import Fault, UpstreamError
 from ..ir.text import to_bytes
 from ..stream.strict import parse_object
 from ..wire import get
-from .chat import ChatEngine, fold_stream, read_body, request_usage
-from .engine import Engine, default_threads
-from .history import shorten_results
+from .engine import ChatEngine, Engine, default_threads, fold_stream, read_body, request_usage
 from .plan import (
     Plan,
     ends_with_result,
@@ -40,6 +38,7 @@ from .plan import (
     plan_call,
     plan_text,
     requires_call,
+    shorten_results,
     wants_call,
 )
 from .weights import find_weights

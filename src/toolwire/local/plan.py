@@ -1,5 +1,10 @@
 """Plan a request with tools for a very small model: either a call or text.
 
+Calls and results of the conversation are rewritten as plain text, because a small model copies calls that it sees. The
+schemas of the possible calls become a grammar for llama.cpp's constrained decoding.
+
+Plan a request with tools for a very small model: either a call or text.
+
     plan = plan_call(request)   # tools as text in the prompt, with a grammar that allows only a call
     plan = plan_text(request)   # … without tools
     mentions_tool(request)      # does the prompt mention a tool?
@@ -13,39 +18,144 @@ classifies it with one token.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import exp, log
 
 from msgspec.structs import replace
 
-from ..bridge.emulation import Emulation, emulate
+from ..bridge.emulation.requests import Emulation, emulate
 from ..ir.errors import ConfigError
 from ..ir.losses import Loss, Losses
-from ..ir.parts import Text, ToolResult
-from ..ir.pointer import Object, join
+from ..ir.parts import Part, Text, ToolCall, ToolResult
+from ..ir.pointer import JSON, Object, join
 from ..ir.request import Message, Request, Role
+from ..ir.text import dumps
 from ..ir.tools import Tool, ToolChoice
 from ..ir.value import Value
+from ..schema.composition import relocate_refs
+from ..schema.decoding.converter import decoding_schema
+from ..schema.decoding.limits import DecodingLimits, Residual
 from ..text import get
 from ..text.engine.prompt import ResultTemplate, ToolPrompt
 from ..wire import get as get_wire
 from ..wire.protocol import Encoded
-from .grammar import build_grammar, unenforced_keywords
-from .history import rewrite_history
 from .relevance import has_value_for, mentioned_properties
 from .relevance import mentions_tool as names_tool
 
-__all__ = [
-    "Plan",
-    "ends_with_result",
-    "forbids_calls",
-    "make_probe",
-    "may_need_call",
-    "mentions_tool",
-    "plan_call",
-    "plan_text",
-    "requires_call",
-    "wants_call",
-]
+# Convert the schemas of calls to a grammar for llama.cpp's constrained decoding.
+#
+# llama.cpp is built with llguidance, whose grammar produces the call on one line. `response_format` lets the model
+# write spaces and line breaks, and takes two thirds more tokens (bench/local.py measures both). A schema that
+# llguidance does not fully support would silently give no grammar at all, so the schema is converted cautiously first
+# (`schema.decoding`). The code that runs the tool checks the keywords that the grammar does not enforce.
+
+
+LIMITS = DecodingLimits(max_length=200, max_items=8, max_properties=1, max_integer=2**53 - 1, close_objects=True)
+"""Limits for a small model, which may repeat a value, an item or a key forever."""
+_COMPACT_JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+
+def build_grammar(calls: JSON) -> str:
+    """Build a grammar of exactly one call; `calls` is its schema, an `anyOf` if there are several tools."""
+    shapes = [_forbid_additional(shape, number) for number, shape in enumerate(calls.get("anyOf", [calls]))]
+    schema = decoding_schema({"anyOf": shapes}, limits=LIMITS, cautious=True).schema
+    return f"%llguidance {{}}\nstart: %json {dumps({**schema, 'x-guidance': _COMPACT_JSON})}"
+
+
+def unenforced_keywords(schema: Object) -> tuple[Residual, ...]:
+    """Return the keywords of the arguments that the grammar does not enforce."""
+    return decoding_schema(schema, limits=LIMITS, cautious=True).residual
+
+
+def _forbid_additional(shape: Object, number: int) -> Object:
+    """Forbid undeclared arguments, so that a tool without parameters accepts none."""
+    arguments = {"additionalProperties": False, **shape["properties"]["arguments"]}
+    moved = relocate_refs(arguments, f"/anyOf/{number}/properties/arguments")
+    return {**shape, "properties": {**shape["properties"], "arguments": moved}}
+
+
+# Rewrite the calls and results of a conversation as plain text, because a small model copies calls that it sees.
+
+
+_SYSTEM = "Tell the user the result in one sentence."
+_LAST = "\nTell me the result."
+_MAX_RESULT = 2000  # characters; the context has 4,096 tokens, and a token can be one character
+
+
+def rewrite_history(messages: Sequence[Message], losses: Losses) -> tuple[Message, ...]:
+    """Rewrite calls and results as plain text; if the last message is a result, ask the model to report it."""
+    names: dict[str, str] = {}
+    told = [
+        replace(message, parts=_render_parts(message.parts, names, losses, join("messages", index)))
+        for index, message in enumerate(messages)
+    ]
+    if not messages or not any(isinstance(part, ToolResult) for part in messages[-1].parts):
+        return tuple(told)
+    asked, start = told[-1], len(told) - 1
+    if _is_question_and_call(messages[-3:-1]):
+        asked, start = replace(asked, parts=(*told[-3].parts, Text("\n"), *asked.parts)), len(told) - 3
+    wish = replace(asked, parts=(*asked.parts, Text(_LAST)))
+    return _add_system((*told[:start], wish))
+
+
+def shorten_results(messages: Sequence[Message], losses: Losses) -> tuple[Message, ...]:
+    """Shorten long results of tools, and report it: one of them could exceed the context of a small model."""
+    return tuple(
+        replace(message, parts=tuple(_shorten(part, losses, join("messages", index)) for part in message.parts))
+        for index, message in enumerate(messages)
+    )
+
+
+def _shorten(part: Part, losses: Losses, path: str) -> Part:
+    if not isinstance(part, ToolResult) or len(part.text) <= _MAX_RESULT:
+        return part
+    losses.add(path, "result", "weakened", f"the model reads {_MAX_RESULT:,} of its {len(part.text):,} characters")
+    others = [one for one in part.parts if not isinstance(one, Text)]
+    return replace(part, parts=(Text(f"{part.text[:_MAX_RESULT]}… (shortened)"), *others))
+
+
+def _is_question_and_call(messages: Sequence[Message]) -> bool:
+    """Return True for a prompt and a message of calls only: with the result they become one prompt.
+
+    The model would repeat the sentence that stands for the call instead of the result.
+    """
+    if [message.role for message in messages] != ["user", "assistant"]:
+        return False
+    return all(isinstance(part, ToolCall) for part in messages[1].parts)
+
+
+def _render_parts(parts: Iterable[Part], names: dict[str, str], losses: Losses, path: str) -> tuple[Part, ...]:
+    """Rewrite calls and results as sentences. `names` maps call ids to tool names, for results without a name."""
+    plain: list[Part] = []
+    for number, part in enumerate(parts):
+        at = f"{path}/parts/{number}"
+        if isinstance(part, ToolCall):
+            names[part.id] = part.name
+            if part.arguments or part.raw:
+                losses.add(
+                    at,
+                    "arguments",
+                    "dropped",
+                    "the model sees only that the call was made, because it would copy the arguments",
+                )
+            plain.append(Text(f"I will use {part.name}."))
+        elif isinstance(part, ToolResult):
+            name = part.name or names.get(part.call_id, "it")
+            what = "error" if part.is_error else "result"
+            plain.append(Text(f"The {what} of {name} is: {part.text}"))
+            if any(not isinstance(one, Text) for one in part.parts):
+                losses.add(at, "media in a result", "dropped", "this model reads text", "error")
+        else:
+            plain.append(part)
+    return tuple(plain)
+
+
+def _add_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    first = messages[0]
+    if first.role in ("system", "developer"):
+        return (replace(first, parts=(*first.parts, Text(f"\n\n{_SYSTEM}"))), *messages[1:])
+    return (Message("system", (Text(_SYSTEM),)), *messages)
+
 
 _FUNCTIONS = "You have these functions:\n"
 _FORM = replace(

@@ -9,8 +9,8 @@ from contextlib import aclosing, asynccontextmanager
 from ..ir.losses import Losses
 from ..ir.response import Fault, UpstreamError
 from ..ir.text import to_bytes
-from ..net.http import Reply, RequestBody, read_request_body
-from ..net.replies import loss_headers
+from ..net.http.transport import Reply, RequestBody, read_request_body
+from ..net.model.replies import loss_headers
 from ..stream.strict import parse_object
 from ..wire import get
 from .model import open_model

@@ -14,8 +14,7 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .batch import BatchMask
-    from .masks import GrammarMask, JSONSchemaMask, Mask, RegexMask
+    from .masks import BatchMask, GrammarMask, JSONSchemaMask, Mask, RegexMask
     from .processor import MaskProcessor
     from .state import MaskState, UnfinishedOutput
     from .tokenizer import MaskTokenizer
@@ -24,18 +23,9 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "batch": ("BatchMask",),
-            "masks": (
-                "GrammarMask",
-                "JSONSchemaMask",
-                "Mask",
-                "RegexMask",
-            ),
+            "masks": ("BatchMask", "GrammarMask", "JSONSchemaMask", "Mask", "RegexMask"),
             "processor": ("MaskProcessor",),
-            "state": (
-                "MaskState",
-                "UnfinishedOutput",
-            ),
+            "state": ("MaskState", "UnfinishedOutput"),
             "tokenizer": ("MaskTokenizer",),
             "tool_mask": ("ToolMask",),
         },

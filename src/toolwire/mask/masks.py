@@ -1,22 +1,108 @@
-"""Masks: a schema, a grammar or a regular expression, compiled once for a tokenizer."""
+"""Masks: a schema, a grammar or a regular expression, compiled once for a tokenizer.
+
+The growth of a mask is an estimate: the most that a token can lengthen the shortest end of an output, by the largest value that
+it may begin. `BatchMask` computes the masks of many outputs at once, on the engine's threads, without the interpreter lock.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import llguidance
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import JSON, Object
+from ..ir.text import dumps
 from ..schema.decoding.converter import DecodingSchema, decoding_schema
 from ..schema.decoding.limits import DecodingLimits, Residual
+from ..schema.validation.patterns import match_cost
 from .closing import ClosingPlan
-from .growth import largest_step
 from .state import MaskState
 from .tokenizer import MaskTokenizer
 
-__all__ = ["MASK_LIMITS", "GrammarMask", "JSONSchemaMask", "Mask", "RegexMask", "compile_matcher"]
+# Estimate how much one token can lengthen the shortest end of an output: the largest value that it may begin.
+
+
+_LEAST = 6
+_MOST = 200
+_FORMAT = 40
+_MAX_DEPTH = 12
+_MAX_VISITS = 4_000
+_SUBWORD_VOCABULARY = 2_000
+
+
+def largest_step(schema: Object, tokenizer: MaskTokenizer) -> tuple[int, frozenset[bytes]]:
+    """Return the number of tokens, estimated from constants, keys and minimum lengths, and the required names."""
+    estimate = _Estimate(schema.get("$defs", {}))
+    estimate.measure(schema, 0)
+    per_token = 2 if tokenizer.vocabulary_size > _SUBWORD_VOCABULARY else 1
+    return max(_LEAST, min(estimate.largest // per_token, _MOST)), frozenset(estimate.required)
+
+
+class _Estimate:
+    """The largest smallest value, in bytes, of all subschemas visited so far."""
+
+    __slots__ = ("_defs", "_left", "_open", "largest", "required")
+
+    def __init__(self, definitions: Object) -> None:
+        self._defs = definitions
+        self._left = _MAX_VISITS
+        self._open: set[str] = set()
+        self.largest = 0
+        self.required: set[bytes] = set()
+
+    def measure(self, schema: JSON, depth: int) -> int:
+        """Return the bytes of a smallest value, and remember the largest one."""
+        self._left -= 1
+        if type(schema) is not dict or depth > _MAX_DEPTH or self._left < 0:
+            return 2
+        size = self._measure(schema, depth)
+        self.largest = max(self.largest, size)
+        return size
+
+    def _measure(self, schema: Object, depth: int) -> int:
+        sizes = [self._constant_size(schema), self._string_size(schema)]
+        sizes += [self.measure(branch, depth + 1) for key in ("anyOf", "allOf") for branch in schema.get(key, ())]
+        ref = schema.get("$ref")
+        if ref is not None and ref not in self._open:
+            self._open.add(ref)
+            sizes.append(self.measure(self._defs.get(ref.rpartition("/")[2]), depth + 1))
+            self._open.discard(ref)
+        sizes.append(self._object_size(schema, depth))
+        first = [self.measure(one, depth + 1) + 2 for one in schema.get("prefixItems", ())]
+        rest = self.measure(schema["items"], depth + 1) + 2 if "items" in schema else 4
+        sizes.append(
+            2 + sum(first[: schema.get("minItems", 0)]) + rest * max(schema.get("minItems", 0) - len(first), 0)
+        )
+        return max(sizes)
+
+    def _constant_size(self, schema: Object) -> int:
+        values = [schema["const"]] if "const" in schema else schema.get("enum", ())
+        return max((len(dumps(value)) for value in values[:_MAX_VISITS]), default=2)
+
+    def _string_size(self, schema: Object) -> int:
+        length: int = schema.get("minLength", 0)
+        pattern = min(match_cost(schema["pattern"]), 4 * _MOST) if "pattern" in schema else 0
+        return 2 + length + pattern + (_FORMAT if "format" in schema else 0)
+
+    def _object_size(self, schema: Object, depth: int) -> int:
+        """Return the size with all required properties; an optional one may be begun in addition."""
+        needed, optional = 2, 0
+        required = schema.get("required", ())
+        for name, one in schema.get("properties", {}).items():
+            size = len(name) + 6 + self.measure(one, depth + 1)
+            if name in required:
+                needed += size
+                self.required.add(name.encode("utf-8", "replace"))
+            else:
+                optional = max(optional, size)
+        self.largest = max(self.largest, optional)
+        return needed
+
 
 MaskEngine: TypeAlias = Literal["llguidance", "xgrammar"]
 _MAX_GRAMMAR = 4_000_000  # characters
@@ -160,3 +246,57 @@ def _require_valid(matcher: Any, kind: str) -> None:
     if matcher.is_error():
         message = " ".join(matcher.get_error().split())[:300]
         raise SchemaError(f"the engine refused the {kind}: {message}", hint=f"simplify the {kind}")
+
+
+# Masks of many outputs at once, computed on the threads of the engine, without the lock of the interpreter.
+
+
+class BatchMask:
+    """The masks of a batch: row `index` of the result belongs to `states[index]`.
+
+    `threads` is the number of threads of the engine; None for most of the processors.
+    """
+
+    __slots__ = ("_executor", "_rows", "states")
+
+    def __init__(
+        self, outputs: Sequence[Mask | MaskState], *, max_tokens: int | None = None, threads: int | None = None
+    ) -> None:
+        if not outputs:
+            raise ConfigError("a batch needs at least one mask")
+        self.states = [one.start(max_tokens) if isinstance(one, Mask) else one for one in outputs]
+        widths = {state.width for state in self.states}
+        if len(widths) > 1:
+            raise ConfigError("the masks of a batch must share a tokenizer")
+        self._executor: Any = llguidance.LLExecutor(threads)
+        self._rows = np.zeros((len(self.states), widths.pop()), np.uint32)
+
+    def allowed(self) -> NDArray[np.uint32]:
+        """Return the masks of the next tokens; the array is reused by the next call."""
+        computed = []
+        for index, state in enumerate(self.states):
+            if state.fill_forced(self._rows[index]):
+                continue
+            if isinstance(state.matcher, llguidance.LLMatcher):
+                computed.append((index, state))
+            else:
+                state.fill(self._rows[index])
+        if computed:
+            pairs = [(state.matcher, index) for index, state in computed]
+            rows, width = self._rows.shape
+            self._executor.unsafe_compute_mask_ptr(pairs, self._rows.ctypes.data, width * 4, rows)
+            for index, state in computed:
+                state.check()
+                state.restrict(self._rows[index])
+        return self._rows
+
+    def accept(self, tokens: Sequence[int]) -> None:
+        """Continue each output with its token."""
+        if len(tokens) != len(self.states):
+            raise ConfigError(f"expected {len(self.states)} tokens, got {len(tokens)}")
+        for state, token in zip(self.states, tokens, strict=True):
+            state.accept(int(token))
+
+    @property
+    def is_finished(self) -> bool:
+        return all(state.is_finished for state in self.states)

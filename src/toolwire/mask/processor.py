@@ -9,8 +9,7 @@ import torch
 from transformers import LogitsProcessor
 
 from ..ir.errors import ConfigError
-from .batch import BatchMask
-from .masks import Mask
+from .masks import BatchMask, Mask
 from .state import MaskState
 
 __all__ = ["MaskProcessor"]

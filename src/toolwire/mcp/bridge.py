@@ -21,11 +21,10 @@ from functools import partial
 from typing import Any
 
 from ..asgi.access import AccessDenied, Guard
-from ..asgi.disconnect import DisconnectWatch
-from ..asgi.request import find_path, parse_headers, read_request_body
+from ..asgi.request import DisconnectWatch, find_path, parse_headers, read_request_body
 from ..ir.errors import ToolwireError
 from ..ir.pointer import Object
-from ..net.http_client import HttpTransport
+from ..net.http.client import HttpTransport
 from ..stream.framing import NDJSONDecoder
 from ..wire.mcp import decode_tools
 from .client.config import ServerSpec

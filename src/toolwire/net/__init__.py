@@ -7,48 +7,48 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .agent import Agent
-    from .agent_loop import StreamItem
-    from .answers import Answer, NoAnswer
-    from .approvals import approve_call, deny_call, supply_result
-    from .auxiliary import Auxiliary
-    from .client import ModelClient
-    from .conversation import AgentConversation
-    from .http import StreamedBody
-    from .http_client import HttpTransport
-    from .jail import disk_jail
-    from .key_command import KeyCommand, KeyCommandError
-    from .model_protocol import Model
-    from .otel import OtelObserver
-    from .runner import Runner
-    from .stored_approvals import StoredApprovals
+    from .agent.agent import Agent
+    from .agent.answers import Answer, NoAnswer
+    from .agent.auxiliary import Auxiliary
+    from .agent.checkpoints import approve_call, deny_call, supply_result
+    from .agent.conversation import AgentConversation
+    from .agent.loop import StreamItem
+    from .http.client import HttpTransport
+    from .http.transport import StreamedBody
+    from .model.client import ModelClient
+    from .model.interface import Model
+    from .model.key_command import KeyCommand, KeyCommandError
+    from .model.translation_cache import TranslationCache
     from .stores import open_store
-    from .trace_file import TraceRetention
-    from .trace_observer import TraceObserver
-    from .translation_cache import TranslationCache
+    from .tools.isolation import disk_jail
+    from .tools.runner import Runner
+    from .tools.stored_approvals import StoredApprovals
+    from .trace.file import TraceRetention
+    from .trace.observer import TraceObserver
+    from .trace.otel import OtelObserver
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "agent": ("Agent",),
-            "agent_loop": ("StreamItem",),
-            "answers": ("Answer", "NoAnswer"),
-            "auxiliary": ("Auxiliary",),
-            "conversation": ("AgentConversation",),
-            "model_protocol": ("Model",),
-            "approvals": ("approve_call", "deny_call", "supply_result"),
-            "runner": ("Runner",),
-            "client": ("ModelClient",),
-            "stored_approvals": ("StoredApprovals",),
+            "agent.agent": ("Agent",),
+            "agent.loop": ("StreamItem",),
+            "agent.answers": ("Answer", "NoAnswer"),
+            "agent.auxiliary": ("Auxiliary",),
+            "agent.conversation": ("AgentConversation",),
+            "model.interface": ("Model",),
+            "agent.checkpoints": ("approve_call", "deny_call", "supply_result"),
+            "tools.runner": ("Runner",),
+            "model.client": ("ModelClient",),
+            "tools.stored_approvals": ("StoredApprovals",),
             "stores": ("open_store",),
-            "jail": ("disk_jail",),
-            "key_command": ("KeyCommand", "KeyCommandError"),
-            "otel": ("OtelObserver",),
-            "trace_file": ("TraceRetention",),
-            "trace_observer": ("TraceObserver",),
-            "translation_cache": ("TranslationCache",),
-            "http": ("StreamedBody",),
-            "http_client": ("HttpTransport",),
+            "tools.isolation": ("disk_jail",),
+            "model.key_command": ("KeyCommand", "KeyCommandError"),
+            "trace.otel": ("OtelObserver",),
+            "trace.file": ("TraceRetention",),
+            "trace.observer": ("TraceObserver",),
+            "model.translation_cache": ("TranslationCache",),
+            "http.transport": ("StreamedBody",),
+            "http.client": ("HttpTransport",),
         },
     )
 

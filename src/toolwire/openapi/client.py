@@ -23,14 +23,12 @@ from ..ir.errors import ConfigError, EncodeError, SchemaError
 from ..ir.parts import Media
 from ..ir.pointer import JSON, Object
 from ..ir.terminal import neutralise_line
-from ..net.base_url import origin_of, parse_base_url
-from ..net.header_values import expand_headers
-from ..net.http import Reply
-from ..net.http_client import HttpTransport
-from ..run.context import current_call
-from ..run.failures import ToolError, Transient
-from ..run.options import Options
-from ..run.toolbox import Entry, Toolbox
+from ..net.http.client import HttpTransport
+from ..net.http.head import expand_headers, origin_of, parse_base_url
+from ..net.http.transport import Reply
+from ..run.calls.context import ToolError, Transient, current_call
+from ..run.tools.function_tool import Options
+from ..run.tools.toolbox import Entry, Toolbox
 from .api_tools import ApiTool, OperationProblem, OperationRequest
 from .credentials import ApiCredentials, AppliedCredentials, Auth, SecretFilter
 from .document import load_document

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from ..ir.errors import ConfigError
 from ..ir.pointer import JSON
 from ..ir.text import dumps
-from ..run.failures import NotExecuted
+from ..run.calls.context import NotExecuted
 from .security import Requirements, SecurityScheme
 from .styles import percent_encode
 

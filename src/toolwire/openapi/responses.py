@@ -20,7 +20,7 @@ from ..ir.errors import ProtocolError
 from ..ir.parts import Media
 from ..ir.pointer import JSON
 from ..ir.text import dumps
-from ..run.failures import ToolError, Transient
+from ..run.calls.context import ToolError, Transient
 from ..stream.strict import parse
 from .credentials import SecretFilter
 

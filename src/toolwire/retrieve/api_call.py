@@ -39,7 +39,7 @@ from .documents import clean_text
 from .spec_tools import spec_name
 
 if TYPE_CHECKING:
-    from ..net.model_protocol import Model
+    from ..net.model.interface import Model
     from .search_hit import SearchHit
 
 __all__ = ["call", "call_async", "make_prompt"]
@@ -71,7 +71,7 @@ def call(
     anything with the request, or the model answers that none fits. Raise ProtocolError for an answer without a call
     of an offered API, and InvalidArguments for arguments that do not match the schema.
     """
-    from ..net.blocking import run_blocking
+    from ..net.threads import run_blocking
 
     return run_blocking(call_async(query, k, index=index, model=model, max_tokens=max_tokens))
 
@@ -92,7 +92,7 @@ async def call_async(
         params=Params(max_tokens=max_tokens, temperature=0.0),
     )
     if isinstance(model, str):
-        from ..net.client import ModelClient
+        from ..net.model.client import ModelClient
 
         async with ModelClient(model) as client:
             response = await client.ask(request)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from ..bridge.detection import detect
+from ..bridge.translation.detection import detect
 from ..ir.errors import ConfigError, ProtocolError, ToolwireError
 from ..ir.pointer import JSON
 from ..ir.tools import Tool

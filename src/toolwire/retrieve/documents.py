@@ -10,8 +10,8 @@ from unicodedata import category
 from ..ir.pointer import Object
 from ..ir.tools import Tool
 from ..ir.value import Value
-from ..run.definitions import definition_hash
-from ..run.words import split_identifier
+from ..run.tools.words import split_identifier
+from ..run.values.keys import definition_hash
 
 __all__ = ["FIELDS", "ToolDocument", "clean_text", "make_document"]
 

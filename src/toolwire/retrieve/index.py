@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect, Tool
 from ..ir.value import Value
-from ..run.tool_offer import strip_function
+from ..run.tools.offer import strip_function
 from .documents import ToolDocument, make_document
 from .encoder import Encoder, ProgressCallback, Vectors, encode_texts
 from .entry_table import EntryTable, IndexedTool, SearchFilter, encode_entry

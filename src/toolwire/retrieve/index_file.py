@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..ir.errors import ProtocolError, StoreError
 from ..ir.text import to_bytes
 from ..ir.tools import Tool
-from ..run.words import split_words
+from ..run.tools.words import split_words
 from .documents import FIELDS, make_document
 from .encoder import Encoder, Vectors
 from .entry_table import EFFECTS, EntryTable, IndexedTool, decode_entry, encode_entry

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..run.words import split_words
+from ..run.tools.words import split_words
 from .documents import FIELDS
 from .word_index import Floats, WordIndex
 

@@ -19,10 +19,9 @@ from ..ir.errors import ConfigError
 from ..ir.parts import ToolResult
 from ..ir.request import Message, Request, found_in_history
 from ..ir.tools import Tool
-from ..run.definitions import definition_hash, has_same_definition
-from ..run.keys import list_calls
-from ..run.selection_queries import selection_queries
-from ..run.suggestions import NameIndex, suggest_names
+from ..run.tools.suggestions import NameIndex, suggest_names
+from ..run.tools.words import selection_queries
+from ..run.values.keys import definition_hash, has_same_definition, list_calls
 
 __all__ = ["IndexRetriever", "SearchableTools", "ToolEntry", "ToolHit"]
 

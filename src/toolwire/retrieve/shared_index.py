@@ -24,8 +24,8 @@ from typing import NamedTuple, NoReturn, Protocol
 
 from ..ir.errors import ConfigError, ProtocolError
 from ..ir.tools import Effect, Tool
-from ..run.keys import canonical_json
-from ..run.tool_offer import strip_function
+from ..run.tools.offer import strip_function
+from ..run.values.keys import canonical_json
 from .documents import make_document
 from .encoder import Encoder, ProgressCallback, Vectors, encode_texts
 from .entry_table import IndexedTool, SearchFilter, decode_entry, encode_entry

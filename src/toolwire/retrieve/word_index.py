@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..run.words import split_words
+from ..run.tools.words import split_words
 from .documents import FIELDS, ToolDocument
 from .growing_array import GrowingArray
 

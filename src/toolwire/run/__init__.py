@@ -7,15 +7,9 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .approval import Approved, Denied
-    from .compaction import Compaction, CompactionPlan, plan_compaction
-    from .context import CallContext, current_call
-    from .failures import ToolError, Transient
-    from .function_tool import FunctionTool
-    from .gates import GATES
-    from .histories import dump_messages, load_messages
-    from .model_settings import ModelSettings
-    from .observe import (
+    from .calls.context import CallContext, ToolError, Transient, current_call
+    from .calls.gates import GATES
+    from .calls.observe import (
         AgentOperation,
         ApprovalOperation,
         EndOperation,
@@ -27,62 +21,68 @@ if TYPE_CHECKING:
         ToolOperation,
         ToolSearcher,
     )
-    from .options import Options, OptionValues
-    from .output_plan import OutputPlan
-    from .output_type import StructuredOutput
-    from .partial_output import PartialOutput, UnfinishedCall
-    from .pending import Pending
-    from .plan import CallPlan, plan_of
-    from .policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
-    from .records import DAY, Claim, Record, Store
-    from .run_events import RunEvent, decode_events, fold_events
-    from .session import Budget, Session
-    from .steps import Approve
-    from .stored_runs import WEEK, RunConflict, RunStore, StoredRun, read_rows
-    from .toolbox import Entry, LiveSource, Source, Toolbox
-    from .values import received
-    from .waiting import ApprovalExpired, Suspend, Suspended, WaitingCall
-    from .word_choice import choose_by_words
+    from .calls.pending import Ask, Deny, Pending, received
+    from .calls.plan import CallPlan, plan_of
+    from .calls.policy import Policy, allow, at_most, deny, hosts, only_effects, path_jail
+    from .calls.steps import Approve, Approved, Denied
+    from .session.compaction import Compaction, CompactionPlan, plan_compaction
+    from .session.events import RunEvent, decode_events, fold_events
+    from .session.history import dump_messages, load_messages
+    from .session.loop import Session
+    from .session.model_settings import ModelSettings
+    from .session.output import OutputPlan, StructuredOutput
+    from .session.partial_output import PartialOutput, UnfinishedCall
+    from .session.state import Budget
+    from .tools.function_tool import FunctionTool, Options, OptionValues
+    from .tools.toolbox import Entry, LiveSource, Source, Toolbox
+    from .tools.words import choose_by_words
+    from .values.records import DAY, WEEK, Claim, Record, RunConflict, RunStore, Store, StoredRun, read_rows
+    from .values.waiting import ApprovalExpired, Suspend, Suspended, WaitingCall
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "toolbox": ("Entry", "LiveSource", "Source", "Toolbox"),
-            "options": ("OptionValues", "Options"),
-            "function_tool": ("FunctionTool",),
-            "policy": ("Ask", "Deny", "Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
-            "session": ("Budget", "Session"),
-            "compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
-            "context": ("CallContext", "current_call"),
-            "gates": ("GATES",),
-            "pending": ("Pending",),
-            "approval": ("Approved", "Denied"),
-            "plan": ("CallPlan", "plan_of"),
-            "failures": ("ToolError", "Transient"),
-            "steps": ("Approve",),
-            "run_events": ("RunEvent", "decode_events", "fold_events"),
-            "stored_runs": ("WEEK", "RunConflict", "RunStore", "StoredRun", "read_rows"),
-            "records": ("DAY", "Claim", "Record", "Store"),
-            "histories": ("dump_messages", "load_messages"),
-            "model_settings": ("ModelSettings",),
-            "observe": (
+            "tools.toolbox": ("Entry", "LiveSource", "Source", "Toolbox"),
+            "tools.function_tool": ("FunctionTool", "OptionValues", "Options"),
+            "calls.pending": ("Ask", "Deny", "Pending", "received"),
+            "calls.policy": ("Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
+            "session.state": ("Budget",),
+            "session.loop": ("Session",),
+            "session.compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
+            "calls.context": ("CallContext", "ToolError", "Transient", "current_call"),
+            "calls.gates": ("GATES",),
+            "calls.steps": ("Approve", "Approved", "Denied"),
+            "calls.plan": ("CallPlan", "plan_of"),
+            "session.events": ("RunEvent", "decode_events", "fold_events"),
+            "values.records": (
+                "Claim",
+                "DAY",
+                "Record",
+                "RunConflict",
+                "RunStore",
+                "Store",
+                "StoredRun",
+                "WEEK",
+                "read_rows",
+            ),
+            "session.history": ("dump_messages", "load_messages"),
+            "session.model_settings": ("ModelSettings",),
+            "calls.observe": (
                 "AgentOperation",
                 "ApprovalOperation",
                 "EndOperation",
                 "ModelOperation",
-                "Observer",
                 "ObservedOperation",
+                "Observer",
                 "OperationOutcome",
                 "Retriever",
                 "ToolOperation",
                 "ToolSearcher",
             ),
-            "output_plan": ("OutputPlan",),
-            "output_type": ("StructuredOutput",),
-            "partial_output": ("PartialOutput", "UnfinishedCall"),
-            "values": ("received",),
-            "waiting": ("ApprovalExpired", "Suspend", "Suspended", "WaitingCall"),
-            "word_choice": ("choose_by_words",),
+            "session.output": ("OutputPlan", "StructuredOutput"),
+            "session.partial_output": ("PartialOutput", "UnfinishedCall"),
+            "values.waiting": ("ApprovalExpired", "Suspend", "Suspended", "WaitingCall"),
+            "tools.words": ("choose_by_words",),
         },
     )
 

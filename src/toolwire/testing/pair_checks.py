@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ..bridge.exchange import Exchange
-from ..bridge.preparation import prepare
-from ..bridge.stored import drop_stored
+from ..bridge.conversation.provider_state import drop_stored
+from ..bridge.translation.exchange import Exchange
+from ..bridge.translation.preparation import prepare
 from ..ir.errors import ToolwireError
 from ..ir.folding import fold
 from ..ir.parts import Part, ToolCall, ToolResult

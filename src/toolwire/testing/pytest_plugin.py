@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ..net.model_protocol import Model
-    from ..run.records import Store
+    from ..net.model.interface import Model
+    from ..run.values.records import Store
     from .models import ScriptedModel
     from .servers import BackgroundGateway
     from .upstream import Upstream
@@ -170,7 +170,7 @@ def toolwire_recording(request: pytest.FixtureRequest) -> Iterator[Callable[...,
 
 def _make_client(model: str, *, has_key: bool) -> Model:
     """Make the client of a model; for a replay, which sends nothing, without the key of the user."""
-    from ..net.client import ModelClient
+    from ..net.model.client import ModelClient
 
     return ModelClient(model) if has_key else ModelClient(model, key="unused-in-a-replay")
 

@@ -21,10 +21,10 @@ from ..ir.pointer import JSON, Object
 from ..ir.request import Request
 from ..ir.response import Response
 from ..ir.text import to_bytes
-from ..net.model_protocol import Model
-from ..run.redact import Redactor, environment_secrets
-from ..run.replay import Difference, ReplayDifference, RequestComparer
-from ..run.sanitise import Sanitiser
+from ..net.model.interface import Model
+from ..run.traces.redact import Redactor, environment_secrets
+from ..run.traces.replay import Difference, ReplayDifference, RequestComparer
+from ..run.traces.sanitise import Sanitiser
 
 __all__ = ["ModelRecorder", "ModelReplay"]
 

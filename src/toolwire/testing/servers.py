@@ -13,7 +13,7 @@ from .._extras import install_command
 from ..gateway.app import Gateway
 from ..gateway.settings_parse import parse_settings
 from ..ir.errors import MissingExtra
-from ..net.blocking import run_blocking
+from ..net.threads import run_blocking
 from ..wire import names
 from .upstream import Upstream
 

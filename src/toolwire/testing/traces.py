@@ -12,12 +12,11 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from ..net.replay import load_run, replay_run
-from ..net.trace_file import read_trace
-from ..run.redact import REMOVED
-from ..run.replay import ReplayDifference
-from ..run.trace_exchange import ExchangeTrace, RecordedAnswer, exchange_of, piece_bytes
-from ..run.trace_run import RunTrace
+from ..net.trace.file import read_trace
+from ..net.trace.replay import load_run, replay_run
+from ..run.traces.recordings import ExchangeTrace, RecordedAnswer, RunTrace, exchange_of, piece_bytes
+from ..run.traces.redact import REMOVED
+from ..run.traces.replay import ReplayDifference
 from .upstream import PartialReply, Recorded, ScriptedReply
 
 __all__ = ["ExchangeTrace", "ReplayDifference", "RunTrace", "load_run", "load_trace", "replay_run", "script_of"]

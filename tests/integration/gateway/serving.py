@@ -9,7 +9,7 @@ from typing import Any
 
 import uvicorn
 
-from toolwire.asgi.descriptors import ConnectionCounts
+from toolwire.asgi.admission import ConnectionCounts
 from toolwire.asgi.limited_http import make_limited_protocol
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.observe.request_log import RequestLog

@@ -24,7 +24,7 @@ from toolwire.gateway.observe.telemetry import open_telemetry
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.shared.keys import hash_key
 from toolwire.ir.response import Fault, Stop
-from toolwire.run.redact import Redactor
+from toolwire.run.traces.redact import Redactor
 from toolwire.testing import PartialReply, RawReply, Upstream
 from waiting import SAFETY
 

@@ -16,7 +16,7 @@ from toolwire.ir.folding import fold
 from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
 from toolwire.ir.response import Stop, Usage
-from toolwire.net.endpoint import resolve
+from toolwire.net.model.endpoint import resolve
 from toolwire.testing import Upstream
 from toolwire.wire import ModelCapabilities
 

@@ -19,7 +19,7 @@ from toolwire import Request, Response, Runner, Text, ToolCall, ToolResult, tool
 from toolwire.gateway.observe.log import AccessLog
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.ir.response import Fault, Stop, Usage
-from toolwire.run.words import split_words
+from toolwire.run.tools.words import split_words
 from toolwire.testing import Upstream
 
 NOUNS = (

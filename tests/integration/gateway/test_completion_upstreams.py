@@ -16,7 +16,7 @@ from toolwire import EmulationSettings, Media, Message, Request, Text, ToolCall,
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import Reasoning
 from toolwire.ir.request import ReasoningConfig
-from toolwire.net.client import ModelClient
+from toolwire.net.model.client import ModelClient
 from toolwire.testing import Upstream
 from toolwire.testing.upstream import RawReply
 

@@ -19,9 +19,9 @@ import uvicorn
 import uvloop
 from gateway.hostile import read_answer
 
+from toolwire.asgi.admission import ConnectionCounts, DefaultLimits
 from toolwire.asgi.client_transport import ClientTransport
-from toolwire.asgi.descriptors import ConnectionCounts
-from toolwire.asgi.limited_http import DefaultLimits, make_limited_protocol
+from toolwire.asgi.limited_http import make_limited_protocol
 from waiting import SAFETY, until
 
 RUNNERS = {"asyncio": asyncio.run, "uvloop": uvloop.run}

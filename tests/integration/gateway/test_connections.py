@@ -16,7 +16,7 @@ from gateway.hostile import run
 from toolwire import Response, Text
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop
-from toolwire.net.http_client import HttpTransport
+from toolwire.net.http.client import HttpTransport
 from toolwire.testing import Upstream
 from virtual_time import in_virtual_time
 from waiting import SAFETY

@@ -11,7 +11,7 @@ from toolwire import Message, Request, Response, Text, Tool, ToolCall
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault, Stop, Usage
-from toolwire.net.runner import Runner
+from toolwire.net.tools.runner import Runner
 
 REQUEST = Request(
     messages=(Message("user", (Text("Weather in Rome?"),)),),

@@ -13,11 +13,11 @@ from serving import serving, upstream_rows
 
 import toolwire
 from toolwire import Response, Text, ToolCall, ToolResult
-from toolwire.bridge.turns import InMemoryTurns, StoredTurn
+from toolwire.bridge.conversation.turns import InMemoryTurns, StoredTurn
 from toolwire.gateway.answer.delivery import StreamDelivery
 from toolwire.ir.response import Fault, Stop, Usage
-from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
+from toolwire.net.tools.runner import Runner
 from toolwire.testing import Upstream
 from virtual_time import run_virtual
 from waiting import until

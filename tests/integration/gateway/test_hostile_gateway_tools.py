@@ -19,12 +19,12 @@ from toolwire import Message, Request, Response, Text, Tool, ToolCall, ToolResul
 from toolwire.ir.errors import StoreError
 from toolwire.ir.response import Stop
 from toolwire.mcp.server.server import Server
-from toolwire.net.jail import disk_jail
-from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
 from toolwire.net.stores.memory import MemoryStore
-from toolwire.run.policy import Policy
-from toolwire.run.toolbox import Toolbox
+from toolwire.net.tools.isolation import disk_jail
+from toolwire.net.tools.runner import Runner
+from toolwire.run.calls.policy import Policy
+from toolwire.run.tools.toolbox import Toolbox
 from virtual_time import in_virtual_time
 from waiting import SAFETY
 

@@ -28,7 +28,7 @@ from gateway.hostile import (
 )
 from gateway.serving import WIRES, Serving, listening
 
-from toolwire.asgi.descriptors import ConnectionCounts
+from toolwire.asgi.admission import ConnectionCounts
 from toolwire.gateway.shared.keys import hash_key
 from waiting import wait_until
 

@@ -31,8 +31,10 @@ from gateway.serving import serving, upstream_rows
 
 from toolwire import Message, Reasoning, Request, Response, Text, Tool, ToolCall
 from toolwire.asgi.offload import LARGE
-from toolwire.bridge import emulation, repair, restore_turns
-from toolwire.bridge.turns import StoredTurn
+from toolwire.bridge.conversation import restored_turns as restore_turns
+from toolwire.bridge.conversation.turns import StoredTurn
+from toolwire.bridge.emulation import requests as emulation
+from toolwire.bridge.restoration import repair
 from toolwire.gateway.answer.translated import TranslatedRequest
 from toolwire.gateway.observe import request_log
 from toolwire.gateway.observe.answer_stats import AnswerStats
@@ -42,7 +44,7 @@ from toolwire.ir import text as json_text
 from toolwire.ir.parts import Artefact
 from toolwire.ir.response import Stop, Usage
 from toolwire.ir.text import to_bytes
-from toolwire.net import endpoint_request
+from toolwire.net.model import endpoint_request
 from toolwire.testing import RawReply
 from toolwire.wire import get
 from toolwire.wire.openai_responses import response as responses_wire

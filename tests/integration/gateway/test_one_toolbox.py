@@ -14,9 +14,9 @@ from toolwire.ir.response import Stop
 from toolwire.mcp.client import McpServers
 from toolwire.mcp.protocol.errors import RpcError
 from toolwire.mcp.server.server import Server
-from toolwire.net.client import ModelClient
-from toolwire.net.http_client import HttpTransport
-from toolwire.net.runner import Runner
+from toolwire.net.http.client import HttpTransport
+from toolwire.net.model.client import ModelClient
+from toolwire.net.tools.runner import Runner
 from toolwire.testing import Upstream
 from waiting import SAFETY
 

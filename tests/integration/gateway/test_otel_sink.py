@@ -16,8 +16,8 @@ from serving import serving, upstream_rows
 from toolwire import Response, Text, tool
 from toolwire.gateway.observe.otel import OtelSink
 from toolwire.ir.response import Fault, Stop
-from toolwire.net.otel import OtelObserver
-from toolwire.net.runner import Runner
+from toolwire.net.tools.runner import Runner
+from toolwire.net.trace.otel import OtelObserver
 from toolwire.testing import Upstream
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -34,8 +34,8 @@ from toolwire.gateway.app import Gateway
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.shared.keys import hash_key
-from toolwire.net.http import PoolExhausted
-from toolwire.net.http_client import HttpTransport
+from toolwire.net.http.client import HttpTransport
+from toolwire.net.http.transport import PoolExhausted
 from waiting import SAFETY, until
 
 ANSWER = (

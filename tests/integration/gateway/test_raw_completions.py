@@ -20,7 +20,7 @@ from toolwire import EmulationSettings, Message, Request, Text, Tool, ToolCall, 
 from toolwire.ir.events import CallEnd, ReasoningDelta, ResponseEnd
 from toolwire.ir.parts import Reasoning
 from toolwire.ir.request import Params
-from toolwire.net.client import ModelClient
+from toolwire.net.model.client import ModelClient
 from waiting import SAFETY
 
 if not IS_INSTALLED and not IS_REQUIRED:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from serving import serving, upstream_rows
 
 from toolwire import Reasoning, Response, Text, ToolCall
-from toolwire.bridge.reasoning_envelope import PREFIX, may_contain_envelope
-from toolwire.bridge.turns import InMemoryTurns
+from toolwire.bridge.conversation.reasoning_envelope import PREFIX, may_contain_envelope
+from toolwire.bridge.conversation.turns import InMemoryTurns
 from toolwire.gateway import client_request
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.ir.response import Fault, Stop, Usage

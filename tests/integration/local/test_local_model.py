@@ -23,9 +23,9 @@ from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
 from toolwire.ir.response import UpstreamError
 from toolwire.local import open_model
-from toolwire.local.chat import MAX_TOKENS
-from toolwire.net.agent import Agent
-from toolwire.net.client import ModelClient
+from toolwire.local.engine import MAX_TOKENS
+from toolwire.net.agent.agent import Agent
+from toolwire.net.model.client import ModelClient
 from toolwire.run import PartialOutput
 from waiting import SAFETY, until
 

@@ -9,9 +9,9 @@ from mcp_client.client_helpers import McpServers, misbehaving, tool_call, toolbo
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import ToolCall
 from toolwire.mcp.client import stdio
-from toolwire.net.agent import Agent
-from toolwire.net.runner import Runner
-from toolwire.run.results import result_code
+from toolwire.net.agent.agent import Agent
+from toolwire.net.tools.runner import Runner
+from toolwire.run.values.results import result_code
 from toolwire.testing import ScriptedModel, says
 from waiting import SAFETY
 

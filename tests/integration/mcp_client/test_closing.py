@@ -10,7 +10,7 @@ from mcp_server.server_process import effects_in
 from mcp_client.client_helpers import McpClient, misbehaving, run, tool_call, toolbox_of, until
 from toolwire.mcp.client import McpServers, ServerGone, ServerSpec
 from toolwire.mcp.client.stdio import StdioLink
-from toolwire.net.runner import Runner
+from toolwire.net.tools.runner import Runner
 from waiting import SAFETY
 
 SLEEPS = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"

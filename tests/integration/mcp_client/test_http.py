@@ -21,9 +21,9 @@ from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRefused, ServerSpec
 from toolwire.mcp.client.login import Browser, Login
 from toolwire.mcp.protocol.errors import RpcError
-from toolwire.net.runner import Runner
 from toolwire.net.stores import open_store
-from toolwire.run.results import result_code
+from toolwire.net.tools.runner import Runner
+from toolwire.run.values.results import result_code
 from virtual_time import run_virtual
 from waiting import SAFETY
 

@@ -10,8 +10,8 @@ from mcp_server.server_process import effects_in
 from mcp_client.client_helpers import McpClient, cancel_once, misbehaving, run, tool_call, toolbox_of, until, workshop
 from toolwire.ir.errors import ProtocolError
 from toolwire.mcp.client import Handlers, McpServers, ServerGone, ServerSpec, stdio
-from toolwire.net.runner import Runner
-from toolwire.run.results import result_code
+from toolwire.net.tools.runner import Runner
+from toolwire.run.values.results import result_code
 from waiting import SAFETY
 
 ERAS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")

@@ -11,7 +11,8 @@ import uvicorn
 from gateway.hostile import Answer, read_answer, run
 
 from toolwire import Toolbox
-from toolwire.asgi.limited_http import DefaultLimits, make_limited_protocol
+from toolwire.asgi.admission import DefaultLimits
+from toolwire.asgi.limited_http import make_limited_protocol
 from toolwire.cli import mcp_bridge
 from toolwire.cli.main import main
 from toolwire.mcp.server.http import HttpApp

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from toolwire.net.http_client import HttpTransport
+from toolwire.net.http.client import HttpTransport
 from waiting import SAFETY
 
 TLS = Path(__file__).parent.parent.parent / "fixtures" / "tls"

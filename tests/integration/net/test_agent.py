@@ -12,13 +12,13 @@ import pytest
 
 from toolwire import Text, ToolCall, ToolResult, tool
 from toolwire.ir.events import CallEnd, ResponseEnd
-from toolwire.net.agent import Agent
-from toolwire.net.answers import Answer
-from toolwire.run.options import Options
-from toolwire.run.policy import Policy
-from toolwire.run.results import result_code
-from toolwire.run.session import Budget
-from toolwire.run.toolbox import Entry
+from toolwire.net.agent.agent import Agent
+from toolwire.net.agent.answers import Answer
+from toolwire.run.calls.policy import Policy
+from toolwire.run.session.state import Budget
+from toolwire.run.tools.function_tool import Options
+from toolwire.run.tools.toolbox import Entry
+from toolwire.run.values.results import result_code
 from toolwire.testing import ScriptedModel, says
 from waiting import until, wait_until
 
@@ -117,7 +117,7 @@ def test_session_resumes_in_another_process(tmp_path):
 import sys
 sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[2])]!r}
 from test_agent import *
-from toolwire.run.session import Session
+from toolwire.run.session.loop import Session
 from pathlib import Path
 state = Path({str(state)!r})
 if sys.argv[1] == "begin":
@@ -246,7 +246,7 @@ def test_resumed_session_keeps_the_policy_and_budget():
     strange = Entry(weather, lambda city: "BOOK MARS", Options(untrusted=True))
     lines = [says(weather_call(city="Paris")), says(ToolCall("b", "book", {"city": "Mars"})), says("Done.")]
     agent = Agent(ScriptedModel(lines), [strange, book], policy=Policy(taint="enforce"), budget=Budget(iterations=2))
-    from toolwire.run.session import Session
+    from toolwire.run.session.loop import Session
 
     answer = agent.run_sync(Session.load(asyncio.run(agent.session("Go.")).dump(), now=time.time))
     assert not BOOKED

@@ -13,8 +13,8 @@ from toolwire.cli.answer_output import describe_waiting
 from toolwire.ir.errors import ConfigError
 from toolwire.net import Answer, Auxiliary, Runner, StoredApprovals, approve_call, deny_call
 from toolwire.run import Approved, Policy, RunConflict, Session, Suspend
-from toolwire.run.results import annotate, result_code
-from toolwire.run.waiting import WaitingCall
+from toolwire.run.values.results import annotate, result_code
+from toolwire.run.values.waiting import WaitingCall
 from toolwire.testing import ScriptedModel, says
 from waiting import SAFETY
 

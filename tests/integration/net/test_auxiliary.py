@@ -10,7 +10,7 @@ from toolwire import Agent, ToolCall, tool
 from toolwire.ir import ConfigError, Fault, Response, Stop, Text, ToolResult, UpstreamError, Usage
 from toolwire.net import Auxiliary
 from toolwire.run import Budget, Compaction, Policy, Session, Suspend, deny
-from toolwire.run.results import NOTES_KEY, result_code
+from toolwire.run.values.results import NOTES_KEY, result_code
 from toolwire.testing import ScriptedModel, says
 
 RAN: list[str] = []

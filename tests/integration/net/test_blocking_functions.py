@@ -11,9 +11,9 @@ from tables import every_case
 from toolwire import Agent, Policy, Runner, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.mcp.server.approval import ElicitApproval
-from toolwire.net.approver import ApproverThread
-from toolwire.run.results import result_code
-from toolwire.run.steps import Approve
+from toolwire.net.tools.steps import ApproverThread
+from toolwire.run.calls.steps import Approve
+from toolwire.run.values.results import result_code
 from toolwire.testing import ScriptedModel, says
 from waiting import SAFETY
 

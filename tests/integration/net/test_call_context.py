@@ -12,7 +12,7 @@ import toolwire
 from toolwire import Agent, Runner, Toolbox, ToolCall
 from toolwire.net import stores
 from toolwire.run import CallContext, current_call
-from toolwire.run.toolbox import Entry
+from toolwire.run.tools.toolbox import Entry
 from toolwire.testing import ScriptedModel, says
 from waiting import SAFETY
 

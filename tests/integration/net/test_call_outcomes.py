@@ -11,18 +11,17 @@ import pydantic
 import pytest
 
 from toolwire import Text, Tool, ToolCall, ToolResult, tool
-from toolwire.net.agent import Agent
-from toolwire.net.process import run_in_process
-from toolwire.net.runner import Runner
+from toolwire.net.agent.agent import Agent
 from toolwire.net.stores.memory import MemoryStore
-from toolwire.run.context import CallContext
-from toolwire.run.failures import NotExecuted
-from toolwire.run.options import Options
-from toolwire.run.policy import Policy
-from toolwire.run.results import result_code
-from toolwire.run.session import Budget
-from toolwire.run.steps import Invoke
-from toolwire.run.toolbox import Entry, Toolbox
+from toolwire.net.tools.isolation import run_in_process
+from toolwire.net.tools.runner import Runner
+from toolwire.run.calls.context import CallContext, NotExecuted
+from toolwire.run.calls.policy import Policy
+from toolwire.run.calls.steps import Invoke
+from toolwire.run.session.state import Budget
+from toolwire.run.tools.function_tool import Options
+from toolwire.run.tools.toolbox import Entry, Toolbox
+from toolwire.run.values.results import result_code
 from waiting import SAFETY, until, wait_until
 
 RAN: list[str] = []

@@ -12,7 +12,7 @@ from test_cli_run import DONE, MAIL, TOOLS
 from toolwire import ToolCall
 from toolwire.cli.chat_session import ChatSession
 from toolwire.ir.errors import ConfigError
-from toolwire.net.prompts import prompt_message
+from toolwire.net.model.interface import prompt_message
 from toolwire.testing import Upstream, says
 from waiting import until
 
@@ -146,7 +146,7 @@ def test_loaded_messages_keep_their_system_prompt(tmp_path):
     from argparse import Namespace
 
     from toolwire import Message, Text
-    from toolwire.run.histories import dump_messages
+    from toolwire.run.session.history import dump_messages
 
     file = tmp_path / "talk.json"
     file.write_text(dump_messages([Message("system", (Text("Be brief."),)), Message("user", (Text("hi"),))]))

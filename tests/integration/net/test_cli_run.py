@@ -183,7 +183,7 @@ def test_wrong_usage(arguments, told, tmp_path, capsys, monkeypatch):
 def test_unknown_records_can_be_resolved_or_forgotten(tmp_path, capsys):
     from toolwire.cli.main import main
     from toolwire.net.stores import open_store
-    from toolwire.run.records import Claim
+    from toolwire.run.values.records import Claim
 
     url = str(tmp_path / "runs.db")
     store = open_store(url)

@@ -36,10 +36,10 @@ from toolwire.ir.events import ResponseEnd
 from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
 from toolwire.ir.response import Fault, Stop, Usage
-from toolwire.net.client import ModelClient
-from toolwire.net.http_client import HttpTransport
-from toolwire.net.retry import RetryPolicy
-from toolwire.run.repaired_calls import repairing_model
+from toolwire.net.http.client import HttpTransport
+from toolwire.net.model.client import ModelClient
+from toolwire.net.model.upstream_exchange import RetryPolicy
+from toolwire.run.session.auxiliary import repairing_model
 from toolwire.testing import PartialReply, RawReply, Upstream, same
 from virtual_time import in_virtual_time
 from waiting import SAFETY

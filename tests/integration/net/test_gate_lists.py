@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from toolwire import Policy, ToolCall, open_store, tool
 from toolwire.ir.parts import Text
 from toolwire.ir.tools import Tool
-from toolwire.net.runner import Runner
+from toolwire.net.tools.runner import Runner
 from toolwire.run import GATES, Approved, Denied, Entry, Toolbox, at_most, deny, path_jail
-from toolwire.run.call_run import CallRun
-from toolwire.run.context import current_call
-from toolwire.run.failures import ToolError, Transient
-from toolwire.run.gates import convert
-from toolwire.run.settings import RunSettings
+from toolwire.run.calls.context import ToolError, Transient, current_call
+from toolwire.run.calls.execution import CallRun
+from toolwire.run.calls.gates import convert
+from toolwire.run.calls.settings import RunSettings
 
 CALLED: list[tuple[str, Any]] = []
 

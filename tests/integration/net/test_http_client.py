@@ -12,7 +12,7 @@ import pytest
 from raw_server import CHUNKED, OK, TLS, open_transport, post_once, post_request, request, respond_with, server
 
 from toolwire.ir.errors import ConfigError
-from toolwire.net.http_client import HttpTransport
+from toolwire.net.http.client import HttpTransport
 from virtual_time import run_virtual
 from waiting import SAFETY, until
 
@@ -479,7 +479,7 @@ def test_idle_connections_are_limited_and_expire(monkeypatch):
     async def check():
         async with server(respond_with(OK)) as there, open_transport(connections=3) as transport:
             await asyncio.gather(*(post_request(transport, there["url"]) for _ in range(3)))
-            monkeypatch.setattr("toolwire.net.http_pool._IDLE_TIMEOUT", 0.0)
+            monkeypatch.setattr("toolwire.net.http.requests._IDLE_TIMEOUT", 0.0)
             await asyncio.sleep(0.01)
             assert (await post_request(transport, there["url"]))[2] == b"hi"
             assert there["connections"] == 4

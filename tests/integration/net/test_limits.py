@@ -6,13 +6,13 @@ import time
 import pytest
 
 from toolwire import Tool, ToolCall, tool
-from toolwire.net.deadlines import DeadlineQueue, SharedTimers
-from toolwire.net.runner import Runner
 from toolwire.net.stores.memory import MemoryStore
-from toolwire.run.context import current_call
-from toolwire.run.options import Options
-from toolwire.run.results import result_code
-from toolwire.run.toolbox import Entry, Toolbox
+from toolwire.net.time_limit import DeadlineQueue, SharedTimers
+from toolwire.net.tools.runner import Runner
+from toolwire.run.calls.context import current_call
+from toolwire.run.tools.function_tool import Options
+from toolwire.run.tools.toolbox import Entry, Toolbox
+from toolwire.run.values.results import result_code
 
 
 @tool(effect="read")

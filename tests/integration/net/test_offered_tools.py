@@ -10,7 +10,7 @@ import toolwire
 from toolwire import Agent, Policy, Request, Toolbox, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.net import approve_call
-from toolwire.run.results import result_code
+from toolwire.run.values.results import result_code
 from toolwire.testing import ScriptedModel, says
 
 SCHEMA = {"type": "object", "properties": {"to": {"type": "string", "maxLength": 9}}, "required": ["to"]}

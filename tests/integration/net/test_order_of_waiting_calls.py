@@ -9,7 +9,7 @@ from toolwire import Agent, ToolCall, ToolResult, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.net import Runner, StoredApprovals, approve_call, deny_call
 from toolwire.run import Approved, Suspend
-from toolwire.run.results import NOTES_KEY, result_code
+from toolwire.run.values.results import NOTES_KEY, result_code
 from toolwire.testing import ScriptedModel, says
 
 BACKUP, DROP, SIZE = (ToolCall(number, name, {}) for number, name in (("1", "backup"), ("2", "drop"), ("3", "size")))

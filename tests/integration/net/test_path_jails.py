@@ -11,14 +11,15 @@ from pydantic import AfterValidator, BaseModel, FilePath
 from toolwire import ToolCall, tool
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.tools import Tool
-from toolwire.net.jail import disk_jail
-from toolwire.net.runner import Runner
 from toolwire.net.stores.memory import MemoryStore
-from toolwire.run.approval import approval_hash
-from toolwire.run.failures import Transient
-from toolwire.run.policy import Deny, Policy, at_most, path_jail
-from toolwire.run.results import NOTES_KEY, result_code
-from toolwire.run.toolbox import Entry
+from toolwire.net.tools.isolation import disk_jail
+from toolwire.net.tools.runner import Runner
+from toolwire.run.calls.context import Transient
+from toolwire.run.calls.pending import Deny
+from toolwire.run.calls.policy import Policy, at_most, path_jail
+from toolwire.run.calls.steps import approval_hash
+from toolwire.run.tools.toolbox import Entry
+from toolwire.run.values.results import NOTES_KEY, result_code
 
 JAILS = pytest.mark.parametrize("jail", [path_jail, disk_jail])
 tool_got: list[Any] = []

@@ -10,7 +10,7 @@ from toolwire import Message, Request, Text
 from toolwire.cli.main import main
 from toolwire.ir.errors import ProtocolError, ToolwireError
 from toolwire.ir.response import UpstreamError
-from toolwire.net.client import ModelClient
+from toolwire.net.model.client import ModelClient
 
 KEY = "sk-secret-key-123"
 PAGE = b"<html>not here</html>"

@@ -17,10 +17,10 @@ from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import ToolResult
 from toolwire.net import approve_call
 from toolwire.retrieve import ToolIndex
-from toolwire.run.compaction import Compaction
-from toolwire.run.results import result_code
-from toolwire.run.session import Session
-from toolwire.run.toolbox import Entry, Toolbox
+from toolwire.run.session.compaction import Compaction
+from toolwire.run.session.loop import Session
+from toolwire.run.tools.toolbox import Entry, Toolbox
+from toolwire.run.values.results import result_code
 from toolwire.testing import ScriptedModel, says
 
 ACTIONS = ("create", "close", "list", "delete", "update")

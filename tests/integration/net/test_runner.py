@@ -14,14 +14,13 @@ import pytest
 
 from toolwire import Media, ToolCall, tool
 from toolwire.ir.errors import ConfigError
-from toolwire.net.runner import Runner
-from toolwire.run.context import current_call
-from toolwire.run.failures import NotExecuted, ToolError, Transient
-from toolwire.run.options import Options
-from toolwire.run.output import LIMIT
-from toolwire.run.policy import Policy, path_jail
-from toolwire.run.results import NOTES_KEY, result_code
-from toolwire.run.toolbox import Entry, Toolbox
+from toolwire.net.tools.runner import Runner
+from toolwire.run.calls.context import NotExecuted, ToolError, Transient, current_call
+from toolwire.run.calls.policy import Policy, path_jail
+from toolwire.run.tools.function_tool import Options
+from toolwire.run.tools.toolbox import Entry, Toolbox
+from toolwire.run.values.outputs import LIMIT
+from toolwire.run.values.results import NOTES_KEY, result_code
 from waiting import SAFETY, until, wait_until
 
 LOG: list[str] = []
@@ -532,8 +531,8 @@ def test_hanging_thread_does_not_keep_the_program_alive():
     program = """
 import time, toolwire
 from toolwire import ToolCall
-from toolwire.net.runner import Runner
-from toolwire.run.toolbox import Toolbox
+from toolwire.net.tools.runner import Runner
+from toolwire.run.tools.toolbox import Toolbox
 
 @toolwire.tool(effect="read")
 def hang() -> str:

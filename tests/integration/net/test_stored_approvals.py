@@ -9,10 +9,10 @@ import toolwire
 from toolwire import Runner, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.net import StoredApprovals, approve_call, deny_call
-from toolwire.net.stored_approvals import owned_by
+from toolwire.net.tools.stored_approvals import owned_by
 from toolwire.run import Policy
-from toolwire.run.results import result_code
-from toolwire.run.waiting import ApprovalExpired
+from toolwire.run.values.results import result_code
+from toolwire.run.values.waiting import ApprovalExpired
 
 POLICY = Policy(approve=("write",))
 CALL = ToolCall("c1", "pay", {"amount": 5})

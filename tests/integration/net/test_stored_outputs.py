@@ -7,8 +7,8 @@ import pytest
 import toolwire
 from toolwire import Agent, Policy, Runner, ToolCall, ToolResult
 from toolwire.run import deny
-from toolwire.run.output import LIMIT, StoredOutputs
-from toolwire.run.results import result_code
+from toolwire.run.values.outputs import LIMIT, StoredOutputs
+from toolwire.run.values.results import result_code
 from toolwire.testing import ScriptedModel, says
 from work_counter import assert_linear, count_work
 

@@ -10,7 +10,7 @@ from toolwire import Agent, Text, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.net import approve_call
-from toolwire.net.skills import load_skills, skill_tool
+from toolwire.net.agent.discovery import load_skills, skill_tool
 from toolwire.run import Budget, CallContext, Policy
 from toolwire.testing import ScriptedModel, says
 from waiting import SAFETY

@@ -6,7 +6,7 @@ import toolwire
 from toolwire import Agent, ToolCall, open_store
 from toolwire.net import Auxiliary, Runner, approve_call, deny_call, supply_result
 from toolwire.run import Suspend, Suspended
-from toolwire.run.results import result_code
+from toolwire.run.values.results import result_code
 from toolwire.testing import ScriptedModel, says
 
 CALLS = tuple(ToolCall(name, name, {}) for name in ("backup", "drop", "size", "add"))

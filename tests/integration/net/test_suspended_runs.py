@@ -10,10 +10,11 @@ import toolwire
 from run_logs import read_state, replace_state
 from toolwire import Agent, ToolCall, ToolResult, open_store
 from toolwire.ir.errors import ConfigError, StoreError
-from toolwire.net import Answer, approve_call, checkpoints, deny_call, supply_result
-from toolwire.net.runner import Runner
+from toolwire.net import Answer, approve_call, deny_call, supply_result
+from toolwire.net.agent import checkpoints
+from toolwire.net.tools.runner import Runner
 from toolwire.run import GATES, Budget, Policy, RunConflict, Session, Suspend, Suspended, path_jail
-from toolwire.run.waiting import ApprovalExpired
+from toolwire.run.values.waiting import ApprovalExpired
 from toolwire.testing import ScriptedModel, says
 from waiting import SAFETY
 

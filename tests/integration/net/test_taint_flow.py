@@ -8,7 +8,7 @@ import toolwire
 from toolwire import Agent, Message, Text, ToolCall, ToolResult, open_store
 from toolwire.net import Runner
 from toolwire.run import CallContext, Policy, Session, dump_messages, load_messages
-from toolwire.run.results import result_code
+from toolwire.run.values.results import result_code
 from toolwire.testing import ScriptedModel, says
 
 ENFORCE = Policy(taint="enforce")

@@ -9,7 +9,7 @@ import pytest
 import toolwire
 from toolwire import Policy, Runner, ToolCall
 from toolwire.net.threads import ThreadPool
-from toolwire.run.failures import NotExecuted
+from toolwire.run.calls.context import NotExecuted
 from waiting import SAFETY, wait_until
 
 

@@ -7,7 +7,7 @@ import pytest
 import toolwire
 from toolwire import Agent, Budget, Policy, ToolCall, open_store
 from toolwire.net import approve_call
-from toolwire.run.results import result_code
+from toolwire.run.values.results import result_code
 from toolwire.testing import ScriptedModel, says
 
 LIMIT = "max time reached (10 seconds)"

@@ -9,7 +9,7 @@ from toolwire import Agent, ModelClient, Tool, ToolCall
 from toolwire.ir import Response, Stop, Text
 from toolwire.retrieve import ToolIndex
 from toolwire.run import Entry
-from toolwire.run.observe import ModelOperation
+from toolwire.run.calls.observe import ModelOperation
 from toolwire.testing import Upstream
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}

@@ -11,13 +11,14 @@ from toolwire.ir import prompt_size
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault
 from toolwire.net import TraceObserver
-from toolwire.net.replay import load_run, replay_run
-from toolwire.net.trace_file import TraceRetention
-from toolwire.run import Budget, Compaction, read_rows, replay
-from toolwire.run.redact import Redactor
-from toolwire.run.replay import ReplayDifference
-from toolwire.run.run_trace import trace_of_log
-from toolwire.run.sanitise import Sanitiser
+from toolwire.net.trace.file import TraceRetention
+from toolwire.net.trace.replay import load_run, replay_run
+from toolwire.run import Budget, Compaction, read_rows
+from toolwire.run.traces import replay
+from toolwire.run.traces.redact import Redactor
+from toolwire.run.traces.replay import ReplayDifference
+from toolwire.run.traces.sanitise import Sanitiser
+from toolwire.run.traces.stored_run import trace_of_log
 from toolwire.testing import ScriptedModel, says
 
 RECORDED = "2026-11-18T060000-000Z"
@@ -75,7 +76,7 @@ def test_recording_that_cannot_be_written_does_not_fail_the_run(tmp_path, caplog
         raise OSError("disk full")
 
     observer = TraceObserver(tmp_path / "run.jsonl")
-    monkeypatch.setattr("toolwire.net.trace_file.TraceWriter.write", fail)
+    monkeypatch.setattr("toolwire.net.trace.file.TraceWriter.write", fail)
     assert asyncio.run(make_agent(1, observers=[observer]).run("Read.")).output == "Done."
     assert "cannot record an operation" in caplog.text
 

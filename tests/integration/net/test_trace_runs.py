@@ -24,9 +24,15 @@ from toolwire.ir.response import Fault, Response, Stop, UpstreamError, Usage
 from toolwire.ir.tools import Tool
 from toolwire.net import Auxiliary, TraceObserver
 from toolwire.run import Approved, Budget, Denied, Suspend, deny
-from toolwire.run.observe import AgentOperation, ApprovalOperation, ModelOperation, OperationOutcome, ToolOperation
-from toolwire.run.redact import environment_secrets
-from toolwire.run.sanitise import Sanitiser
+from toolwire.run.calls.observe import (
+    AgentOperation,
+    ApprovalOperation,
+    ModelOperation,
+    OperationOutcome,
+    ToolOperation,
+)
+from toolwire.run.traces.redact import environment_secrets
+from toolwire.run.traces.sanitise import Sanitiser
 from toolwire.testing import ReplayDifference, ScriptedModel, Upstream, load_run, load_trace, replay_run, says
 
 CALLS = ToolCall("c1", "look", {"city": "Rome"}), ToolCall("c2", "look", {"city": "Oslo"})

@@ -120,7 +120,7 @@ def test_recorded_transfer_is_performed_by_another_process(store, log, pay, is_k
     front = make_front([says(MOVE, PAY)], gone, store, pay, **options)
     run_id = front.run_sync("Pay.").run_id
     approve_call(store, run_id, "p")
-    toolwire.net.transfers._returned_agents.clear()
+    toolwire.net.agent.delegation._returned_agents.clear()
     again = make_front([says("wrong")], gone, store, pay, **options)
     if is_known:
         assert again.resume_sync(run_id).output == "Billing here."

@@ -21,7 +21,7 @@ import toolwire
 from tables import every_case
 from toolwire import Runner, ToolCall, ToolError, open_store
 from toolwire.run import CallContext, Options, Transient
-from toolwire.run.transient import RetryAdvice, find_transient, retry_advice
+from toolwire.run.calls.outcomes import RetryAdvice, find_transient, retry_advice
 from waiting import SAFETY
 
 NOW = 1_700_000_000.0

@@ -17,10 +17,10 @@ from toolwire import Message, Request, Response, Text, UpstreamError
 from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
 from toolwire.ir.response import Fault, Stop
-from toolwire.net.client import ModelClient
-from toolwire.net.endpoint import resolve
-from toolwire.net.endpoint_request import EndpointRequest
-from toolwire.net.key_command import KeyCommand, KeyCommandError
+from toolwire.net.model.client import ModelClient
+from toolwire.net.model.endpoint import resolve
+from toolwire.net.model.endpoint_request import EndpointRequest
+from toolwire.net.model.key_command import KeyCommand, KeyCommandError
 from toolwire.testing import RawReply, Upstream
 
 KEY = "secret-key-0123456789"

@@ -15,7 +15,7 @@ from toolwire import Runner, ToolCall
 from toolwire.ir import ConfigError, Media
 from toolwire.net import open_store
 from toolwire.openapi import toolbox
-from toolwire.run.results import result_code
+from toolwire.run.values.results import result_code
 from virtual_time import run_virtual
 
 PET = {

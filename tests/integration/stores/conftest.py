@@ -8,7 +8,7 @@ import pytest
 
 from stores import servers as store_servers
 from stores.servers import open_test_store
-from toolwire.run.records import Claim
+from toolwire.run.values.records import Claim
 
 NAMES = ("memory", "sqlite", "redis", "postgres")
 

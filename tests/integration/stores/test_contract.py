@@ -1,4 +1,4 @@
-"""What `toolwire.run.records.Store` promises, on every store."""
+"""What `toolwire.run.values.records.Store` promises, on every store."""
 
 import math
 import threading
@@ -7,7 +7,7 @@ import time
 import pytest
 
 from stores.servers import open_test_store
-from toolwire.run.records import DAY
+from toolwire.run.values.records import DAY
 
 SHORT = 0.05
 

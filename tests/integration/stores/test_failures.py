@@ -12,7 +12,7 @@ from stores.worker import executions, run
 from toolwire.ir.errors import StoreError
 from toolwire.net.stores import open_store
 from toolwire.net.stores.sqlite import SqliteStore
-from toolwire.run.records import DAY
+from toolwire.run.values.records import DAY
 from waiting import wait_until
 
 LEASE = 0.3

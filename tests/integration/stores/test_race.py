@@ -5,7 +5,7 @@ import pytest
 from stores import worker
 from stores.servers import PROCESSES
 from stores.worker import executions
-from toolwire.run.records import DAY
+from toolwire.run.values.records import DAY
 
 RACERS = 8
 KEYS = [f"key {number}" for number in range(500)]

@@ -1,4 +1,4 @@
-"""Check the promises of `toolwire.run.stored_runs.RunStore` on every store."""
+"""Check the promises of `toolwire.run.values.records.RunStore` on every store."""
 
 import math
 import threading
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stores.servers import open_test_store
 from toolwire.ir.errors import StoreError
-from toolwire.run.stored_runs import MAX_ROW_BYTES, WEEK, RunConflict, StoredRun, read_rows
+from toolwire.run.values.records import MAX_ROW_BYTES, WEEK, RunConflict, StoredRun, read_rows
 from waiting import SAFETY
 
 SHORT = 0.05

@@ -13,8 +13,8 @@ from stores.worker import executions
 from toolwire import Agent, Policy, ToolCall
 from toolwire.net import approve_call
 from toolwire.run import Budget, Compaction, Session
-from toolwire.run.run_events import RunFold, decode_events, fold_events
-from toolwire.run.stored_runs import MAX_ROW_BYTES, RunConflict, read_rows
+from toolwire.run.session.events import RunFold, decode_events, fold_events
+from toolwire.run.values.records import MAX_ROW_BYTES, RunConflict, read_rows
 from toolwire.testing import ScriptedModel, says
 
 OLD_LIMIT = 16 * 1024 * 1024  # bytes of a state, when each checkpoint wrote the whole state

@@ -9,9 +9,9 @@ import toolwire
 from stores.servers import PROCESSES, open_test_store
 from stores.worker import executions, record_effect
 from toolwire.ir import ToolCall
-from toolwire.net.runner import Runner
-from toolwire.run.options import Options
-from toolwire.run.toolbox import Entry
+from toolwire.net.tools.runner import Runner
+from toolwire.run.tools.function_tool import Options
+from toolwire.run.tools.toolbox import Entry
 from waiting import SAFETY
 
 LEASE = 0.5

@@ -17,8 +17,7 @@ from toolwire.ir.errors import ConfigError, MissingExtra, StoreError
 from toolwire.net.stores import open_store
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.net.stores.sqlite import SqliteStore
-from toolwire.run.records import DAY
-from toolwire.run.stored_runs import StoredRun
+from toolwire.run.values.records import DAY, StoredRun
 from waiting import SAFETY
 
 

@@ -11,10 +11,11 @@ from run_logs import read_state, replace_state
 from stores import approval_worker as worker
 from stores.servers import PROCESSES
 from stores.worker import executions
-from toolwire.net import approve_call, checkpoints
+from toolwire.net import approve_call
+from toolwire.net.agent import checkpoints
 from toolwire.run import Suspend
-from toolwire.run.results import result_code
-from toolwire.run.waiting import ApprovalExpired
+from toolwire.run.values.results import result_code
+from toolwire.run.values.waiting import ApprovalExpired
 from toolwire.testing import says
 
 

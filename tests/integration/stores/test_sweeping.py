@@ -13,12 +13,13 @@ import toolwire
 from stores.servers import PROCESSES
 from toolwire import Agent, Runner, ToolCall
 from toolwire.ir.errors import StoreError
-from toolwire.net import store_steps
-from toolwire.net.store_steps import StoreSteps
-from toolwire.net.stores import expiry, open_store, sqlite_connection
+from toolwire.net.stores import open_store, sqlite_connection
+from toolwire.net.stores import rules as expiry
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.net.stores.sqlite import SqliteStore
-from toolwire.run.stored_runs import WEEK, StoredRun
+from toolwire.net.tools import steps as store_steps
+from toolwire.net.tools.steps import StoreSteps
+from toolwire.run.values.records import WEEK, StoredRun
 from toolwire.testing import ScriptedModel
 from waiting import SAFETY, wait_until
 
@@ -234,7 +235,7 @@ class Clock:
 @pytest.mark.finding("RU5")
 def test_postgres_deletes_few_large_runs_at_once(monkeypatch):
     """It deletes about 400 MB per second: 16 runs of 150 MB would exceed the timeout of the statement in each sweep."""
-    runs = pytest.importorskip("toolwire.net.stores.postgres_runs")
+    runs = pytest.importorskip("toolwire.net.stores.postgres")
     clock, sizes = Clock(), []
     monkeypatch.setattr(expiry, "time", clock)
 

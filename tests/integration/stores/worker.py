@@ -11,7 +11,7 @@ from collections import Counter
 
 from stores.servers import open_test_store
 from toolwire.net.stores import sqlite_connection
-from toolwire.run.records import DAY, Claim
+from toolwire.run.values.records import DAY, Claim
 from waiting import SAFETY
 
 POINTS = ("before claim", "after claim", "after effect", "after complete")

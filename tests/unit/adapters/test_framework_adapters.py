@@ -13,7 +13,7 @@ from toolwire.adapters.call_order import CallOrder
 from toolwire.adapters.framework_runner import CallScope, FrameworkRunner, open_question
 from toolwire.adapters.framework_tools import choose_effect
 from toolwire.ir import ConfigError, MissingExtra, ToolCall
-from toolwire.net import store_steps
+from toolwire.net.tools import steps as store_steps
 from toolwire.run import Suspended
 from waiting import wait_until
 

@@ -5,8 +5,8 @@ import asyncio
 import uvicorn
 from uvicorn.server import ServerState
 
-from toolwire.asgi.descriptors import ConnectionCounts
-from toolwire.asgi.limited_http import DefaultLimits, make_limited_protocol
+from toolwire.asgi.admission import ConnectionCounts, DefaultLimits
+from toolwire.asgi.limited_http import make_limited_protocol
 
 
 class Connection(asyncio.Transport):

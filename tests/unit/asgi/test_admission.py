@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from toolwire.asgi import admission as module
-from toolwire.asgi.admission import Admission, memory_limit
-from toolwire.asgi.descriptors import ConnectionCounts, max_requests
+from toolwire.asgi.admission import Admission, ConnectionCounts, max_requests, memory_limit
 from toolwire.asgi.offload import LARGE, Offload
 from virtual_time import in_virtual_time
 
@@ -241,12 +240,12 @@ def test_large_request_of_another_client_is_late_if_all_threads_are():
 @pytest.mark.finding("OP3")
 def test_default_is_bounded_by_memory_and_descriptors(monkeypatch):
     by_descriptors = ConnectionCounts.from_descriptors().limit
-    monkeypatch.setattr("toolwire.asgi.descriptors.memory_limit", lambda: None)
+    monkeypatch.setattr("toolwire.asgi.admission.memory_limit", lambda: None)
     assert max_requests() == by_descriptors
-    monkeypatch.setattr("toolwire.asgi.descriptors.memory_limit", lambda: 64 * 1024 * 1024)
+    monkeypatch.setattr("toolwire.asgi.admission.memory_limit", lambda: 64 * 1024 * 1024)
     assert max_requests() == 512
     assert max_requests(workers=4) == 128
-    monkeypatch.setattr("toolwire.asgi.descriptors.memory_limit", lambda: 1024)
+    monkeypatch.setattr("toolwire.asgi.admission.memory_limit", lambda: 1024)
     assert max_requests() == 16
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from memory_connection import Client, Connection, limited, settle
 
-from toolwire.asgi.buffering_transport import BufferingTransport
+from toolwire.asgi.client_transport import BufferingTransport
 from toolwire.asgi.http_exchange import HttpExchange
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.asgi.origin_policy import OriginPolicy, RequestRefused
+from toolwire.asgi.access import OriginPolicy, RequestRefused
 from toolwire.ir.errors import ProtocolError
 
 HOST = (b"host", b"localhost:8000")

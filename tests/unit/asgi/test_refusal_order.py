@@ -6,10 +6,9 @@ import pytest
 from memory_connection import Client, limited, settle
 
 from tables import every_case
-from toolwire.asgi.admission import Admission
-from toolwire.asgi.descriptors import ConnectionCounts
+from toolwire.asgi.admission import Admission, ConnectionCounts, DefaultLimits
 from toolwire.asgi.http_exchange import HttpExchange
-from toolwire.asgi.limited_http import DefaultLimits, make_limited_protocol
+from toolwire.asgi.limited_http import make_limited_protocol
 from waiting import until
 
 JSON = [(b"content-type", b"application/json")]

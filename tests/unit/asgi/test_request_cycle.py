@@ -10,8 +10,7 @@ from memory_connection import Client, Connection, limited, settle
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tables import every_case
-from toolwire.asgi.direct_exchange import find_direct_exchange
-from toolwire.asgi.http_exchange import ClientGone, HttpExchange, decode_headers
+from toolwire.asgi.http_exchange import ClientGone, HttpExchange, decode_headers, find_direct_exchange
 from toolwire.asgi.request_cycle import RequestCycle, encode_fields
 
 JSON = [(b"content-type", b"application/json")]

@@ -8,7 +8,7 @@ import pytest
 
 import toolwire
 from tables import every_case
-from toolwire.bridge.exchange import Exchange
+from toolwire.bridge.translation.exchange import Exchange
 from toolwire.ir import Losses, Message, Reasoning, Refusal, Request, Response, Stop, Text, Tool, ToolCall, ToolChoice
 from toolwire.ir.text import dumps
 from toolwire.testing.stream_checks import decode_stream

@@ -6,7 +6,7 @@ import pytest
 
 import toolwire
 from tables import every_case
-from toolwire.bridge.detection import detect
+from toolwire.bridge.translation.detection import detect
 from toolwire.ir.errors import ProtocolError, ToolwireError
 from toolwire.ir.response import Stop
 

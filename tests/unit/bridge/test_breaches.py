@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 import toolwire
-from toolwire.bridge.preparation import prepare
+from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir import Message, Request, Text, Tool, UpstreamError
 from toolwire.ir.events import ResponseStart, StreamFault
 from toolwire.wire import get

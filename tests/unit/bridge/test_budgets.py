@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import every_case
-from toolwire.bridge.budget import select_affordable
-from toolwire.bridge.preparation import prepare
+from toolwire.bridge.fitting.schemas import select_affordable
+from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir import Message, Request, Text, Tool
 from toolwire.schema.dialects import DIALECTS
 from toolwire.schema.lowering.conformance import estimated_states, parameter_counts

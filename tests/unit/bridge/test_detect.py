@@ -1,7 +1,7 @@
 """Requests that two wires could claim, and requests without the fields that most have."""
 
 from tables import every_case
-from toolwire.bridge.detection import Detected, detect
+from toolwire.bridge.translation.detection import Detected, detect
 
 USER = {"role": "user", "content": "hi"}
 THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import toolwire
-from toolwire.bridge.exchange import Exchange
+from toolwire.bridge.translation.exchange import Exchange
 from toolwire.ir import Losses, fold
 from toolwire.ir.events import CallEnd, CallStart, ResponseEnd, ResponseStart
 from toolwire.ir.response import Stop

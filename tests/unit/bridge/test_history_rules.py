@@ -3,7 +3,8 @@
 import pytest
 
 from toolwire import EncodeError, translate
-from toolwire.bridge.fit_ends import BLANK, OPENING
+from toolwire.bridge.conversation.history import BLANK
+from toolwire.bridge.fitting.history import OPENING
 
 FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 

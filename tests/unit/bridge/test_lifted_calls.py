@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tables import every_case
 from toolwire import Message, Request, Text, Tool
-from toolwire.bridge.preparation import prepare
+from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir.events import CallDelta, CallEnd, CallStart, ResponseEnd, ResponseStart
 from toolwire.ir.folding import fold
 from toolwire.ir.response import Stop

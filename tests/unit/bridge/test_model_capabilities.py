@@ -9,7 +9,7 @@ from msgspec.structs import replace
 import toolwire
 from tables import every_case
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolChoice, ToolResult, prepare
-from toolwire.bridge.versions import encode_best_version
+from toolwire.bridge.translation.preparation import encode_best_version
 from toolwire.ir import Artefact, EncodeError, Media, Reasoning
 from toolwire.ir.request import OutputFormat, Params, ReasoningConfig
 from toolwire.wire import ModelCapabilities, capabilities_for, explain_capabilities, get

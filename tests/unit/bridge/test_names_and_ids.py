@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from toolwire.bridge.ids import IdAllocator
-from toolwire.bridge.names import NameMap
+from toolwire.bridge.conversation.names import IdAllocator, NameMap
 from toolwire.wire import get
 from toolwire.wire.protocol import Limits
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from toolwire.bridge import reasoning_envelope
-from toolwire.bridge.reasoning_envelope import (
+from toolwire.bridge.conversation import reasoning_envelope
+from toolwire.bridge.conversation.reasoning_envelope import (
     MAX_CONTENTS,
     MAX_OPENED,
     PREFIX,

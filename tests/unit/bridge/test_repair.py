@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from toolwire import Response, Text, Tool, ToolCall
-from toolwire.bridge.exchange import Exchange
-from toolwire.bridge.repair import CallRepair, CallRepairer, policy_for
+from toolwire.bridge.restoration.repair import CallRepair, CallRepairer, policy_for
+from toolwire.bridge.translation.exchange import Exchange
 from toolwire.ir.events import CallEnd, CallStart
 from toolwire.ir.folding import fold, unfold
 from toolwire.ir.response import Stop

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 import toolwire
-from toolwire.bridge.call_schema import call_schema
+from toolwire.bridge.translation.required_call import call_schema
 from toolwire.ir import Losses, Message, OutputFormat, Response, Stop, fold
 from toolwire.schema import validator
 from toolwire.testing import bytewise, every_split, random_chunks, same

@@ -3,12 +3,12 @@
 import pytest
 
 from tables import every_case
-from toolwire.bridge import fit_tools as fitting
-from toolwire.bridge.exchange import Exchange
-from toolwire.bridge.names import NameMap
-from toolwire.bridge.preparation import prepare
-from toolwire.bridge.restorer import Restorer
-from toolwire.bridge.search_plan import NO_SEARCH
+from toolwire.bridge.conversation.names import NameMap
+from toolwire.bridge.fitting import tools as fitting
+from toolwire.bridge.fitting.tool_search import NO_SEARCH
+from toolwire.bridge.restoration.restorer import Restorer
+from toolwire.bridge.translation.exchange import Exchange
+from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir import CallDelta, CallStart, Message, Opaque, Request, Response, Stop, Text, Tool, ToolCall
 from toolwire.ir.losses import Losses
 from toolwire.testing import load_vectors

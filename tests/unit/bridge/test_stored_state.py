@@ -6,8 +6,8 @@ import pytest
 
 from tables import every_case
 from toolwire import Message, Request, Text, translate, translate_stream
-from toolwire.bridge.preparation import prepare
-from toolwire.bridge.stored import may_be_stored
+from toolwire.bridge.conversation.provider_state import may_be_stored
+from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir.errors import EncodeError, StoredStateError
 from toolwire.wire import get, names
 

@@ -11,8 +11,8 @@ from output_schemas import SCHEMAS
 from tables import every_case
 from toolwire import translate, translate_stream
 from toolwire.audit import check_body
-from toolwire.bridge.lift_output import OutputLifter
-from toolwire.bridge.preparation import prepare
+from toolwire.bridge.restoration.output import OutputLifter
+from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir.events import ResponseEnd, ResponseStart, StreamFault, TextDelta, TextEnd, TextStart
 from toolwire.ir.folding import fold, unfold
 from toolwire.ir.losses import Losses

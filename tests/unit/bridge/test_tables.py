@@ -226,7 +226,9 @@ def test_refusal_explanation_becomes_response_text(target):
     translated = toolwire.translate(body, source="anthropic", target=target, kind="response").body
     back = get(target).decode_response(translated)
     assert (back.stop.reason, back.parts[0].text) == ("refusal", "because")
-    restorer = toolwire.bridge.exchange.Exchange().make_restorer(toolwire.ir.Losses(), get(target).capabilities)
+    restorer = toolwire.bridge.translation.exchange.Exchange().make_restorer(
+        toolwire.ir.Losses(), get(target).capabilities
+    )
     events = restorer.feed(ResponseEnd((Stop("refusal", detail="because"),)))
     assert [type(event).__name__ for event in events] == ["TextStart", "TextDelta", "TextEnd", "ResponseEnd"]
 

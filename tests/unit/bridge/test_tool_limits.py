@@ -9,8 +9,8 @@ from recordings import WIRES
 from tables import every_case
 from toolwire.ir import ConfigError, EncodeError, Message, Text, ToolCall, ToolChoice
 from toolwire.ir.losses import Losses
-from toolwire.net.endpoint import resolve
-from toolwire.net.endpoint_request import EndpointRequest
+from toolwire.net.model.endpoint import resolve
+from toolwire.net.model.endpoint_request import EndpointRequest
 from toolwire.run import choose_by_words
 from toolwire.stream.strict import parse_object
 from toolwire.wire import get

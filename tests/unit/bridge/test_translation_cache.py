@@ -8,7 +8,7 @@ import pytest
 from toolwire.bridge import prepare
 from toolwire.ir.errors import ProtocolError
 from toolwire.ir.text import to_bytes
-from toolwire.net.translation_cache import TranslationCache
+from toolwire.net.model.translation_cache import TranslationCache
 from toolwire.stream.strict import count_values, parse_object
 from toolwire.wire import get
 from toolwire.wire.codec import body_to_bytes

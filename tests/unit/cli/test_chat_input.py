@@ -11,7 +11,7 @@ from toolwire.cli.chat_input import ChatInput, find_attachments
 from toolwire.cli.line_editor import LineHistory
 from toolwire.cli.live_approval import ApprovalPrompt
 from toolwire.run import Approved, Denied, Toolbox
-from toolwire.run.steps import Approve
+from toolwire.run.calls.steps import Approve
 
 readline = pytest.importorskip("readline")
 

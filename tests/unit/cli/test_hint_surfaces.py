@@ -13,7 +13,7 @@ from toolwire.cli.main import main
 from toolwire.ir.errors import ToolwireError
 from toolwire.ir.hints import PHRASES, translate_hint
 from toolwire.mcp.server.registry import server_json
-from toolwire.net.client import ModelClient
+from toolwire.net.model.client import ModelClient
 
 SOURCE = Path(toolwire.__file__).parent
 FOREIGN_URL = "http://models.example.com/v1"

@@ -7,7 +7,7 @@ import pytest
 from toolwire.cli.request_table import RequestTable, TableLogHandler
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.ir.losses import Loss
-from toolwire.run.redact import Redactor
+from toolwire.run.traces.redact import Redactor
 
 
 def lose(kind, error):

@@ -9,7 +9,14 @@ from toolwire.cli.main import main
 from toolwire.cli.recorded_calls import RecordedCalls
 from toolwire.ir.errors import ConfigError
 from toolwire.net import TraceObserver
-from toolwire.run.trace import AnswerHead, AnswerPiece, ExchangeStarted, TraceHeader, encode_event, encode_header
+from toolwire.run.traces.format import (
+    AnswerHead,
+    AnswerPiece,
+    ExchangeStarted,
+    TraceHeader,
+    encode_event,
+    encode_header,
+)
 from toolwire.testing import ScriptedModel, says
 
 TOOLS = [

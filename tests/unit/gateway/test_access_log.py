@@ -12,7 +12,7 @@ from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
-from toolwire.run.redact import Redactor
+from toolwire.run.traces.redact import Redactor
 
 FULL = RequestLog(
     "0123456789abcdef01234567",

@@ -7,7 +7,7 @@ import pytest
 from toolwire.gateway.answer.plan import AttemptPlan
 from toolwire.gateway.faults import IDLE_FAULT, UPSTREAM_BUSY
 from toolwire.ir.response import Fault
-from toolwire.net.health import TargetHealth
+from toolwire.net.model.health import TargetHealth
 
 OVERLOADED = Fault("overloaded", "busy", 529)
 INVALID = Fault("invalid_request", "no", 400)

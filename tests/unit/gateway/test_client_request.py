@@ -6,7 +6,7 @@ import pytest
 
 from tables import every_case
 from toolwire.asgi.offload import LARGE
-from toolwire.bridge.conversation_reading import RequestReading
+from toolwire.bridge.conversation.reading import RequestReading
 from toolwire.gateway.client_request import ClientRequest
 from toolwire.gateway.routes import match_route
 from toolwire.ir.errors import ConfigError, ProtocolError, ToolwireError

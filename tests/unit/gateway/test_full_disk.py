@@ -22,10 +22,10 @@ from toolwire.gateway.observe.record import Recorder
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.gateway.observe.telemetry import open_telemetry
 from toolwire.gateway.observe.worker_metrics import WorkerMetrics
-from toolwire.net.trace_file import trace_folder
-from toolwire.run.redact import Redactor
-from toolwire.run.sanitise import Sanitiser
-from toolwire.run.trace import VERSION, TraceHeader
+from toolwire.net.trace.file import trace_folder
+from toolwire.run.traces.format import VERSION, TraceHeader
+from toolwire.run.traces.redact import Redactor
+from toolwire.run.traces.sanitise import Sanitiser
 
 FULL = Path("/dev/full")
 NO_SPACE = OSError(errno.ENOSPC, "No space left on device")

@@ -6,13 +6,13 @@ from threading import Thread
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from toolwire.bridge.repair import CallRepair
+from toolwire.bridge.restoration.repair import CallRepair
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
-from toolwire.net.translation_cache import TranslationCache
-from toolwire.run.redact import Redactor
+from toolwire.net.model.translation_cache import TranslationCache
+from toolwire.run.traces.redact import Redactor
 from toolwire.schema.repair.coercion import RepairStep
 from toolwire.schema.validation.validator import Problem
 from toolwire.wire import get

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from tables import every_case
-from toolwire.run.redact import Redactor
+from toolwire.run.traces.redact import Redactor
 from waiting import cpu_guard
 
 KEYS = [

@@ -10,7 +10,7 @@ from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.shared.cooldowns import HealthTable
 from toolwire.gateway.upstreams import ConfiguredUpstream
 from toolwire.ir.response import Fault
-from toolwire.net.same_wire import replace_model
+from toolwire.net.model.pass_through import replace_model
 from toolwire.stream.strict import parse_object
 
 FAILURE = Fault("server", "failed", 500)

@@ -10,8 +10,8 @@ from toolwire import Response, Text, ToolCall
 from toolwire.ir.events import CallDelta, TextDelta
 from toolwire.ir.folding import fold, unfold
 from toolwire.ir.response import Stop
-from toolwire.run.redact import Redactor
-from toolwire.run.sanitise import Sanitiser
+from toolwire.run.traces.redact import Redactor
+from toolwire.run.traces.sanitise import Sanitiser
 from toolwire.testing import random_chunks
 from toolwire.wire import get
 

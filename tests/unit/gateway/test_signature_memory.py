@@ -2,7 +2,7 @@
 
 import asyncio
 
-from toolwire.bridge.turns import InMemoryTurns, StoredTurn
+from toolwire.bridge.conversation.turns import InMemoryTurns, StoredTurn
 from toolwire.ir.parts import Artefact, Reasoning
 
 

@@ -22,7 +22,7 @@ from toolwire.gateway.retrieval.selections import ConversationSelections
 from toolwire.gateway.retrieval.tool_ranker import ToolRanker
 from toolwire.gateway.retrieval.vector_cache import VectorCache
 from toolwire.gateway.settings import RetrieveRow
-from toolwire.run.words import split_words, stem_word
+from toolwire.run.tools.words import split_words, stem_word
 from waiting import SAFETY
 
 SYNONYMS = {"car": stem_word("automobile"), "buy": stem_word("purchase"), "film": stem_word("movie")}

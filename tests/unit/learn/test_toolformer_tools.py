@@ -9,8 +9,8 @@ from toolwire.ir.errors import ConfigError
 from toolwire.learn import calculator_tool, calendar_tool, convert_tool, qa_tool, search_tool, translate_tool
 from toolwire.learn.toolformer.calculator import evaluate, format_number
 from toolwire.learn.toolformer.execution import CallExecutor
-from toolwire.run.failures import ToolError
-from toolwire.run.function_tool import tool
+from toolwire.run.calls.context import ToolError
+from toolwire.run.tools.function_tool import tool
 from waiting import SAFETY
 
 

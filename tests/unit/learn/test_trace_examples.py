@@ -12,9 +12,9 @@ from toolwire.ir.request import Message
 from toolwire.ir.response import Response, Stop
 from toolwire.learn import collect_examples, make_example, write_examples
 from toolwire.net import TraceObserver
-from toolwire.net.trace_file import TraceWriter
-from toolwire.run.trace import AnswerHead, ExchangeEnded, ExchangeStarted, TraceHeader
-from toolwire.run.trace_exchange import record_pieces
+from toolwire.net.trace.file import TraceWriter
+from toolwire.run.traces.format import AnswerHead, ExchangeEnded, ExchangeStarted, TraceHeader
+from toolwire.run.traces.recordings import record_pieces
 from toolwire.testing import ScriptedModel, says
 
 CLIENTS = Path(__file__).parents[2] / "fixtures" / "clients"

@@ -9,7 +9,7 @@ from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message
 from toolwire.local import open_model, weights
 from toolwire.local.engine import default_threads
-from toolwire.local.history import rewrite_history
+from toolwire.local.plan import rewrite_history
 
 
 @pytest.mark.parametrize(

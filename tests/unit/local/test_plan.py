@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from toolwire import Media, Message, Request, Text, Tool, ToolCall, ToolChoice, ToolResult
 from toolwire.ir.request import OutputFormat, Params
-from toolwire.local.chat import MAX_JSON_TOKENS, MAX_TOKENS, limit_tokens
+from toolwire.local.engine import MAX_JSON_TOKENS, MAX_TOKENS, limit_tokens
 from toolwire.local.plan import plan_call, plan_text
 
 SCHEMA = {

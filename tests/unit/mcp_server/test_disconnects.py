@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from toolwire import tool
-from toolwire.asgi.disconnect import DisconnectWatch
+from toolwire.asgi.request import DisconnectWatch
 from toolwire.mcp import Server, current_exchange, resource
 from toolwire.mcp.protocol.notifications import Progress
 from toolwire.mcp.protocol.rpc import Notification, RpcRequest, write
@@ -14,7 +14,7 @@ from toolwire.mcp.server.conversation import Conversation
 from toolwire.mcp.server.reply_writer import ReplyWriter
 from toolwire.mcp.server.sessions import HttpSessions
 from toolwire.mcp.server.stdio import LineServer
-from toolwire.run.toolbox import Toolbox
+from toolwire.run.tools.toolbox import Toolbox
 from waiting import SAFETY, until
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {}}

@@ -14,7 +14,7 @@ from toolwire.mcp import HttpApp, Server, current_exchange, resource
 from toolwire.mcp.protocol.errors import RpcError
 from toolwire.mcp.server.reply_writer import ReplyWriter
 from toolwire.mcp.server.sessions import HttpSessions
-from toolwire.run.parameters import Parameters
+from toolwire.run.tools.function_tool import Parameters
 from virtual_time import run_virtual
 
 LATEST = "2026-07-28"

@@ -19,7 +19,7 @@ from toolwire.mcp.server.registry import server_json
 from toolwire.mcp.server.request_context import InputNeeded
 from toolwire.mcp.server.request_state import RequestState
 from toolwire.net.stores.memory import MemoryStore
-from toolwire.run.toolbox import Entry
+from toolwire.run.tools.toolbox import Entry
 from waiting import SAFETY
 
 LATEST = "2026-07-28"

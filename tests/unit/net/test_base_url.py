@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.ir.errors import ConfigError
-from toolwire.net.base_url import parse_base_url
+from toolwire.net.http.head import parse_base_url
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:9555", "localhost:8000/v1", "api.example.com/v1", "", "https://a b.com"])

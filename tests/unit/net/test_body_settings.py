@@ -6,9 +6,9 @@ from toolwire.ir.errors import ConfigError
 from toolwire.ir.losses import Losses
 from toolwire.ir.parts import Text
 from toolwire.ir.request import Message, Params, ReasoningConfig, Request
-from toolwire.net.body_settings import NO_DEFAULTS, merge_body, parse_defaults
-from toolwire.net.endpoint import resolve
-from toolwire.net.endpoint_request import EndpointRequest
+from toolwire.net.model.endpoint import resolve
+from toolwire.net.model.endpoint_request import EndpointRequest
+from toolwire.net.model.endpoint_settings import NO_DEFAULTS, merge_body, parse_defaults
 from toolwire.stream.strict import parse_object
 
 USER = (Message("user", (Text("hi"),)),)

@@ -4,7 +4,7 @@ import pytest
 
 from tables import every_case
 from toolwire.ir.errors import ConfigError
-from toolwire.net.endpoint import resolve
+from toolwire.net.model.endpoint import resolve
 
 KEY = "sk-secret-0123456789"
 ENVIRONMENT = {"OPENAI_API_KEY": KEY, "GROQ_API_KEY": f" {KEY}\n", "ANTHROPIC_AUTH_TOKEN": KEY, "GEMINI_API_KEY": KEY}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolwire.net.health import (
+from toolwire.net.model.health import (
     DEPARTURES,
     FAILURE_LIMIT,
     MAX_COOLDOWN,

@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.ir.errors import ConfigError
-from toolwire.net.http_head import Origin, build_head
+from toolwire.net.http.head import Origin, build_head
 
 
 def lines_of(url, *fields, method="POST"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolwire.ir.errors import ConfigError
-from toolwire.net.key_command import KeyCommand, KeyCommandError, _kill
+from toolwire.net.model.key_command import KeyCommand, KeyCommandError, _kill
 from waiting import until, wait_until
 
 TOKEN = "ya29.secret-token-0123456789"

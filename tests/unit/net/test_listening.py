@@ -5,10 +5,10 @@ import socket
 import pytest
 
 from tables import every_case
+from toolwire.asgi.access import refuse_open
 from toolwire.gateway.serve import bind
 from toolwire.gateway.settings import ServerRow, Settings
 from toolwire.ir.errors import ConfigError
-from toolwire.net.listening import refuse_open
 from toolwire.wire.loopback import is_loopback
 
 LOCAL = [

@@ -10,11 +10,11 @@ from toolwire import Message, Request, Text
 from toolwire._extras import install_command
 from toolwire.cli.main import main
 from toolwire.ir.errors import MissingExtra
-from toolwire.net.client import ModelClient
+from toolwire.net.model.client import ModelClient
 
 
 def test_missing_http_client_error_has_the_install_command(monkeypatch):
-    importers = ("toolwire.net.http_connection", "toolwire.net.http_pool", "toolwire.net.http_request")
+    importers = ("toolwire.net.http.connection", "toolwire.net.http.requests", "toolwire.net.http.requests")
     for name in [name for name in sys.modules if name.partition(".")[0] == "httptools" or name in importers]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "httptools", None)

@@ -22,10 +22,10 @@ from toolwire.ir.parts import Refusal
 from toolwire.ir.request import Params, ReasoningConfig
 from toolwire.ir.response import Fault, Response, Stop, UpstreamError, Usage
 from toolwire.ir.text import dumps
-from toolwire.net import otel_names
-from toolwire.net.agent import Agent
-from toolwire.net.client import ModelClient
-from toolwire.net.otel import OtelObserver, is_content_captured, request_attributes
+from toolwire.net.agent.agent import Agent
+from toolwire.net.model.client import ModelClient
+from toolwire.net.trace import otel_names
+from toolwire.net.trace.otel import OtelObserver, is_content_captured, request_attributes
 from toolwire.testing import ScriptedModel, Upstream, says
 from toolwire.wire.models import vendors
 

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from toolwire.net.own_context import in_own_context
+from toolwire.net.agent.model_requests import in_own_context
 
 VARIABLE = ContextVar("test_variable", default="outside")
 

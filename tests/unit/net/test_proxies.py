@@ -5,7 +5,7 @@ import pytest
 from tables import every_case
 from toolwire.ir.errors import ConfigError
 from toolwire.net import HttpTransport, ModelClient
-from toolwire.net.proxies import proxies_from_environment
+from toolwire.net.http.connection_settings import proxies_from_environment
 
 PROXY = "http://proxy.internal:3128"
 

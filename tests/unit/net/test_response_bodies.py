@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from toolwire.net.http_connection import HttpConnection
+from toolwire.net.http.connection import HttpConnection
 from waiting import SAFETY
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from toolwire.ir.response import Fault
-from toolwire.net.retry import RetryPolicy, resolve_retry_after
+from toolwire.net.model.upstream_exchange import RetryPolicy, resolve_retry_after
 
 SLOW = Fault("rate_limit", "slow", 429)
 

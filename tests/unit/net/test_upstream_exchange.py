@@ -2,7 +2,7 @@
 
 from tables import every_case
 from toolwire.ir.response import Fault
-from toolwire.net.upstream_exchange import UpstreamExchange
+from toolwire.net.model.upstream_exchange import UpstreamExchange
 
 JSON = {"content-type": "application/json; charset=utf-8"}
 EVENTS = {"content-type": "text/event-stream"}

@@ -7,8 +7,8 @@ from toolwire.ir.errors import ConfigError
 from toolwire.ir.losses import Losses
 from toolwire.ir.parts import Text
 from toolwire.ir.request import Message, Params, Request
-from toolwire.net.endpoint import resolve
-from toolwire.net.endpoint_request import EndpointRequest
+from toolwire.net.model.endpoint import resolve
+from toolwire.net.model.endpoint_request import EndpointRequest
 from toolwire.stream.strict import parse_object
 from toolwire.wire import CapabilityRow, ModelCapabilities
 

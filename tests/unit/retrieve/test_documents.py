@@ -4,7 +4,7 @@ import pytest
 
 from toolwire import Tool
 from toolwire.retrieve.documents import MAX_DESCRIPTION, MAX_PARAMETERS, clean_text, make_document
-from toolwire.run.words import split_words
+from toolwire.run.tools.words import split_words
 
 
 def test_fields_of_a_tool():

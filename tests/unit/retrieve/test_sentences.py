@@ -11,7 +11,7 @@ import pytest
 
 from toolwire import Tool
 from toolwire.retrieve import ToolIndex
-from toolwire.run.words import split_words
+from toolwire.run.tools.words import split_words
 
 COUNT = 1_500
 QUERY = "Reserve number 7 please. Then cancel number 1400 for me."

@@ -11,13 +11,10 @@ from msgspec.structs import replace
 from toolwire import Policy, Runner, ToolCall, tool
 from toolwire.ir.errors import StoreError
 from toolwire.run import Approved, Denied, Entry, Options, Toolbox, at_most, path_jail
-from toolwire.run.approval import approval_hash
-from toolwire.run.call_run import CallRun
-from toolwire.run.failures import NotExecuted
-from toolwire.run.records import Record
-from toolwire.run.results import NOTES_KEY, result_code, to_record
-from toolwire.run.settings import RunSettings
-from toolwire.run.steps import (
+from toolwire.run.calls.context import NotExecuted
+from toolwire.run.calls.execution import CallRun
+from toolwire.run.calls.settings import RunSettings
+from toolwire.run.calls.steps import (
     Approve,
     ClaimKey,
     CompleteClaim,
@@ -28,7 +25,10 @@ from toolwire.run.steps import (
     ReleaseClaim,
     Returned,
     Wait,
+    approval_hash,
 )
+from toolwire.run.values.records import Record
+from toolwire.run.values.results import NOTES_KEY, result_code, to_record
 
 ASK = Policy(approve=("write",))
 

@@ -11,12 +11,12 @@ import pytest
 from toolwire import Policy, ToolCall, ToolResult, tool
 from toolwire.ir.errors import StoreError
 from toolwire.run import CallPlan, Options, Toolbox, deny, path_jail, plan_of
-from toolwire.run.call_run import CallRun
-from toolwire.run.claims import make_claim
-from toolwire.run.records import Record
-from toolwire.run.results import result_code
-from toolwire.run.settings import RunSettings
-from toolwire.run.steps import Failed, Finished, GetRecord, Invoke, Returned, TimedOut
+from toolwire.run.calls.claims import make_claim
+from toolwire.run.calls.execution import CallRun
+from toolwire.run.calls.settings import RunSettings
+from toolwire.run.calls.steps import Failed, Finished, GetRecord, Invoke, Returned, TimedOut
+from toolwire.run.values.records import Record
+from toolwire.run.values.results import result_code
 
 
 def delete(path: str, force: bool = False) -> str:

@@ -9,17 +9,11 @@ from msgspec.structs import replace
 
 from toolwire import ToolCall, tool
 from toolwire.ir.errors import StoreError
-from toolwire.run.cache import ResultCache
-from toolwire.run.call_run import CallRun
-from toolwire.run.failures import NotExecuted, ToolError, Transient
-from toolwire.run.keys import fingerprint
-from toolwire.run.options import Options
-from toolwire.run.output import cap_result
-from toolwire.run.policy import Policy, deny
-from toolwire.run.records import Record
-from toolwire.run.results import NOTES_KEY, result_code, to_record
-from toolwire.run.settings import RunSettings
-from toolwire.run.steps import (
+from toolwire.run.calls.context import NotExecuted, ToolError, Transient
+from toolwire.run.calls.execution import CallRun
+from toolwire.run.calls.policy import Policy, deny
+from toolwire.run.calls.settings import ResultCache, RunSettings
+from toolwire.run.calls.steps import (
     ArgumentMismatch,
     ClaimKey,
     CompleteClaim,
@@ -32,7 +26,12 @@ from toolwire.run.steps import (
     TimedOut,
     Wait,
 )
-from toolwire.run.toolbox import Entry, Toolbox
+from toolwire.run.tools.function_tool import Options
+from toolwire.run.tools.toolbox import Entry, Toolbox
+from toolwire.run.values.keys import fingerprint
+from toolwire.run.values.outputs import cap_result
+from toolwire.run.values.records import Record
+from toolwire.run.values.results import NOTES_KEY, result_code, to_record
 
 ARGUMENTS = {"amount": 3}
 CALL = ToolCall("c1", "pay", ARGUMENTS)

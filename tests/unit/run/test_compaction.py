@@ -20,9 +20,9 @@ from toolwire.ir import (
 )
 from toolwire.ir.prompt_size import token_scale
 from toolwire.run import Budget, Compaction, Session, plan_compaction
-from toolwire.run.compaction import group_turns
-from toolwire.run.results import annotate
-from toolwire.run.session import AskModel
+from toolwire.run.session.compaction import group_turns
+from toolwire.run.session.state import AskModel
+from toolwire.run.values.results import annotate
 
 
 def user(text: str) -> Message:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire.ir import Media, Message, Text, ToolCall, ToolResult
-from toolwire.run.duplicates import replace_duplicate
-from toolwire.run.results import annotate
+from toolwire.run.values.outputs import replace_duplicate
+from toolwire.run.values.results import annotate
 
 LONG = "\n".join(f"line {number}" for number in range(100))
 

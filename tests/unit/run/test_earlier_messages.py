@@ -4,9 +4,8 @@ import pytest
 
 from toolwire import Message, Request, Text, ToolCall, ToolResult
 from toolwire.run import Budget, Session
-from toolwire.run.open_calls import answer_open_calls
-from toolwire.run.results import result_code
-from toolwire.run.taint import has_untrusted_output, mark_untrusted
+from toolwire.run.session.history import answer_open_calls
+from toolwire.run.values.results import has_untrusted_output, mark_untrusted, result_code
 from toolwire.testing import says
 
 

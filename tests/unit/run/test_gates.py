@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from tables import every_case
 from toolwire import ToolCall, ToolResult, tool
-from toolwire.run.gates import GATES, pass_gates, validate
-from toolwire.run.options import Options
-from toolwire.run.pending import Pending
-from toolwire.run.policy import Ask, Deny, Policy, allow, at_most, deny, hosts, only_effects, path_jail
-from toolwire.run.results import result_code
-from toolwire.run.toolbox import Entry, Toolbox
+from toolwire.run.calls.gates import GATES, pass_gates, validate
+from toolwire.run.calls.pending import Ask, Deny, Pending
+from toolwire.run.calls.policy import Policy, allow, at_most, deny, hosts, only_effects, path_jail
+from toolwire.run.tools.function_tool import Options
+from toolwire.run.tools.toolbox import Entry, Toolbox
+from toolwire.run.values.results import result_code
 from toolwire.schema.lowering.lowered import lower
 
 

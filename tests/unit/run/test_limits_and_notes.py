@@ -7,9 +7,9 @@ import pytest
 from tables import every_case
 from toolwire import Policy, Runner, ToolCall, ToolError, open_store, tool
 from toolwire.ir.errors import ConfigError
-from toolwire.run.keys import store_key
-from toolwire.run.records import Claim
-from toolwire.run.results import NOTES_KEY, result_code, sized_result
+from toolwire.run.values.keys import store_key
+from toolwire.run.values.records import Claim
+from toolwire.run.values.results import NOTES_KEY, result_code, sized_result
 
 
 @tool(effect="read", untrusted=True)

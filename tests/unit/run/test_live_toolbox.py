@@ -10,7 +10,7 @@ from toolwire import Agent, Policy, Runner, Tool, Toolbox, ToolCall
 from toolwire.ir.errors import ConfigError
 from toolwire.net import approve_call
 from toolwire.run import Entry, Options
-from toolwire.run.results import result_code
+from toolwire.run.values.results import result_code
 from toolwire.testing import ScriptedModel, says
 
 

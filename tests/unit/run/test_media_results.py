@@ -10,7 +10,7 @@ import pytest
 from tables import every_case
 from toolwire import Media, Message, Request, Runner, Text, ToolCall, tool
 from toolwire.run import Toolbox
-from toolwire.run.results import result_code, value_result
+from toolwire.run.values.results import result_code, value_result
 from toolwire.wire import get, names
 
 CAT = Media("image", "image/png", "aGVsbG8h" * 20)

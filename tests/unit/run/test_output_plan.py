@@ -8,7 +8,7 @@ from toolwire import Message, Request, Response, Text, Tool, ToolCall, ToolChoic
 from toolwire.ir import Params, Refusal, Stop
 from toolwire.ir.request import ReasoningConfig
 from toolwire.run import Budget, OutputPlan, Session, StructuredOutput
-from toolwire.run.session import AskModel, Done, GiveUp, RunTools
+from toolwire.run.session.state import AskModel, Done, GiveUp, RunTools
 from toolwire.testing import says
 
 

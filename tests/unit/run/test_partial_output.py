@@ -7,7 +7,7 @@ import pytest
 from tables import every_case
 from toolwire.ir.events import CallDelta, CallEnd, CallStart, ResponseStart, TextDelta, TextEnd, TextStart
 from toolwire.run import OutputPlan, StructuredOutput
-from toolwire.run.partial_output import ArgumentsReader, PartialOutput, PartialReader
+from toolwire.run.session.partial_output import ArgumentsReader, PartialOutput, PartialReader
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "sizes": {"type": "array"}}}
 VALUE = {"name": 'Ann "A" \U0001f600 1e5', "sizes": [12, -3.5e2, True, None, {"a": [10]}], "last": 120}
@@ -136,7 +136,7 @@ def test_prose_and_other_choices_have_no_partial_output():
 
 @pytest.mark.parametrize("text", ['{"a": "' + "x" * 200_000 + '"}', "[" + "1," * 100_000 + "1]", "1" * 200_000 + "x"])
 def test_characters_read_are_linear_in_the_text(text, monkeypatch):
-    from toolwire.run import partial_output
+    from toolwire.run.session import partial_output
 
     read = []
     original = partial_output._parse

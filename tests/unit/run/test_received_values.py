@@ -15,10 +15,10 @@ from typing_extensions import TypedDict
 from toolwire import ToolCall, tool
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.tools import Tool
-from toolwire.net.runner import Runner
-from toolwire.run.policy import Policy, at_most, hosts
-from toolwire.run.results import result_code
-from toolwire.run.toolbox import Entry
+from toolwire.net.tools.runner import Runner
+from toolwire.run.calls.policy import Policy, at_most, hosts
+from toolwire.run.tools.toolbox import Entry
+from toolwire.run.values.results import result_code
 
 tool_got: list[Any] = []
 

@@ -8,9 +8,9 @@ from toolwire import ToolCall, tool
 from toolwire.ir import Response, Text
 from toolwire.ir.events import CallStart, TextStart
 from toolwire.ir.folding import fold, unfold
-from toolwire.net.runner import Runner
-from toolwire.run.repaired_calls import mark_repaired, mark_repaired_event, repairing_model
-from toolwire.run.results import result_code
+from toolwire.net.tools.runner import Runner
+from toolwire.run.session.auxiliary import mark_repaired, mark_repaired_event, repairing_model
+from toolwire.run.values.results import result_code
 
 RAN: list[str] = []
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tables import every_case
 from toolwire.ir.parts import ToolCall
 from toolwire.ir.tools import Tool
-from toolwire.run.options import Options
-from toolwire.run.schedule import Schedule
-from toolwire.run.toolbox import Entry, Toolbox
+from toolwire.run.calls.schedule import Schedule
+from toolwire.run.tools.function_tool import Options
+from toolwire.run.tools.toolbox import Entry, Toolbox
 
 EFFECTS = ("pure", "read", "idempotent", "write")
 RESOURCES = (None, "a", "b", "c")

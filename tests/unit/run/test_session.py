@@ -7,7 +7,8 @@ import pytest
 from toolwire import Message, Request, Response, Text, ToolCall, tool
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.ir.response import Fault, Stop, Usage
-from toolwire.run.session import AskModel, Budget, Done, GiveUp, RunTools, Session
+from toolwire.run.session.loop import Session
+from toolwire.run.session.state import AskModel, Budget, Done, GiveUp, RunTools
 
 
 @tool(effect="read")

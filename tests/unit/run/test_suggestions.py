@@ -8,8 +8,8 @@ import pytest
 import toolwire
 from toolwire import Runner, Toolbox, ToolCall
 from toolwire.ir.tools import Tool
-from toolwire.run.suggestions import NameIndex
-from toolwire.run.toolbox import Entry
+from toolwire.run.tools.suggestions import NameIndex
+from toolwire.run.tools.toolbox import Entry
 from work_counter import count_work
 
 VERBS = ("get", "list", "create", "delete", "update", "search")
@@ -66,14 +66,14 @@ def test_the_work_of_a_query_does_not_grow_with_the_number_of_names(given):
 def test_a_query_reads_a_bounded_part_of_the_index(monkeypatch):
     read = []
 
-    class Counting(toolwire.run.suggestions.Counter):
+    class Counting(toolwire.run.tools.suggestions.Counter):
         def update(self, numbers=()):
             numbers = list(numbers or ())
             read.append(len(numbers))
             super().update(numbers)
 
     index = NameIndex(f"aaaa_{n % 7}" for n in range(50_000))
-    monkeypatch.setattr(toolwire.run.suggestions, "Counter", Counting)
+    monkeypatch.setattr(toolwire.run.tools.suggestions, "Counter", Counting)
     assert index.similar("aaaa_9")
     assert 0 < sum(read) <= 4_000
 

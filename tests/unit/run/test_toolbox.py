@@ -8,7 +8,7 @@ import pytest
 
 from toolwire import tool
 from toolwire.ir.errors import ConfigError
-from toolwire.run.toolbox import Entry, Toolbox
+from toolwire.run.tools.toolbox import Entry, Toolbox
 
 
 @tool(effect="pure")

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.losses import Loss
-from toolwire.run.replay import first_difference
-from toolwire.run.trace import (
+from toolwire.run.traces.format import (
     MAX_LINE,
     VERSION,
     AnswerPiece,
@@ -26,7 +25,8 @@ from toolwire.run.trace import (
     encode_header,
     is_cut,
 )
-from toolwire.run.trace_run import run_of
+from toolwire.run.traces.recordings import run_of
+from toolwire.run.traces.replay import first_difference
 
 HEADER = TraceHeader(VERSION, "r1", "run", "2026-11-16T10:00:00.000Z")
 JSON = st.recursive(

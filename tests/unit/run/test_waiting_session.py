@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from toolwire import Message, Request, Response, Text, ToolCall, ToolResult, tool
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop
-from toolwire.run.call_ids import CallIds
-from toolwire.run.results import annotate, note_edit, result_code, value_result
-from toolwire.run.session import AskModel, AwaitApproval, Budget, GiveUp, RunTools, Session
-from toolwire.run.waiting import Approval, ApprovalExpired, WaitingCall, suspended_result, waiting_call
+from toolwire.run.session.history import CallIds
+from toolwire.run.session.loop import Session
+from toolwire.run.session.state import AskModel, AwaitApproval, Budget, GiveUp, RunTools
+from toolwire.run.values.results import annotate, note_edit, result_code, value_result
+from toolwire.run.values.waiting import Approval, ApprovalExpired, WaitingCall, suspended_result, waiting_call
 
 
 @tool(effect="write")

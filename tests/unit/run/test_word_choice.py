@@ -6,8 +6,9 @@ import pytest
 
 from toolwire import Request, Tool
 from toolwire.ir import Message, Text, ToolCall
-from toolwire.run import choose_by_words, word_choice
-from toolwire.run.word_choice import rank_by_words
+from toolwire.run import choose_by_words
+from toolwire.run.tools import words as word_choice
+from toolwire.run.tools.words import rank_by_words
 
 TOOLS = (
     Tool("getWeather", "Forecast for a city."),

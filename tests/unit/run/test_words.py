@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import every_case
-from toolwire.run.words import MAX_TEXT, split_words, stem_word
+from toolwire.run.tools.words import MAX_TEXT, split_words, stem_word
 
 
 @every_case(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from toolwire.bridge import budget, names
+from toolwire.bridge.conversation import names
+from toolwire.bridge.fitting import schemas as budget
 from toolwire.schema.bounds import ContentCache, content_cache
 from toolwire.schema.lowering import emission as property_names
 from toolwire.schema.lowering import lowered as lowering

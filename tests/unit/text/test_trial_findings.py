@@ -110,7 +110,7 @@ def test_text_format_is_detected_from_the_model_name():
 
 def test_wrong_argument_types_raise_config_errors():
     from toolwire.ir.errors import ConfigError
-    from toolwire.net.runner import Runner
+    from toolwire.net.tools.runner import Runner
 
     with pytest.raises(ConfigError, match="requires str"):
         toolwire.text.get("hermes").parse(b"bytes")

@@ -12,8 +12,8 @@ from toolwire.ir.prompt_size import least_tokens
 from toolwire.ir.request import Message, Request
 from toolwire.ir.response import Fault
 from toolwire.ir.tools import Tool
-from toolwire.net.endpoint import resolve
-from toolwire.net.ollama_context import ContextSize, ContextSizes, SizedBody
+from toolwire.net.model.endpoint import resolve
+from toolwire.net.model.server_facts import ContextSize, ContextSizes, SizedBody
 from toolwire.wire import get
 from toolwire.wire.faults import CONTEXT_LENGTH, overflow_counts
 from toolwire.wire.ollama.context import (

@@ -13,7 +13,7 @@ from toolwire.ir.events import ResponseStart, StreamFault
 from toolwire.ir.parts import Reasoning
 from toolwire.ir.response import Fault, Stop
 from toolwire.mcp.protocol.rpc import Result, write
-from toolwire.net.forwarded_stream import ForwardedStream
+from toolwire.net.model.pass_through import ForwardedStream
 from toolwire.testing.chunks import bytewise
 from toolwire.wire import get
 

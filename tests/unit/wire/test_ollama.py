@@ -6,7 +6,7 @@ import json
 import pytest
 
 import toolwire
-from toolwire.bridge.detection import Detected
+from toolwire.bridge.translation.detection import Detected
 from toolwire.ir import Fault, Media, Message, ProtocolError, Response, Stop, Text, ToolCall, Usage
 from toolwire.ir.events import CallStart, Ping, ResponseEnd, ResponseStart, StreamFault, TextEnd, TextStart
 from toolwire.wire import get
@@ -212,7 +212,7 @@ def test_unknown_role_is_rejected_with_a_pointer():
 
 
 def test_client_sends_and_streams_over_ollama():
-    from toolwire.net.client import ModelClient
+    from toolwire.net.model.client import ModelClient
     from toolwire.testing.upstream import Upstream
 
     answer = Response(parts=(ToolCall("c1", "f", {"a": 1}),), stop=Stop("tool_calls"), usage=Usage(3, 4))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recordings import WIRES
 from tables import every_case
 from toolwire.ir.errors import ConfigError
-from toolwire.net.capability_file import load_capability_rows
+from toolwire.net.model.endpoint_settings import load_capability_rows
 from toolwire.wire import (
     CapabilityRow,
     ModelCapabilities,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tables import every_case
-from toolwire.bridge.preparation import prepare
+from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message, Request
 from toolwire.schema.dialects import dialect

@@ -15,15 +15,15 @@ from msgspec import Struct
 
 from ...asgi.http_exchange import HeaderPairs, HttpExchange
 from ...asgi.offload import LARGE, ClientOffload
-from ...bridge.emulate_retry import RejectedAnswer
+from ...bridge.emulation.retries import RejectedAnswer
 from ...ir.errors import EncodeError, ProtocolError
 from ...ir.losses import LossError, require_lossless
 from ...ir.prompt_size import least_tokens
 from ...ir.response import Fault, UpstreamError
-from ...net.http import Reply
-from ...net.key_command import KeyCommandError
-from ...net.replies import drain, forwarded_headers, read_reply_body, transport_losses
-from ...net.upstream_exchange import ERROR_LIMIT, ReplyMeaning, UpstreamExchange
+from ...net.http.transport import Reply
+from ...net.model.key_command import KeyCommandError
+from ...net.model.replies import drain, forwarded_headers, read_reply_body, transport_losses
+from ...net.model.upstream_exchange import ERROR_LIMIT, ReplyMeaning, UpstreamExchange
 from ..client_request import CALL_MARKS, ClientRequest
 from ..dependencies import Dependencies
 from ..faults import IDLE_FAULT, key_fault_of, network_fault_of, overflow_fault

@@ -10,19 +10,19 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from ...bridge.emulate_retry import RejectedAnswer
-from ...bridge.repair import CallRepair
+from ...bridge.emulation.retries import RejectedAnswer
+from ...bridge.restoration.repair import CallRepair
 from ...ir.errors import ProtocolError
 from ...ir.folding import unfold
 from ...ir.losses import Losses
 from ...ir.pointer import JSON
 from ...ir.request import Request
 from ...ir.response import Fault, Response, UpstreamError
-from ...net.endpoint import Endpoint
-from ...net.endpoint_request import redact_secrets
-from ...net.forwarded_stream import ForwardedStream
-from ...net.http import StreamedBody
-from ...net.ollama_context import SizedBody
+from ...net.http.transport import StreamedBody
+from ...net.model.endpoint import Endpoint
+from ...net.model.endpoint_request import redact_secrets
+from ...net.model.pass_through import ForwardedStream
+from ...net.model.server_facts import SizedBody
 from ...stream.strict import parse_object
 from ...wire.protocol import Wire
 from ..client_request import ClientRequest

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from ...ir.response import Fault
-from ...net.health import TargetHealth
-from ...net.retry import RetryPolicy
+from ...net.model.health import TargetHealth
+from ...net.model.upstream_exchange import RetryPolicy
 from ...wire.faults import CONTEXT_LENGTH
 from ..faults import IDLE_FAULT, UPSTREAM_BUSY, is_gateway_fault
 from ..routing import Router, Target

@@ -12,18 +12,18 @@ from secrets import token_hex
 from typing import TypeAlias
 
 from ...asgi.offload import LARGE, ClientOffload
-from ...bridge.emulate_retry import RejectedAnswer
-from ...bridge.fitted_prefix import PrefixStore
-from ...bridge.reasoning_envelope import ReasoningEnvelopes
-from ...bridge.restore_turns import turn_is_incomplete
-from ...bridge.turns import StoredTurn
+from ...bridge.conversation.fitted_prefix import PrefixStore
+from ...bridge.conversation.reasoning_envelope import ReasoningEnvelopes
+from ...bridge.conversation.restored_turns import turn_is_incomplete
+from ...bridge.conversation.turns import StoredTurn
+from ...bridge.emulation.retries import RejectedAnswer
 from ...ir.request import Request
 from ...ir.text import to_bytes
-from ...net.body_settings import NO_DEFAULTS, RequestDefaults
-from ...net.endpoint import Endpoint
-from ...net.ollama_context import SizedBody
-from ...net.runner import Runner
-from ...net.same_wire import accepts_request, has_valid_ids, replace_leading_model, replace_model
+from ...net.model.endpoint import Endpoint
+from ...net.model.endpoint_settings import NO_DEFAULTS, RequestDefaults
+from ...net.model.pass_through import accepts_request, has_valid_ids, replace_leading_model, replace_model
+from ...net.model.server_facts import SizedBody
+from ...net.tools.runner import Runner
 from ...stream.strict import parse_object
 from ...wire.protocol import Limits
 from ..client_request import ClientRequest

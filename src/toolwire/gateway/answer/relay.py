@@ -17,9 +17,9 @@ import asyncio
 from typing import Protocol
 
 from ...asgi.offload import LARGE, ClientOffload
-from ...bridge.emulate_retry import RejectedAnswer
+from ...bridge.emulation.retries import RejectedAnswer
 from ...ir.response import Fault
-from ...net.http import Reply
+from ...net.http.transport import Reply
 from ..client_request import CALL_MARKS
 from ..observe.answer_stats import AnswerStats
 from ..shared.stream_memory import UNCOUNTED, StreamMemory

@@ -14,13 +14,13 @@ from time import time
 
 from msgspec.structs import replace
 
-from ...bridge.emulate_retry import AnswerContinuation, RejectedAnswer, reject_answer
-from ...bridge.emulation import Emulation
-from ...bridge.emulation_settings import EmulationSettings
-from ...bridge.fitted_prefix import PrefixStore
-from ...bridge.reasoning_envelope import ENVELOPE_WIRES, AnswerSealer, ReasoningEnvelopes
-from ...bridge.repair import CallRepair, CallRepairer
-from ...bridge.report_answer import AnswerReporter
+from ...bridge.conversation.fitted_prefix import PrefixStore
+from ...bridge.conversation.reasoning_envelope import ENVELOPE_WIRES, AnswerSealer, ReasoningEnvelopes
+from ...bridge.emulation.requests import Emulation
+from ...bridge.emulation.retries import AnswerContinuation, RejectedAnswer, reject_answer
+from ...bridge.emulation.settings import EmulationSettings
+from ...bridge.restoration.provider_fields import AnswerReporter
+from ...bridge.restoration.repair import CallRepair, CallRepairer
 from ...ir.errors import ToolwireError
 from ...ir.events import CallDelta, Event, ResponseEnd, ResponseStart, StreamFault, TextDelta, WholePart
 from ...ir.folding import unfold
@@ -29,9 +29,9 @@ from ...ir.parts import ToolCall, ToolResult
 from ...ir.request import Request
 from ...ir.response import Fault, Response, UpstreamError, Usage, add_usage
 from ...ir.text import finite_to_bytes
-from ...net.endpoint_request import EndpointRequest
-from ...net.forwarded_stream import check_choices_ended, expected_choices, stream_fault
-from ...run.repaired_calls import mark_repaired, mark_repaired_event
+from ...net.model.endpoint_request import EndpointRequest
+from ...net.model.pass_through import check_choices_ended, expected_choices, stream_fault
+from ...run.session.auxiliary import mark_repaired, mark_repaired_event
 from ...wire.protocol import StreamEncoder, Wire
 from ...wire.streaming.encoder import BaseStreamEncoder
 from ..client_request import ClientRequest

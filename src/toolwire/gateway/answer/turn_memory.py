@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...asgi.offload import ClientOffload
-from ...bridge.fitted_prefix import PrefixStore
-from ...bridge.reasoning_envelope import EnvelopeReader, ModelEnvelopes, ReasoningEnvelopes
-from ...bridge.restore_turns import (
-    find_turn_keys,
-    restore_known_turns,
-    restore_turns,
-    turn_keys,
-)
-from ...bridge.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
+from ...bridge.conversation.fitted_prefix import PrefixStore
+from ...bridge.conversation.reasoning_envelope import EnvelopeReader, ModelEnvelopes, ReasoningEnvelopes
+from ...bridge.conversation.restored_turns import find_turn_keys, restore_known_turns, restore_turns, turn_keys
+from ...bridge.conversation.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
 from ...ir.request import Request
-from ...net.endpoint import Endpoint
+from ...net.model.endpoint import Endpoint
 from ..client_request import ClientRequest
 from ..routing import Target
 

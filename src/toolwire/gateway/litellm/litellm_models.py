@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
-from ...net.body_settings import parse_defaults
+from ...net.model.endpoint_settings import parse_defaults
 from ...wire.loopback import is_loopback
 from ...wire.models.vendors import find
 from ..settings import UpstreamRow

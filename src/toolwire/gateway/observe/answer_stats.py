@@ -10,8 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ...bridge.turn_recorder import TurnRecorder
-from ...bridge.turns import StoredTurn
+from ...bridge.conversation.turns import StoredTurn, TurnRecorder
 from ...ir.events import (
     CallDelta,
     CallEnd,

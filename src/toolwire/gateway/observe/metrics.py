@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct, field
 
 from ...asgi.admission import Admission
-from ...bridge.repair import CallRepair
-from ...net.translation_cache import TranslationCache
+from ...bridge.restoration.repair import CallRepair
+from ...net.model.translation_cache import TranslationCache
 from ..client_request import ClientRequest
 from ..shared.cooldowns import HealthTable
 from .request_log import OTHER, RequestLog

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ..._extras import install_command
 from ...ir.errors import MissingExtra
 from ...ir.request import Request
-from ...net import otel_names as names
-from ...net.otel import Instruments, OtelObserver, request_attributes, usage_attributes
+from ...net.trace import otel_names as names
+from ...net.trace.otel import Instruments, OtelObserver, request_attributes, usage_attributes
 from ..client_request import ClientRequest
 from .request_log import RequestLog
 

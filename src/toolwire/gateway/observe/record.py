@@ -24,16 +24,16 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from ...asgi.offload import LARGE, Offload
-from ...asgi.types import AsgiApp, AsgiMessage, Receive, Scope, Send
+from ...asgi.request import AsgiApp, AsgiMessage, Receive, Scope, Send
 from ...ir.losses import Loss
 from ...ir.pointer import JSON
-from ...net.http import Reply, RequestBody, StreamedBody, Transport
-from ...net.http_client import HttpTransport
-from ...net.model_list import ProbedTransport
-from ...net.trace_file import TraceRetention, trace_folder
-from ...run.sanitise import Sanitiser
-from ...run.trace import AnswerHead, ExchangeEnded, ExchangeStarted
-from ...run.trace_exchange import ExchangeTrace, RecordedAnswer, RecordedExchange, record_pieces
+from ...net.http.client import HttpTransport
+from ...net.http.transport import Reply, RequestBody, StreamedBody, Transport
+from ...net.model.server_facts import ProbedTransport
+from ...net.trace.file import TraceRetention, trace_folder
+from ...run.traces.format import AnswerHead, ExchangeEnded, ExchangeStarted
+from ...run.traces.recordings import ExchangeTrace, RecordedAnswer, RecordedExchange, record_pieces
+from ...run.traces.sanitise import Sanitiser
 from ..routes import guess_ingress
 from ..shared.keys import keys_in_request
 from .request_log import RequestLog

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from ...asgi.http_exchange import HttpExchange
-from ...bridge.repair import CallRepair
+from ...bridge.restoration.repair import CallRepair
 from ...ir.losses import Loss, Losses
 from ...ir.response import Usage
 from ..client_request import ClientRequest

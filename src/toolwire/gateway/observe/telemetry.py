@@ -21,14 +21,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ..._extras import install_command
-from ...asgi.types import AsgiApp
+from ...asgi.request import AsgiApp
 from ...ir.errors import ConfigError, MissingExtra
-from ...net.http import Transport
-from ...net.trace_file import TraceRetention
-from ...run.observe import Observer
-from ...run.redact import Redactor
-from ...run.sanitise import Sanitiser
-from ...run.trace_exchange import ExchangeTrace
+from ...net.http.transport import Transport
+from ...net.trace.file import TraceRetention
+from ...run.calls.observe import Observer
+from ...run.traces.recordings import ExchangeTrace
+from ...run.traces.redact import Redactor
+from ...run.traces.sanitise import Sanitiser
 from ...wire.models.vendors import vendor_codec
 from ..settings import Settings, UpstreamRow
 from ..upstream_transports import UpstreamTransports

@@ -17,9 +17,9 @@ from ...ir.errors import ProtocolError, ToolwireError
 from ...ir.pointer import JSON, Object, join
 from ...ir.response import UpstreamError
 from ...ir.text import to_bytes
-from ...net.endpoint_request import redact_secrets
-from ...net.key_command import KeyCommandError
-from ...net.replies import read_reply_body
+from ...net.model.endpoint_request import redact_secrets
+from ...net.model.key_command import KeyCommandError
+from ...net.model.replies import read_reply_body
 from ...stream.strict import parse_object
 from ..dependencies import Dependencies
 from ..faults import as_gateway_fault, key_fault_of, network_fault_of

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from ...bridge.reasoning_envelope import without_envelopes
-from ...bridge.turn_recorder import TurnRecorder
+from ...bridge.conversation.reasoning_envelope import without_envelopes
+from ...bridge.conversation.turns import TurnRecorder
 from ...ir.events import (
     CallDelta,
     CallEnd,

@@ -20,7 +20,7 @@ from ...ir.errors import ProtocolError, StoreError, ToolwireError
 from ...ir.pointer import Object, join
 from ...ir.request import Request
 from ...ir.text import to_bytes
-from ...net.endpoint import Endpoint
+from ...net.model.endpoint import Endpoint
 from ...stream.framing import SSEDecoder
 from ...stream.strict import parse_object
 from ..settings import LimitsRow, ResponsesRow

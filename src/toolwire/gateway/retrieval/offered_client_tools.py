@@ -10,8 +10,8 @@ from ...asgi.offload import ClientOffload
 from ...ir.losses import Losses
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.tools import MAX_FOUND, SEARCH_TOOLS, Tool
-from ...run.search_tools import EMPTY_QUERY, render_found_tools
-from ...run.suggestions import NameIndex, suggest_names
+from ...run.calls.runtime_tools import EMPTY_QUERY, render_found_tools
+from ...run.tools.suggestions import NameIndex, suggest_names
 from .retrieval_plan import RetrievalPlan
 
 __all__ = ["OfferedClientTools"]

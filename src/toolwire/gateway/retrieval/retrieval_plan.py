@@ -16,12 +16,12 @@ from hashlib import blake2b
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...bridge.search_plan import plan_search
+from ...bridge.fitting.tool_search import plan_search
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.request import Message, Request, found_in_history
 from ...ir.text import to_bytes
 from ...ir.tools import SEARCH_TOOLS, Tool, search_tool
-from ...run.selection_queries import selection_queries
+from ...run.tools.words import selection_queries
 from ...wire.protocol import Wire
 from ..settings import RetrieveRow
 

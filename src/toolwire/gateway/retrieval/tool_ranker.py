@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...asgi.offload import LARGE, ClientOffload, Offload
 from ...ir.tools import Tool
-from ...run.word_choice import rank_by_words
+from ...run.tools.words import rank_by_words
 from ..settings import RetrieveRow
 from .offered_client_tools import OfferedClientTools
 from .retrieval_plan import RetrievalPlan, plan_hosted_search, plan_retrieval

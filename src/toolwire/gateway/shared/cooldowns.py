@@ -13,7 +13,7 @@ from random import Random
 from typing import Protocol
 
 from ...ir.errors import StoreError
-from ...net.health import HealthState, RetryBudget, TargetHealth
+from ...net.model.health import HealthState, RetryBudget, TargetHealth
 
 __all__ = ["MAX_COOLDOWNS", "CooldownStore", "HealthTable", "SharedHealthTable"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...asgi.offload import ClientOffload
-from ...bridge.conversation_reading import RequestReading
+from ...bridge.conversation.reading import RequestReading
 from ...ir.errors import ProtocolError
 from ...stream.strict import count_values
 from .memory_bound import MemoryExhausted, MemoryReservation, parsed_size, text_copies

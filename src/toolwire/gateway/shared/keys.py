@@ -10,7 +10,7 @@ from secrets import token_urlsafe
 
 from msgspec import Struct
 
-from ...asgi.origin_policy import RequestRefused
+from ...asgi.access import RequestRefused
 from ...ir.errors import ToolwireError
 from ..settings import KeyRow
 

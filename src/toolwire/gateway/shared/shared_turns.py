@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from ...bridge.turns import StoredTurn, TurnStore
+from ...bridge.conversation.turns import StoredTurn, TurnStore
 from ...ir.errors import StoreError
 
 __all__ = ["FileGap", "Gap", "LocalTurns", "ProcessGap", "SharedTurns", "TurnTable"]

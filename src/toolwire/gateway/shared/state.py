@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from ...bridge.turns import InMemoryTurns, TurnStore
+from ...bridge.conversation.turns import InMemoryTurns, TurnStore
 from ...ir.errors import ConfigError
 from ...net.stores.address import display_name
 from ..observe.request_log import Sink

@@ -13,8 +13,8 @@ from ...ir.pointer import Object
 from ...ir.request import Params, Request
 from ...ir.response import Response, UpstreamError
 from ...ir.tools import ToolChoice
-from ...net.blocking import iterate_blocking
-from ...net.client import ModelClient
+from ...net.model.client import ModelClient
+from ...net.threads import iterate_blocking
 from .entries import BFCLEntry
 from .judgement import BFCLAnswer
 from .offered_tools import offered_tools

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ...bridge.emulate_answer import RETRYABLE_CODES
+from ...bridge.emulation.answers import RETRYABLE_CODES
 from ...ir.errors import ConfigError, SchemaError
 from ...ir.pointer import Object
 from ...ir.tools import Tool, ToolChoice

@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable
 
-from ...run.failures import ToolError
+from ...run.calls.context import ToolError
 
 __all__ = ["evaluate", "format_number"]
 

@@ -9,8 +9,8 @@ from typing import Self
 from ...ir.errors import ConfigError
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.value import Value
-from ...net.runner import Runner
-from ...run.results import result_code
+from ...net.tools.runner import Runner
+from ...run.values.results import result_code
 from .call_text import parse_call
 from .mining_tool import MiningTool
 

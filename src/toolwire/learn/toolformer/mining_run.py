@@ -11,7 +11,7 @@ import msgspec
 
 from ...ir.errors import ConfigError
 from ...ir.value import Value
-from ...run.records import Store
+from ...run.values.records import Store
 from ..language_model import LanguageModel
 from ..run_folder import RunFolder, write_atomically
 from ..shards import job_key, run_shards

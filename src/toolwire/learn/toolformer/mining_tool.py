@@ -13,9 +13,8 @@ from typing import Any
 from ...ir.errors import ConfigError
 from ...ir.tools import Tool
 from ...ir.value import Value
-from ...run.context import CallContext
-from ...run.failures import ToolError
-from ...run.function_tool import FunctionTool, tool
+from ...run.calls.context import CallContext, ToolError
+from ...run.tools.function_tool import FunctionTool, tool
 from .calculator import evaluate, format_number
 from .units import UNIT_PATTERN, convert
 

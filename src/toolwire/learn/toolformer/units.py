@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...run.failures import ToolError
+from ...run.calls.context import ToolError
 from .calculator import format_number
 
 __all__ = ["UNIT_PATTERN", "convert"]

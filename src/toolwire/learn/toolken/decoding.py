@@ -11,8 +11,8 @@ from ...ir.errors import ConfigError, MissingExtra, ToolwireError
 from ...ir.parts import ToolCall
 from ...ir.pointer import Object
 from ...ir.value import Value
-from ...net.runner import Runner
-from ...run.toolbox import Source
+from ...net.tools.runner import Runner
+from ...run.tools.toolbox import Source
 from ..language_model import LanguageModel
 from .argument_mode import ArgumentWriter
 from .head import ToolkenHead

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from ...ir.errors import ToolwireError
 from ...ir.pointer import Object
-from ...net.http_client import HttpTransport
+from ...net.http.client import HttpTransport
 from ...wire.mcp.versions import LATEST_HANDSHAKE
 from ..protocol.errors import METHOD_NOT_FOUND
 from ..protocol.headers import HeaderArguments

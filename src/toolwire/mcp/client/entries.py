@@ -17,11 +17,10 @@ from ...ir.errors import ProtocolError
 from ...ir.parts import Text, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
-from ...run.context import current_call
-from ...run.failures import ToolError
-from ...run.options import Options
-from ...run.results import annotate
-from ...run.toolbox import Entry
+from ...run.calls.context import ToolError, current_call
+from ...run.tools.function_tool import Options
+from ...run.tools.toolbox import Entry
+from ...run.values.results import annotate
 from ...schema.validation.validator import validator
 from ...wire.mcp import NAME
 from ..protocol.content import decode_content

@@ -11,7 +11,7 @@ not. A JSON-RPC error is an `RpcError` (toolwire.mcp.protocol.errors).
 from __future__ import annotations
 
 from ...ir.errors import ToolwireError
-from ...run.failures import Transient
+from ...run.calls.context import Transient
 
 __all__ = ["AmbiguousRetry", "NotAuthorized", "ServerGone", "ServerRefused"]
 

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from ...ir.errors import ProtocolError
 from ...ir.terminal import neutralise_line
-from ...net.http import Reply
-from ...net.replies import read_reply_body
+from ...net.http.transport import Reply
+from ...net.model.replies import read_reply_body
 from ...stream.framing import SSEDecoder
 from ..protocol.errors import RpcError
 from ..protocol.headers import SESSION, VERSION, HeaderArguments, request_headers

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ...bridge.short_hash import short_hash
+from ...bridge.conversation.names import short_hash
 
 __all__ = ["assign_names", "is_legal", "make_legal"]
 

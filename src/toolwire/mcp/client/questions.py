@@ -16,7 +16,7 @@ from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
 from ...net.threads import ThreadPool, call_in_thread
-from ...run.results import error_text
+from ...run.values.results import error_text
 from ..protocol.errors import INTERNAL_ERROR, RpcError, unknown_method
 from ..protocol.rpc import Failure, Result, RpcRequest, failure_from
 

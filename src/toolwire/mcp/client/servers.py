@@ -28,8 +28,8 @@ from ...audit.lock import changes, lock
 from ...ir.errors import ConfigError, ToolwireError
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
-from ...net.http_client import HttpTransport
-from ...run.toolbox import Entry, Toolbox
+from ...net.http.client import HttpTransport
+from ...run.tools.toolbox import Entry, Toolbox
 from ...stream.strict import parse
 from .client import McpClient
 from .config import ServerSpec, read_config, target_spec

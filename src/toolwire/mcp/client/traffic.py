@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 from ...ir.value import Value
-from ...run.redact import REMOVED
+from ...run.traces.redact import REMOVED
 from ..protocol.headers import SESSION
 from ..protocol.rpc import RpcMessage
 

@@ -12,11 +12,10 @@ from typing import Literal
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object
 from ...ir.text import dumps
-from ...net.approver import Approver, ApproverThread
-from ...net.stored_approvals import StoredApprovals
-from ...run.approval import ApprovalReply, Denied
-from ...run.records import Store
-from ...run.steps import Approve
+from ...net.tools.steps import Approver, ApproverThread
+from ...net.tools.stored_approvals import StoredApprovals
+from ...run.calls.steps import ApprovalReply, Approve, Denied
+from ...run.values.records import Store
 from .request_context import request_context_var
 
 __all__ = ["ElicitApproval", "make_approver"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ...ir.pointer import Object
-from ...run.failures import ToolError
+from ...run.calls.context import ToolError
 from ..protocol.errors import INVALID_REQUEST, RequestId, RpcError
 from ..protocol.rpc import (
     Failure,

@@ -14,10 +14,17 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from ...asgi.access import AccessDenied, Guard
-from ...asgi.disconnect import DisconnectWatch
 from ...asgi.offload import LARGE, Offload
-from ...asgi.request import SLOW_CLIENT, find_path, parse_headers, read_request_body
-from ...asgi.types import Receive, Scope, Send
+from ...asgi.request import (
+    SLOW_CLIENT,
+    DisconnectWatch,
+    Receive,
+    Scope,
+    Send,
+    find_path,
+    parse_headers,
+    read_request_body,
+)
 from ...stream.strict import count_values
 from ...wire.mcp.versions import HANDSHAKE
 from ..protocol.errors import INVALID_PARAMS, INVALID_REQUEST, RpcError

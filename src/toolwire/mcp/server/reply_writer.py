@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TypeAlias
 
-from ...asgi.types import Send
+from ...asgi.request import Send
 from ..protocol.notifications import DISCARDABLE
 from ..protocol.rpc import Failure, Notification, RpcMessage, write
 from .protocol import SendMessage

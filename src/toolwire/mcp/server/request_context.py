@@ -20,8 +20,7 @@ from typing import Any, TypeAlias
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
-from ...run.context import CallContext, ProgressSink
-from ...run.failures import ToolError, Transient
+from ...run.calls.context import CallContext, ProgressSink, ToolError, Transient
 from ...schema.validation.validator import validator
 from ...wire.mcp.versions import STATELESS
 from ..protocol.calls import InputRequired

@@ -20,8 +20,8 @@ from hashlib import sha256
 from ...ir.pointer import JSON, Object
 from ...ir.terminal import neutralise_line
 from ...ir.text import dumps
-from ...run.redact import Redactor, environment_secrets
-from ...run.sanitise import Sanitiser
+from ...run.traces.redact import Redactor, environment_secrets
+from ...run.traces.sanitise import Sanitiser
 from ..protocol.meta import CLIENT_INFO
 from ..protocol.rpc import Failure, Result, RpcMessage, RpcRequest
 

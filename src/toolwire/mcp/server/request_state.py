@@ -14,7 +14,7 @@ from hashlib import sha256
 
 from ...ir.pointer import JSON, Object
 from ...ir.text import to_bytes
-from ...run.keys import canonical_json
+from ...run.values.keys import canonical_json
 from ...stream.strict import parse
 from ..protocol.errors import INVALID_PARAMS, RpcError
 

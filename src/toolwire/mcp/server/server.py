@@ -4,7 +4,7 @@
     await serve_stdio(server)                    toolwire.mcp.server.stdio
     app = HttpApp(server)                        toolwire.mcp.server.http: an ASGI app
 
-Calls pass the gates of `toolwire.net.runner`. A write runs at most once per key: a client whose stream broke repeats
+Calls pass the gates of `toolwire.net.tools.runner`. A write runs at most once per key: a client whose stream broke repeats
 the call with the same key in `_meta` and gets the answer of the first run. A failed tool, or a call with wrong
 arguments, is a result that the model reads (`isError`); an unknown tool is a protocol error.
 """
@@ -27,16 +27,17 @@ from ... import __version__
 from ...ir.parts import Text, ToolResult
 from ...ir.pointer import Object
 from ...ir.tools import Tool
-from ...net.runner import Approver, Runner
-from ...net.stored_approvals import owned_by
 from ...net.stores import open_store
 from ...net.threads import ThreadPool
-from ...run.context import CallContext
-from ...run.policy import Policy
-from ...run.records import DAY, Store
-from ...run.results import error_text, exception_text, hide_exception, result_code
-from ...run.signature import function_signature
-from ...run.toolbox import Source
+from ...net.tools.runner import Runner
+from ...net.tools.steps import Approver
+from ...net.tools.stored_approvals import owned_by
+from ...run.calls.context import CallContext
+from ...run.calls.policy import Policy
+from ...run.calls.signature import function_signature
+from ...run.tools.toolbox import Source
+from ...run.values.records import DAY, Store
+from ...run.values.results import error_text, exception_text, hide_exception, result_code
 from ...schema.validation.validator import Validator, validator
 from ...wire.mcp.versions import STATELESS
 from ..protocol.calls import InputRequired, encode_result, read_call

@@ -1,4 +1,4 @@
-"""The stores of records (`toolwire.run.records`): SQLite, Redis, PostgreSQL, and the memory of this process.
+"""The stores of records (`toolwire.run.values.records`): SQLite, Redis, PostgreSQL, and the memory of this process.
 
     open_store("runs.db")                        a path, or sqlite:///runs.db, sqlite:////var/lib/runs.db
     open_store("redis://localhost:6379/0")       rediss:// for TLS, unix:// for a socket     extra redis
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from ...ir.errors import ConfigError
-from ...run.records import Store
+from ...run.values.records import Store
 
 __all__ = ["open_store"]
 

@@ -1,25 +1,220 @@
 """Store records and runs in PostgreSQL: one statement per operation, each in its own transaction, with the server's clock.
 
-The tables `toolwire_records`, `toolwire_runs` and `toolwire_run_rows` are created on first use; their comments contain the
-version. A key may
-exceed the maximum size of an index entry, so its hash is the primary key.
-
-The server keeps acknowledged writes unless `synchronous_commit` or `fsync` is off, or a standby with replication lag
-takes over. Safe between threads, processes and machines.
+The summaries of runs are in `toolwire_runs`, their logs in `toolwire_run_rows`.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
-from ...run.records import DAY, Claim, Record, RecordState
-from .expiry import sweep_in_batches
+from ...run.values.records import (
+    DAY,
+    PAGE_ROWS,
+    WEEK,
+    Claim,
+    Record,
+    RecordState,
+    RunStatus,
+    StoredRun,
+    append_digest,
+    check_run,
+)
 from .postgres_pool import NOW, PostgresPool, PostgresTable
-from .postgres_runs import RUNS, PostgresRuns
-from .rows import COLUMNS, as_bytes, record_from_row
+from .rules import COLUMNS, RUN_COLUMNS, as_bytes, is_repeated_append, record_from_row, run_from_row, sweep_in_batches
 
-__all__ = ["PostgresStore"]
+# Store runs in PostgreSQL, with the server's clock: their summaries in `toolwire_runs`, their logs in
+# `toolwire_run_rows`.
+#
+# An append is one transaction: the statement that changes the summary compares the version and locks the row, so the
+# second of two writers finds another version; then the rows are inserted, a page per statement.
+
+
+_RUNS_VERSION = "toolwire runs, version 3"
+RUNS = PostgresTable(
+    "toolwire_runs",
+    _RUNS_VERSION,
+    f"""
+CREATE TABLE IF NOT EXISTS toolwire_runs (
+    id bytea PRIMARY KEY, run_id bytea NOT NULL, version bigint NOT NULL, status text NOT NULL, token bytea NOT NULL,
+    summary bytea NOT NULL, lease_until float8 NOT NULL, expires_at float8 NOT NULL, created_at float8 NOT NULL,
+    updated_at float8 NOT NULL, tenant bytea NOT NULL, rows bigint NOT NULL, digest bytea NOT NULL
+);
+CREATE TABLE IF NOT EXISTS toolwire_run_rows (
+    id bytea NOT NULL REFERENCES toolwire_runs ON DELETE CASCADE, position bigint NOT NULL, data bytea NOT NULL,
+    PRIMARY KEY (id, position)
+);
+CREATE INDEX IF NOT EXISTS toolwire_runs_by_expiry ON toolwire_runs (greatest(expires_at, lease_until));
+COMMENT ON TABLE toolwire_runs IS '{_RUNS_VERSION}';
+""",
+    has_old_runs="toolwire runs, version 2",
+)
+_RUN_EXISTS = f"greatest(r.expires_at, r.lease_until) > {NOW}"
+_IS_RUN_EXPIRED = f"greatest(r.expires_at, r.lease_until) <= {NOW}"  # NOT (…) would not use the index
+_IS_RUN_FREE = f"(r.token = '' OR r.token = %(token)s OR r.lease_until <= {NOW})"
+_LEASE_END = f"CASE WHEN %(leased)s THEN {NOW} + %(lease)s ELSE 0 END"
+_HOLDER_AFTER_PUT = "CASE WHEN %(leased)s THEN %(token)s ELSE ''::bytea END"
+_CREATE_RUN = f"""
+INSERT INTO toolwire_runs AS r (id, {RUN_COLUMNS})
+VALUES (%(id)s, %(run_id)s, 1, %(status)s, {_HOLDER_AFTER_PUT}, %(summary)s, {_LEASE_END}, {NOW} + %(ttl)s, {NOW}, {NOW}, %(tenant)s, %(count)s, %(digest)s)
+ON CONFLICT (id) DO UPDATE SET
+    version = 1, status = excluded.status, token = excluded.token, summary = excluded.summary,
+    lease_until = excluded.lease_until, expires_at = excluded.expires_at, created_at = excluded.created_at,
+    updated_at = excluded.updated_at, tenant = excluded.tenant, rows = excluded.rows,
+    digest = excluded.digest
+WHERE NOT {_RUN_EXISTS}
+RETURNING {RUN_COLUMNS}
+"""
+_CONTINUE_RUN = f"""
+UPDATE toolwire_runs r SET
+    version = version + 1, status = %(status)s, token = {_HOLDER_AFTER_PUT}, summary = %(summary)s, lease_until = {_LEASE_END},
+    expires_at = {NOW} + %(ttl)s, updated_at = {NOW}, digest = %(digest)s,
+    rows = CASE WHEN %(restart)s THEN 0 ELSE rows END + %(count)s
+WHERE id = %(id)s AND version = %(expected)s AND tenant = %(tenant)s AND {_RUN_EXISTS} AND {_IS_RUN_FREE}
+RETURNING {RUN_COLUMNS}
+"""
+_GET_RUN = f"SELECT {RUN_COLUMNS} FROM toolwire_runs r WHERE id = %(id)s AND {_RUN_EXISTS}"
+_DELETE_ROWS = "DELETE FROM toolwire_run_rows WHERE id = %(id)s"
+_ADD_ROWS = """
+INSERT INTO toolwire_run_rows (id, position, data)
+SELECT %(id)s, %(first)s + number - 1, data FROM unnest(%(rows)s::bytea[]) WITH ORDINALITY AS page (data, number)
+"""
+_READ_ROWS = """
+SELECT data FROM toolwire_run_rows WHERE id = %(id)s AND position >= %(start)s AND position < %(stop)s ORDER BY position
+"""
+_LIST_RUNS = f"""
+SELECT {RUN_COLUMNS} FROM toolwire_runs r
+WHERE {_RUN_EXISTS} AND (%(status)s::text IS NULL OR status = %(status)s::text)
+    AND (%(tenant)s::bytea IS NULL OR tenant = %(tenant)s::bytea)
+ORDER BY created_at DESC LIMIT %(limit)s
+"""
+_TAKE_LEASE = f"""
+UPDATE toolwire_runs r SET token = %(token)s, lease_until = {NOW} + %(seconds)s
+WHERE id = %(id)s AND {_RUN_EXISTS} AND {_IS_RUN_FREE}
+RETURNING {RUN_COLUMNS}
+"""
+_IS_HELD = f"id = %(id)s AND token = %(token)s AND token <> '' AND {_RUN_EXISTS}"
+_RENEW_LEASE = f"UPDATE toolwire_runs r SET lease_until = {NOW} + %(seconds)s WHERE {_IS_HELD}"
+_RELEASE_LEASE = f"UPDATE toolwire_runs r SET token = '', lease_until = 0 WHERE {_IS_HELD}"
+_DELETE_RUN = (
+    f"DELETE FROM toolwire_runs r WHERE id = %(id)s AND {_RUN_EXISTS} AND (r.token = '' OR r.lease_until <= {NOW})"
+)
+_SWEEP_RUNS = f"""
+DELETE FROM toolwire_runs WHERE id IN (
+    SELECT id FROM toolwire_runs r WHERE {_IS_RUN_EXPIRED} LIMIT %(most)s FOR UPDATE SKIP LOCKED
+)
+"""
+_RUNS_SWEEP_BATCH = 1_000  # rows; a run is larger than a record
+
+
+class PostgresRuns:
+    """The runs of a `PostgresStore`."""
+
+    def __init__(self, pool: PostgresPool) -> None:
+        self._pool = pool
+
+    def append(
+        self,
+        run: StoredRun,
+        rows: Sequence[bytes],
+        expected_version: int,
+        *,
+        ttl: float = WEEK,
+        lease: float = 60.0,
+        restart: bool = False,
+    ) -> StoredRun | None:
+        """Append to the log of a run if its version is `expected_version`; 0 for a new run."""
+        check_run(run, rows)
+        values = {
+            "id": _row_id(run.run_id),
+            "run_id": as_bytes(run.run_id),
+            "status": run.status,
+            "token": as_bytes(run.token),
+            "summary": as_bytes(run.summary),
+            "tenant": as_bytes(run.tenant),
+            "digest": as_bytes(append_digest(run, rows)),
+            "count": len(rows),
+            "restart": restart,
+            "ttl": float(ttl),
+            "lease": float(lease),
+            "leased": run.status == "running" and run.token != "",
+            "expected": expected_version,
+        }
+
+        def write(connection: Any) -> StoredRun | None:
+            row = connection.execute(_CONTINUE_RUN if expected_version else _CREATE_RUN, values, binary=True).fetchone()
+            if row is None:
+                return None
+            stored = run_from_row(row)
+            if stored.rows == len(rows):  # a new log: there may be rows of an expired run
+                connection.execute(_DELETE_ROWS, values)
+            for start in range(0, len(rows), PAGE_ROWS):
+                page = {"first": stored.rows - len(rows) + start, "rows": list(rows[start : start + PAGE_ROWS])}
+                connection.execute(_ADD_ROWS, values | page)
+            return stored
+
+        stored = self._pool.transact(write)
+        if stored is not None:
+            return stored
+        existing = self.get(run.run_id)
+        return existing if is_repeated_append(existing, run, rows, expected_version) else None
+
+    def rows(self, run_id: str, start: int, stop: int) -> Sequence[bytes]:
+        values = {"id": _row_id(run_id), "start": start, "stop": stop}
+        return [row for (row,) in self._pool.run(_READ_ROWS, values)]
+
+    def get(self, run_id: str) -> StoredRun | None:
+        return self._read_one(_GET_RUN, {"id": _row_id(run_id)})
+
+    def list(
+        self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
+    ) -> tuple[StoredRun, ...]:
+        """List runs, the newest first."""
+        values = {"status": status, "tenant": None if tenant is None else as_bytes(tenant), "limit": limit}
+        return tuple(map(run_from_row, self._pool.run(_LIST_RUNS, values).fetchall()))
+
+    def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
+        return self._read_one(_TAKE_LEASE, _lease_values(run_id, token, seconds))
+
+    def renew(self, run_id: str, token: str, seconds: float) -> bool:
+        return self._change(_RENEW_LEASE, _lease_values(run_id, token, seconds))
+
+    def release(self, run_id: str, token: str) -> bool:
+        return self._change(_RELEASE_LEASE, {"id": _row_id(run_id), "token": as_bytes(token)})
+
+    def delete(self, run_id: str) -> bool:
+        return self._change(_DELETE_RUN, {"id": _row_id(run_id)})
+
+    def sweep(self, limit: int | None = None) -> int:
+        """Delete expired runs in batches, so that no statement exceeds its timeout."""
+        return sweep_in_batches(
+            lambda size: int(self._pool.run(_SWEEP_RUNS, {"most": size}).rowcount), limit, max_batch=_RUNS_SWEEP_BATCH
+        )
+
+    def _read_one(self, statement: str, values: dict[str, Any]) -> StoredRun | None:
+        row = self._pool.run(statement, values).fetchone()
+        return None if row is None else run_from_row(row)
+
+    def _change(self, statement: str, values: dict[str, Any]) -> bool:
+        return bool(self._pool.run(statement, values).rowcount == 1)
+
+
+def _lease_values(run_id: str, token: str, seconds: float) -> dict[str, Any]:
+    return {"id": _row_id(run_id), "token": as_bytes(token), "seconds": float(seconds)}
+
+
+def _row_id(run_id: str) -> bytes:
+    return hashlib.sha256(as_bytes(run_id)).digest()
+
+
+# The tables `toolwire_records`, `toolwire_runs` and `toolwire_run_rows` are created on first use; their comments contain the
+# version. A key may
+# exceed the maximum size of an index entry, so its hash is the primary key.
+#
+# The server keeps acknowledged writes unless `synchronous_commit` or `fsync` is off, or a standby with replication
+# lag takes over. Safe between threads, processes and machines.
+
 
 _SWEEP_BATCH = 10_000  # rows; keeps each statement below its timeout, however many rows there are
 

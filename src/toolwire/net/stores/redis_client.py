@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra, StoreError
-from ...run.stored_runs import old_form
+from ...run.values.records import old_form
 from .address import display_name, redact
 
 try:

@@ -20,8 +20,8 @@ from pathlib import Path
 from weakref import WeakSet
 
 from ...ir.errors import StoreError
-from ...run.stored_runs import old_form
-from .expiry import BATCH_SECONDS
+from ...run.values.records import old_form
+from .rules import BATCH_SECONDS
 
 __all__ = ["SqliteConnection"]
 

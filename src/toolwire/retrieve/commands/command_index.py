@@ -13,7 +13,7 @@ import msgspec
 
 from ...ir.errors import ToolwireError
 from ...ir.tools import Tool
-from ...run.words import split_words
+from ...run.tools.words import split_words
 from ..documents import FIELDS, clean_text, make_document
 from ..index import ToolIndex
 from .bounded_files import is_private_file, open_private_folder

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from ...ir.pointer import Object
 from ...ir.terminal import neutralise_line
 from ...ir.tools import Tool
-from ...run.words import split_words
+from ...run.tools.words import split_words
 from ..documents import clean_text
 from .command import CommandOption, Operand, SystemCommand, property_name
 from .effect_table import is_withheld

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
 from ...ir.value import Value
-from ...run.arguments import copy_json
+from ...run.calls.signature import copy_json
 from ...schema.parsing.nodes import (
     AnyNode,
     ArrayNode,

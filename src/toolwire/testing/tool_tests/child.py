@@ -26,9 +26,9 @@ import msgspec
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object
-from ...run.results import error_text
-from ...run.signature import function_signature
-from ...run.toolbox import Toolbox
+from ...run.calls.signature import function_signature
+from ...run.tools.toolbox import Toolbox
+from ...run.values.results import error_text
 from .child_calls import ChildCalls
 from .guard import AuditGuard
 from .landlock import restrict_process

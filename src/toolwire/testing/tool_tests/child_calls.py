@@ -20,12 +20,12 @@ from msgspec.structs import replace
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
 from ...ir.value import Value
-from ...net.collect import collect_async_items, collect_items
-from ...net.runner import Runner
-from ...run.context import CallContext, running
-from ...run.results import result_code, value_result
-from ...run.signature import function_signature
-from ...run.toolbox import Entry, Toolbox
+from ...net.tools.isolation import collect_async_items, collect_items
+from ...net.tools.runner import Runner
+from ...run.calls.context import CallContext, running
+from ...run.calls.signature import function_signature
+from ...run.tools.toolbox import Entry, Toolbox
+from ...run.values.results import result_code, value_result
 from .guard import AuditGuard
 from .recorder import (
     CallRecorder,

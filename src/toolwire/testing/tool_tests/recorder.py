@@ -21,14 +21,12 @@ from msgspec.structs import replace
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
-from ...net.collect import TooManyItems, collect_async_items, collect_items
-from ...run.arguments import copy_json
-from ...run.context import current_call
-from ...run.failures import NotExecuted, ToolError, Transient
-from ...run.results import error_text, value_result
-from ...run.signature import function_signature
-from ...run.toolbox import Entry
-from ...run.transient import find_transient
+from ...net.tools.isolation import TooManyItems, collect_async_items, collect_items
+from ...run.calls.context import NotExecuted, ToolError, Transient, current_call
+from ...run.calls.outcomes import find_transient
+from ...run.calls.signature import copy_json, function_signature
+from ...run.tools.toolbox import Entry
+from ...run.values.results import error_text, value_result
 from ...schema.validation.validator import Problem, Validator, validator
 from .guard import DeniedOperation
 from .settings import RaisedError

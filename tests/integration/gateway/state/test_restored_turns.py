@@ -11,7 +11,7 @@ from tables import every_case
 from toolwire import tool
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
-from toolwire.net.runner import Runner
+from toolwire.net.tools.runner import Runner
 from toolwire.testing.upstream import Upstream
 
 TOOLS = {

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from toolwire.bridge.turns import InMemoryTurns, StoredTurn
+from toolwire.bridge.conversation.turns import InMemoryTurns, StoredTurn
 from toolwire.gateway.shared.redis_link import RedisLink
 from toolwire.gateway.shared.redis_turns import RedisTurns
 from toolwire.gateway.shared.response_store import OwnerBounds

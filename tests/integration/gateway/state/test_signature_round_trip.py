@@ -8,13 +8,13 @@ from gateway.serving import WIRES, serving, upstream_rows
 from gateway.state.chat_client import ChatClient
 
 from toolwire import tool
-from toolwire.bridge.turns import InMemoryTurns
+from toolwire.bridge.conversation.turns import InMemoryTurns
 from toolwire.gateway.settings_parse import parse_settings
 from toolwire.gateway.shared.keys import hash_key
 from toolwire.gateway.shared.state import open_state
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
-from toolwire.net.runner import Runner
+from toolwire.net.tools.runner import Runner
 from toolwire.testing.upstream import Upstream
 from waiting import SAFETY
 

@@ -1,0 +1,389 @@
+"""Decode a request whose first messages are known from an earlier one.
+
+The items of the conversation are found in the bytes of the request, so that known ones need not be decoded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from secrets import token_hex
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from ...ir.errors import ToolwireError
+from ...ir.parts import Opaque, Part, ToolResult
+from ...ir.pointer import JSON
+from ...ir.request import Message, Request
+from ...stream.strict import count_values, may_exceed_limits, parse_object, text_copies
+from ...wire.codec import WireCodec
+from ...wire.protocol import Wire
+from .fitted_prefix import PrefixStore
+
+# Find the items of a conversation in the bytes of a request, without decoding them.
+
+
+_SEPARATOR = re.compile(rb"[\s,]*+")
+
+
+@lru_cache(16)
+def _field_pattern(field: str) -> re.Pattern[bytes]:
+    return re.compile(rb'"%b"\s*+:\s*+\[\s*+' % re.escape(field.encode()))
+
+
+@lru_cache(16)
+def _span_decoder(field: str) -> msgspec.json.Decoder[msgspec.Struct]:
+    """Return a decoder that reads only the list under `field`, and its items only as spans."""
+    document = msgspec.defstruct("_Document", [(field, list[Raw])])
+    return msgspec.json.Decoder(document)
+
+
+def find_items(data: bytes, field: str) -> int:
+    """Return the offset of the first item in the first list under `field`; -1 if there is none.
+
+    The field need not be one of the document itself: see `is_top_level`.
+    """
+    found = _field_pattern(field).search(data)
+    return -1 if found is None else found.end()
+
+
+def is_top_level(data: bytes, start: int) -> bool:
+    """Return whether the list that begins before `start` is a field of the document itself.
+
+    If the document can be completed there by the end of one list and one object, no other container is open.
+    """
+    try:
+        msgspec.json.decode(data[:start] + b"]}", type=dict[str, Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def item_ends(data: bytes, field: str, start: int, count: int) -> tuple[int, int]:
+    """Return the offsets of the ends of item `count` and of the last item of the list under `field`.
+
+    `data` is a valid document with at least `count` items in that list, the first of which is at `start`.
+    """
+    spans: list[Raw] = getattr(_span_decoder(field).decode(data), field)
+    end = found = start
+    for number, span in enumerate(spans, 1):
+        separator = _SEPARATOR.match(data, end)
+        end = (end if separator is None else separator.end()) + len(memoryview(span))
+        if number == count:
+            found = end
+    return found, end
+
+
+# The bytes of the known messages are taken out of the document, which leaves a short one with the same meaning for
+# everything else. It is parsed strictly, so a document is accepted if and only if the whole one is. Whatever is
+# unusual (an error, a system message after the known ones) takes the usual path instead, which also has the right
+# positions.
+
+
+_KEPT_TURNS = 2
+"""The last turns of the model that are not part of a prefix: clients move cache marks at the end of a conversation."""
+_MARKER = token_hex(16)  # an item in place of the known ones; no client can know it
+_MARKER_TEXT = b'"%b"' % _MARKER.encode()
+_BYTES_PER_VALUE = 120
+_ENTRY_SIZE = 2000  # bytes of a prefix besides its content
+
+
+class RequestEnvelope(NamedTuple):
+    """A document without the items of its conversation: the bytes before and after them, and everything decoded of it."""
+
+    head: bytes
+    tail: bytes
+    values: int
+    request: Request
+
+    def is_around(self, body: bytes, start: int, end: int) -> bool:
+        """Return whether a document with items from `start` to `end`, or more, begins and ends with the same bytes."""
+        if len(self.head) != start or len(body) - len(self.tail) < end:
+            return False
+        return body.startswith(self.head) and body.endswith(self.tail)
+
+
+class ConversationPrefix:
+    """The first items of a conversation: their bytes, the messages made of them, and the translation of these.
+
+    `leading` are the messages before them, from other fields of the document; `envelope` is the latest such document.
+    """
+
+    __slots__ = (
+        "_decode",
+        "_values",
+        "envelope",
+        "leading",
+        "leading_text",
+        "messages",
+        "store",
+        "text",
+        "text_copies",
+        "wire_name",
+    )
+
+    def __init__(
+        self,
+        wire: Wire,
+        text: bytes,
+        leading: tuple[Message, ...],
+        messages: tuple[Message, ...],
+        values: int | None,
+        envelope: RequestEnvelope | None,
+        earlier: ConversationPrefix | None = None,
+    ) -> None:
+        """Create the prefix. `earlier` is the beginning of it that is known already. `values` as for the property."""
+        self.wire_name = wire.name
+        self.text = text
+        self.envelope = envelope
+        self.leading = leading
+        self.leading_text = msgspec.json.encode(leading) if leading else b""
+        self.messages = messages
+        self.store: PrefixStore = PrefixStore(len(leading) + len(messages), None if earlier is None else earlier.store)
+        self._decode = wire.decode_request
+        self._values = values
+        self.text_copies = text_copies(text) if earlier is None else _joined_copies(text, earlier)
+
+    @property
+    def is_counted(self) -> bool:
+        """True if the number of values is known."""
+        return self._values is not None
+
+    @property
+    def values(self) -> int:
+        """The number of JSON values in the items."""
+        if self._values is None:
+            self._values = count_values(self.text)
+        return self._values
+
+    @property
+    def size(self) -> int:
+        """The bytes of memory that it takes."""
+        text, values = self.text, self._values
+        if values is None:  # an upper bound, which costs less than the number
+            values = text.count(b",") + text.count(b"{") + text.count(b"[")
+        own_size = (1 + self.text_copies) * len(text) + 2 * len(self.leading_text)
+        if self.envelope is not None:
+            around = len(self.envelope.head) + len(self.envelope.tail)
+            own_size += (1 + self.text_copies) * around + _BYTES_PER_VALUE * self.envelope.values
+        return _ENTRY_SIZE + own_size + _BYTES_PER_VALUE * values + self.store.size
+
+    def fits(self, wire: Wire) -> bool:
+        """Return whether the messages are those that `wire` decodes."""
+        return self._decode == wire.decode_request
+
+
+def _joined_copies(text: bytes, earlier: ConversationPrefix) -> int:
+    return max(earlier.text_copies, text_copies(text[len(earlier.text) :]))
+
+
+class RequestReading:
+    """A request as bytes, of which the first messages may be known.
+
+    `start` is the offset of the first item of its conversation. `save` stores the prefix for the next request, in place
+    of the one that was used; without it, nothing is stored.
+    """
+
+    store: PrefixStore | None = None
+    """The translations of the first messages; set by `decode`, None if they are not stored."""
+    reused = 0
+    """The number of messages that `decode` took from an earlier request."""
+    _values: int | None = None
+    _envelope: RequestEnvelope | None = None  # if it is known
+
+    def __init__(
+        self,
+        wire: Wire,
+        body: bytes,
+        start: int = -1,
+        prefix: ConversationPrefix | None = None,
+        save: Callable[[ConversationPrefix], None] | None = None,
+    ) -> None:
+        self.body = body
+        self.wire = wire
+        self._start = start
+        self._prefix = prefix
+        self._save = save
+        if prefix is not None:
+            self._known_end = start + len(prefix.text)
+            if prefix.envelope is not None and prefix.envelope.is_around(body, start, self._known_end):
+                self._envelope = prefix.envelope
+
+    @property
+    def values(self) -> int:
+        """The number of JSON values in the document: `count_values(body)`."""
+        if self._values is None:
+            self._values = self._count_values()
+        return self._values
+
+    def _count_values(self) -> int:
+        if self._prefix is None:
+            return count_values(self.body)
+        if self._envelope is None:
+            return self._prefix.values + count_values(self._rest)
+        new_items = self.body[self._known_end : len(self.body) - len(self._envelope.tail)]
+        return self._prefix.values + self._envelope.values + count_values(new_items)
+
+    @property
+    def new_text(self) -> bytes:
+        """The document with one item in place of the known ones; the document itself if none are known."""
+        if self._prefix is None:
+            return self.body
+        return self.body[: self._start] + _MARKER_TEXT + self.body[self._known_end :]
+
+    @property
+    def text_copies(self) -> int:
+        """The result of `text_copies` for the document."""
+        known = 1 if self._prefix is None else self._prefix.text_copies
+        return max(known, text_copies(self.new_text))
+
+    def decode(self) -> Request:
+        """Decode the request; raise ProtocolError with a pointer if it is invalid."""
+        if self._prefix is not None:
+            request = self._decode_rest(self._prefix)
+            if request is not None:
+                return request
+            self._prefix = self._envelope = None
+        document = parse_object(self.body)
+        request = self.wire.decode_request(document)
+        if self._save is not None and is_top_level(self.body, self._start):
+            items = document[self.wire.conversation]
+            if (ends := _item_ends(items, request.messages, self.wire)) is not None:
+                leading = len(request.messages) - len(ends)
+                envelope = replace(request, messages=request.messages[:leading])
+                self._remember(envelope, request.messages[leading:], ends, None)
+        return request
+
+    @cached_property
+    def _head(self) -> bytes:
+        """The beginning of `_rest`, up to its first item."""
+        return self.body[: self._start] if self._envelope is None else b'{"%b":[' % self.wire.conversation.encode()
+
+    @cached_property
+    def _rest(self) -> bytes:
+        """The document with one item in place of the known ones, and without a known envelope."""
+        if self._envelope is None:
+            return self.new_text
+        new_items = self.body[self._known_end : len(self.body) - len(self._envelope.tail)]
+        return b"%b%b%b]}" % (self._head, _MARKER_TEXT, new_items)
+
+    def _decode_rest(self, prefix: ConversationPrefix) -> Request | None:
+        """Decode the request after its known items; None if that needs the whole document."""
+        if may_exceed_limits(self.body):
+            return None
+        try:
+            document = parse_object(self._rest)
+            items = document.get(self.wire.conversation)
+            if type(items) is not list or not items or items[0] != _MARKER:
+                return None
+            if self._envelope is not None and len(document) > 1:
+                return None  # the list ends before the bytes that end the known envelope
+            del items[0]
+            request = self.wire.decode_request(document)
+        except ToolwireError:
+            return None
+        ends = _item_ends(items, request.messages, self.wire)
+        if not ends:
+            return None
+        count = len(request.messages) - len(ends)
+        if request.messages[count].role != "assistant":
+            return None
+        new_messages = request.messages[count:]
+        envelope = self._decoded_envelope(request, count, prefix)
+        self._remember(envelope, new_messages, ends, prefix)
+        self.reused = len(prefix.messages)
+        return replace(envelope, messages=(*envelope.messages, *prefix.messages, *new_messages))
+
+    def _decoded_envelope(self, request: Request, count: int, prefix: ConversationPrefix) -> Request:
+        """Return the request with its leading messages only: the known ones, if they are the same."""
+        if self._envelope is not None:
+            return self._envelope.request
+        leading = request.messages[:count]
+        is_same = msgspec.json.encode(leading) == prefix.leading_text if leading else not prefix.leading
+        return replace(request, messages=prefix.leading if is_same else leading)
+
+    def _remember(
+        self,
+        envelope: Request,
+        new_messages: tuple[Message, ...],
+        ends: Sequence[int],
+        prefix: ConversationPrefix | None,
+    ) -> None:
+        """Store the beginning of the conversation for the next request; `ends` are those of the new messages."""
+        known, leading = () if prefix is None else prefix.messages, envelope.messages
+        boundary = _find_boundary(new_messages)
+        if prefix is not None and not boundary and leading is prefix.leading:
+            self.store = prefix.store
+            return
+        if self._save is None or not (known or boundary):
+            return
+        try:
+            end, last_end = self._item_ends(ends[boundary - 1] if boundary else 0, prefix)
+        except msgspec.MsgspecError:
+            return
+        messages = (*known, *new_messages[:boundary])
+        text, values = self.body[self._start : end], self._values_before(end, prefix)
+        around = self._envelope or self._make_envelope(envelope, last_end)
+        longer = ConversationPrefix(self.wire, text, leading, messages, values, around, prefix)
+        self.store = longer.store
+        self._save(longer)
+
+    def _make_envelope(self, request: Request, last_end: int) -> RequestEnvelope:
+        head, tail = self.body[: self._start], self.body[last_end:]
+        return RequestEnvelope(head, tail, count_values(head + tail), request)
+
+    def _item_ends(self, count: int, prefix: ConversationPrefix | None) -> tuple[int, int]:
+        """Return the offsets of the end of `count` new items and of the last item."""
+        field = self.wire.conversation
+        if prefix is None:
+            return item_ends(self.body, field, self._start, count)
+        shift = self._known_end - len(self._head) - len(_MARKER_TEXT)
+        end, last_end = item_ends(self._rest, field, len(self._head), count + 1)
+        return end + shift, last_end + shift
+
+    def _values_before(self, end: int, prefix: ConversationPrefix | None) -> int | None:
+        """Return the number of values in the conversation up to `end`, if it is known without a full count."""
+        if prefix is not None:
+            return prefix.values + count_values(self.body[self._known_end : end]) if prefix.is_counted else None
+        return None if self._values is None else self._values - count_values(self.body[: self._start] + self.body[end:])
+
+
+def _item_ends(items: list[JSON], messages: tuple[Message, ...], wire: Wire) -> Sequence[int] | None:
+    """Return the number of items up to the end of each message of the conversation; None if it is not known.
+
+    Messages of other fields come first in `messages`, and have no items.
+    """
+    is_own = wire.is_own_message if isinstance(wire, WireCodec) else None
+    if is_own is None:
+        return range(1, len(items) + 1)
+    if any(_depends_on_others(part) for message in messages for part in message.parts):
+        return None
+    ends: list[int] = []
+    in_run = False  # of items that are one message
+    for count, item in enumerate(items, 1):
+        if in_run and not is_own(item):
+            ends[-1] = count
+        else:
+            ends.append(count)
+            in_run = not is_own(item)
+    return ends
+
+
+def _depends_on_others(part: Part) -> bool:
+    """Return whether the item of a part is decoded together with others, or may be a message of its own."""
+    return isinstance(part, Opaque) or (isinstance(part, ToolResult) and (bool(part.found) or part.kind == "search"))
+
+
+def _find_boundary(messages: tuple[Message, ...]) -> int:
+    """Return the number of messages before the last turns of the model, where a user message comes first; 0: none."""
+    turns = 0
+    for index in range(len(messages) - 1, 0, -1):
+        if messages[index].role == "assistant" and messages[index - 1].role != "assistant":
+            turns += 1
+            if turns >= _KEPT_TURNS and messages[index - 1].role == "user":
+                return index
+    return 0

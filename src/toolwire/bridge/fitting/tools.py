@@ -1,0 +1,307 @@
+"""Fit tool declarations to a target: unsupported features are rewritten or reported.
+
+The target's maximum number of tools is kept by name and never by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from ...ir.errors import ConfigError, EncodeError
+from ...ir.losses import Loss, Losses, Severity
+from ...ir.parts import ToolCall
+from ...ir.pointer import Object, join
+from ...ir.request import Request, found_in_history
+from ...ir.text import dumps, finite_to_bytes
+from ...ir.tools import Tool
+from ...schema.bounds import content_cache
+from ...schema.lowering.lowered import Lowered
+from ...wire.codec import WireCodec
+from ...wire.faults import FEWER_TOOLS
+from ...wire.protocol import Capabilities, Wire
+from ..conversation.names import NameMap
+from .cache_marks import fit_mark
+from .fields import report_extra
+from .schemas import ParameterCounts, fit_schemas
+from .tool_search import NO_SEARCH, SearchPlan, are_plain_functions, fit_search_tool, load_deferred
+
+# Keep to the target's maximum number of tools, by name and never by position.
+#
+# Tools that the conversation names are always kept: tools of calls in the history, tools that a search has found, the
+# tools of the tool choice, built-in tools and the search tool itself. A chooser fills the remaining places. Without
+# one, all other tools are left out, each with a loss that names it.
+
+
+ToolChooser: TypeAlias = Callable[[Request, Sequence[Tool], int], Sequence[Tool]]
+"""Select at least one and at most the given number of tools for a request, such as `toolwire.run.choose_by_words`."""
+
+
+def keep_all(request: Request, tools: Sequence[Tool], count: int) -> Sequence[Tool]:
+    """Keep all tools: for the exchange of an answer, whose request has been sent already."""
+    del request, count
+    return tools
+
+
+def limit_tools(
+    tools: list[tuple[Tool, int]], max_tools: int | None, request: Request, losses: Losses, choose: ToolChooser | None
+) -> list[tuple[Tool, int]]:
+    """Return at most `max_tools` tools in their order; each has its index in the request.
+
+    Raise EncodeError if the named tools alone exceed the maximum, or if none is named and there is no chooser. Raise
+    ConfigError for a chooser that breaks its contract.
+    """
+    if max_tools is None or len(tools) <= max_tools or choose is keep_all:
+        return tools
+    kept = _named_indices(tools, request)
+    if len(kept) > max_tools:
+        raise EncodeError(
+            f"{len(kept)} tools are named in the history and in tool_choice; the target accepts at most {max_tools}",
+            pointer=join("tools"),
+            hint="shorten the history, or name fewer tools in tool_choice",
+        )
+    if choose is not None and len(kept) < max_tools:
+        kept |= _chosen_indices(tools, kept, max_tools, request, choose)
+    elif not kept:
+        raise EncodeError(
+            f"the request has {len(tools)} tools; the target accepts at most {max_tools}",
+            pointer=join("tools"),
+            hint=FEWER_TOOLS,
+        )
+    severity: Severity = "error" if choose is None else "warning"
+    for _, index in tools:
+        if index not in kept:
+            name = request.tools[index].name
+            detail = f"{name!r} is left out: the request has {len(tools)} tools, the target accepts at most {max_tools}"
+            losses.add(join("tools", index), "tool", "dropped", detail, severity)
+    return [(tool, index) for tool, index in tools if index in kept]
+
+
+def _named_indices(tools: list[tuple[Tool, int]], request: Request) -> set[int]:
+    named = {part.name for message in request.messages for part in message.parts if isinstance(part, ToolCall)}
+    named.update(found_in_history(request.messages))
+    if request.choice is not None:
+        named.update(request.choice.names)
+    originals = ((request.tools[index], index) for _, index in tools)
+    return {index for tool, index in originals if tool.kind in ("builtin", "search") or tool.name in named}
+
+
+def _chosen_indices(
+    tools: list[tuple[Tool, int]], kept: set[int], max_tools: int, request: Request, choose: ToolChooser
+) -> set[int]:
+    """Return the indices of the tools that the chooser selects among the tools that are not named."""
+    indices = {
+        (original.namespace, original.name): index
+        for original, index in ((request.tools[index], index) for _, index in tools if index not in kept)
+    }
+    candidates, count = [request.tools[index] for index in indices.values()], max_tools - len(kept)
+    chosen: object = choose(request, candidates, count)  # of a caller: checked below
+    name = getattr(choose, "__qualname__", None) or type(choose).__qualname__
+    found: set[int] = set()
+    for tool in chosen if isinstance(chosen, Iterable) else (chosen,):
+        if not isinstance(tool, Tool):
+            raise _chooser_error(name, f"must return tools, got {type(tool).__name__}")
+        if (tool.namespace, tool.name) not in indices:
+            raise _chooser_error(name, f"returned {tool.name!r}, which is not one of the tools to choose from")
+        found.add(indices[tool.namespace, tool.name])
+    if len(found) > count:
+        raise _chooser_error(name, f"returned {len(found)} tools, but only {count} may be chosen")
+    if not found and not kept:
+        raise _chooser_error(name, f"returned none of {len(candidates)} tools")
+    return found
+
+
+def _chooser_error(name: str, problem: str) -> ConfigError:
+    hint = "return a non-empty list of some of the given tools, at most `count`"
+    return ConfigError(f"the chooser {name} {problem}", hint=hint)
+
+
+WRAPPED_INPUT = "input"
+"""The single argument of a freeform tool on a wire without freeform tools."""
+
+
+def fit_tools(
+    request: Request,
+    wire: Wire,
+    names: NameMap,
+    losses: Losses,
+    reserved: ParameterCounts = (0, 0),
+    choose: ToolChooser | None = None,
+    plan: SearchPlan = NO_SEARCH,
+) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
+    """Return the fitted tools with their indices in the request, and the tools whose arguments change shape.
+
+    `reserved` is the part of the budget of strict schemas that the schema of the answer uses. `choose` selects tools if
+    the target accepts fewer than the request has. `plan` decides about search tools and deferred tools.
+    """
+    content = _functions_content(request, wire, plan) if isinstance(wire, WireCodec) and not names else None
+    if content is None:
+        return _fit_any(request, wire, names, losses, reserved, choose, plan)
+    found = _fit_functions(content, wire, reserved, tools=request.tools)  # type: ignore[arg-type]
+    names.add_all(found.names)
+    if found.losses:
+        losses.extend(found.losses)
+    return list(found.tools), found.lifts
+
+
+class _FittedFunctions(NamedTuple):
+    """Functions that were fitted to one target, the same in every request that declares them."""
+
+    tools: tuple[tuple[Tool, int], ...]
+    lifts: dict[str, Lowered]
+    names: NameMap
+    losses: tuple[Loss, ...]
+
+
+def _functions_content(request: Request, wire: WireCodec, plan: SearchPlan) -> bytes | None:
+    """Return the declarations as bytes if they alone decide about the tools on the target; None otherwise.
+
+    Search tools, deferred tools, a restricted choice and too many tools depend on the rest of the request.
+    """
+    tools, choice, most = request.tools, request.choice, wire.limits.tools
+    if not tools or plan.name is not None or (most is not None and len(tools) > most):
+        return None
+    if choice is not None and choice.mode == "allowed":
+        return None
+    if not are_plain_functions(tools):
+        return None
+    try:
+        content = finite_to_bytes(tools)
+    except EncodeError:
+        return None
+    return None if b"null" in content else content  # null may be NaN, which no schema may contain
+
+
+@content_cache(2 * 1024 * 1024)
+def _fit_functions(
+    content: bytes, wire: WireCodec, reserved: ParameterCounts, *, tools: tuple[Tool, ...]
+) -> _FittedFunctions:
+    """Fit functions; `content` identifies them."""
+    del content
+    names, losses = NameMap(wire.limits, wire.capabilities.namespaces), Losses()
+    fitted, lifts = _fit_any(Request(tools=tools), wire, names, losses, reserved, None, NO_SEARCH)
+    return _FittedFunctions(tuple(fitted), lifts, names, tuple(losses))
+
+
+def _fit_any(
+    request: Request,
+    wire: Wire,
+    names: NameMap,
+    losses: Losses,
+    reserved: ParameterCounts,
+    choose: ToolChooser | None,
+    plan: SearchPlan,
+) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
+    """Fit tools of all kinds."""
+    can = wire.capabilities
+    fitted: list[tuple[Tool, int]] = []
+    seen: dict[tuple[str | None, str], int] = {}
+    for original, index in _keep_allowed(request, can, losses):
+        tool = fit_search_tool(original, index, wire, plan, losses)
+        if tool is None:
+            continue
+        if tool.kind == "builtin" and wire.name not in tool.extra:
+            detail = f"{tool.name!r} belongs to another provider and runs there"
+            losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
+            continue
+        if tool.kind == "builtin" and tool.name in can.rejected_kinds:
+            detail = f"the target's vendor does not support {tool.name!r}"
+            losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
+            continue
+        first = seen.setdefault((tool.namespace, tool.name), index)
+        if can.unique_names and first != index:
+            hint = f"the first one is at /tools/{first}; rename or remove one of them"
+            raise EncodeError(f"two tools have the name {tool.name!r}", pointer=join("tools", index, "name"), hint=hint)
+        fitted.append((_fit_tool(tool, f"/tools/{index}", wire, names, losses), index))
+    fitted = load_deferred(fitted, request, plan, losses)
+    fitted = limit_tools(fitted, wire.limits.tools, request, losses, choose)
+    if can.declared_history and not fitted:
+        return _declare_history(request, names, losses), {}
+    return fit_schemas(fitted, wire, losses, reserved)
+
+
+def _fit_tool(tool: Tool, path: str, wire: Wire, names: NameMap, losses: Losses) -> Tool:
+    """Fit one tool: its kind, examples, cache mark and name. A built-in tool of the target is unchanged."""
+    can = wire.capabilities
+    if tool.kind == "builtin":
+        return tool
+    if tool.extra:
+        report_extra(tool.extra, path, wire.name, losses)
+    if tool.kind == "freeform" and not can.freeform:
+        tool = _wrap_tool(tool, path, losses)
+    if tool.examples and not can.examples:
+        tool = _describe_examples(tool, path, losses)
+    if tool.cache is not None:
+        tool = replace(tool, cache=fit_mark(tool, "tool", wire, path, losses))
+    if tool.kind == "search" and can.search_calls:
+        return tool  # it has no name
+    name = names.to_wire(tool.namespace, tool.name)
+    namespace = tool.namespace if can.namespaces else None
+    if name != tool.name or namespace != tool.namespace:
+        detail = f"renamed to {name!r} on this wire; calls are returned under the original name"
+        losses.add(f"{path}/name", "tool name", "rewritten", detail, "info")
+        tool = replace(tool, name=name, namespace=namespace)
+    return tool
+
+
+def _wrap_tool(tool: Tool, path: str, losses: Losses) -> Tool:
+    """Convert a freeform tool to a function with one string argument, for a target without freeform tools."""
+    argument: Object = {"type": "string"}
+    detail = f"sent as a function with one argument, `{WRAPPED_INPUT}`; calls are returned as freeform calls"
+    losses.add(path, "freeform tool", "rewritten", detail, "info")
+    if tool.grammar is not None:
+        argument["description"] = f"Must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}"
+        losses.add(f"{path}/grammar", "grammar", "weakened", "sent in the description, not enforced")
+    schema = {
+        "type": "object",
+        "properties": {WRAPPED_INPUT: argument},
+        "required": [WRAPPED_INPUT],
+        "additionalProperties": False,
+    }
+    return replace(tool, kind="function", input_schema=schema, grammar=None)
+
+
+def wrap_freeform(call: ToolCall) -> ToolCall:
+    """Convert a freeform call to a call of the function that replaces its tool."""
+    return replace(call, kind="function", arguments={WRAPPED_INPUT: call.raw or ""}, raw=None)
+
+
+def _describe_examples(tool: Tool, path: str, losses: Losses) -> Tool:
+    """Move the examples to the description, for a target without a field for them."""
+    lines = "\n".join(dumps(example) for example in tool.examples)
+    losses.add(f"{path}/examples", "examples", "rewritten", "sent in the description", "info")
+    losses.add(f"{path}/description", "description", "rewritten", "the examples are appended", "info")
+    description = (
+        f"{tool.description}\n\nExamples of input:\n{lines}" if tool.description else f"Examples of input:\n{lines}"
+    )
+    return replace(tool, description=description, examples=())
+
+
+def _keep_allowed(request: Request, can: Capabilities, losses: Losses) -> list[tuple[Tool, int]]:
+    """Declare only the allowed tools if the target cannot restrict a choice."""
+    tools = [(tool, index) for index, tool in enumerate(request.tools)]
+    choice = request.choice
+    if choice is None or choice.mode != "allowed" or "allowed" in can.choices:
+        return tools
+    losses.add(join("choice"), "allowed tools", "rewritten", "only the allowed tools are declared", "info")
+    allowed = frozenset(choice.names)
+    for tool, index in tools:
+        if tool.name not in allowed:
+            losses.add(join("tools", index), "tool", "dropped", "it is not an allowed tool", "info")
+    return [(tool, index) for tool, index in tools if tool.name in allowed]
+
+
+def _declare_history(request: Request, names: NameMap, losses: Losses) -> list[tuple[Tool, int]]:
+    """Declare tools for past calls, which the target requires even if the model may not call again."""
+    stubs: dict[str, Tool] = {}
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                name = names.to_wire(part.namespace, part.name)
+                stubs.setdefault(name, Tool(name, input_schema={"type": "object"}))
+    if stubs:
+        detail = "the history has calls that the request does not declare; sent with bare declarations and choice none"
+        losses.add(join("tools"), "missing declarations", "rewritten", detail, "info")
+    return [(tool, -1) for tool in stubs.values()]

@@ -1,0 +1,1 @@
+"""Agents: the loop between a model and its tools, answers, checkpoints, subagents."""

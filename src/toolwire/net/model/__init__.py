@@ -1,0 +1,1 @@
+"""Model clients: resolve an endpoint, send a request, and restore the response."""

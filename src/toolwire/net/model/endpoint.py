@@ -1,0 +1,418 @@
+"""Resolve a `provider/model` string, settings and the environment to URLs and headers.
+
+A key belongs to an origin. A key from the environment is sent only to the provider's own address, or to the address
+in the provider's own variable. A caller that passes another `base_url` must also pass its `key`. Keys are never
+shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import lru_cache
+from typing import Literal, NamedTuple, TypedDict, Unpack
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from ...ir.errors import ConfigError
+from ...ir.pointer import JSON, Object
+from ...wire.codec import WireCodec
+from ...wire.models.capabilities import CapabilityRow, ModelCapabilities
+from ...wire.models.profiles import match_capabilities
+from ...wire.models.vendors import COMPATIBLE, ApiKey, Surface, Vendor, find, names, surface_codec, vendor_codec
+from ...wire.protocol import Wire
+from ..http.head import CustomHeaders, expand_headers, is_header_value, origin_of
+from .endpoint_settings import (
+    AddressSettings,
+    EndpointAddress,
+    RequestDefaults,
+    check_extra_body,
+    merge_body,
+    parse_defaults,
+    resolve_address,
+)
+from .key_command import KeyCommand
+
+_BEARER = ApiKey("")
+
+
+class EndpointOptions(TypedDict, total=False):
+    """Settings of an endpoint. One that is missing or None comes from the environment, or has a default."""
+
+    base_url: str | None
+    key: str | None
+    key_command: KeyCommand | Sequence[str] | None  # a command that prints the key, as an argument vector
+    auth: Literal["key", "bearer"] | None  # how a key is sent: in the provider's own header, or as a bearer token
+    wire: str | None
+    insecure: bool  # allow plain HTTP to other machines
+    api_version: str | None
+    project: str | None  # of Google Cloud
+    location: str | None  # of Google Cloud
+    headers: Mapping[str, str] | None  # additional headers; `${NAME}` is an environment variable
+    extra_body: Mapping[str, JSON] | None  # fields to merge into the encoded body
+    defaults: Mapping[str, JSON] | None  # parameters for requests that do not set them
+    capability_rows: tuple[CapabilityRow, ...]  # descriptions of models, before the built-in ones
+    context_max: int | None  # tokens of prompt and answer, at most; for Ollama, also the largest context to load
+
+
+class Endpoint:
+    """A model on a server, and the key for it."""
+
+    __slots__ = (
+        "_address",
+        "_key_header",
+        "capabilities",
+        "changes_body",
+        "context_max",
+        "custom_headers",
+        "defaults",
+        "extra_body",
+        "headers",
+        "is_pinned",
+        "key_command",
+        "key_variable",
+        "model",
+        "renamed_fields",
+        "secrets",
+        "vendor",
+        "window",
+        "wire",
+    )
+
+    def __init__(
+        self,
+        vendor: Vendor,
+        wire: Wire,
+        model: str,
+        address: EndpointAddress,
+        credentials: _Credentials,
+        custom: CustomHeaders,
+        extra_body: Mapping[str, JSON],
+        defaults: RequestDefaults,
+        *,
+        is_pinned: bool = False,
+        capability_rows: tuple[CapabilityRow, ...] = (),
+        context_max: int | None = None,
+    ) -> None:
+        """Create the endpoint. `is_pinned`: the caller chose the version of the wire."""
+        self.context_max = context_max
+        self.vendor = vendor
+        self.extra_body = extra_body
+        self.wire = self._fit_wire(wire, address.surface)
+        self.model = model
+        self.is_pinned = is_pinned
+        described = _vendor_at(address.origin) if vendor is COMPATIBLE else vendor
+        known = match_capabilities(wire, model, vendor=described.name, rows=capability_rows)
+        self.capabilities: ModelCapabilities = known.capabilities
+        row = known.rows.get("window")
+        is_own_row = row is not None and row.vendors != ("*",) and bool(described.base_url)
+        is_certain = is_own_row and _is_own_origin(described, address, address.origin)
+        self.window: int | None = known.capabilities.window if is_certain or row in capability_rows else None
+        """The window by which a longer prompt can be refused before it is sent: a fact about this server.
+
+        It is from a row of the user, or from a row about the vendor's own API at the vendor's own address. Any other
+        server may give a model of this name another length, and so may a deployment, whose name is free.
+        """
+        self.key_command = credentials.command
+        self.key_variable = credentials.variable
+        self.custom_headers: Mapping[str, str] = custom.literal
+        self.defaults = defaults
+        self._set_address(address)
+        self._key_header = credentials.header
+        self.headers: Mapping[str, str] = self._headers_of(wire)
+        key = {} if credentials.key is None else self._write_key(credentials.key)
+        self.secrets: Mapping[str, str] = {**custom.secret, **key}
+        """Headers that must not be logged or shown. A key of a command is not among them; see `authorise`."""
+
+    def _set_address(self, address: EndpointAddress) -> None:
+        self._address = address
+        surface = address.surface
+        is_surface_different = surface is not None and bool(surface.omitted_fields or surface.version_field)
+        self.changes_body: bool = bool(self.extra_body) or is_surface_different
+        """True if the body of a request on the same wire has to be changed, apart from the model."""
+        self.renamed_fields: Mapping[str, str] = _find_renamed_fields(
+            self.vendor, self.wire, surface, self.capabilities
+        )
+        """Fields of a request that the vendor names differently."""
+
+    def _fit_wire(self, wire: Wire, surface: Surface | None) -> Wire:
+        wire = surface_codec(wire, surface)
+        if not self.has_body_mark or wire.limits.cache_marks is None or not isinstance(wire, WireCodec):
+            return wire
+        # Anthropic counts the mark of the body: "A maximum of 4 blocks with cache_control" (coder/mux#3112)
+        return replace(wire, limits=replace(wire.limits, cache_marks=wire.limits.cache_marks - 1))
+
+    @property
+    def has_body_mark(self) -> bool:
+        """True if the settings mark the body of every request for the prompt cache. Others are then not placed."""
+        return "cache_control" in self.extra_body
+
+    @property
+    def origin(self) -> str:
+        return self._address.origin
+
+    @property
+    def turn_origin(self) -> str:
+        """The identity of the model that makes a turn: no other one may receive its reasoning and signatures."""
+        return f"{self.wire.name} {self.model} {self.origin}"
+
+    @property
+    def is_own_origin(self) -> bool:
+        """True if the address is one of the vendor's own, not that of another server with its API."""
+        return _is_own_origin(self.vendor, self._address, self.origin)
+
+    @property
+    def key(self) -> str | None:
+        """The key, or the latest key of the command."""
+        if self.key_command is not None:
+            return self.key_command.latest
+        value = self.secrets.get(self._key_header.header)
+        return None if value is None else value.removeprefix(self._key_header.prefix)
+
+    @property
+    def known_secrets(self) -> tuple[str, ...]:
+        """The key and the secret values of headers, to be removed from error messages."""
+        key = self.key
+        return (*(() if key is None else (key,)), *self.secrets.values())
+
+    def url(self, *, stream: bool) -> str:
+        """Return the URL of requests. The query of the base URL, such as an API version, is kept."""
+        return self._address.url(stream=stream)
+
+    async def authorise(self) -> Mapping[str, str]:
+        """Return the secret headers of a request. Raise KeyCommandError if the key command fails."""
+        if self.key_command is None:
+            return self.secrets
+        return {**self.secrets, **self._write_key(await self.key_command.key())}
+
+    def drop_key(self, secrets: Mapping[str, str]) -> bool:
+        """Forget the key in `secrets`, which the server has refused. Return whether a command can make a new one."""
+        if self.key_command is None:
+            return False
+        self.key_command.drop(secrets[self._key_header.header].removeprefix(self._key_header.prefix))
+        return True
+
+    def merge_headers(self, client_headers: Mapping[str, str]) -> dict[str, str]:
+        """Merge our headers with those of a client on the same wire.
+
+        Lists of beta features are joined. Otherwise configured headers win, then those of the client. The version of
+        the wire is left out if it is in the body.
+        """
+        merged = dict(self.headers)
+        surface = self._address.surface
+        in_body = self.wire.headers if surface is not None and surface.version_field is not None else ()
+        for name, value in client_headers.items():
+            configured = self.custom_headers.get(name)
+            if configured is None and name not in in_body:
+                merged[name] = value
+            elif configured is not None and name.endswith("-beta"):
+                merged[name] = f"{configured},{value}"
+        return merged
+
+    def finish_body(self, body: Object, wire_version: str | None = None) -> Object:
+        """Apply the deviations of the vendor and `extra_body` to an encoded body.
+
+        `wire_version` is the version of the wire that the client of a gateway uses, if it is known.
+        """
+        fields, surface = self.renamed_fields, self._address.surface
+        if fields and not fields.keys().isdisjoint(body):
+            body = {fields.get(name, name): value for name, value in body.items()}
+        if surface is not None and (surface.omitted_fields or surface.version_field):
+            body = {name: value for name, value in body.items() if name not in surface.omitted_fields}
+            if surface.version_field is not None:
+                version = wire_version or self.wire.version or ""
+                body.setdefault(surface.version_field, surface.wire_versions.get(version, version))
+        return merge_body(body, self.extra_body) if self.extra_body else body
+
+    def headers_for(self, wire: Wire) -> Mapping[str, str]:
+        """Return the headers of a request on `wire`, a version of the endpoint's own."""
+        return self.headers if wire is self.wire else self._headers_of(wire)
+
+    def _headers_of(self, wire: Wire) -> dict[str, str]:
+        """Return the headers on a version of the wire, unless the server reads the version from the body."""
+        surface = self._address.surface
+        version_headers = wire.headers if surface is None or surface.version_field is None else {}
+        return {"content-type": "application/json", **version_headers, **self.custom_headers}
+
+    def _write_key(self, key: str) -> dict[str, str]:
+        return {self._key_header.header: self._key_header.prefix + key}
+
+    def with_version(self, version: str) -> Endpoint:
+        """Return the endpoint pinned to a version of its wire; an unknown version changes nothing."""
+        if version != self.wire.version and version not in getattr(self.wire, "versions", {}):
+            return self
+        other = copy(self)
+        other.is_pinned = True
+        if version != self.wire.version:
+            codec = vendor_codec(self.vendor, f"{self.wire.name}@{version}")
+            other.wire, other.headers = self._fit_wire(codec, self._address.surface), self._headers_of(codec)
+        return other
+
+    def at_completions(self, kept_tokens: Sequence[str]) -> Endpoint:
+        """Return the raw completion endpoint of the same server; ConfigError if it is not known to have one.
+
+        `kept_tokens` are special tokens that the server must not remove from the text.
+        """
+        if not self.vendor.raw_completions or not isinstance(self.wire, WireCodec):
+            hint = (
+                'use provider = "ollama"'
+                if self.vendor.dialect == "ollama"
+                else 'use via = "chat"; for a compatible server, remove provider and set base_url'
+            )
+            raise ConfigError(f"{self.vendor.name} has no raw completion endpoint", hint=hint)
+        other = copy(self)
+        other.wire = self.wire.at_completions(kept_tokens)
+        other.is_pinned = True
+        other._set_address(self._address.with_path(other.wire.path(self.model, stream=False)))
+        return other
+
+    def __repr__(self) -> str:
+        return f"<{self.model!r} at {self.origin} over {self.wire.name}>"
+
+
+def _find_renamed_fields(
+    vendor: Vendor, wire: Wire, surface: Surface | None, capabilities: ModelCapabilities
+) -> Mapping[str, str]:
+    """Return the fields that the vendor names differently. Its row lists those of its own wire.
+
+    OpenAI's reasoning models reject `max_tokens`, also through a proxy of which only the base URL is known.
+    """
+    fields = vendor.fields if wire.name == vendor.wire else {}
+    if surface is not None and surface.fields:
+        fields = {**fields, **surface.fields}
+    if capabilities.default_effort is None:
+        return fields
+    return {name: other for name, other in fields.items() if other != "max_tokens"}
+
+
+@lru_cache(64)
+def _vendor_at(origin: str) -> Vendor:
+    """Return the vendor at an address, so that its rows apply if the settings name only a base URL."""
+    for vendor in map(find, names()):
+        addresses = [url for url in (vendor.base_url, *vendor.regional_urls) if url and "{" not in url]
+        if any(origin_of(urlsplit(url)) == origin for url in addresses):
+            return vendor
+    return COMPATIBLE
+
+
+def resolve(model: str, environment: Mapping[str, str], **options: Unpack[EndpointOptions]) -> Endpoint:
+    """Resolve the model string of a user. Raise ConfigError if it is not valid."""
+    vendor, name = _split_model(model, options.get("base_url"))
+    return endpoint_of(vendor, name, environment, **options)
+
+
+def endpoint_of(
+    vendor: Vendor, model: str, environment: Mapping[str, str], **options: Unpack[EndpointOptions]
+) -> Endpoint:
+    """Resolve a model of a known vendor."""
+    wire = vendor_codec(vendor, options.get("wire"))
+    settings = AddressSettings(
+        options.get("base_url"),
+        options.get("api_version"),
+        options.get("project"),
+        options.get("location"),
+        options.get("insecure", False),
+    )
+    address = resolve_address(vendor, wire, model, settings, environment)
+    credentials = _find_credentials(vendor, address, environment, options)
+    extra_body = options.get("extra_body") or {}
+    check_extra_body(extra_body, wire)
+    return Endpoint(
+        vendor,
+        wire,
+        model,
+        address,
+        credentials,
+        expand_headers(options.get("headers") or {}, environment, credentials.header.header),
+        extra_body,
+        parse_defaults(options.get("defaults") or {}),
+        is_pinned="@" in (options.get("wire") or ""),
+        capability_rows=options.get("capability_rows", ()),
+        context_max=_check_context_max(options.get("context_max")),
+    )
+
+
+def _check_context_max(context_max: int | None) -> int | None:
+    if context_max is not None and context_max < 1:
+        raise ConfigError(f"context_max must be positive, got {context_max}", hint="use a number of tokens, as 65536")
+    return context_max
+
+
+def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
+    """Split `provider/model` or `provider:model`.
+
+    With a base URL, a name without a known provider is the server's own.
+    """
+    head, separator, rest = model.partition(min((one for one in "/:" if one in model), key=model.index, default="/"))
+    if separator and head.lower() in names():
+        if not rest:
+            raise ConfigError(f"{model!r} names a provider but no model", hint=f"write {head}/MODEL")
+        return find(head), rest
+    if base_url is not None and model:
+        return COMPATIBLE, model
+    if not separator:
+        raise ConfigError(
+            f"{model!r} has no provider",
+            hint="write PROVIDER/MODEL, or pass the address of the server: base_url=…",
+        )
+    return find(head), rest
+
+
+class _Credentials(NamedTuple):
+    """The header of the key, and a key or a command for it."""
+
+    header: ApiKey
+    key: str | None = None
+    command: KeyCommand | None = None
+    variable: str | None = None  # the environment variable with the key, if it was not passed
+
+
+def _find_credentials(
+    vendor: Vendor, address: EndpointAddress, environment: Mapping[str, str], options: EndpointOptions
+) -> _Credentials:
+    """Find the key: the one that was passed, that of a command, or that of the environment at the vendor's origin."""
+    key, command, auth = options.get("key"), options.get("key_command"), options.get("auth")
+    if key is not None and command is not None:
+        raise ConfigError("both a key and a key_command are set", hint="remove one of them")
+    if key is not None:
+        return _Credentials(_header_of(vendor, auth, is_token=False), _check_key(key, "the key"))
+    if command is not None:
+        command = command if isinstance(command, KeyCommand) else KeyCommand(command)
+        return _Credentials(_header_of(vendor, auth, is_token=True), command=command)
+    if not _is_own_origin(vendor, address, options.get("base_url")):
+        return _Credentials(_header_of(vendor, auth, is_token=False))
+    for candidate in vendor.keys:
+        if value := environment.get(candidate.variable, "").strip():
+            header = candidate if auth is None else _header_of(vendor, auth, is_token=False)
+            key = _check_key(value, f"the key in {candidate.variable}")
+            return _Credentials(header, key, variable=candidate.variable)
+    if not vendor.keyless:
+        variables = " or ".join(one.variable for one in vendor.keys)
+        hint = f"set {variables}, or pass key=… or key_command=…"
+        raise ConfigError(f"no key for {vendor.name}", hint=hint)
+    return _Credentials(_header_of(vendor, auth, is_token=False))
+
+
+def _header_of(vendor: Vendor, auth: str | None, *, is_token: bool) -> ApiKey:
+    """Return the header for a key that is not from the environment. `is_token`: it is from a command."""
+    if auth == "bearer" or not vendor.keys:
+        return _BEARER
+    if auth == "key":
+        return next((one for one in vendor.keys if one.header != _BEARER.header), vendor.keys[0])
+    return next((one for one in vendor.keys if one.is_token == is_token), vendor.keys[0])
+
+
+def _is_own_origin(vendor: Vendor, address: EndpointAddress, base_url: str | None) -> bool:
+    """Check that a base URL is an address of the vendor, to which a key from the environment may be sent."""
+    if base_url is None or address.origin == origin_of(urlsplit(vendor.base_url)):
+        return True
+    is_encrypted = address.origin.startswith("https:")
+    return is_encrypted and any(address.host.endswith(f".{domain}") for domain in vendor.domains)
+
+
+def _check_key(key: str, label: str) -> str:
+    key = key.strip()
+    if not is_header_value(key):
+        raise ConfigError(f"{label} is empty or contains characters that are not allowed in a header")
+    return key

@@ -1,0 +1,1 @@
+"""Execution of tool calls: scheduling, approval, invocation, isolation."""

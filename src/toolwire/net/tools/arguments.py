@@ -1,0 +1,54 @@
+"""Check the arguments of an agent when it is made: an error of the program should not appear inside a run."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from ...ir.errors import ConfigError
+from ...run.calls.policy import Policy
+from ...run.session.compaction import Compaction
+from ...run.session.state import Budget
+
+_VALUES = {"budget": Budget, "policy": Policy, "compaction": Compaction}
+_METHODS = {"model": "ask", "retriever": "choose"}
+
+
+def check_agent_arguments(**arguments: Any) -> None:
+    """Raise ConfigError for an argument of the wrong type."""
+    for name, kind in _VALUES.items():
+        value = arguments[name]
+        if value is not None and not isinstance(value, kind):
+            raise ConfigError(f"{name} must be a {kind.__name__}, got {value!r}", hint=f"pass {kind.__name__}(…)")
+    for name, method in _METHODS.items():
+        value = arguments[name]
+        if value is not None and not isinstance(value, str) and not callable(getattr(value, method, None)):
+            hint = "use index.retriever(k=5)" if callable(getattr(value, "retriever", None)) else ""
+            raise ConfigError(f"{name} needs a method {method}, got {value!r}", hint=hint)
+    if arguments["price"] is not None and not callable(arguments["price"]):
+        raise ConfigError(f"price must be a function of a response, got {arguments['price']!r}")
+    if arguments["cache"] not in (None, "auto"):
+        raise ConfigError(f'cache must be "auto" or None, got {arguments["cache"]!r}')
+    for observer in arguments["observers"]:
+        if not callable(getattr(observer, "start", None)):
+            raise ConfigError(f"an observer needs a method start(operation), got {observer!r}")
+    check_store(arguments["store"])
+    check_approver(arguments["approve"])
+
+
+def check_store(store: object) -> None:
+    if store is not None and not hasattr(store, "claim"):
+        raise ConfigError(f"store must be a store, got {store!r}", hint=f"pass open_store({store!r})")
+
+
+def check_approver(approve: object) -> None:
+    if approve not in (None, "suspend") and not callable(approve):
+        raise ConfigError(f'approve must be a function or "suspend", got {approve!r}')
+
+
+def takes_no_argument(function: object) -> bool:
+    """Return True for a function without parameters; False if its signature is not known."""
+    try:
+        return not inspect.signature(function).parameters  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False

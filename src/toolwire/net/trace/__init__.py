@@ -1,0 +1,1 @@
+"""Observation of runs: trace files, their replay, and OpenTelemetry."""

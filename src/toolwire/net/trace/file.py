@@ -1,0 +1,162 @@
+"""Files of traces (`toolwire.run.traces.format`), readable only by their owner."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO
+
+from ...ir.errors import ConfigError
+from ...ir.value import Value
+from ...run.traces.format import RecordingCut, TraceEvent, TraceHeader, decode_trace, encode_event, encode_header
+
+SUFFIX = ".jsonl"
+_RECORDINGS = f"[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9]*Z-*{SUFFIX}"  # named by their time
+_MAX_BYTES = 64 * 1024 * 1024  # of one file
+_MAX_READ = 2 * _MAX_BYTES
+_PRUNE_INTERVAL = 16  # new files between two looks at a folder: listing it costs more than writing a small trace
+
+
+class TraceRetention(Value, frozen=True):
+    """The recordings that a folder keeps: the newest `files`, none older than `days`, at most `bytes` in all.
+
+    The oldest ones are deleted when new ones are written; a folder may have a few more files meanwhile. By default
+    nothing is deleted, and never a file whose name does not begin with the time of a recording.
+    """
+
+    files: int | None = None
+    days: float | None = None
+    bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name} must be positive, got {value!r}")
+
+    def prune(self, folder: Path) -> None:
+        """Delete recordings beyond the limits. A file that another process deletes at the same time is no error."""
+        if self == TraceRetention():
+            return
+        found = []
+        for path in folder.glob(_RECORDINGS):
+            with suppress(OSError):
+                status = path.stat()
+                found.append((status.st_mtime, status.st_size, path))
+        oldest = 0.0 if self.days is None else time.time() - self.days * 24 * 60 * 60
+        total = 0
+        for number, (changed, size, path) in enumerate(sorted(found, reverse=True), 1):
+            total += size
+            is_kept = (self.files is None or number <= self.files) and (self.bytes is None or total <= self.bytes)
+            if not is_kept or changed < oldest:
+                with suppress(OSError):
+                    path.unlink()
+
+
+def make_pruner(folder: Path, keep: TraceRetention | None) -> Callable[[], None]:
+    """Return a function to call after each new file. It prunes the folder at the first one, and then now and then."""
+    written = count()
+
+    def prune() -> None:
+        if keep is not None and next(written) % _PRUNE_INTERVAL == 0:
+            keep.prune(folder)
+
+    return prune
+
+
+def read_trace(path: Path) -> tuple[TraceHeader, tuple[TraceEvent, ...]]:
+    """Read a trace; ConfigError if the file is not one."""
+    try:
+        with path.open("rb") as lines:
+            size = os.fstat(lines.fileno()).st_size
+            if size > _MAX_READ:
+                raise ConfigError(f"{path.name} is too large for a trace: {size} bytes, at most {_MAX_READ}")
+            return decode_trace(lines, path.name)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+
+
+class TraceWriter:
+    """Writes the events of a trace to a file while they happen. The size of the file is bounded."""
+
+    def __init__(self, out: BinaryIO, header: TraceHeader) -> None:
+        self._out = out
+        self._lock = threading.Lock()  # a tool in a thread may run another agent
+        self._remaining = _MAX_BYTES
+        self._write(encode_header(header))
+
+    @classmethod
+    def create(cls, path: Path, header: TraceHeader) -> TraceWriter:
+        """Create or replace a file."""
+        try:
+            return cls(os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"), header)
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+
+    def write(self, event: TraceEvent) -> None:
+        """Write an event. At the size limit, the recording ends with an event that reports it."""
+        line = encode_event(event)
+        with self._lock:
+            if self._remaining <= 0 or self._out.closed:
+                return
+            if len(line) > self._remaining:
+                line, self._remaining = encode_event(_cut_event(event)), 0
+            self._write(line)
+
+    def _write(self, line: bytes) -> None:
+        self._remaining -= len(line)
+        self._out.write(line)
+        self._out.flush()  # a process that is killed leaves all events so far
+
+    def close(self) -> None:
+        with self._lock:
+            self._out.close()
+
+
+def _cut_event(event: TraceEvent) -> RecordingCut:
+    return RecordingCut(ms=event.ms, span=event.span, message=f"the recording reached {_MAX_BYTES} bytes")
+
+
+def trace_folder(
+    folder: Path, keep: TraceRetention | None = None
+) -> Callable[[str, TraceHeader, Iterable[TraceEvent]], Path]:
+    """Return a function that writes a finished trace to a file of its own, with the given stem."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}") from None
+
+    numbers, prune = count(2), make_pruner(folder, keep)
+
+    def write_trace(stem: str, header: TraceHeader, events: Iterable[TraceEvent]) -> Path:
+        """Write the file under a temporary name first, so that a reader never sees an incomplete one."""
+        path = folder / f"{stem}{SUFFIX}"
+        # several traces may have the same id, and two threads may write at the same time
+        while path.exists() or (out := _create_exclusively(path.with_suffix(".part"))) is None:
+            path = folder / f"{stem}-{next(numbers)}{SUFFIX}"
+        try:
+            with out:
+                writer = TraceWriter(out, header)
+                for event in events:
+                    writer.write(event)
+        except BaseException:  # on a full disk, parts of traces would keep it full
+            path.with_suffix(".part").unlink(missing_ok=True)
+            raise
+        path.with_suffix(".part").replace(path)
+        prune()
+        return path
+
+    return write_trace
+
+
+def _create_exclusively(path: Path) -> BinaryIO | None:
+    """Create a file that only its owner can read; None if it exists."""
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    except FileExistsError:
+        return None

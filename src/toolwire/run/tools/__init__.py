@@ -1,0 +1,1 @@
+"""Tools: functions as tools, toolboxes, and the tools that a run offers."""

@@ -1,0 +1,1 @@
+"""Values of calls and runs: results, keys, records, and calls that wait."""
