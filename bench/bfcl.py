@@ -13,7 +13,7 @@ _PLACE = ".venv-schemas/lib/python*/site-packages/bfcl_eval/data"
 
 def functions() -> list[tuple[str, dict]]:
     """Return the name and schema of each function; empty if the wheel is not installed."""
-    from toolwire.learn.bfcl.parameter_types import parameter_schema  # run.py runs without toolwire
+    from toolwire.learn.bfcl.entries import parameter_schema  # run.py runs without toolwire
 
     found: dict[str, tuple[str, dict]] = {}
     for folder in Path(__file__).parent.glob(_PLACE):

@@ -20,7 +20,7 @@ from pathlib import Path
 from toolwire import ModelClient
 from toolwire.cli.do import run_request
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_roots
-from toolwire.retrieve.commands.programs import find_program
+from toolwire.retrieve.commands.command import find_program
 
 TESTS = Path(__file__).parent.parent / "tests"
 sys.path.insert(0, str(TESTS))

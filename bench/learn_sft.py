@@ -21,11 +21,10 @@ import msgspec
 from learn_sft_data import OFFERED, SKILLS, make_examples
 from toolwire.learn import TrainSettings, open_model
 from toolwire.learn.call_quality import CallQuality, call_questions, mask_calls, measure_calls
-from toolwire.learn.lora import add_adapter, merge_adapter
 from toolwire.learn.plots import draw_lines
 from toolwire.learn.run_folder import RunFolder
-from toolwire.learn.training import train
-from toolwire.learn.training_data import build_rows
+from toolwire.learn.training import add_adapter, merge_adapter, train
+from toolwire.learn.tuning import build_rows
 from toolwire.text import get
 
 SIZES = {"full": (50, 100, 200), "tiny": (1, 2)}

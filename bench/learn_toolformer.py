@@ -21,8 +21,8 @@ from pathlib import Path
 import msgspec
 
 from learn_toolformer_data import load_data, write_data
-from toolwire.learn.toolformer.calculator import evaluate
 from toolwire.learn.toolformer.mining import CallCandidate, MiningSettings
+from toolwire.learn.toolformer.mining_tool import evaluate
 
 SEEDS = (0, 1, 2)
 THRESHOLDS = {"paper": 0.5, "seed": 1.0}
@@ -174,7 +174,7 @@ class Experiment:
     def pair(self) -> dict:
         """Heuristic candidates: every operation on two numbers of the text before the answer."""
         from toolwire.learn import calculator_tool
-        from toolwire.learn.toolformer.execution import CallExecutor
+        from toolwire.learn.toolformer.candidates import CallExecutor
 
         rows = []
         for number, row in enumerate(self.train):
@@ -391,7 +391,7 @@ def naive_losses(model, text: str, one: CallCandidate) -> tuple[float, float, fl
     import torch
 
     from toolwire.learn import format_call
-    from toolwire.learn.toolformer.losses import WEIGHTS
+    from toolwire.learn.toolformer.filters import WEIGHTS
 
     context, suffix = model.encode(text[: one.position]), model.encode(text[one.position :])
     prefixes = ("", format_call(one.call, one.result) + "\n", format_call(one.call) + "\n")

@@ -99,8 +99,7 @@ class Experiment:
 
     def states(self, demonstrations, names, *, negatives=None):
         """Return hidden states, from the cache or computed."""
-        from toolwire.learn.toolken.labels import label_demonstrations
-        from toolwire.learn.toolken.states import compute_states
+        from toolwire.learn.toolken.states import compute_states, label_demonstrations
 
         labelled = label_demonstrations(self.model, demonstrations, names, negatives=negatives)
         return compute_states(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwire.schema import DIALECTS
-from toolwire.testing.violation_outcomes import Enforcement, violation_outcome
+from toolwire.testing.preservation import Enforcement, violation_outcome
 
 VIOLATIONS_PAGE = Path(__file__).with_name("violations.md")
 VECTORS = Path(__file__).parent.parent / "tests/vectors/schema"

@@ -133,7 +133,7 @@ _USER = "a question of a user, as an example"
 _PINNED = "a vector contains this text"
 
 ALLOWED = (
-    Allowed("src/toolwire/audit/similar.py", "word", "similarity is computed over real words"),
+    Allowed("src/toolwire/audit/quality_rules.py", "word", "similarity is computed over real words"),
     Allowed("src/toolwire/audit/tokens.py", "word", "tokens are estimated from real words"),
     Allowed(
         "src/toolwire/audit/provider_rules/openai_shared.py", "must contain the word", "OpenAI's own error message"
@@ -158,12 +158,12 @@ ALLOWED = (
     Allowed("src/toolwire/retrieve/postgres_index.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/qdrant_index.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/ranking.py", "word", "an index contains real words"),
-    Allowed("src/toolwire/retrieve/search_hit.py", "word", "the words that a query and a tool have in common"),
-    Allowed("src/toolwire/retrieve/reasons.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/retrieve/ranking.py", "word", "the words that a query and a tool have in common"),
+    Allowed("src/toolwire/retrieve/ranking.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/shared_index.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/word_index.py", "word", "an index contains real words"),
     Allowed("src/toolwire/run/tools/words.py", "word", "it splits texts into real words"),
-    Allowed("src/toolwire/retrieve/method_comparison.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/retrieve/evaluation.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/index_file.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/qdrant_index.py", "ords", "an index contains real words"),
     Allowed("src/toolwire/retrieve/section_file.py", "word", "an index contains real words"),

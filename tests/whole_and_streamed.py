@@ -3,7 +3,7 @@
 import toolwire
 from toolwire.bridge.translation.outcome import SourceDocument, locate
 from toolwire.stream.strict import parse_partial
-from toolwire.testing.compare import differences, plain, strip_extra
+from toolwire.testing.assertions import differences, plain, strip_extra
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get
 

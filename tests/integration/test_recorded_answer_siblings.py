@@ -12,7 +12,7 @@ from recorded_shapes import VECTORS, sites_in, variations
 from recorded_traffic import require_recordings
 
 import toolwire
-from toolwire.testing.compare import differences
+from toolwire.testing.assertions import differences
 from toolwire.wire import get, names
 
 WIRES = [name for name in names() if "@" not in name]

@@ -38,10 +38,9 @@ from toolwire.bridge.translation.exchange import Exchange
 from toolwire.ir import ProtocolError, TruncatedStream, fold
 from toolwire.ir.folding import unfold
 from toolwire.ir.losses import Losses
-from toolwire.testing.chunks import bytewise, random_chunks
-from toolwire.testing.compare import differences, plain, strip_extra
-from toolwire.testing.pairs import unexplained_in_response
-from toolwire.testing.stream_checks import decode_stream
+from toolwire.testing.assertions import differences, plain, strip_extra
+from toolwire.testing.pair_checks import unexplained_in_response
+from toolwire.testing.stream_checks import bytewise, decode_stream, random_chunks
 from toolwire.wire import get, names
 
 WIRES = [name for name in names() if "@" not in name]

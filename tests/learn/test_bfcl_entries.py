@@ -10,10 +10,14 @@ import pytest
 from toolwire.ir.errors import ConfigError, MissingExtra
 from toolwire.ir.parts import ToolCall
 from toolwire.learn import BFCL_CATEGORIES, check_calls, read_bfcl
-from toolwire.learn.bfcl import wheel
-from toolwire.learn.bfcl.entries import CALL_CATEGORIES, MULTI_TURN_CATEGORIES
-from toolwire.learn.bfcl.ground_truth import choose_call, parse_call
-from toolwire.learn.bfcl.parameter_types import parameter_schema
+from toolwire.learn.bfcl import entries as wheel
+from toolwire.learn.bfcl.entries import (
+    CALL_CATEGORIES,
+    MULTI_TURN_CATEGORIES,
+    choose_call,
+    parameter_schema,
+    parse_call,
+)
 
 ENTRIES = list(read_bfcl(BFCL_CATEGORIES))
 CALLS = [entry for entry in ENTRIES if entry.category in CALL_CATEGORIES]
@@ -76,7 +80,7 @@ def test_checker_explains_a_wrong_call():
 
 
 def test_checker_restores_the_imported_modules():
-    from toolwire.learn.bfcl import checker
+    from toolwire.learn.bfcl import judgement as checker
 
     marker = type(sys)("bfcl_eval.constants")
     before = {name for name in sys.modules if name.startswith("bfcl_eval")}

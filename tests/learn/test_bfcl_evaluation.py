@@ -10,12 +10,11 @@ from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import Text, ToolCall
 from toolwire.ir.response import Fault, Response, Stop, UpstreamError
 from toolwire.learn import BFCLAnswer, BFCLReport, ClientAnswers, LocalAnswers, evaluate_bfcl, read_bfcl, select_entries
-from toolwire.learn.bfcl.entries import CALL_CATEGORIES
+from toolwire.learn.bfcl.entries import CALL_CATEGORIES, offered_tools
+from toolwire.learn.bfcl.evaluation import wilson_interval
 from toolwire.learn.bfcl.judgement import classify_answer
-from toolwire.learn.bfcl.offered_tools import offered_tools
-from toolwire.learn.bfcl.report import wilson_interval
-from toolwire.learn.lora import save_model
 from toolwire.learn.run_folder import RunFolder
+from toolwire.learn.training import save_model
 from toolwire.net import ModelClient
 from toolwire.testing import Upstream
 from toolwire.testing.servers import start_upstream, stop_upstream

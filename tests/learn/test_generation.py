@@ -3,7 +3,7 @@
 import torch
 from tiny_model import tiny_model
 
-from toolwire.learn.generation import generate_tokens
+from toolwire.learn.language_model import generate_tokens
 
 
 def greedy_reference(model, prompt, count):

@@ -7,7 +7,7 @@ from tiny_model import tiny_model
 
 from toolwire.cli.main import main
 from toolwire.ir.errors import ConfigError
-from toolwire.learn.toolformer.tool_list import open_tools, read_tool_list
+from toolwire.learn.toolformer.mining_run import open_tools, read_tool_list
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from tiny_model import tiny_model
 from transformers import LogitsProcessorList
 
 from toolwire.ir.errors import ConfigError, SchemaError
-from toolwire.learn.generation import generate_tokens
+from toolwire.learn.language_model import generate_tokens
 from toolwire.mask import JSONSchemaMask, MaskProcessor, MaskTokenizer, RegexMask
 
 SCHEMA = {

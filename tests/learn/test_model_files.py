@@ -16,7 +16,7 @@ from xllamacpp import CommonParams, Server
 
 from toolwire.ir.errors import ConfigError
 from toolwire.learn import find_model, open_model, write_gguf
-from toolwire.learn.model_files import _cache_folder
+from toolwire.learn.language_model import _cache_folder
 from toolwire.local.weights import find_weights
 
 ROOT = Path(__file__).resolve().parents[2]

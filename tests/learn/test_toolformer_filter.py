@@ -8,9 +8,17 @@ from tiny_model import tiny_model
 
 from toolwire.ir.errors import ConfigError
 from toolwire.learn import CallLosses, calculator_tool, loss_reduction_filter, weighted_nll
-from toolwire.learn.toolformer.call_text import call_span, format_call
-from toolwire.learn.toolformer.filters import ScoredPosition, is_kept, loss_gain, measure_losses, rank_threshold
-from toolwire.learn.toolformer.losses import WEIGHTS, LossRequest, batch_losses
+from toolwire.learn.toolformer.corpus import call_span, format_call
+from toolwire.learn.toolformer.filters import (
+    WEIGHTS,
+    LossRequest,
+    ScoredPosition,
+    batch_losses,
+    is_kept,
+    loss_gain,
+    measure_losses,
+    rank_threshold,
+)
 from toolwire.learn.toolformer.mining import CallCandidate, MiningSettings, decide, score_candidates
 
 TEXT = "Mary has 8 cups and uses 2. The answer is 6. Then she bakes."

@@ -6,7 +6,7 @@ from tiny_model import tiny_model
 
 from toolwire.ir.errors import ConfigError
 from toolwire.learn import MiningTool, calculator_tool, generate_with_calls
-from toolwire.learn.toolformer.proposals import call_start_tokens
+from toolwire.learn.toolformer.candidates import call_start_tokens
 from toolwire.run.tools.function_tool import tool
 
 

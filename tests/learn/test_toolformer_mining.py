@@ -18,10 +18,10 @@ from toolwire.learn import (
     sample_calls,
 )
 from toolwire.learn.run_folder import RunFolder
+from toolwire.learn.toolformer.candidates import call_start_tokens, propose_positions
 from toolwire.learn.toolformer.corpus import AugmentedText, InlineCall, corpus_rows
 from toolwire.learn.toolformer.mining import CallCandidate, decide, mine_texts
 from toolwire.learn.toolformer.mining_run import mine_corpus
-from toolwire.learn.toolformer.proposals import call_start_tokens, propose_positions
 from toolwire.net.stores import open_store
 
 TEXTS = [

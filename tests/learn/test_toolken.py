@@ -24,8 +24,7 @@ from toolwire.learn import (
 )
 from toolwire.learn.run_folder import RunFolder
 from toolwire.learn.toolken.head import schema_digest
-from toolwire.learn.toolken.labels import NO_TOOL, label_demonstrations
-from toolwire.learn.toolken.states import compute_states, hash_model
+from toolwire.learn.toolken.states import NO_TOOL, compute_states, hash_model, label_demonstrations
 from toolwire.learn.toolken.training import train_toolkens
 
 SETTINGS = ToolkenSettings(epochs=6, learning_rate=0.05, batch=32)

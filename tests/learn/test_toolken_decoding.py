@@ -10,8 +10,8 @@ from tiny_model import tiny_model
 from toolwire import Tool, tool
 from toolwire.ir.errors import ConfigError
 from toolwire.learn import ToolkenHead, generate_with_toolkens
-from toolwire.learn.generation import generate_tokens
-from toolwire.learn.toolken.argument_mode import argument_prompt
+from toolwire.learn.language_model import generate_tokens
+from toolwire.learn.toolken.decoding import argument_prompt
 from toolwire.learn.toolken.head import ArgumentExample, describe_tools
 from toolwire.learn.toolken.states import hash_model
 from toolwire.net import Runner

@@ -11,12 +11,19 @@ from toolwire.ir.errors import ConfigError
 from toolwire.learn import training
 from toolwire.learn.chat_rendering import IGNORED, TrainingRow, encode_segments, text_segments
 from toolwire.learn.language_model import open_model
-from toolwire.learn.lora import add_adapter, merge_adapter, save_model
 from toolwire.learn.run_folder import RunFolder
 from toolwire.learn.toolformer.corpus import AugmentedText, corpus_rows
-from toolwire.learn.toolformer.losses import start_tokens
-from toolwire.learn.training import TrainSettings, mean_loss, plan_batches, train
-from toolwire.learn.training_data import build_rows
+from toolwire.learn.toolformer.filters import start_tokens
+from toolwire.learn.training import (
+    TrainSettings,
+    add_adapter,
+    mean_loss,
+    merge_adapter,
+    plan_batches,
+    save_model,
+    train,
+)
+from toolwire.learn.tuning import build_rows
 from toolwire.text import get
 
 SETTINGS = TrainSettings(epochs=2, learning_rate=5e-3, batch_tokens=200, seed=3)

@@ -23,9 +23,8 @@ from toolwire.learn.call_quality import (
 from toolwire.learn.chat_rendering import IGNORED
 from toolwire.learn.example_files import write_examples
 from toolwire.learn.examples import make_example
-from toolwire.learn.lora import save_model
-from toolwire.learn.training_data import build_rows, read_training_file, split_held_out
-from toolwire.learn.tuning import Measurement, TuneReport, find_problem
+from toolwire.learn.training import save_model
+from toolwire.learn.tuning import Measurement, TuneReport, build_rows, find_problem, read_training_file, split_held_out
 from toolwire.text import get
 
 TOOL = Tool("f", "F.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})

@@ -13,7 +13,7 @@ from toolwire.bridge.conversation.turns import StoredTurn
 from toolwire.ir import ProtocolError
 from toolwire.stream.strict import parse_object
 from toolwire.testing import load_vectors
-from toolwire.testing.mutate import mutations
+from toolwire.testing.conformance import mutations
 from toolwire.wire import get
 from toolwire.wire.documents import AnswerSummary
 

@@ -12,8 +12,7 @@ import pytest
 from deviations import content
 from recordings import WIRES
 from toolwire import ToolwireError, fold, translate_stream
-from toolwire.testing.chunks import random_chunks
-from toolwire.testing.stream_checks import decode_stream
+from toolwire.testing.stream_checks import decode_stream, random_chunks
 from toolwire.wire import get
 
 SEEDS = 120

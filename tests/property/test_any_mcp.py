@@ -10,9 +10,8 @@ from toolwire import Media, Text, ToolCall, ToolResult, tool
 from toolwire.ir.text import dumps
 from toolwire.mcp import Server, prompt, resource
 from toolwire.mcp.protocol.calls import encode_result, read_result
-from toolwire.mcp.protocol.errors import RpcError
 from toolwire.mcp.protocol.headers import decode_value, encode_value
-from toolwire.mcp.protocol.rpc import read, write
+from toolwire.mcp.protocol.rpc import RpcError, read, write
 from toolwire.mcp.server.conversation import Conversation
 from toolwire.testing import same
 from toolwire.wire.mcp.versions import KNOWN, LATEST

@@ -26,9 +26,9 @@ from toolwire.run.session.partial_output import PartialReader
 from toolwire.run.session.state import AskModel, Done, GiveUp
 from toolwire.schema import lower, output_dialect, validator
 from toolwire.schema.parsing.membership import json_equal
-from toolwire.testing.chunks import bytewise, random_chunks
 from toolwire.testing.instances import instances
 from toolwire.testing.preservation import close_schema, drop_null
+from toolwire.testing.stream_checks import bytewise, random_chunks
 from toolwire.text import get as get_format
 
 MODELS = {

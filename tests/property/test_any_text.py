@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import toolwire.text
 from toolwire.ir import ResponseEnd, Stop, Tool, ToolCall, fold
 from toolwire.testing import TextVector, same
-from toolwire.testing.text_suite import read_pieces
+from toolwire.testing.conformance import read_pieces
 from toolwire.text.engine.markers import FORMAT_MARKERS
 from toolwire.text.engine.offered_tools import OfferedTools
 from waiting import cpu_guard

@@ -19,12 +19,19 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
     from .framework_runner import AdapterOptions
-    from .google_adk import from_google_adk, to_google_adk
-    from .langchain import from_langchain, to_langchain
-    from .llama_index import from_llama_index, to_llama_index
+    from .frameworks import (
+        from_google_adk,
+        from_langchain,
+        from_llama_index,
+        from_openai_agents,
+        from_pydantic_ai,
+        to_google_adk,
+        to_langchain,
+        to_llama_index,
+        to_openai_agents,
+        to_pydantic_ai,
+    )
     from .model_format import format_of_model, prompt_opens_reasoning, without_calls
-    from .openai_agents import from_openai_agents, to_openai_agents
-    from .pydantic_ai import from_pydantic_ai, to_pydantic_ai
     from .sdk_transport import TransportOptions, async_transport, transport
     from .sglang_plugin import register_detectors
     from .turn_reader import CallPiece, TurnDelta, TurnReader
@@ -33,12 +40,19 @@ else:
         __name__,
         {
             "framework_runner": ("AdapterOptions",),
-            "google_adk": ("from_google_adk", "to_google_adk"),
-            "langchain": ("from_langchain", "to_langchain"),
-            "llama_index": ("from_llama_index", "to_llama_index"),
+            "frameworks": (
+                "from_google_adk",
+                "from_langchain",
+                "from_llama_index",
+                "from_openai_agents",
+                "from_pydantic_ai",
+                "to_google_adk",
+                "to_langchain",
+                "to_llama_index",
+                "to_openai_agents",
+                "to_pydantic_ai",
+            ),
             "model_format": ("format_of_model", "prompt_opens_reasoning", "without_calls"),
-            "openai_agents": ("from_openai_agents", "to_openai_agents"),
-            "pydantic_ai": ("from_pydantic_ai", "to_pydantic_ai"),
             "sglang_plugin": ("register_detectors",),
             "sdk_transport": ("TransportOptions", "async_transport", "transport"),
             "turn_reader": ("CallPiece", "TurnDelta", "TurnReader"),

@@ -1,21 +1,23 @@
-"""Run the calls of another framework's loop through a `Runner`: validation, policy, approval, idempotency, limits.
-
-The framework asks for approval with its own mechanism. A call that needs approval is therefore suspended first; the
-adapter asks, and runs the call again with the reply.
-"""
+"""Toolboxes in another framework's loop: run its calls through a `Runner`, keep their order, and read its tools as entries."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import secrets
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
-from ..ir.errors import ConfigError
-from ..ir.parts import Media, ToolCall, ToolResult
+from ..ir.errors import ConfigError, MissingExtra
+from ..ir.parts import Media, MediaKind, Text, ToolCall, ToolResult
 from ..ir.pointer import JSON, Object
-from ..ir.tools import Tool
+from ..ir.text import dumps
+from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..net.stores.memory import MemoryStore
 from ..net.threads import run_blocking
@@ -25,23 +27,165 @@ from ..run.calls.gates import Gate
 from ..run.calls.observe import Observer
 from ..run.calls.plan import plan_of
 from ..run.calls.policy import Policy
+from ..run.calls.schedule import resource_of
 from ..run.calls.steps import ApprovalReply, Approve
+from ..run.tools.function_tool import ApprovalRule, Options
+from ..run.tools.suggestions import NameIndex, suggest_names
 from ..run.tools.toolbox import Entry, Source, Toolbox
 from ..run.values.keys import KEY_ARGUMENT, canonical_json
 from ..run.values.records import Store
 from ..run.values.waiting import Suspend, WaitingCall, waiting_call
-from .call_order import CallOrder
 
-__all__ = [
-    "AdapterOptions",
-    "CallScope",
-    "FrameworkRunner",
-    "input_schema",
-    "open_question",
-    "result_media",
-    "result_value",
-    "tool_metadata",
-]
+# Keep the order of calls that a framework starts at once: a call waits for the earlier writes of its run.
+#
+# The rule is that of `run.schedule`, for calls that arrive one by one and from several threads or event loops.
+
+
+class _StartedCall:
+    """A call that has arrived and has not ended. `resource` None: any resource."""
+
+    __slots__ = ("done", "is_write", "resource")
+
+    def __init__(self, entry: Entry, arguments: Object) -> None:
+        self.is_write = entry.tool.effect in ("idempotent", "write")
+        self.resource = resource_of(entry, arguments)
+        self.done: Future[None] = Future()
+
+    def waits_for(self, earlier: _StartedCall) -> bool:
+        is_same = self.resource == earlier.resource
+        if earlier.is_write:
+            return is_same or self.resource is None or earlier.resource is None
+        return self.is_write and is_same and self.resource is not None
+
+
+class CallOrder:
+    """The calls of each run that have not ended, in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started: dict[str, list[_StartedCall]] = {}
+
+    @asynccontextmanager
+    async def wait_turn(self, run_id: str, entry: Entry | None, arguments: Object) -> AsyncIterator[None]:
+        """Wait for the earlier calls that must end first. Calls without a run id have no order."""
+        if entry is None or not run_id or entry.tool.effect == "pure":
+            yield
+            return
+        call = _StartedCall(entry, arguments)
+        with self._lock:
+            started = self._started.setdefault(run_id, [])
+            earlier = [one.done for one in started if call.waits_for(one)]
+            started.append(call)
+        try:
+            for done in earlier:
+                await asyncio.shield(asyncio.wrap_future(done))  # a cancelled call must not cancel the earlier one
+            yield
+        finally:
+            self._end(run_id, call)
+
+    def _end(self, run_id: str, call: _StartedCall) -> None:
+        with self._lock:
+            started = self._started[run_id]
+            started.remove(call)
+            if not started:
+                del self._started[run_id]
+        call.done.set_result(None)
+
+
+# Make entries of a toolbox from the tools of another framework.
+
+
+Effects: TypeAlias = Mapping[str, Effect]
+"""The effects of tools by name. A tool that is not listed has the effect of its metadata, else `write`."""
+
+
+@contextmanager
+def framework_imports(package: str) -> Iterator[None]:
+    """Raise MissingExtra with the install command if the framework cannot be imported inside the block."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(f"this adapter needs {package}: {error}", hint=f"pip install {package}") from error
+
+
+def choose_effect(name: str, effects: Effects | None, *metadata: object) -> Effect:
+    """Return the effect of a tool: that of `effects`, of its own metadata, or `write`, the most cautious one.
+
+    Metadata are those of `tool_metadata`, or the annotations of MCP (`readOnlyHint`, `idempotentHint`), also inside a
+    field `annotations`.
+    """
+    chosen = None if effects is None else effects.get(name)
+    if chosen is not None and chosen not in get_args(Effect):
+        raise ConfigError(f"unknown effect {chosen!r} of {name}", hint=f"use one of {', '.join(get_args(Effect))}")
+    found = [chosen, *map(_metadata_effect, metadata)]
+    return next((effect for effect in found if effect is not None), "write")
+
+
+def _metadata_effect(metadata: object) -> Effect | None:
+    if not isinstance(metadata, Mapping):
+        return None
+    own = metadata.get("toolwire")
+    effect: Effect | None = own.get("effect") if isinstance(own, Mapping) else None
+    if effect in get_args(Effect):
+        return effect
+    if metadata.get("readOnlyHint") is True:
+        return "read"
+    if metadata.get("idempotentHint") is True:
+        return "idempotent"
+    return _metadata_effect(metadata.get("annotations"))
+
+
+def framework_entry(
+    tool: Tool,
+    function: Callable[..., Any],
+    origin: str,
+    *,
+    approve: ApprovalRule = False,
+    timeout: float | None = None,
+) -> Entry:
+    """Return the entry of a framework's tool. Without a `timeout` of its own, it has that of every tool."""
+    options = Options(approve=approve) if timeout is None else Options(approve=approve, timeout=timeout)
+    return Entry(tool, function, options, f"{origin}:{tool.name}")
+
+
+def collect_entries(
+    tools: object, effects: Effects | None, convert: Callable[[Any], Entry | Iterable[Entry]]
+) -> Toolbox:
+    """Return a toolbox of the converted tools. ConfigError for a name in `effects` that no tool has."""
+    entries: list[Entry] = []
+    for one in tools if isinstance(tools, (list, tuple)) else (tools,):
+        found = convert(one)
+        entries += [found] if isinstance(found, Entry) else found
+    require_known_names(effects, [entry.name for entry in entries])
+    return Toolbox(*entries)
+
+
+def require_known_names(effects: Effects | None, names: Iterable[str]) -> None:
+    known = list(names)
+    for name in effects or ():
+        if name not in known:
+            similar = suggest_names(NameIndex(known).similar(name)).strip()
+            raise ConfigError(
+                f"effects names the unknown tool {name!r}", hint=similar or "use the name of a given tool"
+            )
+
+
+def text_part(value: Any) -> Text:
+    return Text(value if isinstance(value, str) else dumps(value))
+
+
+def media_part(media_type: str | None, *, data: bytes | str | None = None, url: str | None = None) -> Media:
+    """Return a media part; `data` are bytes, or text in base64."""
+    kind = (media_type or "").partition("/")[0]
+    kinds: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
+    encoded = base64.b64encode(data).decode() if isinstance(data, bytes) else data
+    return Media(kinds.get(kind, "file"), media_type, encoded, url)
+
+
+# Run the calls of another framework's loop through a `Runner`: validation, policy, approval, idempotency, limits.
+#
+# The framework asks for approval with its own mechanism. A call that needs approval is therefore suspended first; the
+# adapter asks, and runs the call again with the reply.
 
 
 class AdapterOptions(TypedDict, total=False):

@@ -21,14 +21,17 @@ from ..run.tools.toolbox import Entry
 from ..wire.gemini.schemas import read_schema
 from .framework_runner import (
     CallScope,
+    Effects,
     FrameworkRunner,
+    choose_effect,
+    framework_entry,
+    framework_imports,
     input_schema,
     open_question,
     result_media,
     result_value,
     tool_metadata,
 )
-from .framework_tools import Effects, choose_effect, framework_entry, framework_imports
 
 with framework_imports("google-adk"):
     from google.adk.agents.invocation_context import InvocationContext

@@ -21,8 +21,20 @@ from ..ir.tools import Tool
 from ..run.calls.context import ToolError, current_call
 from ..run.tools.toolbox import Entry
 from ..run.values.results import error_text
-from .framework_runner import CallScope, FrameworkRunner, input_schema, open_question, result_media, tool_metadata
-from .framework_tools import Effects, choose_effect, framework_entry, framework_imports, media_part, text_part
+from .framework_runner import (
+    CallScope,
+    Effects,
+    FrameworkRunner,
+    choose_effect,
+    framework_entry,
+    framework_imports,
+    input_schema,
+    media_part,
+    open_question,
+    result_media,
+    text_part,
+    tool_metadata,
+)
 from .langchain_approval import ask, find_question, find_question_async
 
 with framework_imports("langchain-core"):

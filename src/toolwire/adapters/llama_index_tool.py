@@ -19,8 +19,20 @@ from ..run.calls.context import ToolError, current_call
 from ..run.calls.steps import ApprovalReply, Denied
 from ..run.tools.toolbox import Entry
 from ..run.values.waiting import WaitingCall
-from .framework_runner import CallScope, FrameworkRunner, input_schema, open_question, result_media, result_value
-from .framework_tools import Effects, choose_effect, framework_entry, framework_imports, media_part, text_part
+from .framework_runner import (
+    CallScope,
+    Effects,
+    FrameworkRunner,
+    choose_effect,
+    framework_entry,
+    framework_imports,
+    input_schema,
+    media_part,
+    open_question,
+    result_media,
+    result_value,
+    text_part,
+)
 
 with framework_imports("llama-index-core"):
     from llama_index.core.base.llms.types import AudioBlock, DocumentBlock, ImageBlock, TextBlock, VideoBlock

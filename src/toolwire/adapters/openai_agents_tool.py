@@ -20,8 +20,18 @@ from ..run.calls.context import current_call
 from ..run.tools.function_tool import ApprovalRule
 from ..run.tools.toolbox import Entry
 from ..stream.strict import parse_arguments
-from .framework_runner import CallScope, FrameworkRunner, input_schema, result_media
-from .framework_tools import Effects, choose_effect, framework_entry, framework_imports, media_part, text_part
+from .framework_runner import (
+    CallScope,
+    Effects,
+    FrameworkRunner,
+    choose_effect,
+    framework_entry,
+    framework_imports,
+    input_schema,
+    media_part,
+    result_media,
+    text_part,
+)
 
 with framework_imports("openai-agents"):
     from agents import FunctionTool as AgentsFunctionTool

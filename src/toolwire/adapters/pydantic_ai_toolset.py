@@ -24,14 +24,19 @@ from ..run.values.results import error_text, result_code
 from ..run.values.waiting import waiting_call
 from .framework_runner import (
     CallScope,
+    Effects,
     FrameworkRunner,
+    choose_effect,
+    framework_entry,
+    framework_imports,
     input_schema,
+    media_part,
     open_question,
     result_media,
     result_value,
+    text_part,
     tool_metadata,
 )
-from .framework_tools import Effects, choose_effect, framework_entry, framework_imports, media_part, text_part
 
 with framework_imports("pydantic-ai-slim"):
     from pydantic_ai import RunContext

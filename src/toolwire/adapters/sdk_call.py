@@ -1,34 +1,212 @@
-"""One request of an SDK for a model's answer, and the encoding of the answer on the SDK's wire."""
+"""One request of an SDK: the meaning of its path, the state of its conversation, and the answer on the SDK's wire."""
 
 from __future__ import annotations
 
+import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from secrets import token_hex
-from time import time
+from time import monotonic, time
+from typing import Literal
 
 from msgspec.structs import replace
 
-from ..bridge.conversation.turns import TurnRecorder
+from ..bridge.conversation.restored_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys
+from ..bridge.conversation.turns import MAX_TURN_BYTES, InMemoryTurns, StoredTurn, TurnRecorder
 from ..bridge.restoration.provider_fields import AnswerReporter
 from ..ir.errors import ProtocolError, ToolwireError
 from ..ir.events import Event, ResponseEnd, ResponseStart, StreamFault
 from ..ir.losses import Losses
 from ..ir.parts import Part
-from ..ir.pointer import Object
+from ..ir.pointer import JSON, Object
 from ..ir.request import Request
 from ..ir.response import Response
+from ..ir.text import to_bytes
 from ..ir.value import Value
 from ..net.model.client import ModelClient
+from ..net.model.endpoint import Endpoint
 from ..net.model.endpoint_settings import NO_DEFAULTS
 from ..net.model.pass_through import accepts_request, has_valid_ids
-from ..stream.strict import parse_object
+from ..stream.strict import parse, parse_object
 from ..wire import get
 from ..wire.protocol import Wire
 from ..wire.streaming.encoder import framing_of
-from .sdk_memory import ResponseChains, new_answer_id
-from .sdk_routes import SdkRoute
 
-__all__ = ["AnswerEncoding", "SdkCall", "SdkRequest"]
+# The paths that official SDKs use, with their meaning.
+#
+# A path is recognised by its end, because every SDK has its own base URL, and clouds add their own prefixes.
+
+
+class SdkRoute(Value, frozen=True):
+    """The meaning of a path. `model` and `stream` are None if the body contains them."""
+
+    action: Literal["generate", "models", "model"]
+    wire: str
+    model: str | None = None
+    stream: bool | None = None
+
+
+_MODEL_NAME = r"(?>.*/models/)(?P<model>.+)"
+_GENERATE = (
+    (re.compile(r".*/chat/completions"), "openai_chat"),
+    (re.compile(r".*/responses"), "openai_responses"),
+    (re.compile(r".*/messages"), "anthropic"),
+    (re.compile(rf"{_MODEL_NAME}:(?P<verb>generateContent|streamGenerateContent)"), "gemini"),
+    (re.compile(r".*/api/chat"), "ollama"),
+)
+_MODELS = re.compile(r".*/(?:models|api/tags)")
+_MODEL = re.compile(_MODEL_NAME)
+
+
+def find_route(method: str, path: str, headers: Mapping[str, str]) -> SdkRoute | None:
+    """Find the meaning of a request; None if no model can answer it."""
+    if method == "POST":
+        for pattern, wire in _GENERATE:
+            if found := pattern.fullmatch(path):
+                groups = found.groupdict()
+                verb = groups.get("verb")
+                return SdkRoute(
+                    "generate", wire, groups.get("model"), None if verb is None else verb.startswith("stream")
+                )
+    elif method == "GET":
+        wire = guess_wire(path, headers)
+        if _MODELS.fullmatch(path):
+            return SdkRoute("models", wire)
+        if (found := _MODEL.fullmatch(path)) is not None and ":" not in path:
+            return SdkRoute("model", wire, found["model"])
+    return None
+
+
+def guess_wire(path: str, headers: Mapping[str, str]) -> str:
+    """Choose the wire for a path that does not determine it, by the headers that the SDKs send."""
+    if "anthropic-version" in headers or "/messages" in path:
+        return "anthropic"
+    if "x-goog-api-key" in headers or "x-goog-api-client" in headers or "/v1beta" in path:
+        return "gemini"
+    if "/api/" in path:
+        return "ollama"
+    return "openai_responses" if "/responses" in path else "openai_chat"
+
+
+# The state of the conversations of one transport: turns that an SDK cannot return in full, and stored responses.
+#
+# Both are limited in number and in bytes; the oldest entries are dropped.
+
+
+_MAX_ENTRIES = 4096
+_MAX_BYTES = 64 * 1024 * 1024
+_MAX_SECONDS = 24 * 3600.0
+_MAX_CHAIN = 1000  # responses in one conversation
+_OWNER = ""  # a transport has one user
+
+
+class ConversationMemory:
+    """Turns with signatures, encrypted reasoning or parts of the provider's own, for requests on another wire."""
+
+    def __init__(self) -> None:
+        self._turns = InMemoryTurns(_MAX_ENTRIES, _MAX_BYTES, _MAX_SECONDS, monotonic)
+
+    async def restore(self, request: Request, endpoint: Endpoint) -> Request:
+        """Return the request with its stored turns in place of the SDK's copies."""
+        if not self._turns.has_any:
+            return request
+        known = await self._turns.load(_OWNER, find_turn_keys(request, by_text=True))
+        return restore_turns(request, known, endpoint.turn_origin) if known else request
+
+    async def save(self, parts: tuple[Part, ...], endpoint: Endpoint) -> None:
+        """Save a turn if the SDK's copy will lack something."""
+        turn = StoredTurn(parts)
+        if not turn_is_incomplete(turn, same_wire=False):
+            return
+        bound = turn.bind(endpoint.model, endpoint.turn_origin)
+        data = bound.to_json()
+        if len(data) <= MAX_TURN_BYTES:
+            await self._turns.save(_OWNER, turn_keys(bound), bound, data)
+
+
+class _StoredResponse(Value, frozen=True):
+    """The items of one response of OpenAI Responses, input and output, as JSON, and the response before it."""
+
+    items: bytes
+    previous: str | None
+
+
+def new_answer_id(wire: str, document: Object) -> str:
+    """Return the id of an answer that a later request may refer to; nothing if none can."""
+    if wire == "openai_responses":
+        return f"resp_{token_hex(24)}"
+    return f"msg_{token_hex(12)}" if wire == "anthropic" and isinstance(document.get("thread"), dict) else ""
+
+
+class ResponseChains:
+    """Answers of models without a store of their own.
+
+    `previous_response_id` of OpenAI, and `thread` of Anthropic, which its tool runner sends, continue a conversation.
+    """
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[str, _StoredResponse] = OrderedDict()
+        self._used_bytes = 0
+
+    def expand(self, document: Object) -> Object:
+        """Return the request with the items of earlier responses; the same object if one of them is not stored here."""
+        previous = _previous_id(document)
+        chain = self._chain(previous)
+        if not chain and (previous is not None or not isinstance(document.get("thread"), dict)):
+            return document
+        items = [item for entry in reversed(chain) for item in _parse_items(entry.items)]
+        expanded = {name: value for name, value in document.items() if name not in ("previous_response_id", "thread")}
+        return {**expanded, _items_field(document): [*items, *_input_items(document)]}
+
+    def _chain(self, response_id: str | None) -> list[_StoredResponse]:
+        """List the responses from the newest to the first; nothing if one is missing: no part may be left out."""
+        chain: list[_StoredResponse] = []
+        while response_id is not None:
+            entry = self._entries.get(response_id)
+            if entry is None or len(chain) == _MAX_CHAIN:
+                return []
+            chain.append(entry)
+            response_id = entry.previous
+        return chain
+
+    def save(self, answer_id: str, document: Object, answer: Object) -> None:
+        """Store the encoded answer to `document`, unless the request forbids it."""
+        if document.get("store") is False or not answer_id:
+            return
+        turn = answer["output"] if "output" in answer else [{"role": "assistant", "content": answer.get("content")}]
+        items = to_bytes([*_input_items(document), *turn])
+        self._entries[answer_id] = _StoredResponse(items, _previous_id(document))
+        self._used_bytes += len(items)
+        while len(self._entries) > _MAX_ENTRIES or self._used_bytes > _MAX_BYTES:
+            self._used_bytes -= len(self._entries.popitem(last=False)[1].items)
+
+
+def _previous_id(document: Object) -> str | None:
+    """Return the id of the answer that a request continues."""
+    thread = document.get("thread")
+    previous = thread.get("previous_message_id") if isinstance(thread, dict) else document.get("previous_response_id")
+    return previous if isinstance(previous, str) else None
+
+
+def _items_field(document: Object) -> str:
+    return "messages" if "messages" in document else "input"
+
+
+def _input_items(document: Object) -> list[JSON]:
+    """Return the input as a list of items; a string is one message of the user."""
+    items = document.get(_items_field(document))
+    if isinstance(items, str):
+        return [{"role": "user", "content": items}]
+    return list(items) if isinstance(items, list) else []
+
+
+def _parse_items(data: bytes) -> list[JSON]:
+    items = parse(data)
+    return items if isinstance(items, list) else []
+
+
+# One request of an SDK for a model's answer, and the encoding of the answer on the SDK's wire.
+
 
 _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 

@@ -33,9 +33,16 @@ from ..net.model.upstream_exchange import NetworkError
 from ..wire import get
 from ..wire.models.lists import ListedModel, model_entry, model_list
 from ..wire.protocol import Wire
-from .sdk_call import AnswerEncoding, SdkCall, SdkRequest
-from .sdk_memory import ConversationMemory, ResponseChains
-from .sdk_routes import SdkRoute, find_route, guess_wire
+from .sdk_call import (
+    AnswerEncoding,
+    ConversationMemory,
+    ResponseChains,
+    SdkCall,
+    SdkRequest,
+    SdkRoute,
+    find_route,
+    guess_wire,
+)
 
 __all__ = ["SdkAnswerHead", "SdkServer"]
 

@@ -14,9 +14,7 @@ from ..ir.tools import Tool
 from ..text import get
 from ..text.engine.format import Format
 from ..text.engine.offered_tools import OfferedTools
-from .call_record import record_calls
-from .reasoning_splitter import ReasoningSplitter
-from .turn_reader import TurnDelta, TurnReader
+from .turn_reader import ReasoningSplitter, TurnDelta, TurnReader, record_calls
 
 try:
     from sglang.srt.function_call.base_format_detector import BaseFormatDetector

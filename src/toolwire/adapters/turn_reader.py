@@ -1,12 +1,9 @@
-"""One turn of a model as deltas of chat completions: reasoning, content, and calls with an index and an id.
-
-A serving stack feeds the text of each step and passes the deltas on. The deltas of a turn add up to the same answer for any
-chunking, so a complete text is read as one chunk.
-"""
+"""Read one turn of a model for a serving stack: deltas of reasoning, content and calls, and the records that servers keep."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from ..ir.events import (
     CallDelta,
@@ -17,14 +14,20 @@ from ..ir.events import (
     ReasoningEnd,
     ReasoningStart,
     TextDelta,
+    TextStart,
 )
 from ..ir.text import dumps
 from ..ir.tools import Tool
 from ..ir.value import Value
 from ..text.engine.event_builder import Diagnostic
-from ..text.engine.format import Format
+from ..text.engine.format import Format, Parser
+from ..text.engine.offered_tools import OfferedTools
 
-__all__ = ["CallPiece", "NamedCallReader", "ReadCall", "TurnDelta", "TurnReader"]
+# One turn of a model as deltas of chat completions: reasoning, content, and calls with an index and an id.
+#
+# A serving stack feeds the text of each step and passes the deltas on. The deltas of a turn add up to the same answer
+# for any chunking, so a complete text is read as one chunk.
+
 
 _DEFAULT_TAGS = ("<think>", "</think>")
 """For reasoning in the content of a format that marks it by other means than tags."""
@@ -209,3 +212,127 @@ def _merge(index: int, first: CallPiece | None, texts: list[str]) -> CallPiece:
     if first is None:
         return CallPiece(index, arguments)
     return CallPiece(index, arguments, first.id, first.name)
+
+
+# Split a turn into its reasoning and the text after it, for servers that read calls with a separate parser.
+
+
+class ReasoningSplitter:
+    """Return the reasoning at the start of a turn, and then the text after it, byte for byte.
+
+    The whole turn is parsed, because a call also ends the reasoning. Such a call is passed on at the end of the turn: until
+    then the closing tag may follow, and show that the call was a draft. `opened`: the prompt may have opened the reasoning;
+    an answer that begins with the opening tag opens it itself.
+    """
+
+    def __init__(self, form: Format, *, opened: bool) -> None:
+        self._form = form
+        self._opened = opened
+        self._parser: Parser | None = None
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self.ended = not form.reasoning  # True after the reasoning, once text or a call has begun
+
+    def feed(self, text: str) -> tuple[str, str]:
+        """Read more text; return the new reasoning, and the new text after it."""
+        if self.ended:
+            return "", text
+        self._text.append(text)
+        if self._parser is None:
+            text = "".join(self._text)
+            if self._opened and self._may_begin_with_tag(text):
+                return "", ""
+            self._parser = self._start(text)
+        return self._split(self._parser.feed(text))
+
+    def close(self) -> tuple[str, str]:
+        """End the turn."""
+        first = "", ""
+        if self._parser is None:
+            text = "".join(self._text)
+            self._parser = self._start(text)
+            first = self._split(self._parser.feed(text))
+        last = self._split(self._parser.close())
+        return first[0] + last[0], first[1] + last[1]
+
+    def _may_begin_with_tag(self, text: str) -> bool:
+        """Return whether more text can complete an opening tag at the start."""
+        start = text.lstrip()
+        return any(opening.startswith(start) and opening != start for opening, _ in self._form.reasoning)
+
+    def _start(self, text: str) -> Parser:
+        begins_with_tag = any(opening and text.lstrip().startswith(opening) for opening, _ in self._form.reasoning)
+        self._opened = self._opened and not begins_with_tag
+        return self._form.parser(reasoning=self._opened)
+
+    def _split(self, events: Iterable[Event]) -> tuple[str, str]:
+        if self.ended:
+            return "", ""
+        more: list[str] = []
+        for event in events:
+            if isinstance(event, ReasoningDelta):
+                more.append(event.text)
+            elif isinstance(event, TextStart | CallStart):
+                self.ended = True
+                break
+        self._reasoning += more
+        return "".join(more), self._rest() if self.ended else ""
+
+    def _rest(self) -> str:
+        """Return the text after the reasoning and its closing tag."""
+        text, reasoning = "".join(self._text), "".join(self._reasoning)
+        start, closing = self._bounds(text)
+        if start is None:
+            return text
+        end = start + len(reasoning)
+        if not text.startswith(reasoning, start):
+            end = self._find_end(text, end, closing)
+        if text.startswith(closing, end):
+            end += len(closing)
+        return text[end:]
+
+    def _find_end(self, text: str, at: int, closing: str) -> int:
+        """Return the position of the tag after `at` that ends the reasoning, if the parser removed markers from it."""
+        tags = (closing, *self._form.ends_reasoning, *self._form.calls.openers(OfferedTools(())))
+        found = [position for tag in tags if (position := text.find(tag, at)) >= 0]
+        return min(found, default=at)
+
+    def _bounds(self, text: str) -> tuple[int | None, str]:
+        """Return the start of the reasoning in the text and its closing tag; None if the text begins without it."""
+        if self._opened:
+            return 0, self._form.reasoning[0][1]
+        begin = len(text) - len(text.lstrip())
+        for opening, closing in self._form.reasoning:
+            if opening and text.startswith(opening, begin):
+                return begin + len(opening), closing
+        return None, ""
+
+
+# The record of streamed calls that vLLM and SGLang keep in their parsers, in the same attributes.
+#
+# At the end of a stream the servers send arguments that are in `prev_tool_call_arr` and not in
+# `streamed_args_for_tool`. These parsers send everything themselves, so both are equal at any time: empty during the
+# turn, because growing them would cost a copy of all arguments per token, and complete at its end.
+
+
+class CallRecord(Protocol):
+    """The attributes of the servers' base classes."""
+
+    prev_tool_call_arr: list[dict[str, Any]]
+    streamed_args_for_tool: list[str]
+    current_tool_id: int
+    current_tool_name_sent: bool
+
+
+def record_calls(record: CallRecord, turn: TurnReader, delta: TurnDelta) -> None:
+    """Add the calls that the delta starts; fill in the arguments at the end of the turn."""
+    for piece in delta.calls:
+        if piece.name is not None:
+            record.prev_tool_call_arr.append({"name": piece.name, "arguments": ""})
+            record.streamed_args_for_tool.append("")
+            record.current_tool_id = piece.index
+            record.current_tool_name_sent = True
+    if turn.closed:
+        for call, known in zip(turn.calls, record.prev_tool_call_arr, strict=True):
+            known["arguments"] = call.arguments
+        record.streamed_args_for_tool[:] = [call.arguments for call in turn.calls]

@@ -25,11 +25,16 @@ from msgspec.structs import replace
 from ..ir.errors import MissingExtra
 from ..ir.tools import Tool
 from ..text.engine.format import Format
-from .call_record import record_calls
-from .model_format import answer_begins_inside, format_of_model, has_separate_reasoning, with_json_calls, without_calls
-from .reasoning_splitter import ReasoningSplitter
-from .reasoning_tokens import ReasoningTokens, template_opens_reasoning
-from .turn_reader import CallPiece, NamedCallReader, TurnDelta, TurnReader
+from .model_format import (
+    ReasoningTokens,
+    answer_begins_inside,
+    format_of_model,
+    has_separate_reasoning,
+    template_opens_reasoning,
+    with_json_calls,
+    without_calls,
+)
+from .turn_reader import CallPiece, NamedCallReader, ReasoningSplitter, TurnDelta, TurnReader, record_calls
 
 try:
     try:  # vLLM 0.32

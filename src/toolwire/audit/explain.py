@@ -11,16 +11,15 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from . import code_rules, config_rules, log_rules, request_rules, tools
+from . import code_rules, config_rules, request_rules, tools
 from .findings import CHECKS, RULES, Level, Rule
-from .provider_rules.catalogue import BODY_RULES
-from .provider_rules.constraints import Constraint
+from .provider_rules.constraints import BODY_RULES, Constraint
 from .provider_rules.providers import list_constraints
 from .schema_rules import SCHEMA_CHECKS
 
 __all__ = ["KINDS", "RuleExample", "examples", "explain", "list_rules", "render_page", "rule_kind", "rule_sources"]
 
-_RULE_MODULES = (code_rules, config_rules, log_rules, request_rules, tools)  # importing them registers their rules
+_RULE_MODULES = (code_rules, config_rules, request_rules, tools)  # importing them registers their rules
 KINDS = ("tools", "request", "log", "code", "config")
 _LANGUAGES = {"code": "python", "log": "jsonl"}
 _LEVEL_MEANINGS: dict[Level, str] = {
@@ -69,7 +68,7 @@ def rule_kind(rule_id: str) -> str:
     homes: tuple[Container[str], ...] = (
         CHECKS.keys() | SCHEMA_CHECKS.keys(),
         request_rules.REQUEST_CHECKS.keys() | BODY_RULES.keys(),
-        log_rules.LOG_CHECKS,
+        request_rules.LOG_CHECKS,
         code_rules.CODE_CHECKS,
         config_rules.CONFIG_CHECKS,
     )

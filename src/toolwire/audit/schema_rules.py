@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from ..ir.pointer import JSON, Object
-from ..schema.dialects import DIALECTS
+from ..schema.dialects import DIALECTS, PORTABLE
 from ..schema.lowering.conformance import provider_risks, violations, walk
 from ..schema.lowering.lowered import lower
 from ..schema.parsing.membership import are_disjoint
@@ -17,8 +17,6 @@ from ..schema.parsing.parser import ParsedSchema, parse_schema
 from ..schema.validation.patterns import is_supported
 from .findings import Hit, rule_decorator
 from .provider_rules.documents import texts_in
-
-__all__ = ["SCHEMA_CHECKS", "AuditedSchema", "schema_rule"]
 
 SchemaCheck: TypeAlias = Callable[["AuditedSchema"], Iterator[Hit]]
 _COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
@@ -302,3 +300,36 @@ def check_old_draft(schema: AuditedSchema) -> Iterator[Hit]:
                 yield Hit(f"{at}/{keyword}", "2020-12 requires a number")
         if "definitions" in node and "$schema" not in schema.root:
             yield Hit(f"{at}/definitions", "2020-12 uses `$defs`")
+
+
+# TW041: schema features that at least one provider does not accept unchanged. Its import registers the schema rules
+# before the quality rules, and that order is the order of findings.
+
+
+__all__: list[str] = []
+
+# Strict dialects require `additionalProperties: false` and others reject it, so no schema satisfies both. Lowering adds
+# or removes it on closed objects without loss; only open objects and maps are reported.
+_CLOSING = ("additionalProperties is not false", "additionalProperties is not supported")
+
+
+@schema_rule(
+    "TW041",
+    "error",
+    "portable",
+    "schema not accepted unchanged by every provider",
+    "use only the portable core: required properties, plain types, lists with items, string enums, anyOf, descriptions",
+    asked=True,
+)
+def check_not_portable(schema: AuditedSchema) -> Iterator[Hit]:
+    """Report each violation once, with all dialects that refuse it."""
+    refused: dict[str, list[str]] = {}
+    for row in DIALECTS.values():
+        for found in dict.fromkeys(schema.violations(row.name)) if row is not PORTABLE else ():
+            refused.setdefault(found, []).append(row.name)
+    closed = {at for at, node in schema.nodes if node.get("additionalProperties", False) is False}
+    for found, providers in refused.items():
+        at, _, message = found.partition(": ")
+        at = "" if at == "/" else at
+        if message not in _CLOSING or at not in closed:
+            yield Hit(at, f"{message} ({', '.join(providers)})")

@@ -1,28 +1,51 @@
-"""Run all rules on a list of tools, and rate each tool per provider."""
+"""Run all rules on a list of tools, merge equal hits into one finding, and rate each tool per provider."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from ..ir.tools import Tool
 from ..schema.lowering.lowered import lower_all
-from . import injection_rules, portable_rule, quality_rules, schema_rules, tool_rules
-from .findings import CHECKS, RULES, Finding, Hit, SourceLocation, is_selected, make_finding
-from .merge import merge_hits
+
+# Importing a module registers its rules, and findings are sorted in the order of registration.
+from . import injection_rules, schema_rules, quality_rules, tool_rules  # isort: skip
+from .findings import CHECKS, RULES, TARGETS, Finding, Hit, SourceLocation, applies_to, is_selected, make_finding
 from .schema_rules import SCHEMA_CHECKS, AuditedSchema
-from .targets import TARGETS, applies_to
 from .tokens import declaration_tokens
 
-__all__ = ["Compatibility", "audit_tools", "estimate_tokens", "rate_compatibility"]
+# Merge the hits of a rule on one tool with the same message into one finding, with a count and some property names.
+#
+# A rule gives equal problems equal messages; different messages are different problems.
 
-_RULE_MODULES = (
-    tool_rules,
-    injection_rules,
-    schema_rules,
-    quality_rules,
-    portable_rule,
-)  # importing them registers their rules
+
+_SHOWN = 3  # hits that the message describes
+_MAX_LABEL = 60
+
+
+def merge_hits(finding: Finding, hits: Sequence[Hit]) -> Finding:
+    """Return the finding of the first hit, extended by the others."""
+    distinct = list(dict.fromkeys(hits))
+    if len(distinct) == 1:
+        return finding
+    shown, rest = distinct[:_SHOWN], ", …" if len(distinct) > _SHOWN else ""
+    message = f"{finding.message}, {len(distinct)} times: {', '.join(_label(hit.path) for hit in shown)}{rest}"
+    return msgspec.structs.replace(finding, message=message, paths=tuple(hit.path for hit in distinct))
+
+
+def _label(path: str) -> str:
+    """Return the name of the property that a pointer is about, or the pointer."""
+    _, found, name = path.rpartition("/properties/")
+    name = name.partition("/")[0] if found else path or "/"
+    return name if len(name) <= _MAX_LABEL else f"{name[: _MAX_LABEL - 1]}…"
+
+
+# Run all rules on a list of tools, and rate each tool per provider.
+
+
+_RULE_MODULES = (injection_rules, schema_rules, quality_rules, tool_rules)
 
 
 def audit_tools(

@@ -95,9 +95,9 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the audit: explain a rule, write or check a lock, or report findings. The exit code follows `--fail-on`."""
+    from ..audit.findings import TARGETS, parse_targets
     from ..audit.lock import lock
     from ..audit.report import Report
-    from ..audit.targets import TARGETS, parse_targets
 
     if arguments.explain:
         return _explain(arguments.explain)
@@ -142,7 +142,7 @@ def _collect_findings(inputs: AuditInput, rules: dict[str, Any]) -> tuple[Findin
     """Audit each kind of input with its rules. `rules` are the options that select rules and targets."""
     from ..audit.code_rules import audit_code
     from ..audit.config_rules import audit_config
-    from ..audit.log_rules import audit_log
+    from ..audit.request_rules import audit_log
     from ..audit.tools import audit_tools
 
     findings = audit_tools(inputs.listed, locations=inputs.locations, **rules) + audit_log(inputs.requests, **rules)
@@ -209,7 +209,7 @@ def _check_lock(file: str, tools: Sequence[Tool]) -> int:
 def _print_report(form: str, report: Report) -> None:
     """Print the report; notes and totals go to standard error, so that a pipe gets only the report."""
     from .. import __version__
-    from ..audit import page
+    from ..audit import report as page
     from ..audit.report import as_json, as_markdown, as_sarif, count_levels
 
     if form == "json":

@@ -16,7 +16,7 @@ from .do_candidates import NOTHING_FITS, CandidateOffer
 if TYPE_CHECKING:
     from ..ir.response import Response
     from ..net.model.interface import Model
-    from ..retrieve.commands.vector import CommandLine
+    from ..retrieve.commands.command_tool import CommandLine
     from .do_tools import ToolSource
 
 __all__ = ["ModelCall", "NothingFits", "ask_model"]
@@ -55,7 +55,7 @@ class ModelCall(Value, frozen=True):
 
 async def ask_model(model: Model, request: str, offer: CandidateOffer, *, is_small: bool) -> ModelCall | NothingFits:
     """Return the call of the model, checked. One that does not fit is returned to the model once, with the problem."""
-    from ..retrieve.commands.vector import RefusedCall
+    from ..retrieve.commands.command_tool import RefusedCall
 
     asked = _make_request(request, offer, is_small=is_small)
     problem = ""
@@ -100,7 +100,7 @@ def _reason(response: Response, call: ToolCall | None) -> str:
 
 def _check_call(call: ToolCall, offer: CandidateOffer) -> ModelCall:
     """Return the call with its command line. Raise RefusedCall if it is not an offered, complete and valid call."""
-    from ..retrieve.commands.vector import RefusedCall, make_command_line
+    from ..retrieve.commands.command_tool import RefusedCall, make_command_line
     from ..schema.validation.validator import validator
 
     tool = next((tool for tool in offer.tools if tool.name == call.name), None)

@@ -20,8 +20,8 @@ from .show import paint
 if TYPE_CHECKING:
     from ..retrieve.commands.command import SystemCommand
     from ..retrieve.commands.command_index import CommandIndex
-    from ..retrieve.encoder import Encoder
     from ..retrieve.index import ToolIndex
+    from ..retrieve.vectors import Encoder
 
 __all__ = ["NOTHING_FITS", "CandidateOffer", "Candidates", "cache_folder", "load_candidates"]
 

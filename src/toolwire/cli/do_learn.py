@@ -34,10 +34,9 @@ def learn_command(text: str) -> list[SystemCommand]:
     The program gets no standard input, an empty home, a short environment, and limits of time, output, memory, files
     and processes. Where the kernel has Landlock, it can write only to the temporary folder and open no connection.
     """
-    from ..retrieve.commands.command import COMMAND_NAME
-    from ..retrieve.commands.effect_table import refusal_reason
-    from ..retrieve.commands.help_text import read_help
-    from ..retrieve.commands.programs import find_program
+    from ..retrieve.commands.command import COMMAND_NAME, find_program
+    from ..retrieve.commands.effects import refusal_reason
+    from ..retrieve.commands.manuals import read_help
 
     words = text.split()
     if not words or len(words) > _MAX_WORDS or not all(COMMAND_NAME.fullmatch(word) for word in words):

@@ -11,7 +11,7 @@ from ..ir.value import Value
 from .show import json_text, paint
 
 if TYPE_CHECKING:
-    from ..retrieve.commands.vector import CommandLine
+    from ..retrieve.commands.command_tool import CommandLine
 
 __all__ = ["DoOutcome", "OutcomeKind", "print_outcome", "shown_vector"]
 

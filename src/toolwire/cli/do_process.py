@@ -59,7 +59,7 @@ def run_process(outcome: DoOutcome, program: str, *, is_unasked: bool, captures:
 
 
 def _short_environment() -> dict[str, str]:
-    from ..retrieve.commands.programs import SYSTEM_FOLDERS
+    from ..retrieve.commands.command import SYSTEM_FOLDERS
 
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
     return {**kept, **_QUIET, "PATH": os.pathsep.join(SYSTEM_FOLDERS)}

@@ -18,7 +18,7 @@ from .live_approval import has_terminal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..retrieve.commands.vector import CommandLine
+    from ..retrieve.commands.command_tool import CommandLine
 
 __all__ = ["run_command_line"]
 
@@ -36,7 +36,7 @@ def run_command_line(
     request: str, line: CommandLine, offered: tuple[str, ...], arguments: argparse.Namespace
 ) -> DoOutcome:
     """Return the outcome of a command line. It runs if it is read-only under `--yes`, or if a person confirms it."""
-    from ..retrieve.commands.programs import find_program, find_system_program
+    from ..retrieve.commands.command import find_program, find_system_program
 
     effect = {"kinds": list(line.effect.kinds), "known": line.effect.is_known, "read_only": line.effect.is_read_only}
     outcome = DoOutcome(request, "shown", vector=line.vector, effect=effect, candidates=offered)

@@ -16,8 +16,7 @@ from .progress_bar import ProgressBar
 from .show import json_text, paint, table
 
 if TYPE_CHECKING:
-    from ..learn.bfcl.evaluation import AnswerSource
-    from ..learn.bfcl.report import BFCLReport, CategoryScore
+    from ..learn.bfcl.evaluation import AnswerSource, BFCLReport, CategoryScore
     from ..learn.run_folder import RunFolder
 
 __all__ = ["add_to"]
@@ -116,7 +115,7 @@ def _print_failures(report: BFCLReport, failed: int, *, can_resume: bool) -> Non
 def _open_run(arguments: argparse.Namespace, source: AnswerSource, categories: list[str]) -> RunFolder | None:
     if arguments.output is None:
         return None
-    from ..learn.model_files import find_model, weight_files
+    from ..learn.language_model import find_model, weight_files
     from ..learn.run_folder import RunFolder
 
     inputs = weight_files(find_model(arguments.model)) if _is_local(arguments) else []
@@ -164,7 +163,7 @@ def _open_local(arguments: argparse.Namespace) -> AnswerSource:
 def _open_client(arguments: argparse.Namespace) -> AnswerSource:
     if arguments.mask:
         raise ConfigError("--mask needs a model that runs here", hint="give the folder of a model, or `smollm2`")
-    from ..learn.bfcl.client_answers import ClientAnswers
+    from ..learn.bfcl.answers import ClientAnswers
     from ..net.model.client import ModelClient
 
     key = None

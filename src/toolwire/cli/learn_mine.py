@@ -68,14 +68,11 @@ def add_to(actions: Any) -> None:
 def _mine(arguments: argparse.Namespace) -> int:
     import msgspec
 
-    from ..learn.installed import require_installed
-    from ..learn.language_model import open_model
-    from ..learn.model_files import find_model, weight_files
-    from ..learn.run_folder import RunFolder
+    from ..learn.language_model import find_model, open_model, weight_files
+    from ..learn.run_folder import RunFolder, require_installed
     from ..learn.toolformer.corpus import read_texts
     from ..learn.toolformer.mining import check_settings
-    from ..learn.toolformer.mining_run import mine_corpus
-    from ..learn.toolformer.tool_list import open_tools, read_tool_list
+    from ..learn.toolformer.mining_run import mine_corpus, open_tools, read_tool_list
     from ..net.stores import open_store
 
     require_installed("mining", "torch", "transformers", "llguidance")  # before the folder of the run is created

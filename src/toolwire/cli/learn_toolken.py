@@ -118,7 +118,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace) -> int:
     from ..learn import ToolkenHead, open_model, read_demonstrations, split_demonstrations
-    from ..learn.model_files import find_model, weight_files
+    from ..learn.language_model import find_model, weight_files
     from ..learn.run_folder import RunFolder
 
     demonstrations = read_demonstrations(arguments.pairs)  # before the model, which takes seconds
@@ -181,8 +181,8 @@ def _fit(
 
 
 def _write_loss_curve(run: RunFolder, losses: tuple[float, ...]) -> None:
-    from ..learn.installed import is_installed
     from ..learn.plots import draw_lines
+    from ..learn.run_folder import is_installed
 
     if not is_installed("matplotlib"):
         return

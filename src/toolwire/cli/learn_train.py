@@ -172,7 +172,7 @@ def _draw_loss(folder: Path) -> str | None:
     """Draw the loss of the steps, and the held-out loss, into the run folder; None without matplotlib or steps."""
     import msgspec
 
-    from ..learn.installed import is_installed
+    from ..learn.run_folder import is_installed
     from ..learn.training import LOSS_LOG, TrainStep
 
     if not is_installed("matplotlib") or not (folder / LOSS_LOG).is_file():

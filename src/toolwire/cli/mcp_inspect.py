@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _inspect(arguments: argparse.Namespace) -> int:
     """Connect to the servers and write the lock, or print JSON, schemas or an overview."""
-    from ..audit.targets import TARGETS, parse_targets
+    from ..audit.findings import TARGETS, parse_targets
 
     targets = parse_targets(arguments.targets) or TARGETS
     wanted = parse_targets([arguments.schema] if arguments.schema else [])

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _read(arguments: argparse.Namespace) -> list[JSON]:
-    from ..mcp.protocol.errors import RpcError
+    from ..mcp.protocol.rpc import RpcError
 
     async with open_client(arguments) as client:
         try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..ir.pointer import JSON, Object
     from ..mcp.client.config import ServerSpec
-    from ..mcp.client.traffic import TrafficEvent
+    from ..mcp.client.link import TrafficEvent
     from ..mcp.protocol.rpc import RequestId
 
 __all__ = ["RequestLatency", "TrafficLog", "add_traffic_options", "milliseconds"]

@@ -11,7 +11,7 @@ from ..ir.errors import ConfigError, ProtocolError
 
 if TYPE_CHECKING:
     from ..audit.findings import SourceLocation
-    from ..audit.log_rules import LoggedRequest
+    from ..audit.request_rules import LoggedRequest
     from ..ir.tools import Tool
 
 __all__ = ["ToolDocuments", "har_entries", "is_recording", "parse_file", "read_bytes"]
@@ -88,7 +88,7 @@ class ToolDocuments:
 
     def _add_item(self, location: SourceLocation, document: Any, depth: int = 0) -> bool:
         """Take the tools or the request of a document, or of a document inside it; return False if there are none."""
-        from ..audit.log_rules import LoggedRequest
+        from ..audit.request_rules import LoggedRequest
         from ..bridge.translation.detection import detect
         from ..wire import get, mcp
 

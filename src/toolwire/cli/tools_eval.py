@@ -18,8 +18,8 @@ from .tools_groups import print_note, require_numpy
 from .tools_open import INDEX_HELP, add_index_options, open_index, parse_count
 
 if TYPE_CHECKING:
+    from ..retrieve.evaluation import LabelledQuery, Method, MethodComparison
     from ..retrieve.index import ToolIndex
-    from ..retrieve.method_comparison import LabelledQuery, Method, MethodComparison
 
 __all__ = ["add_eval"]
 
@@ -74,7 +74,7 @@ def _parse_percent(text: str) -> float:
 def _evaluate(arguments: argparse.Namespace) -> int:
     check_plot_path(arguments.plot)
     require_numpy()
-    from ..retrieve.method_comparison import compare_methods, missing_gold
+    from ..retrieve.evaluation import compare_methods, missing_gold
 
     queries = read_queries(arguments.queries)  # before the index, which may take minutes
     index = open_index(arguments.source, arguments)
@@ -104,7 +104,7 @@ def _some_names(index: ToolIndex) -> str:
 
 def read_queries(file: str) -> list[LabelledQuery]:
     """Read JSON Lines of queries. An error names the line."""
-    from ..retrieve.method_comparison import LabelledQuery
+    from ..retrieve.evaluation import LabelledQuery
     from ..stream.strict import parse
 
     queries: list[LabelledQuery] = []
@@ -143,13 +143,13 @@ def _print_tables(compared: MethodComparison, arguments: argparse.Namespace) -> 
 
 
 def _headers(compared: MethodComparison) -> tuple[str, ...]:
-    from ..retrieve.method_comparison import MEASURES
+    from ..retrieve.evaluation import MEASURES
 
     return ("method", *MEASURES, "search is better by (R@10)") if len(compared.values) > 1 else ("method", *MEASURES)
 
 
 def _rows(compared: MethodComparison, group: str | None, arguments: argparse.Namespace) -> list[tuple[str, ...]]:
-    from ..retrieve.method_comparison import MEASURES
+    from ..retrieve.evaluation import MEASURES
 
     rows = []
     for method in compared.values:
@@ -189,7 +189,7 @@ def _chart(compared: MethodComparison) -> list[BarGroup]:
 
 
 def _document(compared: MethodComparison, arguments: argparse.Namespace) -> dict[str, Any]:
-    from ..retrieve.method_comparison import MEASURES
+    from ..retrieve.evaluation import MEASURES
 
     def describe(group: str | None) -> dict[str, Any]:
         baselines = [method for method in compared.values if method != "search"]

@@ -13,8 +13,8 @@ from .tools_groups import GROUP_SOURCE_HELP, read_groups, require_numpy
 if TYPE_CHECKING:
     import argparse
 
-    from ..retrieve.encoder import Encoder
     from ..retrieve.index import ToolIndex
+    from ..retrieve.vectors import Encoder
 
 __all__ = ["INDEX_HELP", "add_index_options", "choose_encoder", "load_file", "open_index", "parse_count"]
 

@@ -14,7 +14,7 @@ from .tools_open import INDEX_HELP, add_index_options, open_index, parse_count
 
 if TYPE_CHECKING:
     from ..retrieve.index import ToolIndex
-    from ..retrieve.search_hit import SearchHit
+    from ..retrieve.ranking import SearchHit
 
 __all__ = ["add_search"]
 

@@ -68,7 +68,7 @@ from .upstreams import ConfiguredUpstream, upstreams_from_environment
 
 if TYPE_CHECKING:
     from ..mcp.server.server import Server
-    from ..retrieve.encoder import Encoder
+    from ..retrieve.vectors import Encoder
     from .mcp_mount import McpMount
 
 __all__ = ["Gateway", "ToolBindings"]

@@ -7,30 +7,31 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .bfcl.checker import CheckResult, check_calls
-    from .bfcl.client_answers import ClientAnswers
+    from .bfcl.answers import ClientAnswers, LocalAnswers
     from .bfcl.entries import BFCL_CATEGORIES, BFCLEntry, read_bfcl
-    from .bfcl.evaluation import AnswerSource, evaluate_bfcl, select_entries
-    from .bfcl.judgement import BFCLAnswer, EvaluatedAnswer
-    from .bfcl.local_answers import LocalAnswers
-    from .bfcl.report import BFCLReport, CategoryScore
+    from .bfcl.evaluation import AnswerSource, BFCLReport, CategoryScore, evaluate_bfcl, select_entries
+    from .bfcl.judgement import BFCLAnswer, CheckResult, EvaluatedAnswer, check_calls
     from .call_quality import CallQuality
     from .chat_rendering import TrainingRow, TrainingSegment, encode_segments, render_segments, text_segments
-    from .example_checks import ExampleFinding, check_example
-    from .example_export import ExampleExport, ExportReport, ExportSettings, LossCount
+    from .example_export import (
+        ExampleExport,
+        ExportReport,
+        ExportSettings,
+        LossCount,
+        SpecifiedExample,
+        add_specifications,
+    )
     from .example_files import RejectedExample, read_examples, write_examples
+    from .example_selection import ExampleFinding, check_example
     from .example_sources import collect_examples
     from .examples import Example, make_example
     from .gguf_files import write_gguf
-    from .language_model import LanguageModel, open_model
-    from .model_files import find_model
-    from .shards import run_shards
-    from .specifications import SpecifiedExample, add_specifications
-    from .toolformer.call_text import InlineCall, format_call
-    from .toolformer.corpus import AugmentedText, CorpusText, corpus_rows, read_texts
-    from .toolformer.filters import CallLosses, is_kept, loss_reduction_filter
+    from .language_model import LanguageModel, find_model, open_model
+    from .run_folder import run_shards
+    from .toolformer.candidates import propose_insertion_points, sample_calls
+    from .toolformer.corpus import AugmentedText, CorpusText, InlineCall, corpus_rows, format_call, read_texts
+    from .toolformer.filters import CallLosses, is_kept, loss_reduction_filter, weighted_nll
     from .toolformer.inference import TextWithCall, generate_with_calls
-    from .toolformer.losses import weighted_nll
     from .toolformer.mining import MinedCall, MiningSettings, mine_toolformer_data
     from .toolformer.mining_tool import (
         MiningTool,
@@ -41,13 +42,17 @@ if TYPE_CHECKING:
         search_tool,
         translate_tool,
     )
-    from .toolformer.proposals import propose_insertion_points
-    from .toolformer.sampling import sample_calls
     from .toolken.decoding import ToolkenCall, ToolkenOutput, generate_with_toolkens
-    from .toolken.demonstrations import Demonstration, MarkedCall, demonstration_of_query, read_demonstrations
+    from .toolken.demonstrations import (
+        Demonstration,
+        MarkedCall,
+        demonstration_of_query,
+        demonstrations_of_examples,
+        demonstrations_of_mined,
+        read_demonstrations,
+    )
     from .toolken.fitting import ToolkenFit, add_toolkens, collect_states, fit_toolkens, split_demonstrations
     from .toolken.head import ToolkenHead
-    from .toolken.sources import demonstrations_of_examples, demonstrations_of_mined
     from .toolken.training import ToolkenScore, ToolkenSettings, calibrate_bias, measure_toolkens, sweep_bias
     from .training import TrainSettings
     from .tuning import TuneReport, TuneSettings, tune
@@ -55,94 +60,38 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "bfcl.checker": (
-                "CheckResult",
-                "check_calls",
-            ),
-            "bfcl.client_answers": ("ClientAnswers",),
-            "bfcl.entries": (
-                "BFCLEntry",
-                "BFCL_CATEGORIES",
-                "read_bfcl",
-            ),
-            "bfcl.evaluation": (
-                "AnswerSource",
-                "evaluate_bfcl",
-                "select_entries",
-            ),
-            "bfcl.judgement": (
-                "BFCLAnswer",
-                "EvaluatedAnswer",
-            ),
-            "bfcl.local_answers": ("LocalAnswers",),
-            "bfcl.report": (
-                "BFCLReport",
-                "CategoryScore",
-            ),
+            "bfcl.judgement": ("BFCLAnswer", "CheckResult", "EvaluatedAnswer", "check_calls"),
+            "bfcl.answers": ("ClientAnswers", "LocalAnswers"),
+            "bfcl.entries": ("BFCLEntry", "BFCL_CATEGORIES", "read_bfcl"),
+            "bfcl.evaluation": ("AnswerSource", "BFCLReport", "CategoryScore", "evaluate_bfcl", "select_entries"),
             "call_quality": ("CallQuality",),
-            "chat_rendering": (
-                "TrainingRow",
-                "TrainingSegment",
-                "encode_segments",
-                "render_segments",
-                "text_segments",
-            ),
-            "example_checks": (
-                "ExampleFinding",
-                "check_example",
-            ),
+            "chat_rendering": ("TrainingRow", "TrainingSegment", "encode_segments", "render_segments", "text_segments"),
+            "example_selection": ("ExampleFinding", "check_example"),
             "example_export": (
                 "ExampleExport",
                 "ExportReport",
                 "ExportSettings",
                 "LossCount",
-            ),
-            "example_files": (
-                "RejectedExample",
-                "read_examples",
-                "write_examples",
-            ),
-            "example_sources": ("collect_examples",),
-            "examples": (
-                "Example",
-                "make_example",
-            ),
-            "gguf_files": ("write_gguf",),
-            "language_model": (
-                "LanguageModel",
-                "open_model",
-            ),
-            "model_files": ("find_model",),
-            "shards": ("run_shards",),
-            "specifications": (
                 "SpecifiedExample",
                 "add_specifications",
             ),
-            "toolformer.call_text": (
-                "InlineCall",
-                "format_call",
-            ),
+            "example_files": ("RejectedExample", "read_examples", "write_examples"),
+            "example_sources": ("collect_examples",),
+            "examples": ("Example", "make_example"),
+            "gguf_files": ("write_gguf",),
+            "language_model": ("LanguageModel", "find_model", "open_model"),
+            "run_folder": ("run_shards",),
             "toolformer.corpus": (
                 "AugmentedText",
                 "CorpusText",
+                "InlineCall",
                 "corpus_rows",
+                "format_call",
                 "read_texts",
             ),
-            "toolformer.filters": (
-                "CallLosses",
-                "is_kept",
-                "loss_reduction_filter",
-            ),
-            "toolformer.inference": (
-                "TextWithCall",
-                "generate_with_calls",
-            ),
-            "toolformer.losses": ("weighted_nll",),
-            "toolformer.mining": (
-                "MinedCall",
-                "MiningSettings",
-                "mine_toolformer_data",
-            ),
+            "toolformer.filters": ("CallLosses", "is_kept", "loss_reduction_filter", "weighted_nll"),
+            "toolformer.inference": ("TextWithCall", "generate_with_calls"),
+            "toolformer.mining": ("MinedCall", "MiningSettings", "mine_toolformer_data"),
             "toolformer.mining_tool": (
                 "MiningTool",
                 "calculator_tool",
@@ -152,44 +101,21 @@ else:
                 "search_tool",
                 "translate_tool",
             ),
-            "toolformer.proposals": ("propose_insertion_points",),
-            "toolformer.sampling": ("sample_calls",),
-            "toolken.decoding": (
-                "ToolkenCall",
-                "ToolkenOutput",
-                "generate_with_toolkens",
-            ),
+            "toolformer.candidates": ("propose_insertion_points", "sample_calls"),
+            "toolken.decoding": ("ToolkenCall", "ToolkenOutput", "generate_with_toolkens"),
             "toolken.demonstrations": (
                 "Demonstration",
                 "MarkedCall",
                 "demonstration_of_query",
-                "read_demonstrations",
-            ),
-            "toolken.fitting": (
-                "ToolkenFit",
-                "add_toolkens",
-                "collect_states",
-                "fit_toolkens",
-                "split_demonstrations",
-            ),
-            "toolken.head": ("ToolkenHead",),
-            "toolken.sources": (
                 "demonstrations_of_examples",
                 "demonstrations_of_mined",
+                "read_demonstrations",
             ),
-            "toolken.training": (
-                "ToolkenScore",
-                "ToolkenSettings",
-                "calibrate_bias",
-                "measure_toolkens",
-                "sweep_bias",
-            ),
+            "toolken.fitting": ("ToolkenFit", "add_toolkens", "collect_states", "fit_toolkens", "split_demonstrations"),
+            "toolken.head": ("ToolkenHead",),
+            "toolken.training": ("ToolkenScore", "ToolkenSettings", "calibrate_bias", "measure_toolkens", "sweep_bias"),
             "training": ("TrainSettings",),
-            "tuning": (
-                "TuneReport",
-                "TuneSettings",
-                "tune",
-            ),
+            "tuning": ("TuneReport", "TuneSettings", "tune"),
         },
         extras=dict.fromkeys(("gguf", "matplotlib", "numpy", "peft", "safetensors", "torch", "transformers"), "learn"),
     )

@@ -15,8 +15,7 @@ from ..schema.validation.validator import validator
 from ..text.engine.format import Format
 from .chat_rendering import render_prompt
 from .examples import Example
-from .generation import generate_tokens
-from .language_model import LanguageModel
+from .language_model import LanguageModel, generate_tokens
 
 __all__ = ["CallAnswer", "CallQuality", "CallQuestion", "call_questions", "judge_answer", "mask_calls", "measure_calls"]
 

@@ -15,8 +15,7 @@ from ..ir.text import to_bytes
 from ..ir.value import Value
 from ..stream.strict import parse_object
 from . import formats
-from .examples import Example
-from .formats.training_format import TrainingFormat
+from .examples import Example, TrainingFormat
 
 __all__ = ["RejectedExample", "read_examples", "write_examples"]
 

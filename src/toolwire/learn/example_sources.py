@@ -1,16 +1,195 @@
-"""Sources of training examples: files in a training format, traces, and folders of both."""
+"""Sources of training examples: files in a training format, traces, and folders of both.
+
+Traces are recorded agent runs, and recorded exchanges of the gateway.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from ..ir.errors import ConfigError, ToolwireError
+from ..ir.folding import fold
+from ..ir.parts import Text, ToolCall, ToolResult
+from ..ir.request import Message, Request
+from ..ir.response import Response
+from ..ir.text import to_bytes
+from ..ir.tools import Tool
+from ..net.trace.file import read_trace
+from ..run.traces.format import OperationFailed, RunEnded, TraceEvent, TraceHeader, is_cut
+from ..run.traces.recordings import ExchangeTrace, RecordedAnswer, RecordedTurn, RunTrace, exchange_of, run_of
+from ..stream.strict import parse_object
+from ..wire import get as get_wire
 from .example_files import RejectedExample, read_examples
-from .examples import Example
-from .trace_examples import conversation_digests, examples_of_trace
+from .examples import Example, make_example
 
-__all__ = ["collect_examples", "list_files"]
+# Training examples from traces: recorded agent runs, and recorded exchanges of the gateway.
+
+
+_COMPLETE = frozenset({"stop", "stop_sequence", "tool_calls"})
+_SYSTEM = ("system", "developer")
+_STORED = frozenset({"previous_response_id", "conversation", "prompt"})
+
+
+def examples_of_trace(path: Path, *, include_failed: bool = False) -> Iterator[Example | RejectedExample]:
+    """Yield the examples of one trace; a conversation that cannot be used is a RejectedExample.
+
+    Complete conversations of runs and exchanges that succeeded are examples. With `include_failed`, so are those with
+    failed tools, and those of runs that ended without an answer. Truncated and invalid calls never are.
+    """
+    header, events = read_trace(path)
+    if header.kind == "exchange":
+        found = [_example_of_exchange(exchange_of(header, events, path.name), path.name)]
+    else:
+        found = list(_examples_of_run(header, events, path.name, include_failed))
+    for one in found:
+        yield one if include_failed or isinstance(one, RejectedExample) else _without_failures(one)
+
+
+def _without_failures(example: Example) -> Example | RejectedExample:
+    failed = next((result for result in example.results if result.is_error), None)
+    if failed is None:
+        return example
+    return RejectedExample(example.source, "a tool failed", f"{failed.name or failed.call_id}: {failed.text[:200]}")
+
+
+def _examples_of_run(
+    header: TraceHeader, events: Sequence[TraceEvent], name: str, include_failed: bool
+) -> Iterator[Example | RejectedExample]:
+    """Yield an example for each request that no later request continues; compaction and transfers make several."""
+    try:
+        trace = run_of(header, events, name)
+        turns = trace.turns()
+    except ConfigError as error:
+        yield RejectedExample(name, "unreadable recording", str(error))
+        return
+    problem = _run_problem(trace)
+    if problem and not include_failed:
+        yield RejectedExample(name, "the run failed", problem)
+        return
+    answered = [turn for turn in turns if turn.response is not None]
+    if not answered:
+        yield RejectedExample(name, "no response", turns[-1].error if turns else "the run sent no request")
+    tools: dict[str, Any] = {}
+    for number, turn in enumerate(answered):
+        tools.update((_tool_key(tool), tool) for tool in turn.request["tools"])
+        before = _conversation(turn)
+        following = _conversation(answered[number + 1]) if number + 1 < len(answered) else []
+        if len(following) > len(before) and following[: len(before)] == before:
+            continue
+        yield _example_of_turn(turn, list(tools.values()), header.id, name)
+        tools = {}
+
+
+def _conversation(turn: RecordedTurn) -> list[Any]:
+    """Return the recorded messages without system messages, which an agent may change from turn to turn."""
+    return [one for one in turn.request["messages"] if not (isinstance(one, dict) and one.get("role") in _SYSTEM)]
+
+
+def _tool_key(tool: Any) -> str:
+    return str(tool.get("name", "")) if isinstance(tool, dict) else ""
+
+
+def _run_problem(trace: RunTrace) -> str:
+    """Return why a run has no answer; empty if it has one."""
+    end = trace.root.end
+    if isinstance(end, RunEnded):
+        return end.reason
+    return f"{end.type}: {end.message}" if isinstance(end, OperationFailed) else "the recording ends before the run"
+
+
+def _example_of_turn(turn: RecordedTurn, tools: list[Any], run_id: str, name: str) -> Example | RejectedExample:
+    document = {**turn.request, "tools": tools}
+    if is_cut(document):
+        return RejectedExample(name, "the recording was cut", f"request of span {turn.span}")
+    try:
+        request = msgspec.convert(document, Request)
+    except (msgspec.ValidationError, RecursionError) as error:
+        return RejectedExample(name, "unreadable recording", f"request of span {turn.span}: {error}")
+    assert turn.response is not None
+    return _make(request.messages, request.tools, request.parallel, turn.response, run_id, name)
+
+
+def _example_of_exchange(trace: ExchangeTrace, name: str) -> Example | RejectedExample:
+    answer, recorded = trace.ingress.answer, trace.ingress.request
+    if answer is None or not 200 <= answer.head.status < 300:
+        status = "no answer" if answer is None else f"status {answer.head.status}"
+        return RejectedExample(name, "the request failed", trace.outcome.error or status)
+    if answer.head.error or trace.outcome.error:
+        return RejectedExample(name, "the request failed", answer.head.error or trace.outcome.error or "")
+    if is_cut(recorded.body) or is_cut(answer.head.body):
+        return RejectedExample(name, "the recording was cut", "a body was too long")
+    try:
+        request = get_wire(recorded.wire).decode_request(parse_object(trace.ingress.data))
+        response = _decode_answer(answer, recorded.wire)
+    except ToolwireError as error:
+        return RejectedExample(name, "unreadable recording", str(error))
+    stored = sorted(_STORED & request.extra.get("openai_responses", {}).keys())
+    if stored:
+        return RejectedExample(name, "the conversation is stored by the provider", ", ".join(stored))
+    return _make(request.messages, request.tools, request.parallel, response, trace.id, name)
+
+
+def _decode_answer(answer: RecordedAnswer, wire_name: str) -> Response:
+    wire = get_wire(wire_name)
+    if not answer.pieces:
+        return wire.decode_response(parse_object(answer.data))
+    decoder = wire.stream_decoder()
+    return fold([*decoder.feed(answer.data), *decoder.close()])
+
+
+def _make(
+    messages: Iterable[Message],
+    tools: Iterable[Tool],
+    parallel: bool | None,
+    response: Response,
+    identifier: str,
+    source: str,
+) -> Example | RejectedExample:
+    """Build the example of a request and its response, unless the response is incomplete."""
+    if response.fault is not None:
+        return RejectedExample(source, "the request failed", response.fault.message)
+    reason = response.stop.reason if response.stop is not None else "unknown"
+    if reason not in _COMPLETE:
+        return RejectedExample(source, "the answer is incomplete", f"stopped by {reason}")
+    if not response.parts:
+        return RejectedExample(source, "the answer is empty", f"stopped by {reason}")
+    answer = Message("assistant", response.parts)
+    example = make_example((*messages, answer), tools, parallel=parallel, id=identifier, source=source)
+    for call in example.calls:
+        if call.state != "complete":
+            return RejectedExample(source, f"{call.state} call", f"{call.name}: {(call.raw or '')[:200]}")
+    return example
+
+
+def conversation_digests(example: Example) -> list[bytes]:
+    """Return a digest of the conversation up to each assistant message.
+
+    Reasoning and ids do not count, because a client may not send them back, nor do system messages, which it may change.
+    An example whose last digest is an earlier one of another example is the start of that conversation.
+    """
+    running = hashlib.sha256()
+    found: list[bytes] = []
+    for message in example.messages:
+        if message.role in _SYSTEM:
+            continue
+        running.update(to_bytes([message.role, [_content(part) for part in message.parts]], sort_keys=True))
+        if message.role == "assistant":
+            found.append(running.digest())
+    return found
+
+
+def _content(part: Any) -> Any:
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, ToolCall):
+        return [part.name, part.arguments]
+    return [part.name, part.text] if isinstance(part, ToolResult) else None
+
 
 _SUFFIXES = frozenset({".json", ".jsonl"})
 _MAX_FILES = 1_000_000

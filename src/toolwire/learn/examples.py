@@ -1,17 +1,21 @@
-"""Training examples: a conversation with its tools, as canonical values that every training format can be made from."""
+"""Training examples: a conversation with its tools, as canonical values that every training format can be made from.
+
+A training format converts the rows of a file to examples, and back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from ..ir.losses import Losses
 from ..ir.parts import Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ..ir.pointer import Object
 from ..ir.request import Message
 from ..ir.tools import Tool
 from ..ir.value import Value
-
-__all__ = ["Example", "is_result_message", "make_example"]
 
 
 class Example(Value, frozen=True):
@@ -206,3 +210,29 @@ def _system_first(messages: list[Message]) -> tuple[Message, ...]:
         return tuple(messages)
     text = "\n\n".join(message.text for message in messages[:lead])
     return (Message("system", (Text(text),)), *messages[lead:])
+
+
+# The interface of a training format: rows of a file to examples, and back.
+
+
+class EncodedRow(NamedTuple):
+    """A row, and the parts of the example that it does not contain."""
+
+    row: Object
+    losses: Losses
+
+
+class TrainingFormat(Value, frozen=True, kw_only=True, eq=False):
+    """One training format.
+
+    `decode` raises ProtocolError with a pointer into the row. `encode` raises EncodeError for an example that the format
+    cannot express without changing its calls; every other difference is a loss. It is None for a format that is only
+    read. `matches` returns how well a row matches (0: not at all).
+    """
+
+    name: str
+    title: str
+    decode: Callable[[Object], Example]
+    encode: Callable[[Example], EncodedRow] | None
+    matches: Callable[[Object], int]
+    settings: str = ""  # how the trainer is configured for these files

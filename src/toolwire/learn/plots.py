@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.errors import ConfigError
-from .installed import require_installed
-from .run_folder import write_atomically
+from .run_folder import require_installed, write_atomically
 
 __all__ = ["draw_bars", "draw_lines"]
 

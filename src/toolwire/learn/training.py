@@ -1,5 +1,9 @@
 """Train a model on rows of tokens: AdamW, warm-up and cosine decay, clipped gradients, checkpoints.
 
+Low-rank adapters (LoRA) of peft are trained on the linear layers, and merged into the weights.
+
+Train a model on rows of tokens: AdamW, warm-up and cosine decay, clipped gradients, checkpoints.
+
     report = train(model, rows, TrainSettings(epochs=3), RunFolder.create("runs/tuned", {...}))
 
 Equal rows, settings and seeds give equal weights, also if the run was interrupted and resumed: the loop draws no random
@@ -9,8 +13,10 @@ numbers, and the order of the batches depends on the seed and the epoch only.
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from math import cos, isfinite, pi
+from pathlib import Path
 from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -21,12 +27,61 @@ from ..ir.errors import ConfigError
 from ..ir.value import Value
 from .chat_rendering import IGNORED, TrainingRow
 from .language_model import LanguageModel
-from .run_folder import RunFolder, write_atomically
+from .run_folder import RunFolder, require_installed, write_atomically
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LOSS_LOG", "TrainReport", "TrainSettings", "TrainStep", "mean_loss", "plan_batches", "train"]
+
+# Low-rank adapters (LoRA) of peft on the linear layers of a model, and their merge into the weights.
+
+
+def add_adapter(model: LanguageModel, rank: int, *, seed: int = 0) -> Any:
+    """Freeze the model, add an adapter to all its linear layers except the output, and return peft's model.
+
+    The layers are replaced in place, so `model` computes with the adapter from now on. At first the adapter changes
+    nothing. Its scale is 2, as is usual for alpha = 2 * rank.
+    """
+    require_installed("an adapter", "torch", "peft")
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    if rank < 1:
+        raise ConfigError(f"the rank of an adapter must be positive, got {rank}")
+    torch.manual_seed(seed)
+    config = LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+    with warnings.catch_warnings():
+        # peft reads an attribute that newer versions of transformers call by another name
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+        return get_peft_model(model.network, config)
+
+
+def merge_adapter(model: LanguageModel, adapter: Any) -> None:
+    """Add the adapter to the weights of `model` and remove its layers."""
+    model.network = adapter.merge_and_unload()
+    model.network.eval()
+
+
+def save_model(model: LanguageModel, folder: Path) -> None:
+    """Write the model and its tokenizer into a folder.
+
+    The weights are written in float16, which GGUF files have as well; in float32 if one of them does not fit into it.
+    """
+    import torch
+
+    weights = model.network.state_dict()
+    limit = torch.finfo(torch.float16).max
+    fits = all(float(one.detach().abs().max()) <= limit for one in weights.values() if one.numel())
+    dtype = torch.float16 if fits else torch.float32
+    state = {name: one.detach().to(dtype).contiguous() for name, one in weights.items()}
+    if model.network.config.tie_word_embeddings:
+        state.pop("lm_head.weight", None)
+    model.network.config.dtype = dtype
+    model.network.save_pretrained(folder, state_dict=state)
+    model.tokenizer.save_pretrained(folder)
+
 
 LOSS_LOG = "loss.jsonl"
 _CHECKPOINT = "checkpoint.pt"

@@ -16,12 +16,11 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .client.client import McpClient
+    from .client.client import Handlers, McpClient, accept_defaults
     from .client.config import ServerSpec
     from .client.failures import NotAuthorized, ServerGone, ServerRefused
     from .client.listing import ServerProblem
     from .client.login import Browser, Login
-    from .client.questions import Handlers, accept_defaults
     from .client.servers import McpServers
     from .server.conversation import Conversation
     from .server.http import Guard, HttpApp
@@ -39,11 +38,10 @@ else:
             "server.offers": ("prompt", "resource"),
             "server.request_context": ("current_exchange",),
             "server.conversation": ("Conversation",),
-            "client.client": ("McpClient",),
+            "client.client": ("Handlers", "McpClient", "accept_defaults"),
             "client.servers": ("McpServers",),
             "client.config": ("ServerSpec",),
             "client.login": ("Browser", "Login"),
-            "client.questions": ("Handlers", "accept_defaults"),
             "client.failures": ("NotAuthorized", "ServerGone", "ServerRefused"),
             "client.listing": ("ServerProblem",),
         },

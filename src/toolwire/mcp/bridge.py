@@ -32,12 +32,24 @@ from .client.http import Authorizer, HttpLink
 from .client.link import LISTEN
 from .client.negotiation import ClientIdentity, NegotiatedProtocol
 from .client.stdio import StdioLink
-from .protocol.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError
-from .protocol.handshake import ServerCard
+from .protocol.discovery import ServerCard
 from .protocol.headers import SESSION, HeaderArguments, find_header_arguments
 from .protocol.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
 from .protocol.notifications import CANCELLED, PROGRESS
-from .protocol.rpc import LIMIT, Failure, Notification, RequestId, Result, RpcMessage, RpcRequest, failure_from, read
+from .protocol.rpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    LIMIT,
+    Failure,
+    Notification,
+    RequestId,
+    Result,
+    RpcError,
+    RpcMessage,
+    RpcRequest,
+    failure_from,
+    read,
+)
 from .server.output import OutputStream, is_full, open_output, reserve_stdout, write_line
 from .server.protocol import SendMessage
 from .server.reply_writer import ReplyWriter

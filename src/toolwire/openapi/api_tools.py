@@ -15,8 +15,16 @@ from ..ir.pointer import JSON, Object, join
 from ..ir.text import dumps
 from ..ir.tools import Tool
 from ..ir.value import Value
-from .bodies import ApiBody, encode_body
-from .styles import cookie_pairs, header_text, path_text, percent_encode, plain_text, query_pairs
+from .encoding import (
+    ApiBody,
+    cookie_pairs,
+    encode_body,
+    header_text,
+    path_text,
+    percent_encode,
+    plain_text,
+    query_pairs,
+)
 
 __all__ = ["BODY", "ApiParameter", "ApiTool", "OperationProblem", "OperationRequest"]
 

@@ -30,10 +30,10 @@ from ..run.calls.context import ToolError, Transient, current_call
 from ..run.tools.function_tool import Options
 from ..run.tools.toolbox import Entry, Toolbox
 from .api_tools import ApiTool, OperationProblem, OperationRequest
-from .credentials import ApiCredentials, AppliedCredentials, Auth, SecretFilter
 from .document import load_document
 from .operations import check_path, document_servers, read_operations
 from .responses import ApiResponse, failure, result
+from .security import ApiCredentials, AppliedCredentials, Auth, SecretFilter
 
 __all__ = ["ApiToolbox", "toolbox"]
 

@@ -22,12 +22,11 @@ from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import JSON, Object
 from ..ir.tools import Effect
 from .api_tools import ApiTool, OperationProblem
-from .document import check_document
+from .document import References, check_document
+from .encoding import has_dot_segment
 from .parameters import ArgumentReader
-from .references import References
 from .schemas import DocumentLimit, SchemaReader
 from .security import SecurityScheme, read_requirements, read_schemes
-from .styles import has_dot_segment
 
 __all__ = ["OperationList", "check_path", "document_servers", "read_operations"]
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from ..ir.errors import SchemaError
 from ..ir.pointer import JSON, Object
 from .api_tools import BODY, ApiParameter
-from .bodies import ApiBody, FieldEncoding, body_kind
-from .references import References
+from .document import References
+from .encoding import ApiBody, FieldEncoding, body_kind
 from .schemas import DocumentLimit, SchemaReader
 from .security import SecurityScheme
 

@@ -22,7 +22,7 @@ from ..ir.pointer import JSON
 from ..ir.text import dumps
 from ..run.calls.context import ToolError, Transient
 from ..stream.strict import parse
-from .credentials import SecretFilter
+from .security import SecretFilter
 
 __all__ = ["ApiResponse", "failure", "result"]
 

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from ..ir.errors import SchemaError
 from ..ir.pointer import JSON, Object
 from ..schema.validation.validator import validator
-from .references import References
+from .document import References
 
 __all__ = ["Direction", "DocumentLimit", "SchemaReader"]
 

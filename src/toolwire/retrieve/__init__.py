@@ -14,32 +14,30 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 if TYPE_CHECKING:
     from .api_call import call, call_async
     from .api_specs import ApiSpecError, ApiSpecs, SpecFile, load_api_specs
-    from .encoder import Encoder
     from .entry_table import IndexedTool
     from .index import IndexChange, ToolIndex
     from .index_file import read_index_info
     from .minilm import MiniLm, open_minilm
     from .postgres_index import PostgresIndex
     from .qdrant_index import QdrantIndex
-    from .reranker import Reranker
+    from .ranking import Reranker, SearchHit
     from .retriever import IndexRetriever
-    from .search_hit import SearchHit
     from .section_file import IndexFileError, IndexInfo, is_index_file
+    from .vectors import Encoder
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "api_call": ("call", "call_async"),
             "api_specs": ("ApiSpecError", "ApiSpecs", "SpecFile", "load_api_specs"),
-            "encoder": ("Encoder",),
+            "vectors": ("Encoder",),
             "entry_table": ("IndexedTool",),
             "index": ("IndexChange", "ToolIndex"),
             "index_file": ("read_index_info",),
             "minilm": ("MiniLm", "open_minilm"),
             "postgres_index": ("PostgresIndex",),
             "qdrant_index": ("QdrantIndex",),
-            "reranker": ("Reranker",),
-            "search_hit": ("SearchHit",),
+            "ranking": ("Reranker", "SearchHit"),
             "retriever": ("IndexRetriever",),
             "section_file": ("IndexFileError", "IndexInfo", "is_index_file"),
         },

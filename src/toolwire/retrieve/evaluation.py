@@ -1,4 +1,6 @@
-"""Measures of a ranking against the tools that belong to a query, and of the difference of two rankings.
+"""Measure rankings against the tools that belong to a query, and compare the search of an index with its parts.
+
+Measures of a ranking against the tools that belong to a query, and of the difference of two rankings.
 
 recall(["search", "read", "write"], {"read", "list"}, 2)    # 0.5: one of two is among the first two
 bootstrap_difference(ours, baseline, seed=1)                # mean difference per query, and its interval
@@ -7,13 +9,18 @@ bootstrap_difference(ours, baseline, seed=1)                # mean difference pe
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..ir.errors import ConfigError
-
-__all__ = ["bootstrap_difference", "ndcg", "recall"]
+from ..ir.tools import Tool
+from ..ir.value import Value
+from .index import ToolIndex
+from .ranking import split_query
+from .vectors import Encoder, ProgressCallback, Vectors
+from .word_index import Floats
 
 _DRAWS = 1_000_000  # numbers that are drawn at once: bounds the memory
 _TAIL = 2.5  # percent on each side of a 95 % interval
@@ -80,3 +87,170 @@ def _require_gold(gold: Collection[Hashable], k: int) -> None:
         raise ConfigError("a query has no gold tools", hint="leave out queries that no tool belongs to")
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
+
+
+# Compare the search of an index with its parts, for queries whose tools are known.
+#
+# words      the word index alone (BM25)
+# meaning    the vectors alone
+# ranks      plain fusion of both by reciprocal ranks
+# search     the order that `ToolIndex.search` returns
+
+
+Method: TypeAlias = Literal["words", "meaning", "ranks", "search"]
+Key: TypeAlias = tuple[str, str, str]
+"""Server, name and id of a tool. The id is that of an API specification, or empty."""
+
+MEASURES = ("R@1", "R@5", "R@10", "NDCG@10")
+_FUSED = 1_000  # tools of each part that are fused
+_RANK_OFFSET = 60  # of reciprocal rank fusion
+_DEEPEST = 10
+
+
+class LabelledQuery(Value, frozen=True):
+    """A query and the tools that belong to it, each as `name`, `server/name`, or the `id` of its API specification."""
+
+    query: str
+    gold: tuple[str, ...]
+    group: str = ""
+
+
+class MethodComparison(NamedTuple):
+    """The value of every measure per query, by method."""
+
+    groups: tuple[str, ...]  # of the queries, in their order
+    values: dict[Method, dict[str, list[float]]]
+
+    def select(self, method: Method, measure: str, group: str | None = None) -> list[float]:
+        """Return the values of the queries of a group; of all queries without one."""
+        values = self.values[method][measure]
+        return [value for value, own in zip(values, self.groups, strict=True) if group is None or own == group]
+
+    def mean(self, method: Method, measure: str, group: str | None = None) -> float:
+        values = self.select(method, measure, group)
+        return sum(values) / len(values)
+
+    def difference(
+        self, baseline: Method, measure: str, group: str | None = None, *, seed: int = 0, rounds: int = 10_000
+    ) -> tuple[float, float, float]:
+        """Return the mean of search minus a baseline, and its 95 % interval."""
+        one, other = (self.select(method, measure, group) for method in ("search", baseline))
+        return bootstrap_difference(one, other, seed, rounds)
+
+
+def missing_gold(index: ToolIndex, queries: Iterable[LabelledQuery]) -> list[str]:
+    """Return the gold tools that are not in the index. A search cannot find them."""
+    known = {label for indexed in index for label in _list_labels(_make_key(indexed.server, indexed.tool))}
+    return list(dict.fromkeys(name for query in queries for name in query.gold if name not in known))
+
+
+def compare_methods(
+    index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None = None
+) -> MethodComparison:
+    """Run every query with every method. An index of words only has one method.
+
+    `progress` counts the texts that are encoded, then the queries that are searched.
+    """
+    if not queries:
+        raise ConfigError("there are no queries to evaluate")
+    encoder = index.encoder
+    if encoder is None:
+        return _measure(index, queries, progress)
+    texts = [text for labelled in queries for text in split_query(labelled.query)]
+    index.encoder = _QueryEncoder(encoder, texts, progress)
+    try:
+        return _measure(index, queries, progress)
+    finally:
+        index.encoder = encoder
+
+
+def _measure(index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None) -> MethodComparison:
+    parts = _RankingMethods(index)
+    values: dict[Method, dict[str, list[float]]] = {}
+    for number, labelled in enumerate(queries, 1):
+        for method, ranked in parts.rank(labelled.query).items():
+            names = _label(ranked, frozenset(labelled.gold))
+            measured = values.setdefault(method, {measure: [] for measure in MEASURES})
+            for k in (1, 5, 10):
+                measured[f"R@{k}"].append(recall(names, labelled.gold, k))
+            measured["NDCG@10"].append(ndcg(names, labelled.gold, _DEEPEST))
+        if progress is not None:
+            progress(number, len(queries))
+    return MethodComparison(tuple(query.group for query in queries), values)
+
+
+class _QueryEncoder:
+    """An encoder with the vectors of known texts, so that each is encoded once for all methods, in large batches."""
+
+    def __init__(self, encoder: Encoder, texts: Sequence[str], progress: ProgressCallback | None) -> None:
+        self._encoder = encoder
+        self._rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        self._vectors = encoder.encode(list(self._rows), progress)
+
+    @property
+    def name(self) -> str:
+        return self._encoder.name
+
+    @property
+    def dimensions(self) -> int:
+        return self._encoder.dimensions
+
+    def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors:
+        rows = [self._rows.get(text) for text in texts]
+        known = [row for row in rows if row is not None]
+        return self._vectors[known] if len(known) == len(rows) else self._encoder.encode(texts, progress)
+
+
+class _RankingMethods:
+    """The methods of an index, which does not change meanwhile."""
+
+    def __init__(self, index: ToolIndex) -> None:
+        self._index = index
+        self._keys = [_make_key(indexed.server, indexed.tool) for indexed in index]
+        found = index.vectors()
+        self._vectors = None if found is None else found[1]
+
+    def rank(self, query: str) -> dict[Method, list[Key]]:
+        """Return the best tools for a query by method."""
+        search = [_make_key(hit.server, hit.tool) for hit in self._index.search(query, _DEEPEST)]
+        if self._index.encoder is None or self._vectors is None:
+            return {"search": search}
+        words = self._rank_scores(self._index.score_words(query))
+        meanings = self._rank_scores(self._vectors @ self._index.encoder.encode([query])[0])
+        return {
+            "words": words[:_DEEPEST],
+            "meaning": meanings[:_DEEPEST],
+            "ranks": _fuse_ranks(words, meanings)[:_DEEPEST],
+            "search": search,
+        }
+
+    def _rank_scores(self, scores: Floats) -> list[Key]:
+        """Return the tools with the highest scores above 0; equal scores in the order of the index."""
+        best = np.argsort(-scores, kind="stable")[:_FUSED]
+        return [self._keys[number] for number in best if scores[number] > 0]
+
+
+def _make_key(server: str, tool: Tool) -> Key:
+    spec = tool.extra.get("api_spec")
+    number = spec.get("id") if type(spec) is dict else None
+    return server, tool.name, number if type(number) is str else ""
+
+
+def _list_labels(key: Key) -> tuple[str, str, str]:
+    """Return the names of a tool in gold, the most exact first."""
+    server, name, spec_id = key
+    return spec_id or name, f"{server}/{name}", name
+
+
+def _fuse_ranks(*rankings: Sequence[Key]) -> list[Key]:
+    """Order by the sum of 1 / (60 + rank); equal sums by first occurrence."""
+    scores: dict[Key, float] = {}
+    for ranked in rankings:
+        for rank, key in enumerate(ranked, 1):
+            scores[key] = scores.get(key, 0.0) + 1 / (_RANK_OFFSET + rank)
+    return sorted(scores, key=lambda key: -scores[key])
+
+
+def _label(ranked: Iterable[Key], gold: frozenset[str]) -> list[str]:
+    """Return the tools in the form in which the gold names them, else by name."""
+    return [next((label for label in _list_labels(key) if label in gold), key[1]) for key in ranked]

@@ -23,15 +23,37 @@ from ..ir.tools import Effect, Tool
 from ..ir.value import Value
 from ..run.tools.offer import strip_function
 from .documents import ToolDocument, make_document
-from .encoder import Encoder, ProgressCallback, Vectors, encode_texts
-from .entry_table import EntryTable, IndexedTool, SearchFilter, encode_entry
-from .index_arguments import check_encoder, check_names, check_search, collect_tools, list_tools, make_filter
-from .nearest import EXACT_LIMIT, NearestTools, NearestVectors, find_best, score_rows
-from .ranking import SPREAD_COUNT, add_sentences, choose_candidates, rank_numbers, split_query, spread_similar
-from .reasons import describe_matches
-from .reranker import RERANK_COUNT, Reranker, rerank_hits
-from .search_hit import SearchHit
-from .vector_table import VectorTable
+from .entry_table import (
+    EntryTable,
+    IndexedTool,
+    SearchFilter,
+    check_encoder,
+    check_names,
+    check_search,
+    collect_tools,
+    encode_entry,
+    list_tools,
+    make_filter,
+)
+from .ranking import (
+    EXACT_LIMIT,
+    RERANK_COUNT,
+    SPREAD_COUNT,
+    NearestTools,
+    NearestVectors,
+    Reranker,
+    SearchHit,
+    add_sentences,
+    choose_candidates,
+    describe_matches,
+    find_best,
+    rank_numbers,
+    rerank_hits,
+    score_rows,
+    split_query,
+    spread_similar,
+)
+from .vectors import Encoder, ProgressCallback, Vectors, VectorTable, encode_texts
 from .word_index import Floats, WordIndex
 
 if TYPE_CHECKING:

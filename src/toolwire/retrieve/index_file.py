@@ -21,11 +21,9 @@ from ..ir.text import to_bytes
 from ..ir.tools import Tool
 from ..run.tools.words import split_words
 from .documents import FIELDS, make_document
-from .encoder import Encoder, Vectors
 from .entry_table import EFFECTS, EntryTable, IndexedTool, decode_entry, encode_entry
-from .growing_array import GrowingArray
 from .section_file import REBUILD, IndexFile, IndexFileError, IndexInfo, Manifest, open_index_file, write_index_file
-from .vector_table import VectorTable
+from .vectors import Encoder, GrowingArray, Vectors, VectorTable
 from .word_index import Segment, WordIndex, join_segments
 
 __all__ = ["IndexParts", "IndexSnapshot", "load_parts", "read_index_info"]

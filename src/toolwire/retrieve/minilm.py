@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from .._extras import install_command
 from ..ir.errors import ConfigError, MissingExtra
-from .encoder import ProgressCallback, Vectors
+from .vectors import ProgressCallback, Vectors
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

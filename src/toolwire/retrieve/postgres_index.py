@@ -21,9 +21,9 @@ from typing import Any, get_args
 from ..ir.errors import ConfigError
 from ..ir.tools import Effect
 from ..net.stores.postgres_pool import PostgresPool, PostgresTable
-from .encoder import Encoder, Vectors
 from .entry_table import SearchFilter
 from .shared_index import SharedIndex, StoredTool
+from .vectors import Encoder, Vectors
 
 __all__ = ["PostgresIndex"]
 

@@ -25,9 +25,9 @@ from uuid import UUID, uuid5
 
 from .._extras import install_command
 from ..ir.errors import ConfigError, MissingExtra, StoreError
-from .encoder import Encoder, Vectors
 from .entry_table import SearchFilter
 from .shared_index import SharedIndex, StoredTool
+from .vectors import Encoder, Vectors
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient

@@ -1,5 +1,9 @@
 """The file of an index: sections of arrays and texts that are mapped into memory.
 
+The file is replaced as a whole. The replacement must survive a kill at every instruction.
+
+The file of an index: sections of arrays and texts that are mapped into memory.
+
     magic · version · position, length and checksum of the manifest · checksum of these
     sections, each at a multiple of 64 bytes
     manifest (JSON)
@@ -14,10 +18,13 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import stat
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Annotated, Any, BinaryIO, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -27,19 +34,84 @@ from numpy.typing import NDArray
 
 from ..ir.errors import ConfigError
 from ..ir.value import Value
-from .atomic_file import replace_file
 from .documents import FIELDS
 
-__all__ = [
-    "IndexFile",
-    "IndexFileError",
-    "IndexInfo",
-    "Manifest",
-    "Section",
-    "is_index_file",
-    "open_index_file",
-    "write_index_file",
-]
+# Replace a file as a whole.
+#
+# The new content is written under a temporary name in the same folder, flushed to the disk, and renamed. A reader
+# opens the old or the new file; a process that has the old one open keeps it. A temporary file that a killed process
+# left is removed by the next writer; a lock distinguishes a file in use from an abandoned one.
+
+
+_ATTEMPTS = 100
+
+
+@contextmanager
+def replace_file(path: Path) -> Iterator[BinaryIO]:
+    """Return a file to write the new content to. On success, it replaces the file at `path`."""
+    path = Path(os.path.realpath(path))  # a link stays a link
+    _remove_abandoned(path)
+    file = _create_temporary(path)
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            with suppress(OSError):  # another owner's file, or none
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
+            os.replace(file.name, path)  # noqa: PTH105 - `file.name` is a string
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(file.name)  # noqa: PTH108 - as above
+        raise
+    _sync_folder(path.parent)
+
+
+def _create_temporary(path: Path) -> BinaryIO:
+    for _ in range(_ATTEMPTS):
+        name = path.with_name(f".{path.name}.{token_hex(6)}.new")
+        with suppress(FileExistsError):
+            file = name.open("x+b")
+            if _lock(file) is not False and os.fstat(file.fileno()).st_nlink:  # 0: removed as abandoned before the lock
+                return file
+            file.close()
+    raise OSError(f"cannot create a temporary file beside {path}")
+
+
+def _remove_abandoned(path: Path) -> None:
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.new")
+    with suppress(OSError):
+        for name in os.listdir(path.parent):  # noqa: PTH208 - names are enough
+            if pattern.fullmatch(name):
+                with suppress(OSError), (path.parent / name).open("rb") as file:
+                    if _lock(file):
+                        (path.parent / name).unlink()
+
+
+def _lock(file: BinaryIO) -> bool | None:
+    """Lock an open file without waiting; the lock ends with the process. Return None where locks are not supported."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return None
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write the new name to the disk."""
+    with suppress(OSError):  # not supported by every system
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
 
 VERSION = 1
 REBUILD = "make the index again with `toolwire tools index` or ToolIndex.save"

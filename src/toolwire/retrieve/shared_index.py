@@ -27,12 +27,10 @@ from ..ir.tools import Effect, Tool
 from ..run.tools.offer import strip_function
 from ..run.values.keys import canonical_json
 from .documents import make_document
-from .encoder import Encoder, ProgressCallback, Vectors, encode_texts
-from .entry_table import IndexedTool, SearchFilter, decode_entry, encode_entry
+from .entry_table import IndexedTool, SearchFilter, check_names, collect_tools, decode_entry, encode_entry
 from .index import IndexChange, ToolIndex
-from .index_arguments import check_names, collect_tools
-from .nearest import NearestTools, find_best
-from .ranking import SPREAD_COUNT, rank_numbers
+from .ranking import SPREAD_COUNT, NearestTools, find_best, rank_numbers
+from .vectors import Encoder, ProgressCallback, Vectors, encode_texts
 
 __all__ = ["SharedIndex", "SharedTools", "StoredTool"]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..run.tools.words import split_words
 from .documents import FIELDS, ToolDocument
-from .growing_array import GrowingArray
+from .vectors import GrowingArray
 
 __all__ = ["Segment", "WordIndex", "join_segments"]
 

@@ -21,14 +21,15 @@ if TYPE_CHECKING:
         assert_lossless,
         assert_not_called,
         assert_same,
+        differences,
+        plain,
+        same,
     )
     from .bodies import Violation, check_body
-    from .chunks import bytewise, every_split, random_chunks
-    from .compare import differences, plain, same
+    from .conformance import Check, text_checks, wire_checks
     from .models import ScriptedModel, says
     from .preservation import check_preservation
-    from .text_suite import text_checks
-    from .text_vectors import ExpectedCall, TextVector, load_text_vectors
+    from .stream_checks import bytewise, every_split, random_chunks
     from .tool_tests.cases import CallCase, generate_cases, generate_invalid
     from .tool_tests.checks import TOOL_CHECKS, FaultCheck, ToolFinding
     from .tool_tests.mcp_tests import check_server_tools
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
     from .tool_tests.settings import ToolTestSettings
     from .traces import ExchangeTrace, ReplayDifference, RunTrace, load_run, load_trace, replay_run, script_of
     from .upstream import PartialReply, RawReply, Recorded, Upstream
-    from .vectors import Vector, load_vectors
-    from .wire_suite import Check, wire_checks
+    from .vectors import ExpectedCall, TextVector, Vector, load_text_vectors, load_vectors
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -50,22 +50,22 @@ else:
                 "assert_lossless",
                 "assert_not_called",
                 "assert_same",
+                "differences",
+                "plain",
+                "same",
             ),
             "bodies": ("Violation", "check_body"),
-            "chunks": ("bytewise", "every_split", "random_chunks"),
-            "compare": ("differences", "plain", "same"),
+            "stream_checks": ("bytewise", "every_split", "random_chunks"),
             "models": ("ScriptedModel", "says"),
-            "text_suite": ("text_checks",),
-            "text_vectors": ("ExpectedCall", "TextVector", "load_text_vectors"),
+            "conformance": ("Check", "text_checks", "wire_checks"),
+            "vectors": ("ExpectedCall", "TextVector", "Vector", "load_text_vectors", "load_vectors"),
             "tool_tests.cases": ("CallCase", "generate_cases", "generate_invalid"),
-            "tool_tests.checks": ("TOOL_CHECKS", "FaultCheck", "ToolFinding"),
+            "tool_tests.checks": ("FaultCheck", "TOOL_CHECKS", "ToolFinding"),
             "tool_tests.mcp_tests": ("check_server_tools",),
             "tool_tests.python_tests": ("check_python_tools",),
             "tool_tests.report": ("ToolTestReport", "ToolTestResult"),
             "tool_tests.settings": ("ToolTestSettings",),
-            "vectors": ("Vector", "load_vectors"),
             "preservation": ("check_preservation",),
-            "wire_suite": ("Check", "wire_checks"),
             "traces": (
                 "ExchangeTrace",
                 "ReplayDifference",

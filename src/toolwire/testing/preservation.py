@@ -1,26 +1,36 @@
-"""Measure on generated values whether a lowered schema preserves the meaning of the original.
+"""Measure lowered schemas: whether they preserve the meaning of the original, and where an invalid call fails.
+
+Measure on generated values whether a lowered schema preserves the meaning of the original.
 
     complete    every value of the original can be written under the lowered schema, and lifts back to itself
     sound       every value of the lowered schema lifts to a value of the original
     honest      where one of them does not hold, a loss reports it
 
 Values are equal up to an explicit null under an optional property: absent and null are the same to a model.
+
+Determine, for each dialect, where a call that violates its schema fails.
+
+    unwritable    the provider compiles the lowered schema, which does not admit the call
+    stated        the lowered schema forbids it; the call of a model that does not comply is refused here
+    local         the lowered schema cannot express it; refused here, by the original
+    lifted        it has a valid meaning there (null for absent, digits for a number), and arrives as that
+
+An invalid call never arrives unchanged: the original schema refuses it, whatever the dialect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..ir.errors import SchemaError
 from ..ir.pointer import JSON, Object
 from ..schema.dialects import Dialect
 from ..schema.lowering.conformance import violations
+from ..schema.lowering.lowered import lower
 from ..schema.parsing.membership import json_equal
-from ..schema.validation.validator import Validator
+from ..schema.validation.validator import Problem, Validator, validator
 from .instances import instances
-
-__all__ = ["PreservationResult", "check_preservation"]
 
 
 class PreservationResult(NamedTuple):
@@ -95,3 +105,30 @@ def drop_null(value: JSON) -> JSON:
     if type(value) is dict:
         return {key: drop_null(one) for key, one in value.items() if one is not None}
     return [drop_null(one) for one in value] if type(value) is list else value
+
+
+Enforcement = Literal["unwritable", "stated", "local", "lifted"]
+
+
+class ViolationOutcome(NamedTuple):
+    """The outcome of an invalid call; `enforcement` is one of the cases of the module docstring."""
+
+    enforcement: Enforcement
+    problems: tuple[Problem, ...]
+    """The problems reported to the model, in the terms of the original."""
+    arrives: JSON = None
+    """The arguments that the tool receives, if the call has a valid meaning."""
+
+
+def violation_outcome(schema: JSON, dialect: str, arguments: JSON) -> ViolationOutcome | None:
+    """Return the refusal, or None if the arguments are valid."""
+    lowered = lower(schema, dialect)
+    written = lowered.encode(arguments)
+    arrives = lowered.lift(written)
+    problems = validator(schema).problems(arrives)
+    admitted = validator(lowered.schema).accepts(written)
+    if not admitted and lowered.dialect.enforced:
+        return ViolationOutcome("unwritable", problems)
+    if problems:
+        return ViolationOutcome("local" if admitted else "stated", problems)
+    return None if json_equal(arrives, arguments) else ViolationOutcome("lifted", (), arrives)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from random import Random
 
 from ..ir.errors import ToolwireError, TruncatedStream
@@ -12,11 +13,28 @@ from ..ir.folding import Folder, fold, unfold
 from ..ir.pointer import JSON
 from ..ir.response import Response
 from ..wire.protocol import Wire
-from .chunks import bytewise, every_split, random_chunks
-from .compare import differences, plain, same, strip_extra
+from .assertions import differences, plain, same, strip_extra
 from .vectors import Vector
 
-__all__ = ["STREAM_CHECKS", "decode_stream", "merge_deltas"]
+# Ways to cut bytes into chunks. A decoder must give the same result for all of them.
+
+
+def every_split(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the data in two pieces, cut at every position."""
+    for position in range(len(data) + 1):
+        yield data[:position], data[position:]
+
+
+def bytewise(data: bytes) -> list[bytes]:
+    """Return the data byte by byte."""
+    return [data[position : position + 1] for position in range(len(data))]
+
+
+def random_chunks(data: bytes, random: Random, pieces: int) -> list[bytes]:
+    """Return the data in about `pieces` pieces, cut at random positions."""
+    cuts = sorted(random.randrange(len(data) + 1) for _ in range(max(pieces - 1, 0)))
+    edges = [0, *cuts, len(data)]
+    return [data[start:end] for start, end in pairwise(edges)]
 
 
 def decode_stream(wire: Wire, chunks: Iterable[bytes]) -> list[Event]:

@@ -12,7 +12,7 @@ from serving import serving, upstream_rows
 from toolwire import Message, Request, Response, Text, ToolCall, ToolResult
 from toolwire.ir.response import Stop
 from toolwire.mcp.client import McpServers
-from toolwire.mcp.protocol.errors import RpcError
+from toolwire.mcp.protocol.rpc import RpcError
 from toolwire.mcp.server.server import Server
 from toolwire.net.http.client import HttpTransport
 from toolwire.net.model.client import ModelClient

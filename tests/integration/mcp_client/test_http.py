@@ -20,7 +20,7 @@ from tables import every_case
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.mcp.client import McpServers, NotAuthorized, ServerGone, ServerRefused, ServerSpec
 from toolwire.mcp.client.login import Browser, Login
-from toolwire.mcp.protocol.errors import RpcError
+from toolwire.mcp.protocol.rpc import RpcError
 from toolwire.net.stores import open_store
 from toolwire.net.tools.runner import Runner
 from toolwire.run.values.results import result_code

@@ -472,7 +472,7 @@ def test_unstartable_server_does_not_affect_the_others():
 
 def test_slow_starting_server_still_negotiates_the_latest_version(monkeypatch):
     """By then it was asked the older question, too, and refuses that."""
-    from toolwire.mcp.client import negotiate_link
+    from toolwire.mcp.client import connection as negotiate_link
 
     monkeypatch.setattr(negotiate_link, "_PROBE_TIMEOUT", 0.05)
 

@@ -10,7 +10,7 @@ import toolwire
 from tables import every_case
 from toolwire import Agent, Policy, Runner, ToolCall, open_store
 from toolwire.ir.errors import ConfigError
-from toolwire.mcp.server.approval import ElicitApproval
+from toolwire.mcp.server.request_context import ElicitApproval
 from toolwire.net.tools.steps import ApproverThread
 from toolwire.run.calls.steps import Approve
 from toolwire.run.values.results import result_code

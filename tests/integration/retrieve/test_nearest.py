@@ -8,8 +8,8 @@ import pytest
 from toolwire import Tool
 from toolwire.ir.errors import MissingExtra
 from toolwire.retrieve import ToolIndex
-from toolwire.retrieve.nearest import CANDIDATES, NearestVectors, score_rows
-from toolwire.retrieve.vector_table import VectorTable
+from toolwire.retrieve.ranking import CANDIDATES, NearestVectors, score_rows
+from toolwire.retrieve.vectors import VectorTable
 
 
 def make_vectors(count, seed=0):

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from stores.servers import open_test_store
-from toolwire.learn.shards import run_shards
+from toolwire.learn.run_folder import run_shards
 
 
 def test_workers_share_the_shards(server, store_url):

@@ -9,9 +9,7 @@ import pytest
 import toolwire
 from tables import every_case
 from toolwire import Toolbox, adapters
-from toolwire.adapters.call_order import CallOrder
-from toolwire.adapters.framework_runner import CallScope, FrameworkRunner, open_question
-from toolwire.adapters.framework_tools import choose_effect
+from toolwire.adapters.framework_runner import CallOrder, CallScope, FrameworkRunner, choose_effect, open_question
 from toolwire.ir import ConfigError, MissingExtra, ToolCall
 from toolwire.net.tools import steps as store_steps
 from toolwire.run import Suspended

@@ -3,7 +3,7 @@
 import pytest
 
 from tables import every_case
-from toolwire.adapters.reasoning_splitter import ReasoningSplitter
+from toolwire.adapters.turn_reader import ReasoningSplitter
 from toolwire.text import get
 
 CALL = '<tool_call>{"name": "f", "arguments": {"a": "</think>"}}</tool_call>'

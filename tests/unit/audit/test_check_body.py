@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tables import every_case
 from toolwire.audit import check_body
 from toolwire.audit.explain import examples
-from toolwire.audit.provider_rules.catalogue import BODY_RULES, TOOL_RULES
-from toolwire.audit.provider_rules.models import ModelName, parse_model
+from toolwire.audit.provider_rules.constraints import BODY_RULES, TOOL_RULES, ModelName, parse_model
 from toolwire.audit.provider_rules.providers import PROVIDERS, list_constraints
 from toolwire.audit.provider_rules.schema_subsets import anthropic_strict, gemini_parameters, openai_strict
 from toolwire.cli.main import main

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from tables import every_case
-from toolwire.audit.config_rules import audit_config, find_servers
-from toolwire.audit.packages import find_unpinned
+from toolwire.audit.config_rules import audit_config, find_servers, find_unpinned
 from toolwire.cli.main import main
 
 SECRET = "q7Wz19LmKp"

@@ -4,7 +4,7 @@ import json
 
 from tables import every_case
 from toolwire.audit import check_body
-from toolwire.audit.provider_rules.catalogue import BODY_RULES
+from toolwire.audit.provider_rules.constraints import BODY_RULES
 from toolwire.audit.request_rules import REQUEST_CHECKS, audit_request
 from toolwire.cli.main import main
 from toolwire.wire import get

@@ -9,9 +9,8 @@ from toolwire.audit.code_rules import CODE_CHECKS
 from toolwire.audit.config_rules import CONFIG_CHECKS
 from toolwire.audit.findings import CHECKS, RULES
 from toolwire.audit.lock import changes, lock
-from toolwire.audit.log_rules import LOG_CHECKS
-from toolwire.audit.provider_rules.catalogue import BODY_RULES
-from toolwire.audit.request_rules import REQUEST_CHECKS
+from toolwire.audit.provider_rules.constraints import BODY_RULES
+from toolwire.audit.request_rules import LOG_CHECKS, REQUEST_CHECKS
 from toolwire.audit.schema_rules import _KEYWORDS, SCHEMA_CHECKS
 from toolwire.audit.tools import audit_tools, estimate_tokens, rate_compatibility
 from toolwire.cli.main import main

@@ -4,7 +4,7 @@ import random
 
 from tables import every_case
 from toolwire import Tool
-from toolwire.audit.similar import SIMILARITY_THRESHOLD, first_similar
+from toolwire.audit.quality_rules import SIMILARITY_THRESHOLD, first_similar
 from toolwire.audit.tools import audit_tools
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from random_schemas import CORPUS, published_schemas
 from tables import every_case
-from toolwire.audit.findings import RULES
-from toolwire.audit.targets import applies_to
+from toolwire.audit.findings import RULES, applies_to
 from toolwire.audit.tools import audit_tools, rate_compatibility
 from toolwire.cli.main import main
 from toolwire.ir import Tool

@@ -11,7 +11,7 @@ from toolwire.cli.mcp_traffic import TrafficLog
 from toolwire.ir.parts import Media, Text, ToolResult
 from toolwire.ir.tools import Tool
 from toolwire.mcp import ServerSpec
-from toolwire.mcp.client.traffic import TrafficEvent
+from toolwire.mcp.client.link import TrafficEvent
 from toolwire.mcp.protocol.rpc import Failure, Notification, Result, RpcRequest
 
 HOSTILE = "\x1b[2J\u202egnp"

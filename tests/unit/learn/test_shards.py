@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from toolwire.ir.errors import ConfigError
-from toolwire.learn.shards import job_key, run_shards
+from toolwire.learn.run_folder import job_key, run_shards
 from toolwire.net.stores import open_store
 from toolwire.net.stores.memory import MemoryStore
 from waiting import SAFETY, wait_until
 
 WORKER = """
 import os, sys, time
-from toolwire.learn.shards import run_shards
+from toolwire.learn.run_folder import run_shards
 from toolwire.net.stores import open_store
 
 def work(number):

@@ -6,8 +6,7 @@ import toolwire.text
 from toolwire.ir.errors import ConfigError, ToolwireError
 from toolwire.ir.parts import ToolCall
 from toolwire.learn import InlineCall, calculator_tool, format_call, read_texts
-from toolwire.learn.toolformer.call_text import insert_calls
-from toolwire.learn.toolformer.corpus import augment_texts, result_spans
+from toolwire.learn.toolformer.corpus import augment_texts, insert_calls, result_spans
 
 
 def test_call_and_result_are_written_as_in_the_text_format():
@@ -85,7 +84,7 @@ def test_missing_file_is_named(tmp_path):
     ],
 )
 def test_hostile_row_is_refused_with_its_line(tmp_path, line, message):
-    from toolwire.learn.training_data import read_training_file
+    from toolwire.learn.tuning import read_training_file
 
     file = tmp_path / "texts.jsonl"
     file.write_text('{"text": "8 - 2 = 6"}\n' + line + "\n")

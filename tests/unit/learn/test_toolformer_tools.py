@@ -7,8 +7,8 @@ import pytest
 from tables import every_case
 from toolwire.ir.errors import ConfigError
 from toolwire.learn import calculator_tool, calendar_tool, convert_tool, qa_tool, search_tool, translate_tool
-from toolwire.learn.toolformer.calculator import evaluate, format_number
-from toolwire.learn.toolformer.execution import CallExecutor
+from toolwire.learn.toolformer.candidates import CallExecutor
+from toolwire.learn.toolformer.mining_tool import evaluate, format_number
 from toolwire.run.calls.context import ToolError
 from toolwire.run.tools.function_tool import tool
 from waiting import SAFETY
@@ -141,7 +141,7 @@ def test_wrong_date_is_refused():
 
 
 def test_examples_of_every_prompt_are_calls_of_their_tool():
-    from toolwire.learn.toolformer.call_text import parse_call
+    from toolwire.learn.toolformer.corpus import parse_call
 
     for mining_tool in (calculator_tool(), calendar_tool(), convert_tool(), search_tool(["a"]), qa_tool({"a": "b"})):
         for example in mining_tool.examples:

@@ -1,6 +1,6 @@
 """Names of tools of several servers."""
 
-from toolwire.mcp.client.names import assign_names, is_legal, make_legal
+from toolwire.mcp.client.entries import assign_names, is_legal, make_legal
 
 
 def test_legal_name_is_unchanged():

@@ -7,8 +7,7 @@ import pytest
 from toolwire.ir.errors import ProtocolError
 from toolwire.mcp.client.failures import NotAuthorized, ServerRefused
 from toolwire.mcp.client.negotiation import ClientIdentity, negotiate, read_late_discovery
-from toolwire.mcp.protocol.errors import RpcError
-from toolwire.mcp.protocol.rpc import Failure, Notification, Result, RpcRequest
+from toolwire.mcp.protocol.rpc import Failure, Notification, Result, RpcError, RpcRequest
 
 ME = ClientIdentity({"name": "test"})
 MODERN = {"supportedVersions": ["2026-07-28", "2999-01-01"], "capabilities": {"tools": {}}}

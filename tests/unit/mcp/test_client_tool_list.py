@@ -6,7 +6,7 @@ import pytest
 
 from toolwire.ir.errors import ProtocolError
 from toolwire.mcp.client.config import ServerSpec
-from toolwire.mcp.client.tool_list import ToolList
+from toolwire.mcp.client.listing import ToolList
 
 SPEC = ServerSpec("s", command="none")
 

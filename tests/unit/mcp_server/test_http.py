@@ -11,7 +11,7 @@ from tables import every_case
 from toolwire import ToolError, tool
 from toolwire.asgi.access import Guard
 from toolwire.mcp import HttpApp, Server, current_exchange, resource
-from toolwire.mcp.protocol.errors import RpcError
+from toolwire.mcp.protocol.rpc import RpcError
 from toolwire.mcp.server.reply_writer import ReplyWriter
 from toolwire.mcp.server.sessions import HttpSessions
 from toolwire.run.tools.function_tool import Parameters

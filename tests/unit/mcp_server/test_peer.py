@@ -4,7 +4,7 @@ import pytest
 
 from toolwire import Tool, tool
 from toolwire.ir.errors import SchemaError
-from toolwire.mcp.protocol.handshake import initialize_request
+from toolwire.mcp.protocol.discovery import initialize_request
 from toolwire.mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID
 from toolwire.mcp.protocol.rpc import Failure, Notification, Result, RpcRequest
 from toolwire.mcp.server.catalog import Catalog

@@ -10,14 +10,13 @@ from toolwire.asgi.access import AccessDenied, Guard
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.request import Message
 from toolwire.mcp import Server, current_exchange, prompt, resource
-from toolwire.mcp.protocol.errors import RpcError
 from toolwire.mcp.protocol.meta import CLIENT_CAPABILITIES, IDEMPOTENCY_KEY, LOG_LEVEL, PROTOCOL_VERSION
-from toolwire.mcp.protocol.rpc import Failure, Notification, Result, RpcRequest, read, write
+from toolwire.mcp.protocol.rpc import Failure, Notification, Result, RpcError, RpcRequest, read, write
 from toolwire.mcp.server.conversation import Conversation
 from toolwire.mcp.server.offers import make_contents, make_messages
 from toolwire.mcp.server.registry import server_json
 from toolwire.mcp.server.request_context import InputNeeded
-from toolwire.mcp.server.request_state import RequestState
+from toolwire.mcp.server.server import RequestState
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.tools.toolbox import Entry
 from waiting import SAFETY

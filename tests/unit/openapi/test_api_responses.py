@@ -4,8 +4,8 @@ import pytest
 
 from tables import every_case
 from toolwire import ToolError
-from toolwire.openapi.credentials import SecretFilter
 from toolwire.openapi.responses import ApiResponse, failure, result
+from toolwire.openapi.security import SecretFilter
 from toolwire.run import Transient
 
 CLEAN = SecretFilter(())

@@ -4,7 +4,7 @@ import pytest
 
 from tables import every_case
 from toolwire.ir import EncodeError
-from toolwire.openapi.styles import cookie_pairs, header_text, path_text, query_pairs
+from toolwire.openapi.encoding import cookie_pairs, header_text, path_text, query_pairs
 
 ARRAY = ["blue", "black", "brown"]
 OBJECT = {"R": 100, "G": 200, "B": 150}

@@ -6,7 +6,7 @@ import pytest
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.tools import Tool
 from toolwire.retrieve import ToolIndex
-from toolwire.retrieve.method_comparison import LabelledQuery, compare_methods, missing_gold
+from toolwire.retrieve.evaluation import LabelledQuery, compare_methods, missing_gold
 
 
 class TopicEncoder:

@@ -28,8 +28,7 @@ from toolwire.schema.validation.patterns import (
     refusal,
     unchecked_patterns,
 )
-from toolwire.testing.instances import instances
-from toolwire.testing.regex import generate_matching
+from toolwire.testing.instances import generate_matching, instances
 from work_counter import count_work
 
 EXPONENTIAL = ["^(a+)+$", "^(a|a)*$", "^(a|aa)+$", "^(.*a){20}$", "^(([a-z])+.)+[A-Z]$", "(x+x+)+y", "^(a?){30}a{30}$"]

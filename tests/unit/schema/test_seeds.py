@@ -10,7 +10,7 @@ from recordings import WIRES
 from tables import every_case
 from toolwire.ir import InvalidArguments, Message, Params
 from toolwire.schema import DIALECTS, lower, validator, violations
-from toolwire.testing.violation_outcomes import violation_outcome
+from toolwire.testing.preservation import violation_outcome
 from toolwire.wire import get
 
 VECTORS = Path(__file__).parents[2] / "vectors/schema"

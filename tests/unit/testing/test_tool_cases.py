@@ -4,9 +4,9 @@ import pytest
 
 from toolwire.schema import validator
 from toolwire.testing import generate_cases, generate_invalid
-from toolwire.testing.tool_tests.shrink import shrink_arguments
+from toolwire.testing.tool_tests.child import known_words
+from toolwire.testing.tool_tests.single_calls import shrink_arguments
 from toolwire.testing.tool_tests.strings import expand_placeholders
-from toolwire.testing.tool_tests.words import known_words
 
 SCHEMA = {
     "type": "object",

@@ -10,8 +10,7 @@ import pytest
 
 from toolwire.ir import ConfigError
 from toolwire.testing import ToolFinding, ToolTestReport, ToolTestResult, ToolTestSettings
-from toolwire.testing.tool_tests.checks import require_checks
-from toolwire.testing.tool_tests.judge import reproduction_command
+from toolwire.testing.tool_tests.checks import reproduction_command, require_checks
 from toolwire.testing.tool_tests.report import report_as_json, report_as_junit
 from toolwire.testing.tool_tests.state import FrozenState, defaults_state, files_state, module_state
 

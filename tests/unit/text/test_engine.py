@@ -10,7 +10,7 @@ from toolwire.ir import Tool
 from toolwire.ir.events import CallDelta, TextDelta
 from toolwire.ir.text import unescape
 from toolwire.testing import TextVector
-from toolwire.testing.text_suite import read_pieces
+from toolwire.testing.conformance import read_pieces
 
 LONG = "a" * 120
 TOOLS = (

@@ -6,7 +6,7 @@ import toolwire.text
 from tables import every_case
 from toolwire import Tool, ToolCall
 from toolwire.testing import TextVector
-from toolwire.testing.text_suite import read_pieces
+from toolwire.testing.conformance import read_pieces
 from toolwire.text.engine.markers import Fences
 from toolwire.text.engine.offered_tools import OfferedTools
 

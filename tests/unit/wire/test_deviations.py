@@ -7,8 +7,7 @@ import pytest
 from deviations import assert_expected, content, decode, load_deviations, outcome
 from recordings import WIRES
 from toolwire import ToolwireError, fold, translate_response, translate_stream
-from toolwire.testing.chunks import bytewise, random_chunks
-from toolwire.testing.stream_checks import decode_stream
+from toolwire.testing.stream_checks import bytewise, decode_stream, random_chunks
 from toolwire.wire import get
 
 DEVIATIONS = load_deviations()

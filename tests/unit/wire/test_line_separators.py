@@ -14,7 +14,7 @@ from toolwire.ir.parts import Reasoning
 from toolwire.ir.response import Fault, Stop
 from toolwire.mcp.protocol.rpc import Result, write
 from toolwire.net.model.pass_through import ForwardedStream
-from toolwire.testing.chunks import bytewise
+from toolwire.testing.stream_checks import bytewise
 from toolwire.wire import get
 
 SEPARATORS = "\u2028\u2029\x85\v\f\x1c\x1d\x1e"

@@ -13,8 +13,14 @@ from toolwire.ir.parts import Media, Opaque, ToolCall, ToolResult
 from toolwire.ir.tools import Tool
 from toolwire.mcp.protocol.calls import InputRequired, call_request, encode_result, read_call, read_result
 from toolwire.mcp.protocol.content import decode_content, encode_content
-from toolwire.mcp.protocol.errors import HEADER_MISMATCH, INVALID_PARAMS, RpcError, is_modern, unsupported_version
-from toolwire.mcp.protocol.handshake import initialize_request, read_discovered, read_initialize, read_initialized
+from toolwire.mcp.protocol.discovery import (
+    initialize_request,
+    list_request,
+    read_discovered,
+    read_initialize,
+    read_initialized,
+    read_page,
+)
 from toolwire.mcp.protocol.headers import (
     check_headers,
     decode_value,
@@ -22,10 +28,23 @@ from toolwire.mcp.protocol.headers import (
     find_header_arguments,
     request_headers,
 )
-from toolwire.mcp.protocol.lists import list_request, read_page
 from toolwire.mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Meta, TraceContext, read_meta, with_meta
 from toolwire.mcp.protocol.notifications import is_level_enabled, read_cancelled, read_log, read_progress
-from toolwire.mcp.protocol.rpc import Failure, Notification, Result, RpcRequest, failure_from, read, read_batch, write
+from toolwire.mcp.protocol.rpc import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    Failure,
+    Notification,
+    Result,
+    RpcError,
+    RpcRequest,
+    failure_from,
+    is_modern,
+    read,
+    read_batch,
+    unsupported_version,
+    write,
+)
 from toolwire.testing import same
 from toolwire.wire.mcp import decode_tools, encode_tools
 from toolwire.wire.mcp.versions import HANDSHAKE, LATEST, era_of, negotiate_version, since

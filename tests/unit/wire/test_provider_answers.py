@@ -27,7 +27,7 @@ from toolwire.ir import (
 )
 from toolwire.ir.errors import EncodeError
 from toolwire.testing import load_vectors, same
-from toolwire.testing.compare import plain, strip_extra
+from toolwire.testing.assertions import plain, strip_extra
 from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get
 from toolwire.wire.streaming.decoder import Fragments

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 from ..findings import Hit
 from .anthropic import messages_of
-from .constraints import CheckedBody, constraint
+from .constraints import CheckedBody, ModelName, constraint
 from .documents import child_object, items_of, objects_of, shorten
-from .models import ModelName
 
 __all__: list[str] = []
 

@@ -9,9 +9,7 @@ from importlib import import_module
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object, nearest_existing
 from ..findings import Hit
-from .catalogue import BODY_RULES, TOOL_RULES
-from .constraints import CONSTRAINTS, CheckedBody, Constraint, Violation
-from .models import parse_model
+from .constraints import BODY_RULES, CONSTRAINTS, TOOL_RULES, CheckedBody, Constraint, Violation, parse_model
 from .openai_shared import NATIVE
 from .shapes import ShapeProblem, check_shape
 

@@ -11,7 +11,7 @@ from ..._extras import install_command
 from ...ir.errors import ToolwireError
 
 if TYPE_CHECKING:
-    from ...retrieve.encoder import Encoder
+    from ...retrieve.vectors import Encoder
 
 __all__ = ["find_encoder"]
 

@@ -16,8 +16,8 @@ from ...asgi.offload import LARGE, Offload
 from ...ir.terminal import count_of
 from ...ir.tools import Tool
 from ...retrieve.documents import make_document
-from ...retrieve.encoder import Encoder
 from ...retrieve.index import ToolIndex
+from ...retrieve.vectors import Encoder
 from .retrieval_plan import RetrievalPlan
 from .vector_cache import VectorCache
 

@@ -17,9 +17,9 @@ from .selections import ConversationSelections
 
 if TYPE_CHECKING:
     from ...ir.request import Request
-    from ...retrieve.encoder import Encoder
     from ...retrieve.index import ToolIndex
-    from ...retrieve.search_hit import SearchHit
+    from ...retrieve.ranking import SearchHit
+    from ...retrieve.vectors import Encoder
     from ...wire.protocol import Wire
     from .list_indexes import ToolListIndexes
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from ...retrieve.encoder import Encoder, ProgressCallback, Vectors
+from ...retrieve.vectors import Encoder, ProgressCallback, Vectors
 
 __all__ = ["VectorCache"]
 

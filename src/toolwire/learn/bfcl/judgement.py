@@ -1,21 +1,90 @@
-"""Classify the answer of a model to an entry: right, or the first of several kinds of error that applies."""
+"""Classify the answer of a model to an entry: right, or the first of several kinds of error that applies.
+
+Calls are compared with the ground truth by the leaderboard's own checker: function, types and values.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from importlib import import_module
+from threading import Lock
+from types import ModuleType, SimpleNamespace
+from typing import Any, Literal, TypeAlias
 
-from ...ir.errors import SchemaError
+from ...ir.errors import ConfigError, SchemaError
 from ...ir.parts import ToolCall
 from ...ir.tools import Tool
 from ...ir.value import Value
 from ...schema.validation.validator import validator
-from .checker import check_calls
-from .entries import RELEVANCE_CATEGORIES, BFCLEntry
-from .offered_tools import offered_tools
+from .entries import CALL_CATEGORIES, PACKAGE, RELEVANCE_CATEGORIES, BFCLEntry, find_data, offered_tools
 
-__all__ = ["OUTCOMES", "BFCLAnswer", "BFCLOutcome", "EvaluatedAnswer", "classify_answer", "is_valid_call"]
+# The leaderboard's own check of calls: a comparison with the ground truth by function, types and values.
+#
+# Its module imports the SDK of every vendor for a table of models. That table matters only for names with dots, which
+# are mapped back here before the check, so the import sees an empty one.
+
+
+_TABLE = f"{PACKAGE}.constants.model_config"
+_MODEL = "toolwire"
+_importing = Lock()
+
+
+class CheckResult(Value, frozen=True):
+    """The result of the leaderboard's check: `error_type` and `message` are its own, empty for a right answer."""
+
+    valid: bool
+    error_type: str = ""
+    message: str = ""
+
+
+def check_calls(entry: BFCLEntry, calls: Iterable[ToolCall]) -> CheckResult:
+    """Check the calls of a model for an entry with expected calls in one turn.
+
+    Functions of Java and JavaScript expect every argument as text, a literal of that language.
+    """
+    if entry.category not in CALL_CATEGORIES:
+        raise ConfigError(f"the category {entry.category} has no check of calls")
+    check, languages = _load()
+    output = [{call.name: call.arguments or {}} for call in calls]
+    found = check(list(entry.functions), output, list(entry.answers), languages[entry.language], entry.category, _MODEL)
+    if found["valid"]:
+        return CheckResult(True)
+    return CheckResult(False, str(found.get("error_type", "")), "; ".join(map(str, found.get("error", ()))))
+
+
+@cache
+def _load() -> tuple[Callable[..., dict[str, Any]], dict[str, Any]]:
+    """Import the checker with an empty table of models, and restore `sys.modules`.
+
+    The modules of the checker stay out of `sys.modules`, so that a program that uses the wheel itself imports them
+    with the true table.
+    """
+    find_data()
+    with _importing:
+        before = {name: module for name, module in sys.modules.items() if _is_of_wheel(name)}
+        for name in before:
+            del sys.modules[name]
+        table = ModuleType(_TABLE)
+        table.MODEL_CONFIG_MAPPING = defaultdict(  # type: ignore[attr-defined]
+            lambda: SimpleNamespace(underscore_to_dot=False)
+        )
+        sys.modules[_TABLE] = table
+        try:
+            checker = import_module(f"{PACKAGE}.eval_checker.ast_eval.ast_checker")
+            languages = import_module(f"{PACKAGE}.constants.enums").Language
+        finally:
+            for name in [name for name in sys.modules if _is_of_wheel(name)]:
+                del sys.modules[name]
+            sys.modules.update(before)
+    return checker.ast_checker, {one.value: one for one in languages}
+
+
+def _is_of_wheel(name: str) -> bool:
+    return name == PACKAGE or name.startswith(f"{PACKAGE}.")
+
 
 BFCLOutcome: TypeAlias = Literal[
     "right",

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from ...ir.errors import ConfigError, ProtocolError
 from ...ir.pointer import Object
-from .training_format import TrainingFormat
+from ..examples import TrainingFormat
 
 __all__ = ["detect", "get", "names"]
 

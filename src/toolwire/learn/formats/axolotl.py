@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from ...ir.pointer import Object
 from ...ir.text import dumps
-from ..examples import Example
-from .chat_rows import decode_chat, encode_chat, mark_weights
-from .plain_messages import Carried, plain_example, require_learnable
-from .training_format import EncodedRow, TrainingFormat
+from ..examples import EncodedRow, Example, TrainingFormat
+from .chat_rows import Carried, decode_chat, encode_chat, mark_weights, plain_example, require_learnable
 
 __all__ = ["FORMAT"]
 

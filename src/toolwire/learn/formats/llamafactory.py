@@ -18,11 +18,8 @@ from ...ir.tools import Tool
 from ...stream.strict import parse
 from ...wire.fields import decode_list, read_string, require_object, type_error
 from ...wire.openai_chat.tools import write_tool
-from ..examples import Example, is_result_message, make_example
-from .alternation import alternate
-from .chat_rows import decode_tools
-from .plain_messages import Carried, plain_example, require_learnable
-from .training_format import EncodedRow, TrainingFormat
+from ..examples import EncodedRow, Example, TrainingFormat, is_result_message, make_example
+from .chat_rows import Carried, alternate, decode_tools, plain_example, require_learnable
 
 __all__ = ["FORMAT", "flat_tools", "split_thoughts", "with_thoughts"]
 

@@ -7,11 +7,8 @@ twice; the content of a message with calls is ignored; roles that do not alterna
 from __future__ import annotations
 
 from ...ir.pointer import Object
-from ..examples import Example
-from .alternation import alternate
-from .chat_rows import decode_chat, encode_chat
-from .plain_messages import Carried, plain_example, require_learnable
-from .training_format import EncodedRow, TrainingFormat
+from ..examples import EncodedRow, Example, TrainingFormat
+from .chat_rows import Carried, alternate, decode_chat, encode_chat, plain_example, require_learnable
 
 __all__ = ["FORMAT"]
 

@@ -9,10 +9,8 @@ from msgspec.structs import replace
 
 from ...ir.errors import EncodeError
 from ...ir.pointer import Object
-from ..examples import Example
-from .chat_rows import decode_chat, encode_chat, has_chat_calls, mark_weights
-from .plain_messages import require_learnable
-from .training_format import EncodedRow, TrainingFormat
+from ..examples import EncodedRow, Example, TrainingFormat
+from .chat_rows import decode_chat, encode_chat, has_chat_calls, mark_weights, require_learnable
 
 __all__ = ["FORMAT"]
 

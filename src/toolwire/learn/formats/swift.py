@@ -13,11 +13,17 @@ from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message
 from ...ir.text import dumps
 from ...wire.fields import read_boolean, read_string, require_object
-from ..examples import Example, is_result_message, make_example
-from .chat_rows import decode_tools, encode_chat, parse_text
+from ..examples import EncodedRow, Example, TrainingFormat, is_result_message, make_example
+from .chat_rows import (
+    Carried,
+    decode_tools,
+    encode_chat,
+    parse_text,
+    plain_example,
+    require_learnable,
+    results_in_call_order,
+)
 from .llamafactory import split_thoughts, with_thoughts
-from .plain_messages import Carried, plain_example, require_learnable, results_in_call_order
-from .training_format import EncodedRow, TrainingFormat
 
 __all__ = ["FORMAT"]
 

@@ -15,8 +15,7 @@ from ...ir.request import Message
 from ...ir.tools import Tool
 from ...stream.strict import parse
 from ...wire.fields import decode_list, read_optional_string, read_string, require_object
-from ..examples import Example, make_example
-from .training_format import TrainingFormat
+from ..examples import Example, TrainingFormat, make_example
 from .type_names import standard_schema
 
 __all__ = ["FORMAT", "read_python_calls"]

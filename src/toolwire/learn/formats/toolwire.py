@@ -9,8 +9,7 @@ import msgspec
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.pointer import Object
-from ..examples import Example, make_example
-from .training_format import EncodedRow, TrainingFormat
+from ..examples import EncodedRow, Example, TrainingFormat, make_example
 
 __all__ = ["FORMAT"]
 

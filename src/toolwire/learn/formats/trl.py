@@ -6,35 +6,17 @@ union of all their members. Read from trl 1.16.0, `trainer/sft_trainer.py` and `
 
 from __future__ import annotations
 
-from ...ir.losses import Losses
 from ...ir.pointer import Object
-from ...ir.text import dumps
-from ..examples import Example
-from .chat_rows import decode_chat, encode_chat, has_chat_calls
-from .plain_messages import Carried, plain_example, require_learnable
-from .training_format import EncodedRow, TrainingFormat
-
-__all__ = ["FORMAT", "encode_row"]
-
-_CARRIED = Carried(nulls=False)
+from ..examples import EncodedRow, Example, TrainingFormat
+from .chat_rows import decode_chat, encode_object_row, has_chat_calls
 
 
 def _decode(row: Object) -> Example:
     return decode_chat(row)
 
 
-def encode_row(example: Example, carried: Carried = _CARRIED) -> tuple[Object, Losses]:
-    """Encode an example with arguments as objects and tools as JSON text."""
-    require_learnable(example)
-    plain, losses = plain_example(example, carried, "TRL")
-    row, more = encode_chat(plain, object_arguments=True, plain=True)
-    losses.extend(more)
-    row["tools"] = dumps(row.get("tools", []))
-    return row, losses
-
-
 def _encode(example: Example) -> EncodedRow:
-    return EncodedRow(*encode_row(example))
+    return EncodedRow(*encode_object_row(example))
 
 
 def _matches(row: Object) -> int:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
-from ..examples import Example
-from .chat_rows import decode_chat
-from .plain_messages import Carried
-from .training_format import EncodedRow, TrainingFormat
-from .trl import encode_row
+from ..examples import EncodedRow, Example, TrainingFormat
+from .chat_rows import Carried, decode_chat
+from .chat_rows import encode_object_row as encode_row
 
 __all__ = ["FORMAT"]
 

@@ -14,10 +14,8 @@ from ...ir.request import Message
 from ...ir.text import dumps
 from ...ir.tools import Tool
 from ...wire.fields import decode_list, read_optional_string, read_string, require_object, type_error
-from ..examples import Example, is_result_message, make_example
-from .chat_rows import parse_text
-from .plain_messages import Carried, plain_example
-from .training_format import EncodedRow, TrainingFormat
+from ..examples import EncodedRow, Example, TrainingFormat, is_result_message, make_example
+from .chat_rows import Carried, parse_text, plain_example
 from .type_names import base_type, is_optional, standard_schema, type_name
 
 __all__ = ["FORMAT"]

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
 from ...ir.value import Value
-from ..generation import generate_tokens
-from ..language_model import LanguageModel
-from .call_text import ARROW, call_span
-from .execution import CallExecutor
-from .losses import start_tokens
+from ..language_model import LanguageModel, generate_tokens
+from .candidates import CallExecutor, call_start_tokens
+from .corpus import ARROW, call_span
+from .filters import start_tokens
 from .mining_tool import MiningTool
-from .proposals import call_start_tokens
 
 if TYPE_CHECKING:
     import torch

@@ -12,9 +12,8 @@ import msgspec
 from ...ir.errors import ConfigError
 from ...ir.value import Value
 from ..language_model import LanguageModel
-from .call_text import InlineCall
-from .corpus import AugmentedText, CorpusText, augment_texts
-from .execution import CallExecutor
+from .candidates import CallExecutor, propose_positions, require_temperature, sample_batch
+from .corpus import AugmentedText, CorpusText, InlineCall, augment_texts
 from .filters import (
     CallLosses,
     FilterRule,
@@ -26,8 +25,6 @@ from .filters import (
     require_share,
 )
 from .mining_tool import MiningTool
-from .proposals import propose_positions
-from .sampling import require_temperature, sample_batch
 
 __all__ = [
     "CallCandidate",

@@ -13,8 +13,7 @@ from ..language_model import LanguageModel
 from ..run_folder import RunFolder
 from .demonstrations import Demonstration
 from .head import ArgumentExample, ToolkenHead, describe_tools
-from .labels import label_demonstrations, tool_names
-from .states import StateTable, compute_states, hash_model
+from .states import StateTable, compute_states, hash_model, label_demonstrations, tool_names
 from .training import ToolkenScore, ToolkenSettings, calibrate_bias, measure_toolkens, train_toolkens
 
 __all__ = ["ToolkenFit", "add_toolkens", "collect_states", "fit_toolkens", "split_demonstrations"]

@@ -12,8 +12,7 @@ from ...ir.errors import ConfigError
 from ...ir.value import Value
 from ..run_folder import RunFolder, write_atomically
 from .head import Calibration, ToolkenHead
-from .labels import NO_TOOL
-from .states import StateTable
+from .states import NO_TOOL, StateTable
 
 __all__ = [
     "BiasPoint",

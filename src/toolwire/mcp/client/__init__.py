@@ -3,7 +3,7 @@
 McpServers   several servers, from an `mcpServers` configuration   toolwire.mcp.client.servers
 McpClient    one server                                            toolwire.mcp.client.client
 ServerSpec   its command or URL, and its trust settings            toolwire.mcp.client.config
-Handlers     answers to questions of a server                      toolwire.mcp.client.questions
+Handlers     answers to questions of a server                      toolwire.mcp.client.client
 Login        authorization by OAuth                                toolwire.mcp.client.login
 ServerGone, ServerRefused, NotAuthorized                           toolwire.mcp.client.failures
 """
@@ -15,22 +15,20 @@ from ..._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .client import McpClient
+    from .client import Handlers, McpClient, accept_defaults
     from .config import ServerSpec
     from .failures import NotAuthorized, ServerGone, ServerRefused
     from .listing import ServerProblem
     from .login import Browser, Login
-    from .questions import Handlers, accept_defaults
     from .servers import McpServers
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "client": ("McpClient",),
+            "client": ("Handlers", "McpClient", "accept_defaults"),
             "servers": ("McpServers",),
             "config": ("ServerSpec",),
             "login": ("Browser", "Login"),
-            "questions": ("Handlers", "accept_defaults"),
             "failures": ("NotAuthorized", "ServerGone", "ServerRefused"),
             "listing": ("ServerProblem",),
         },

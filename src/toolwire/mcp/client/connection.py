@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -20,19 +20,86 @@ from ...ir.errors import ToolwireError
 from ...ir.pointer import Object
 from ...net.http.client import HttpTransport
 from ...wire.mcp.versions import LATEST_HANDSHAKE
-from ..protocol.errors import METHOD_NOT_FOUND
 from ..protocol.headers import HeaderArguments
-from ..protocol.rpc import Failure, Result, RpcMessage, RpcRequest
+from ..protocol.rpc import METHOD_NOT_FOUND, Failure, Notification, Result, RpcMessage, RpcRequest
 from .config import ServerSpec
 from .failures import AmbiguousRetry, ServerGone, ServerRefused
 from .http import Authorizer, HttpLink, Sender
-from .link import Link
-from .negotiate_link import negotiate_over_link
-from .negotiation import ClientIdentity, NegotiatedProtocol
+from .link import Link, TrafficHandler
+from .negotiation import ClientIdentity, NegotiatedProtocol, negotiate, read_late_discovery
 from .stdio import StdioLink
-from .traffic import TrafficHandler
 
-__all__ = ["Build", "ServerConnection"]
+# Greet a server over a link.
+#
+# A server that neither answers `server/discover` nor rejects it gets `initialize` after a while. If the answer to the
+# first request still arrives (the server was only slow to start), it takes precedence, because such a server refuses
+# the second request.
+
+
+_PROBE_TIMEOUT = 10.0
+
+
+async def negotiate_over_link(
+    link: Link, ids: Iterator[int], identity: ClientIdentity, protocol: str
+) -> NegotiatedProtocol:
+    """Return the version and the description of the server."""
+    late_task: asyncio.Task[Result | Failure] | None = None
+    tasks: list[asyncio.Task[Result | Failure]] = []
+    steps = negotiate(ids, identity, protocol)
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Notification):
+                await link.send(step)
+                step = steps.send(None)
+                continue
+            task = asyncio.create_task(_send_request(link, step))
+            tasks.append(task)
+            try:
+                answer = await _first_answer(task, late_task, step)
+            except TimeoutError as error:
+                late_task = task
+                step = steps.throw(error)
+            except ToolwireError as error:
+                step = steps.throw(error)
+            else:
+                if isinstance(answer, NegotiatedProtocol):
+                    return answer
+                step = steps.send(answer)
+    except StopIteration as done:
+        greeting: NegotiatedProtocol = done.value
+        return greeting
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _send_request(link: Link, request: RpcRequest) -> Result | Failure:
+    return await link.send_request(request)
+
+
+async def _first_answer(
+    task: asyncio.Task[Result | Failure], late_task: asyncio.Task[Result | Failure] | None, step: RpcRequest
+) -> Result | Failure | NegotiatedProtocol:
+    """Return the answer, or the greeting in a late answer to the earlier request."""
+    if late_task is None:
+        limit = _PROBE_TIMEOUT if step.method == "server/discover" else None
+        done, _ = await asyncio.wait({task}, timeout=limit)
+        if not done:
+            raise TimeoutError
+        return task.result()
+    await asyncio.wait({task, late_task}, return_when=asyncio.FIRST_COMPLETED)
+    if not late_task.done() and task.exception() is None and isinstance(task.result(), Failure):
+        await asyncio.wait(
+            {late_task}, timeout=_PROBE_TIMEOUT
+        )  # refused, perhaps because the first request is still being served
+    if late_task.done() and not late_task.cancelled() and late_task.exception() is None:
+        greeting = read_late_discovery(late_task.result())
+        if greeting is not None:
+            return greeting
+    return await task
+
 
 _log = logging.getLogger("toolwire.mcp")
 _PAUSE = 0.25

@@ -1,18 +1,16 @@
-"""A server's tools and resources as entries of a toolbox.
-
-A result of the server, including a failure of the tool, is passed on. A protocol error is not a result: the call
-fails, and the unreliable part of the server is withdrawn, so that the model is informed and continues with the other
-tools.
-"""
+"""A server's tools and resources as entries of a toolbox, and their names for the model."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from hashlib import sha256
 
 from msgspec.structs import replace
 
+from ...bridge.conversation.names import short_hash
 from ...ir.errors import ProtocolError
 from ...ir.parts import Text, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
@@ -24,12 +22,59 @@ from ...run.values.results import annotate
 from ...schema.validation.validator import validator
 from ...wire.mcp import NAME
 from ..protocol.content import decode_content
-from ..protocol.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, RpcError
+from ..protocol.rpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, RpcError
 from .client import McpClient
 from .failures import AmbiguousRetry, ServerGone, ServerRefused
-from .names import make_legal
 
-__all__ = ["offered_tool", "resource_entries", "tool_entry"]
+# Names of the tools of several servers for the model: accepted by every provider, and unique.
+#
+# A name is kept if possible. If two servers use the same name, both tools get their server's name as a prefix, so
+# that the result does not depend on the order of the servers. Characters that a provider may reject are replaced, and
+# a hash of the original name is appended.
+
+
+is_legal = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}").fullmatch
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def make_legal(name: str) -> str:
+    """Return the name if every provider accepts it, otherwise a cleaned form with a hash.
+
+    >>> make_legal("get_weather"), make_legal("files.read")
+    ('get_weather', 'files_read_pbmm')
+    """
+    if is_legal(name):
+        return name
+    clean = _ILLEGAL.sub("_", name)
+    clean = clean if re.match(r"[A-Za-z_]", clean) else f"_{clean}"
+    return f"{clean[:59]}_{short_hash(name, 4)}"
+
+
+def assign_names(tools: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], str]:
+    """Map (server, tool name of the server) to the name for the model."""
+    pairs = [(server, name) for server, names in tools.items() for name in names]
+    shared = Counter(make_legal(name) for _, name in pairs)
+    candidates = {
+        (server, name): make_legal(name) if shared[make_legal(name)] == 1 else make_legal(f"{server}_{name}")
+        for server, name in pairs
+    }
+    clashes = Counter(candidates.values())
+    assigned: dict[tuple[str, str], str] = {}
+    taken: set[str] = set()
+    for (server, name), candidate in candidates.items():
+        while candidate in taken or clashes[candidate] > 1:  # a prefixed name, and another server's tool of that name
+            candidate = make_legal(f"{candidate[:50]}.{short_hash(f'{server}/{name}/{candidate}', 6)}")
+        taken.add(candidate)
+        assigned[server, name] = candidate
+    return assigned
+
+
+# A server's tools and resources as entries of a toolbox.
+#
+# A result of the server, including a failure of the tool, is passed on. A protocol error is not a result: the call
+# fails, and the unreliable part of the server is withdrawn, so that the model is informed and continues with the
+# other tools.
+
 
 _log = logging.getLogger("toolwire.mcp")
 _NOT_RUN = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})

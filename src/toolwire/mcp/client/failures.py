@@ -5,7 +5,7 @@
     NotAuthorized   … because the client is not authenticated or lacks a permission
 
 They are `Transient` for the runtime: a call that certainly did not run may be retried, a write that may have run is
-not. A JSON-RPC error is an `RpcError` (toolwire.mcp.protocol.errors).
+not. A JSON-RPC error is an `RpcError` (toolwire.mcp.protocol.rpc).
 """
 
 from __future__ import annotations

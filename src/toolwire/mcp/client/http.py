@@ -18,16 +18,14 @@ from ...ir.terminal import neutralise_line
 from ...net.http.transport import Reply
 from ...net.model.replies import read_reply_body
 from ...stream.framing import SSEDecoder
-from ..protocol.errors import RpcError
 from ..protocol.headers import SESSION, VERSION, HeaderArguments, request_headers
 from ..protocol.meta import with_meta
 from ..protocol.notifications import Cancelled
-from ..protocol.rpc import LIMIT, Failure, Notification, Result, RpcMessage, RpcRequest, read, write
+from ..protocol.rpc import LIMIT, Failure, Notification, Result, RpcError, RpcMessage, RpcRequest, read, write
 from .config import ServerSpec
 from .failures import NotAuthorized, ServerGone, ServerRefused
-from .link import LISTEN, MessageHandler, subscription_request
+from .link import LISTEN, LinkTraffic, MessageHandler, TrafficEvent, shown_headers, subscription_request
 from .negotiation import ClientIdentity, NegotiatedProtocol
-from .traffic import LinkTraffic, TrafficEvent, shown_headers
 
 __all__ = ["Authorizer", "HttpLink", "Sender"]
 

@@ -18,8 +18,7 @@ from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
 from ...wire.mcp.versions import HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS
-from ..protocol.errors import UNSUPPORTED_VERSION, is_modern
-from ..protocol.handshake import (
+from ..protocol.discovery import (
     INITIALIZED,
     ServerCard,
     discover_request,
@@ -28,7 +27,7 @@ from ..protocol.handshake import (
     read_initialized,
 )
 from ..protocol.meta import IDEMPOTENCY, Meta
-from ..protocol.rpc import Failure, Notification, Result, RpcRequest
+from ..protocol.rpc import UNSUPPORTED_VERSION, Failure, Notification, Result, RpcRequest, is_modern
 from .failures import NotAuthorized, ServerRefused
 
 __all__ = ["ClientIdentity", "NegotiatedProtocol", "negotiate", "read_late_discovery"]

@@ -33,11 +33,10 @@ from ...run.tools.toolbox import Entry, Toolbox
 from ...stream.strict import parse
 from .client import McpClient
 from .config import ServerSpec, read_config, target_spec
-from .entries import offered_tool, resource_entries, tool_entry
+from .entries import assign_names, offered_tool, resource_entries, tool_entry
 from .failures import ServerGone
 from .http import Authorizer
 from .listing import ServerProblem
-from .names import assign_names
 
 __all__ = ["McpServers"]
 

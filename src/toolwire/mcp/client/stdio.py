@@ -19,7 +19,6 @@ from contextlib import suppress
 from ...ir.errors import ProtocolError
 from ...ir.terminal import neutralise_line
 from ...stream.framing import NDJSONDecoder
-from ..protocol.errors import RpcError
 from ..protocol.headers import HeaderArguments
 from ..protocol.notifications import Cancelled
 from ..protocol.rpc import (
@@ -28,6 +27,7 @@ from ..protocol.rpc import (
     Notification,
     RequestId,
     Result,
+    RpcError,
     RpcMessage,
     RpcRequest,
     is_batch,
@@ -37,9 +37,8 @@ from ..protocol.rpc import (
 from ..protocol.rpc import read_batch as read_many
 from .config import ServerSpec
 from .failures import ServerGone
-from .link import LostHandler, MessageHandler, subscription_request
+from .link import LinkTraffic, LostHandler, MessageHandler, TrafficEvent, subscription_request
 from .negotiation import ClientIdentity, NegotiatedProtocol
-from .traffic import LinkTraffic, TrafficEvent
 
 __all__ = ["StdioLink"]
 

@@ -21,9 +21,8 @@ from ...wire.fields import read_extra, read_optional_string, require_object, wri
 from ...wire.mcp.tools import NAME
 from ...wire.mcp.versions import LATEST, STATELESS, since
 from .content import decode_content, encode_content
-from .errors import INVALID_PARAMS, RequestId, RpcError
 from .meta import SERVER_INFO, Meta, read_meta, with_meta
-from .rpc import RpcRequest
+from .rpc import INVALID_PARAMS, RequestId, RpcError, RpcRequest
 
 __all__ = ["InputRequired", "ToolCallRequest", "call_request", "encode_result", "read_call", "read_result"]
 

@@ -19,9 +19,8 @@ from typing import TypeAlias
 
 from ...ir.errors import SchemaError
 from ...ir.pointer import JSON, Object, join
-from .errors import HEADER_MISMATCH, RpcError
 from .meta import PROTOCOL_VERSION
-from .rpc import RpcRequest
+from .rpc import HEADER_MISMATCH, RpcError, RpcRequest
 
 __all__ = [
     "HEADER_KEYWORD",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
 from ...stream.strict import type_label
-from .errors import INVALID_PARAMS, RpcError
+from .rpc import INVALID_PARAMS, RpcError
 
 __all__ = [
     "CLIENT_CAPABILITIES",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
 from ...wire.fields import read_number, read_optional_string, type_error
-from .errors import RequestId
-from .rpc import Notification
+from .rpc import Notification, RequestId
 
 __all__ = [
     "CANCELLED",

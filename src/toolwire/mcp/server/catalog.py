@@ -11,11 +11,10 @@ from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
 from ...wire.mcp import encode_tools
 from ...wire.mcp.versions import STATELESS
-from ..protocol.errors import INVALID_PARAMS, RpcError
-from ..protocol.handshake import ServerCard
+from ..protocol.discovery import Page, ServerCard
 from ..protocol.headers import HeaderArguments, find_header_arguments
-from ..protocol.lists import Page
 from ..protocol.meta import IDEMPOTENCY
+from ..protocol.rpc import INVALID_PARAMS, RpcError
 from .offers import Prompt, Resource
 
 __all__ = ["Catalog"]

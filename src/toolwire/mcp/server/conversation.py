@@ -11,11 +11,13 @@ from typing import TypeAlias
 
 from ...ir.pointer import Object
 from ...run.calls.context import ToolError
-from ..protocol.errors import INVALID_REQUEST, RequestId, RpcError
 from ..protocol.rpc import (
+    INVALID_REQUEST,
     Failure,
     Notification,
+    RequestId,
     Result,
+    RpcError,
     RpcMessage,
     RpcRequest,
     failure_from,
@@ -25,7 +27,6 @@ from ..protocol.rpc import (
     write,
     write_batch,
 )
-from .listeners import Listener
 from .protocol import (
     CancelRequest,
     OpenSubscription,
@@ -35,7 +36,7 @@ from .protocol import (
     ServeRequest,
     ServerProtocol,
 )
-from .request_context import RequestContext, SendInputRequest
+from .request_context import Listener, RequestContext, SendInputRequest
 from .request_log import RequestRecord
 from .server import Server
 

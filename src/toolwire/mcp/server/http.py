@@ -27,10 +27,20 @@ from ...asgi.request import (
 )
 from ...stream.strict import count_values
 from ...wire.mcp.versions import HANDSHAKE
-from ..protocol.errors import INVALID_PARAMS, INVALID_REQUEST, RpcError
 from ..protocol.headers import SESSION, VERSION, check_headers
 from ..protocol.meta import PROTOCOL_VERSION, Meta, read_meta
-from ..protocol.rpc import LIMIT, Notification, RpcMessage, RpcRequest, failure_from, is_batch, read
+from ..protocol.rpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    LIMIT,
+    Notification,
+    RpcError,
+    RpcMessage,
+    RpcRequest,
+    failure_from,
+    is_batch,
+    read,
+)
 from .conversation import make_listener, stateless_exchange
 from .protocol import OpenSubscription, PeerAction, SendMessage, ServeRequest, serve_stateless
 from .reply_writer import Headers, ReplyWriter

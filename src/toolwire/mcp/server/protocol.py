@@ -20,11 +20,23 @@ from ...ir.errors import ProtocolError
 from ...ir.pointer import Object
 from ...ir.value import Value
 from ...wire.mcp.versions import LATEST_HANDSHAKE, STATELESS, negotiate_version
-from ..protocol.errors import INVALID_PARAMS, INVALID_REQUEST, RequestId, RpcError, unknown_method, unsupported_version
-from ..protocol.handshake import InitializeParams, read_initialize
+from ..protocol.discovery import InitializeParams, read_initialize
 from ..protocol.meta import SERVER_INFO, SUBSCRIPTION_ID, Meta, read_meta
 from ..protocol.notifications import CANCELLED, LEVELS, read_cancelled
-from ..protocol.rpc import Failure, Notification, Result, RpcMessage, RpcRequest, failure_from
+from ..protocol.rpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    Failure,
+    Notification,
+    RequestId,
+    Result,
+    RpcError,
+    RpcMessage,
+    RpcRequest,
+    failure_from,
+    unknown_method,
+    unsupported_version,
+)
 from .catalog import Catalog
 
 __all__ = [

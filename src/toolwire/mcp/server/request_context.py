@@ -1,4 +1,11 @@
-"""The request that a tool is serving: progress, logs, and questions to the client.
+"""The request that a tool is serving: progress, logs, questions and approvals; and the clients notified of changes.
+
+    async def book(city: str) -> str:
+        exchange = current_exchange()
+        exchange.report(1, 3, "looking for hotels")
+        answer = await exchange.elicit("Which night?", {"type": "object", "properties": {"night": {"type": "string"}}})
+
+The request that a tool is serving: progress, logs, and questions to the client.
 
     async def book(city: str) -> str:
         exchange = current_exchange()
@@ -16,21 +23,65 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
+from ...ir.text import dumps
+from ...net.tools.steps import Approver, ApproverThread
+from ...net.tools.stored_approvals import StoredApprovals
 from ...run.calls.context import CallContext, ProgressSink, ToolError, Transient
+from ...run.calls.steps import ApprovalReply, Approve, Denied
+from ...run.values.records import Store
 from ...schema.validation.validator import validator
 from ...wire.mcp.versions import STATELESS
 from ..protocol.calls import InputRequired
-from ..protocol.errors import INVALID_PARAMS, RpcError, missing_capability
 from ..protocol.meta import Meta
 from ..protocol.notifications import LogMessage, Progress, is_level_enabled
-from ..protocol.rpc import RpcMessage
-from .listeners import Listeners
+from ..protocol.rpc import INVALID_PARAMS, Notification, RpcError, RpcMessage, missing_capability
 
-__all__ = ["InputNeeded", "RequestContext", "current_exchange", "request_context_var"]
+# The clients that are notified of changes, and of which changes.
+#
+# server.listeners.changed("tools")            the list of tools has changed
+# server.listeners.updated("notes://today")    the content of that resource has changed
+
+
+class Listener:
+    """`lists` and `uris` select the notifications. A conversation of the handshake era is notified of all lists."""
+
+    def __init__(
+        self, emit: Callable[[Notification], None], lists: frozenset[str], uris: Callable[[], frozenset[str] | set[str]]
+    ) -> None:
+        self.emit = emit
+        self.lists = lists
+        self.uris = uris
+
+
+class Listeners:
+    """The current listeners of a server."""
+
+    def __init__(self) -> None:
+        self._listeners: set[Listener] = set()
+
+    def add(self, listener: Listener) -> None:
+        self._listeners.add(listener)
+
+    def remove(self, listener: Listener) -> None:
+        self._listeners.discard(listener)
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+    def changed(self, list_name: Literal["tools", "prompts", "resources"]) -> None:
+        for listener in list(self._listeners):
+            if list_name in listener.lists:
+                listener.emit(Notification(f"notifications/{list_name}/list_changed"))
+
+    def updated(self, uri: str) -> None:
+        for listener in list(self._listeners):
+            if uri in listener.uris():
+                listener.emit(Notification("notifications/resources/updated", {"uri": uri}))
+
 
 InputRequest: TypeAlias = tuple[str, Object]
 """(method, params)"""
@@ -204,3 +255,49 @@ def current_exchange() -> RequestContext:
         hint = "call it in a tool, a resource or a prompt that an MCP server runs"
         raise ConfigError("no MCP request is being served", hint=hint)
     return context
+
+
+# Ask the user of an MCP client to approve a call, by elicitation.
+#
+# The answer is bound to the question: its key contains the hash of the tool, its definition and the arguments.
+# Elicitation trusts the client to ask its user. For clients that are not trusted, use `approve="suspend"`: then the
+# operator of the server decides, with `toolwire runs approve`.
+
+
+_MAX_ARGUMENTS = 4_000  # characters; a person cannot check more
+_SCHEMA: Object = {
+    "type": "object",
+    "properties": {"approve": {"type": "boolean", "title": "Run this call"}},
+    "required": ["approve"],
+}
+
+
+class ElicitApproval:
+    """An approver for the tools of an MCP server. `otherwise` decides if the client cannot ask its user."""
+
+    def __init__(self, otherwise: Approver | None = None) -> None:
+        self._otherwise = ApproverThread(otherwise)
+
+    async def __call__(self, step: Approve) -> ApprovalReply:
+        exchange = request_context_var.get()
+        arguments = dumps(step.arguments)
+        if exchange is None or not exchange.can_elicit or len(arguments) > _MAX_ARGUMENTS:
+            return await self._otherwise.ask(step)
+        message = f"{step.tool}({arguments}): {step.why}. Approve this call."
+        answer = await exchange.elicit(message, _SCHEMA, key=f"approve-{step.hash}")
+        content = answer.get("content")
+        if answer.get("action") == "accept" and isinstance(content, dict) and content.get("approve") is True:
+            return True
+        return Denied("the user declined")
+
+
+def make_approver(approve: Approver | Literal["elicit", "suspend"] | None, store: Store | None) -> Approver | None:
+    """Return the approver of a server. A client that cannot elicit gets a stored question, if there is a store."""
+    if approve == "suspend" and store is None:
+        raise ConfigError(
+            'approve="suspend" needs a store', hint="pass store=open_store(…), which another process opens"
+        )
+    stored = None if store is None else StoredApprovals(store.runs)
+    if approve == "elicit":
+        return ElicitApproval(stored)
+    return stored if approve == "suspend" else approve

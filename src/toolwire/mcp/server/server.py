@@ -4,6 +4,16 @@
     await serve_stdio(server)                    toolwire.mcp.server.stdio
     app = HttpApp(server)                        toolwire.mcp.server.http: an ASGI app
 
+Calls pass the gates of `toolwire.net.runner`. A write runs at most once per key: a client whose stream broke repeats
+the call with the same key in `_meta` and gets the answer of the first run. A failed tool, or a call with wrong
+arguments, is a result that the model reads (`isError`); an unknown tool is a protocol error.
+
+A toolbox published over MCP: for every client, both eras, every transport.
+
+    server = Server(my_module, name="weather", store=open_store("runs.db"))
+    await serve_stdio(server)                    toolwire.mcp.server.stdio
+    app = HttpApp(server)                        toolwire.mcp.server.http: an ASGI app
+
 Calls pass the gates of `toolwire.net.tools.runner`. A write runs at most once per key: a client whose stream broke repeats
 the call with the same key in `_meta` and gets the answer of the first run. A failed tool, or a call with wrong
 arguments, is a result that the model reads (`isError`); an unknown tool is a protocol error.
@@ -11,21 +21,25 @@ arguments, is a result that the model reads (`isError`); an unknown tool is a pr
 
 from __future__ import annotations
 
+import hmac
 import inspect
 import logging
 import secrets
 import time
 from asyncio import to_thread, wrap_future
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from functools import partial
+from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
 from msgspec.structs import replace
 
 from ... import __version__
 from ...ir.parts import Text, ToolResult
-from ...ir.pointer import Object
+from ...ir.pointer import JSON, Object
+from ...ir.text import to_bytes
 from ...ir.tools import Tool
 from ...net.stores import open_store
 from ...net.threads import ThreadPool
@@ -36,23 +50,92 @@ from ...run.calls.context import CallContext
 from ...run.calls.policy import Policy
 from ...run.calls.signature import function_signature
 from ...run.tools.toolbox import Source
+from ...run.values.keys import canonical_json
 from ...run.values.records import DAY, Store
 from ...run.values.results import error_text, exception_text, hide_exception, result_code
 from ...schema.validation.validator import Validator, validator
+from ...stream.strict import parse
 from ...wire.mcp.versions import STATELESS
 from ..protocol.calls import InputRequired, encode_result, read_call
-from ..protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, unknown_tool
 from ..protocol.meta import SERVER_INFO
-from ..protocol.rpc import Failure, Result, failure_from
-from .approval import make_approver
+from ..protocol.rpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    RESOURCE_NOT_FOUND,
+    Failure,
+    Result,
+    RpcError,
+    failure_from,
+    unknown_tool,
+)
 from .catalog import Catalog
-from .listeners import Listeners
 from .offers import Prompt, Resource, make_contents, make_messages
 from .protocol import SendMessage, ServeRequest
-from .request_context import InputNeeded, RequestContext, request_context_var
-from .request_state import RequestState
+from .request_context import InputNeeded, Listeners, RequestContext, make_approver, request_context_var
 
-__all__ = ["Server"]
+# The state that a server hands to its client and gets back: signed, bound to one request and one caller, with an
+# expiry.
+#
+# A stateless server that needs input forgets the call, and the client sends the known answers back with the next
+# attempt. The client is not trusted, so a state is only accepted if this server signed it for the same request.
+
+
+class RequestState:
+    """Seal and open states. Servers with the same `secret` accept each other's states."""
+
+    def __init__(self, secret: bytes, now: Callable[[], float], lifetime: float = 3600.0) -> None:
+        self._secret = secret
+        self._now = now
+        self._lifetime = lifetime
+
+    def seal(self, answers: Object, method: str, params: Object, principal: str) -> str:
+        """Return the signed state: the answers so far, a digest of the request and its caller, and the expiry."""
+        payload = {
+            "answers": answers,
+            "for": _request_digest(method, params, principal),
+            "until": self._now() + self._lifetime,
+        }
+        body = to_bytes(payload)
+        return f"{_encode_base64(body)}.{_encode_base64(self._sign(body))}"
+
+    def open(self, state: str, method: str, params: Object, principal: str) -> Object:
+        """Return the answers so far. Raise RpcError for a state that was not sealed for this request."""
+        body, signature = _decode_base64(state.partition(".")[0]), _decode_base64(state.partition(".")[2])
+        if not hmac.compare_digest(signature, self._sign(body)):
+            raise _refusal("its signature is invalid")
+        payload: JSON = parse(body)
+        if payload["for"] != _request_digest(method, params, principal):
+            raise _refusal("it belongs to another request")
+        if payload["until"] < self._now():
+            raise _refusal("it has expired; start the call again")
+        answers: Object = payload["answers"]
+        return answers
+
+    def _sign(self, body: bytes) -> bytes:
+        return hmac.digest(self._secret, body, sha256)
+
+
+def _request_digest(method: str, params: Object, principal: str) -> str:
+    """Identify a request by its content and its caller. The answers and `_meta` are not part of it."""
+    identity = {key: params[key] for key in ("name", "uri", "arguments") if key in params}
+    return sha256(canonical_json([method, principal, identity])).hexdigest()
+
+
+def _encode_base64(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _decode_base64(text: str) -> bytes:
+    """Decode base64. Invalid input gives empty bytes, for which the signature check fails."""
+    try:
+        return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return b""
+
+
+def _refusal(reason: str) -> RpcError:
+    return RpcError(INVALID_PARAMS, f"requestState is refused: {reason}", pointer="/params/requestState")
+
 
 _log = logging.getLogger("toolwire.mcp")
 _MAX_KEY_LENGTH = 200

@@ -8,8 +8,7 @@ import time
 from collections import OrderedDict
 from ipaddress import IPv6Address
 
-from ..protocol.errors import INVALID_REQUEST, RpcError
-from ..protocol.rpc import Failure, RpcMessage
+from ..protocol.rpc import INVALID_REQUEST, Failure, RpcError, RpcMessage
 from .conversation import Conversation
 from .protocol import SendMessage, ServeRequest
 from .reply_writer import ReplyWriter

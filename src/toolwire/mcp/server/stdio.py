@@ -12,8 +12,7 @@ import sys
 
 from ...ir.errors import ProtocolError
 from ...stream.framing import NDJSONDecoder
-from ..protocol.errors import PARSE_ERROR, RpcError
-from ..protocol.rpc import LIMIT, RpcMessage, failure_from, is_batch, read
+from ..protocol.rpc import LIMIT, PARSE_ERROR, RpcError, RpcMessage, failure_from, is_batch, read
 from .conversation import Conversation
 from .output import OutputStream, is_full, open_output, reserve_stdout, write_line
 from .server import Server

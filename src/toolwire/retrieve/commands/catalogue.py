@@ -1,5 +1,10 @@
 """Find the commands of this machine: read man pages and completions within limits, and cache the result.
 
+The folders are not trusted: only regular files are read. A cache is trusted only if its folder and file belong to this
+user and no other user can write them.
+
+Find the commands of this machine: read man pages and completions within limits, and cache the result.
+
     commands = Catalogue(find_roots()).load(progress)
 
 Nothing is run. A command is listed if its program is found in a folder of PATH. The cache is a file in the user's cache
@@ -11,7 +16,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 import stat
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,14 +29,93 @@ from pathlib import Path
 import msgspec
 
 from ...ir.value import Value
-from .bounded_files import read_private, read_text, write_private
-from .command import COMMAND_NAME, SystemCommand
-from .completions import read_bash_completion, read_zsh_completion
-from .effect_table import refusal_reason, starts_programs
-from .man_pages import is_alias, read_man_page
-from .programs import find_program, program_folders
+from .command import COMMAND_NAME, SystemCommand, find_program, program_folders
+from .effects import refusal_reason, starts_programs
+from .manuals import is_alias, read_bash_completion, read_man_page, read_zsh_completion
 
-__all__ = ["Catalogue", "ReadProgress", "Roots", "find_roots"]
+# Read and write files of untrusted folders: regular files only, within limits, and private caches.
+
+
+MAX_FILE = 1_000_000
+"""Bytes of a page, also after decompression."""
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+
+def read_text(path: Path) -> str:
+    """Read a regular file, decompressed if it is gzip. Raise ValueError for one beyond MAX_FILE or for a device."""
+    data = _read(path, MAX_FILE)
+    if path.suffix == ".gz":
+        data = zlib.decompressobj(wbits=31).decompress(data, MAX_FILE + 1)  # the first member
+        if len(data) > MAX_FILE:
+            raise ValueError(f"{path} is larger than {MAX_FILE} bytes")
+    return data.decode("utf-8", "replace")
+
+
+def _read(path: Path, limit: int, *, is_private: bool = False) -> bytes:
+    """Read a file after a check of the opened descriptor: a path can change between a check and the opening."""
+    descriptor = os.open(path, _FLAGS | (_NO_LINK if is_private else 0))
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+            raise ValueError(f"{path} is not a regular file of at most {limit} bytes")
+        if is_private and not _is_private(status):
+            raise PermissionError(f"{path} belongs to another user, or others can write it")
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise ValueError(f"{path} is larger than {limit} bytes")
+    return data
+
+
+def _is_private(status: os.stat_result) -> bool:
+    if sys.platform == "win32":
+        return True
+    is_own = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return is_own and (stat.S_ISDIR(status.st_mode) or status.st_nlink == 1)
+
+
+def is_private_file(path: Path) -> bool:
+    """Return True for a regular file of this user that no other user can write."""
+    status = path.lstat()
+    return stat.S_ISREG(status.st_mode) and _is_private(status)
+
+
+def open_private_folder(folder: Path) -> bool:
+    """Create a folder that only this user can use. Return False if it is a link or belongs to another user."""
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode):
+            return False
+        if sys.platform == "win32":
+            return True
+        if status.st_uid != os.geteuid():
+            return False
+        if stat.S_IMODE(status.st_mode) != 0o700:
+            folder.chmod(0o700)
+        return True
+    return False
+
+
+def read_private(path: Path, limit: int) -> bytes:
+    """Read a file of a private folder. Raise OSError or ValueError for a foreign, shared, linked or large file."""
+    if not open_private_folder(path.parent):
+        raise PermissionError(f"{path.parent} is not a private folder")
+    return _read(path, limit, is_private=True)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file of a private folder in one step. A folder that cannot be used only costs time."""
+    if not open_private_folder(path.parent):
+        return
+    new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    with suppress(OSError):
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | getattr(os, "O_BINARY", 0), 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        new.replace(path)
+
 
 ReadProgress = Callable[[int, int], None]
 FindProgram = Callable[[str], str | None]

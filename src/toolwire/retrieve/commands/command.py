@@ -1,13 +1,21 @@
-"""A command of this machine: its words, options and operands."""
+"""A command of this machine: its words, options and operands, and the file of its program.
+
+Programs are searched in the folders of PATH, and in the folders of the system.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ...ir.value import Value
 
-__all__ = ["COMMAND_NAME", "CommandOption", "Operand", "OptionStyle", "SystemCommand", "property_name"]
+# A command of this machine: its words, options and operands.
+
 
 OptionStyle: TypeAlias = Literal["flag", "attached", "separate", "optional"]
 """The form of the value of an option: none, `--name=VALUE`, `-n VALUE`, or `--name[=VALUE]`."""
@@ -81,3 +89,27 @@ class SystemCommand(Value, frozen=True):
 def property_name(text: str) -> str:
     """Return the name of a property for an option or operand: `--sort-by` is `sort_by`."""
     return _NOT_IDENTIFIER.sub("_", text.lstrip("-")).strip("_")
+
+
+# Find the files of programs in the folders of PATH, and in the folders of the system.
+
+
+SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
+"""The folders of programs that run without a question. Folders of a user or of a project may precede them in PATH."""
+
+
+def find_program(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the file of a program. Relative folders of PATH are ignored: the working folder may be hostile."""
+    if COMMAND_NAME.fullmatch(name) is None:
+        return None
+    return shutil.which(name, path=os.pathsep.join(program_folders(environment)))
+
+
+def find_system_program(name: str) -> str | None:
+    """Return the file of a program in a folder of the system, whatever PATH contains."""
+    return find_program(name, {"PATH": os.pathsep.join(SYSTEM_FOLDERS)})
+
+
+def program_folders(environment: Mapping[str, str]) -> list[str]:
+    """Return the absolute folders of PATH."""
+    return [part for part in environment.get("PATH", os.defpath).split(os.pathsep) if part and Path(part).is_absolute()]

@@ -16,12 +16,12 @@ from ...ir.tools import Tool
 from ...run.tools.words import split_words
 from ..documents import FIELDS, clean_text, make_document
 from ..index import ToolIndex
-from .bounded_files import is_private_file, open_private_folder
+from .catalogue import is_private_file, open_private_folder
 from .command import SystemCommand
 from .common_tasks import COMMON_TASKS
 
 if TYPE_CHECKING:
-    from ..encoder import Encoder, ProgressCallback
+    from ..vectors import Encoder, ProgressCallback
 
 __all__ = ["CommandIndex", "search_text"]
 

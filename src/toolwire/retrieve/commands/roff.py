@@ -1,6 +1,6 @@
 """Read the structure of a man page (macros `man` and `mdoc`): sections with paragraphs and tagged entries.
 
-A page is data: nothing is formatted by a program, and conditions and definitions of macros are skipped.
+Lines become plain text without fonts, sizes and other escapes: `.Op Fl p Ar port` becomes `[-p <port>]`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,174 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct, field
 
-from .mdoc import MDOC_MACROS, mdoc_text
-from .roff_text import ITALIC_END, ITALIC_START, plain_text, split_arguments
+# Plain text of a line of roff: without fonts, sizes and other escapes.
 
-__all__ = ["PageEntry", "PageSection", "read_sections"]
+
+ITALIC_START, ITALIC_END = "\x02", "\x03"
+"""Marks around the variables of a synopsis."""
+
+
+_ESCAPE = re.compile(
+    r"""\\(?:
+        (?P<comment>["\#].*)
+      | f(?P<font>\[[^\]]{0,20}\]|\(..|.)
+      | (?P<string>\*)(?:\[(?P<long_string>[^\]]{0,40})\]|\((?P<string2>..)|(?P<string1>.))
+      | (?:\[(?P<long>[^\]]{0,40})\]|\((?P<two>..))
+      | [mMFgkn](?:\[[^\]]{0,40}\]|\(..|[+-]?.)
+      | s(?:\[[^\]]{0,10}\]|\([+-]?..|[+-]?\d{1,2})
+      | [whvlLDXZRSHoNxbB]'[^']{0,200}'
+      | z
+      | (?P<one>.)
+    )""",
+    re.VERBOSE,
+)
+_CHARACTERS = {
+    "aq": "'",
+    "cq": "'",
+    "oq": "`",
+    "dq": '"',
+    "lq": '"',
+    "rq": '"',
+    "em": "-",
+    "en": "-",
+    "mi": "-",
+    "hy": "-",
+    "ha": "^",
+    "ti": "~",
+    "la": "<",
+    "ra": ">",
+    "rs": "\\",
+    "bu": "*",
+    "ga": "`",
+    "at": "@",
+    "sh": "#",
+    "Do": "$",
+    "lB": "[",
+    "rB": "]",
+    "lC": "{",
+    "rC": "}",
+    "ba": "|",
+    "bv": "|",
+    "sl": "/",
+    "pl": "+",
+    "eq": "=",
+    "Bq": '"',
+    "fo": "<",
+    "fc": ">",
+    "co": "(C)",
+    "Aq": "'",
+    "L'": "",
+    "nq": "'",
+    "->": "->",
+    "<-": "<-",
+    "R": "",
+    "S": "",
+}
+_ONE = {"-": "-", "e": "\\", "\\": "\\", " ": " ", "~": " ", "0": " ", "t": " ", "'": "'", "`": "`", ".": ".", "_": "_"}
+_ITALIC = ("I", "[I]", "2", "(CI", "[CI]")
+_SPACES = re.compile(r"[ \t]+")
+_ARGUMENT = re.compile(r'"((?:[^"]|"")*)"?|(\S+)')
+
+
+def plain_text(line: str, *, marks_italic: bool = False) -> str:
+    """Return a line without escapes. `marks_italic`: put ITALIC_START and ITALIC_END around italic text."""
+    parts: list[str] = []
+    position, is_italic = 0, False
+    for found in _ESCAPE.finditer(line):
+        parts.append(line[position : found.start()])
+        position = found.end()
+        font = found["font"]
+        if font is not None and marks_italic:
+            if (font in _ITALIC) != is_italic:
+                parts.append(ITALIC_END if is_italic else ITALIC_START)
+                is_italic = not is_italic
+        else:
+            parts.append(_replacement(found))
+    parts.append(line[position:])
+    if is_italic:
+        parts.append(ITALIC_END)
+    text = "".join(parts).replace(ITALIC_START + ITALIC_END, "")
+    return _SPACES.sub(" ", text).strip()
+
+
+def _replacement(found: re.Match[str]) -> str:
+    if found["one"] is not None:
+        return _ONE.get(found["one"], "")
+    name = found["long"] or found["two"] or found["long_string"] or found["string2"] or found["string1"]
+    return _CHARACTERS.get(name, "") if name else ""
+
+
+def split_arguments(line: str) -> list[str]:
+    """Split the arguments of a macro; quotes keep spaces, and an escaped space separates nothing."""
+    text = line.replace(r"\ ", "\0").replace(r"\(dq", "\\[dq]")
+    found = [plain or quoted.replace('""', '"') for quoted, plain in _ARGUMENT.findall(text)]
+    return [one.replace("\0", " ") for one in found]
+
+
+# Plain text of a line of `mdoc` macros, such as `.Op Fl p Ar port`: `[-p <port>]`.
+
+
+_ENCLOSURES = {"Op": "[]", "Oo": "[", "Oc": "]", "Bq": "[]", "Pq": "()", "Dq": '""', "Sq": "''", "Qq": '""', "Aq": "<>"}
+_PLAIN = {"Cm", "Ic", "Em", "Sy", "Pa", "Ev", "Dv", "Va", "Li", "Xr", "No", "Tn", "Ql", "Er", "Cd", "Ad", "Lk", "Nd"}
+MDOC_MACROS = frozenset({"Fl", "Ar", "Nm", "Ns", "Pf", "Sm", "Ap", "Xo", "Xc", *_ENCLOSURES, *_PLAIN})
+_CLOSING = frozenset(".,;:)]?!")
+
+
+def mdoc_text(line: str, name: str) -> str:
+    """Return the text of a line that consists of macros and their arguments. `name`: the value of `.Nm`."""
+    parts: list[str] = []
+    closing: list[str] = []
+    macro, joins, words_of_macro = "", False, 0
+    for word in [*split_arguments(line), ""]:
+        if word in MDOC_MACROS or not word:
+            parts += _default_text(macro, words_of_macro, name)
+            if word == "Ns" and parts:
+                joins = True
+                continue
+            macro, words_of_macro = word, 0
+            if word in _ENCLOSURES:
+                pair = _ENCLOSURES[word]
+                parts.append(pair[0])
+                closing += pair[1:]
+            continue
+        words_of_macro += 1
+        if macro == "Nd" and words_of_macro == 1:
+            parts.append("-")
+        text = _style(plain_text(word), macro)
+        if parts and (joins or word in _CLOSING):
+            parts[-1] += text
+        else:
+            parts.append(text)
+        joins = macro == "Pf" and words_of_macro == 1
+    return _join([*parts, *reversed(closing)])
+
+
+def _default_text(macro: str, words: int, name: str) -> list[str]:
+    """Return the text of a macro that has no arguments."""
+    if words:
+        return []
+    return {"Nm": [name] if name else [], "Ar": ["<file>", "..."], "Fl": ["-"]}.get(macro, [])
+
+
+def _style(word: str, macro: str) -> str:
+    if macro == "Fl" and word not in _CLOSING and word != "|":
+        return f"-{word}"
+    if macro == "Ar" and word not in ("...", "|") and word not in _CLOSING:
+        return f"<{word}>"
+    return word
+
+
+def _join(parts: list[str]) -> str:
+    text = " ".join(part for part in parts if part)
+    for opening in "([":
+        text = text.replace(f"{opening} ", opening)
+    for end in ")],":
+        text = text.replace(f" {end}", end)
+    return text.strip()
+
+
+# A page is data: nothing is formatted by a program, and conditions and definitions of macros are skipped.
+
 
 MAX_LINES = 30_000
 _MAX_LINE = 4_000

@@ -31,8 +31,7 @@ from ...schema.parsing.nodes import (
 )
 from ...schema.parsing.parser import ParsedSchema, parse_schema
 from ...schema.validation.validator import Validator
-from ..instances import instances
-from ..regex import generate_matching
+from ..instances import generate_matching, instances
 from .strings import INTEGERS, KEYS, NUMBERS, PATH_ATTACKS, PATH_NAMES, SAMPLE_FILES, TEXTS, deep_value
 
 __all__ = ["CallCase", "CaseKind", "generate_cases", "generate_invalid"]

@@ -1,13 +1,12 @@
 """The processes that run the tools of a file: `python -m toolwire.testing.tool_tests.child SOCKET`.
 
-The process at the other end of the socket asks for a new process (`setup`) or for the exit code of one (`wait`). Requests
-to the new process are lines of JSON with the field `do`, and have one line each as their reply. The parent kills a
-process whose reply takes too long.
+A process loads the file, reports its tools with the texts that they know, and makes calls.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 import select
@@ -16,10 +15,12 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import islice
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import msgspec
@@ -33,9 +34,50 @@ from .child_calls import ChildCalls
 from .guard import AuditGuard
 from .landlock import restrict_process
 from .settings import LoadedFile, TestedTool
-from .words import known_words
 
-__all__ = ["main"]
+# Find texts that a function compares or looks up: literals of its code, and keys of the tables that it uses.
+
+
+_MAX_WORDS = 20
+_MAX_LENGTH = 60
+
+
+def known_words(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return texts that lead a call beyond the first check of its arguments.
+
+    >>> prices = {"tea": 3}
+    >>> known_words(lambda name: prices[name] if name != "water" else 0)
+    ('tea', 'water')
+    """
+    inner = inspect.unwrap(function)
+    code = getattr(inner, "__code__", None)
+    if not isinstance(code, CodeType):
+        return ()
+    docstring = getattr(inner, "__doc__", None)
+    variables = getattr(inner, "__globals__", {})
+    found = dict.fromkeys((*_table_keys(code, variables), *_literals(code)))
+    return tuple(islice((word for word in found if word != docstring and 0 < len(word) <= _MAX_LENGTH), _MAX_WORDS))
+
+
+def _table_keys(code: CodeType, variables: dict[str, Any]) -> Iterator[str]:
+    for name in code.co_names:
+        value = variables.get(name)
+        if isinstance(value, (dict, list, tuple, set, frozenset)):
+            yield from (key for key in islice(value, 8) if isinstance(key, str))
+
+
+def _literals(code: CodeType) -> Iterator[str]:
+    for constant in code.co_consts:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, (tuple, frozenset)):
+            yield from (item for item in constant if isinstance(item, str))
+
+
+# The process at the other end of the socket asks for a new process (`setup`) or for the exit code of one (`wait`).
+# Requests to the new process are lines of JSON with the field `do`, and have one line each as their reply. The parent
+# kills a process whose reply takes too long.
+
 
 _MAX_OPEN_FILES = 256
 _MAX_FILE_SIZE = 256 * 1024 * 1024

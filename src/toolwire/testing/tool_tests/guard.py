@@ -1,14 +1,23 @@
 """An audit hook for the process that runs tools: record and deny writes, connections, processes and native libraries.
 
-The hook protects against mistakes of a tool, not against malice: code in the same process can evade it, and native code
-raises no audit events. Landlock (landlock.py) is the protection of files; the hook names the operations.
+Functions of the standard library without an audit event get an event here.
 """
 
-# The hook runs for every event, so it uses os.path, which is faster than pathlib.
+
+# ruff: noqa: PTH109, PTH115, PTH118, PTH119, PTH120
+
+
+# ruff: noqa: PTH118
+
+
 # ruff: noqa: PTH109, PTH118
+
 from __future__ import annotations
 
+import functools
+import importlib
 import os
+import signal
 import socket
 import sqlite3
 import sys
@@ -16,12 +25,130 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any, Literal, NamedTuple
+from urllib.parse import unquote, urlsplit
 
-from .audit_events import add_audit_events
-from .guard_paths import database_path, is_below, resolve_path
 from .settings import AuditEvent
 
-__all__ = ["AuditGuard", "DeniedOperation"]
+# Resolve the paths of audit events: relative to a folder descriptor, through symbolic links, or given by a
+# descriptor. It runs for every event, so it uses os.path, which is faster than pathlib.
+
+
+_MAX_PATH = 1024
+
+
+def descriptor_path(descriptor: int) -> str:
+    """Return the path of an open file; a text that is no absolute path for a pipe or a socket."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(_MAX_PATH)).rstrip(b"\x00"))
+    return os.readlink(f"/proc/self/fd/{descriptor}")
+
+
+def resolve_path(path: Any, folder: object = None, *, follow: bool = True) -> str:
+    """Return the absolute path without symbolic links. Raise OSError if it cannot be resolved.
+
+    `folder`: the descriptor of the folder of a relative path; -1 or None for the working folder. Without `follow` the last
+    part is kept, because removing or renaming a link does not change its target.
+    """
+    if isinstance(path, int):
+        return descriptor_path(path)
+    base = descriptor_path(folder) if isinstance(folder, int) and folder >= 0 else os.getcwd()
+    full = os.path.join(base, os.fsdecode(path))
+    name = os.path.basename(full)
+    if follow or name in ("", ".", ".."):
+        return os.path.realpath(full)
+    return os.path.join(os.path.realpath(os.path.dirname(full)), name)
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return True for a folder and everything in it."""
+    return path == folder or path.startswith(folder + os.sep)
+
+
+def database_path(database: Any) -> str | None:
+    """Return the file that `sqlite3.connect` may create or write; None for a database in memory or opened read-only."""
+    text = os.fsdecode(database)
+    if text in ("", ":memory:"):
+        return None
+    if not text.startswith("file:"):
+        return text
+    parts = urlsplit(text)
+    options = parts.query.split("&")
+    is_read_only = any(option in ("mode=ro", "mode=memory", "immutable=1") for option in options)
+    path = unquote(parts.path)
+    return None if is_read_only or path in ("", ":memory:") else path
+
+
+# Raise audit events for functions of the standard library that have none, so that the hook sees their calls.
+#
+# `os.open` has an event without the folder descriptor: a path relative to one is made absolute.
+
+
+def add_audit_events() -> None:
+    """Replace the functions in this process. Must be called before the tools are imported."""
+    opened = functools.wraps(os.open)(_open_absolute(os.open))
+    os.supports_dir_fd.add(opened)
+    for module, name in (("os", "open"), ("posix", "open")):
+        setattr(importlib.import_module(module), name, opened)
+    for name in ("mkfifo", "mknod"):
+        made = _audited(getattr(os, name), lambda path, *_, dir_fd=None, **__: ("os.mkfifo", path, dir_fd))
+        os.supports_dir_fd.add(made)
+        setattr(os, name, made)
+    _audit_databases()
+    _replace("_posixsubprocess", "fork_exec", lambda command, *_: ("multiprocessing.spawn", command))
+    _replace("_posixshmem", "shm_open", lambda path, *_, **__: ("shm_open", f"/dev/shm{path}"))  # noqa: S108
+    _replace("_posixshmem", "shm_unlink", lambda path, *_, **__: ("shm_unlink", f"/dev/shm{path}"))  # noqa: S108
+    if hasattr(signal, "pidfd_send_signal"):
+        _replace("signal", "pidfd_send_signal", lambda process, number, *_, **__: ("os.kill", process, number))
+
+
+def _audit_databases() -> None:
+    """Raise an event for every connected database: that of Python comes before the connection can be used."""
+    connect = sqlite3.connect
+
+    @functools.wraps(connect)
+    def connected(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)
+        sys.audit("sqlite3.connected", connection)
+        return connection
+
+    for module in (sqlite3, sqlite3.dbapi2):
+        module.connect = connected  # type: ignore[attr-defined]
+
+
+def _replace(module: str, name: str, describe: Callable[..., tuple[Any, ...]]) -> None:
+    """Replace a function of a module that this platform may lack."""
+    try:
+        found = importlib.import_module(module)
+    except ImportError:
+        return
+    setattr(found, name, _audited(getattr(found, name), describe))
+
+
+def _audited(function: Callable[..., Any], describe: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
+    """Return the function with an event before every call. `describe` returns the event from the arguments."""
+
+    @functools.wraps(function)
+    def audited(*arguments: Any, **options: Any) -> Any:
+        sys.audit(*describe(*arguments, **options))
+        return function(*arguments, **options)
+
+    return audited
+
+
+def _open_absolute(function: Callable[..., int]) -> Callable[..., int]:
+    def opened(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if dir_fd is None:
+            return function(path, flags, mode)
+        return function(os.path.join(descriptor_path(dir_fd), os.fsdecode(path)), flags, mode)
+
+    return opened
+
+
+# The hook protects against mistakes of a tool, not against malice: code in the same process can evade it, and native
+# code raises no audit events. Landlock (landlock.py) is the protection of files; the hook names the operations.
+
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _DEVICES = frozenset({"/dev/null", "/dev/zero", "/dev/full", "/dev/stdout", "/dev/stderr", "/dev/tty"})

@@ -1,31 +1,309 @@
-"""Test the tools of an MCP server that is started in a temporary folder.
-
-The process is not ours, so that no audit hook observes it: the checks compare answers, and look for the canary.
-"""
+"""Test the tools of an MCP server: start it in a temporary folder, call it, and check properties of several calls."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
 import os
 import re
-from collections.abc import Sequence
+import sys
+import time
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
 
-from ...ir.errors import ConfigError
+from msgspec.structs import replace
+
+from ...ir.errors import ConfigError, ToolwireError
+from ...ir.parts import ToolCall, ToolResult
+from ...ir.pointer import Object
 from ...ir.tools import Tool
+from ...mcp.client.client import McpClient
 from ...mcp.client.config import ServerSpec
+from ...mcp.client.failures import ServerGone
 from ...mcp.client.http import Authorizer
-from .checks import require_checks
-from .judge import FindingList, reproduction_command
+from ...mcp.protocol.rpc import RpcError
+from ...schema.validation.validator import validator
+from . import landlock
+from .checks import CallFault, FindingList, reproduction_command, require_checks
 from .landlock import landlock_version
-from .protection import require_protection, safe_arguments
 from .python_tests import TestProgress
 from .report import Protection, ToolTestReport, ToolTestResult
-from .sandbox import ToolSandbox
-from .server_properties import ServerProperties
-from .server_target import ServerTarget, restricted_spec, sandboxed_spec
-from .settings import TestedTool, ToolTestSettings
+from .sandbox import ToolSandbox, require_protection, safe_arguments
+from .settings import CallOutcome, RaisedError, TestedTool, ToolTestSettings
 from .single_calls import SingleCallTest
+from .state import files_state
 
-__all__ = ["check_server_tools"]
+# An MCP server under test: started in a temporary folder, called, and started again after it failed.
+#
+# The event loop runs only while a call is made, so that the tests of servers and of functions share one synchronous
+# form.
+
+
+_START_TIMEOUT = 60.0
+_FOLDER = "{cwd}"  # in arguments and environment variables: the temporary working folder
+_MAX_TEXT = 2000
+_CACHES = {"npm_config_cache": ".npm", "UV_CACHE_DIR": ".cache/uv", "UV_TOOL_DIR": ".local/share/uv/tools"}
+"""Caches of package runners, which would install a server again with another HOME."""
+_UNHANDLED = re.compile(
+    r"Traceback \(most recent call last\)|\n[^\S\n]++at \S.*:\d++:\d"
+    r"|(?:list|string|tuple) index out of range|'NoneType' object|object has no attribute|unhashable type"
+    r"|object is not (?:subscriptable|iterable|callable)|codec can't (?:en|de)code|maximum recursion depth exceeded"
+    r"|Cannot (?:read|set) propert(?:y|ies) of (?:undefined|null)|is not a function|Maximum call stack"
+)
+"""Texts of exceptions that a program did not expect. A server reports them as errors of the tool."""
+
+AnswerType = TypeVar("AnswerType")
+
+
+def sandboxed_spec(
+    spec: ServerSpec, sandbox: ToolSandbox, settings: ToolTestSettings, environment: Mapping[str, str]
+) -> ServerSpec:
+    """Return the configuration with a temporary working folder and HOME. Hints of the server are believed."""
+    home = Path(environment.get("HOME") or "/nonexistent")
+    caches = {name: str(home / folder) for name, folder in _CACHES.items() if (home / folder).is_dir()}
+    passed = {name: environment[name] for name in settings.pass_env if name in environment}
+    own = {"HOME": str(sandbox.home), "TMPDIR": str(sandbox.temp)}
+    # a script is named relative to the folder of the user
+    args = tuple(str(Path(argument).resolve()) if Path(argument).is_file() else argument for argument in spec.args)
+    args = tuple(argument.replace(_FOLDER, str(sandbox.work)) for argument in args)
+    command = spec.command
+    if command is not None and os.sep in command and Path(command).is_file():
+        command = str(Path(command).absolute())
+    given = {name: value.replace(_FOLDER, str(sandbox.work)) for name, value in spec.env.items()}
+    env = {**caches, **passed, **own, **given}
+    cwd = spec.cwd or str(sandbox.work)
+    return replace(spec, command=command, args=args, env=env, cwd=cwd, trusted=True, reconnects=0)
+
+
+def restricted_spec(spec: ServerSpec, sandbox: ToolSandbox) -> ServerSpec:
+    """Return the configuration with a command that lets the server write below the temporary folder and caches only."""
+    writable = [*map(str, sandbox.folders), *(spec.env[name] for name in _CACHES if name in spec.env)]
+    command = (str(spec.command), *spec.args)
+    return replace(spec, command=sys.executable, args=("-I", landlock.__file__, *writable, "--", *command))
+
+
+class ServerTarget:
+    """One server. `tools` are those of its last listing."""
+
+    def __init__(
+        self, spec: ServerSpec, sandbox: ToolSandbox, settings: ToolTestSettings, login: Authorizer | None = None
+    ) -> None:
+        self.tools: dict[str, Tool] = {}
+        self._spec, self._sandbox, self._settings = spec, sandbox, settings
+        self._login = login
+        self._loop = asyncio.new_event_loop()
+        self._client: McpClient | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._client is not None
+
+    def start(self) -> None:
+        """Start the server in a fresh folder and list its tools."""
+        self.stop()
+        self._sandbox.reset()
+        client = McpClient(replace(self._spec, timeout=_START_TIMEOUT), login=self._login)
+        try:
+            self._run(client.connect())
+        except BaseException:
+            self._run(client.close())
+            raise
+        self._client, self.tools = client, dict(client.tools)
+
+    def call(self, tool: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
+        return self._run(self._call(tool, arguments, patience))
+
+    def call_serially(self, tool: str, calls: list[Object]) -> list[CallOutcome]:
+        return [self.call(tool, arguments) for arguments in calls]
+
+    def call_concurrently(self, tool: str, calls: list[Object]) -> list[CallOutcome]:
+        async def call_all() -> list[CallOutcome]:
+            return await asyncio.gather(*(self._call(tool, arguments) for arguments in calls))
+
+        return self._run(call_all())
+
+    def _run(self, work: Coroutine[Any, Any, AnswerType]) -> AnswerType:
+        return self._loop.run_until_complete(work)
+
+    async def _call(self, name: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
+        """Make one call. A server that does not answer or breaks the connection is stopped."""
+        client = self._client
+        if client is None:
+            return CallOutcome("unavailable")
+        call = ToolCall("test", name, self._sandbox.expand(arguments))
+        started_at = time.monotonic()
+        try:
+            result = await asyncio.wait_for(client.call(call, limited=False), self._settings.timeout * patience)
+        except TimeoutError:
+            await self._drop(client)
+            return CallOutcome("timeout", seconds=self._settings.timeout * patience)
+        except RpcError as error:
+            raised = RaisedError(f"JSON-RPC error {error.code}", error.message[:_MAX_TEXT])
+            return CallOutcome("rpc_error", error.message[:_MAX_TEXT], error.message, error=raised)
+        except ServerGone as gone:
+            await self._drop(client)
+            return CallOutcome("gone", f"{gone}"[:_MAX_TEXT])
+        except ToolwireError as error:  # an answer that is not valid MCP
+            raised = RaisedError("an invalid message", str(error)[:_MAX_TEXT])
+            return CallOutcome("rpc_error", str(error)[:_MAX_TEXT], error=raised)
+        return self._describe(self.tools[name], arguments, result, time.monotonic() - started_at)
+
+    def _describe(self, tool: Tool, arguments: Object, result: ToolResult, seconds: float) -> CallOutcome:
+        """Describe an answer: its text, its digest, and how it contradicts the output schema."""
+        structured = "" if result.structured is None else json.dumps(result.structured, sort_keys=True)
+        text = result.text
+        whole = f"{result.is_error}\x00{text}\x00{structured}"
+        is_valid = validator(tool.input_schema or {"type": "object"}).accepts(arguments)
+        unhandled = _UNHANDLED.search(text) if result.is_error else None
+        error = None
+        if unhandled is not None:
+            line = text[: unhandled.end()].strip().splitlines()[-1]
+            error = RaisedError("unhandled exception", line[-200:])
+        return CallOutcome(
+            "raised" if unhandled is not None else "tool_error" if result.is_error else "returned",
+            text[:_MAX_TEXT],
+            hashlib.sha256(whole.encode(errors="replace")).hexdigest(),
+            max(len(text), len(structured)),
+            error,
+            reached=True,
+            reached_invalid=not is_valid and not result.is_error,
+            schema_problem="" if result.is_error else _output_problem(tool, result),
+            has_canary=self._sandbox.secret in text or self._sandbox.secret in structured,
+            seconds=seconds,
+        )
+
+    async def _drop(self, client: McpClient) -> None:
+        if self._client is client:
+            self._client = None
+            with suppress(ToolwireError, OSError):
+                await client.close()
+
+    def stop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            self._run(client.close())
+
+    def close(self) -> None:
+        """Stop the server and close the event loop."""
+        self.stop()
+        self._loop.close()
+
+
+def _output_problem(tool: Tool, result: ToolResult) -> str:
+    if tool.output_schema is None:
+        return ""
+    if result.structured is None:
+        return "the result has no structuredContent, although the tool has an output schema"
+    problems = validator(tool.output_schema).problems(result.structured)
+    return str(problems[0]) if problems else ""
+
+
+# Check properties of several calls of a server: concurrency, and effects applied once.
+#
+# The state of a server is compared by the files of the temporary folder; its memory cannot be seen.
+
+
+_MAX_DIFFERENT = 4
+
+
+class ServerProperties:
+    """Checks one tool of a server with calls that are known to return."""
+
+    def __init__(
+        self, tool: Tool, target: ServerTarget, sandbox: ToolSandbox, settings: ToolTestSettings, found: FindingList
+    ) -> None:
+        self.calls = 0
+        self._tool, self._target, self._sandbox = tool, target, sandbox
+        self._settings, self._found = settings, found
+
+    def check(self, returned: Sequence[Object]) -> None:
+        """Run the checks that apply to the effect of the tool."""
+        small = [arguments for arguments in returned if len(repr(arguments)) < 500]
+        if not small:
+            return
+        if self._tool.effect in ("pure", "read"):
+            self._compare_different(small[:: max(1, len(small) // _MAX_DIFFERENT)][:_MAX_DIFFERENT])
+        else:
+            self._compare_identical(small[0])
+            if self._tool.effect == "idempotent":
+                self._check_effect_once(small[0])
+
+    def _compare_different(self, calls: Sequence[Object]) -> None:
+        """Compare concurrent calls with the same calls one after the other, if these have stable results."""
+        number = self._settings.concurrency
+        batch = (list(calls) * number)[:number]
+        self._ensure_started()
+        serial = self._serial(batch)
+        if serial != self._serial(batch) or not self._target.is_running:
+            return
+        together = self._concurrent(batch)
+        for arguments, expected, result in zip(batch, serial, together, strict=True):
+            if expected != result:
+                self._target.start()
+                if self._serial(batch) == serial:
+                    self._report_race(arguments, "a call has another result while others run at the same time")
+                return
+
+    def _compare_identical(self, arguments: Object) -> None:
+        """Compare identical calls, which have the same results and leave the same files in any order."""
+        batch = [arguments] * self._settings.concurrency
+        outcomes = []
+        for make in (self._serial, self._concurrent, self._serial):
+            self._target.start()
+            results = Counter(make(batch))
+            outcomes.append((results, self._files()))
+            if not self._target.is_running or (len(outcomes) == 2 and outcomes[0] == outcomes[1]):
+                return
+        serial, together, again = outcomes
+        if serial[0] == again[0] != together[0]:
+            self._report_race(arguments, f"{len(batch)} identical concurrent calls have other results than in a row")
+        elif serial[1] == again[1] != together[1]:
+            self._report_race(arguments, f"{len(batch)} identical concurrent calls leave other files than in a row")
+
+    def _check_effect_once(self, arguments: Object) -> None:
+        """Call a tool with `idempotentHint` twice: the second call must not change a file."""
+        self._target.start()
+        states = []
+        for _ in range(2):
+            if self._serial([arguments])[0][0] != "returned":
+                return
+            states.append(self._files())
+        if states[0] != states[1]:
+            message = "a second call with the same arguments changes files, although the tool has idempotentHint"
+            self._found.add(CallFault("double-effect", "", message), arguments)
+
+    def _ensure_started(self) -> None:
+        if not self._target.is_running:
+            self._target.start()
+
+    def _files(self) -> dict[str, str]:
+        sandbox = self._sandbox
+        return files_state([str(sandbox.work), str(sandbox.home), str(sandbox.temp)])
+
+    def _serial(self, batch: list[Object]) -> list[tuple[str, str]]:
+        self.calls += len(batch)
+        return _results(self._target.call_serially(self._tool.name, batch))
+
+    def _concurrent(self, batch: list[Object]) -> list[tuple[str, str]]:
+        self.calls += len(batch)
+        return _results(self._target.call_concurrently(self._tool.name, batch))
+
+    def _report_race(self, arguments: Object, message: str) -> None:
+        self._found.add(CallFault("race", "", message), arguments)
+
+
+def _results(outcomes: list[CallOutcome]) -> list[tuple[str, str]]:
+    return [(outcome.status, outcome.digest) for outcome in outcomes]
+
+
+# Test the tools of an MCP server that is started in a temporary folder.
+#
+# The process is not ours, so that no audit hook observes it: the checks compare answers, and look for the canary.
+
 
 _QUOTED = re.compile(r"""[`'"]([\w./:-]{1,40})[`'"]""")
 

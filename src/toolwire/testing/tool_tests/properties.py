@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ...ir.pointer import JSON, Object
 from ...schema.validation.validator import validator
 from .cases import CallCase
+from .checks import CallFault, FindingList
 from .child_calls import CallBatch
-from .judge import CallFault, FindingList
 from .settings import CallOutcome, TestedTool, ToolTestSettings
 from .worker import ToolWorker, WorkerStopped
 

@@ -10,17 +10,14 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
-from .checks import ToolFinding, require_checks
-from .fork_server import ForkServers
-from .judge import CallFault, FindingList, reproduction_command
+from .checks import CallFault, FindingList, ToolFinding, reproduction_command, require_checks
 from .landlock import landlock_version
 from .properties import ToolProperties
-from .protection import require_protection, safe_arguments
 from .report import Protection, ToolTestReport, ToolTestResult
-from .sandbox import ToolSandbox
+from .sandbox import ToolSandbox, require_protection, safe_arguments
 from .settings import AuditEvent, LoadedFile, TestedTool, ToolTestSettings
 from .single_calls import SingleCallTest
-from .worker import ToolWorker
+from .worker import ForkServers, ToolWorker
 
 __all__ = ["TestProgress", "check_python_tools"]
 

@@ -1,10 +1,4 @@
-"""A temporary folder for the tools under test: working folder, home, and a file outside that no tool may return.
-
-ROOT/work      the working folder: sample files, symbolic links to the outside, copies of the user's files
-ROOT/home      HOME
-ROOT/tmp       TMPDIR
-ROOT/outside   the canary
-"""
+"""A temporary folder for the tools under test, and the protection that calls with effects require."""
 
 from __future__ import annotations
 
@@ -12,15 +6,24 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
+from ...ir.tools import Effect
+from .report import Protection
+from .settings import ToolTestSettings
 from .strings import SAMPLE_FILES, expand_placeholders
 
-__all__ = ["ToolSandbox"]
+# A temporary folder for the tools under test: working folder, home, and a file outside that no tool may return.
+#
+# ROOT/work      the working folder: sample files, symbolic links to the outside, copies of the user's files
+# ROOT/home      HOME
+# ROOT/tmp       TMPDIR
+# ROOT/outside   the canary
+
 
 _INHERITED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SYSTEMROOT")
 
@@ -124,3 +127,26 @@ def _texts(value: JSON) -> Iterator[str]:
         for key, item in value.items():
             yield key
             yield from _texts(item)
+
+
+# Rules for calls of tools with effects.
+
+
+def safe_arguments(effect: Effect, protection: Protection, sandbox: ToolSandbox) -> Callable[[Object], bool]:
+    """Return a function that rejects arguments with which an unprotected tool with effects could destroy files."""
+    if protection == "landlock" or effect in ("pure", "read"):
+        return lambda _: True
+    return sandbox.spares_parents
+
+
+def require_protection(settings: ToolTestSettings, available: Protection) -> Protection:
+    """Raise ConfigError if tools with effects would run without the protection of the kernel, unless that is allowed."""
+    if settings.include_writes and available != "landlock" and not settings.unprotected:
+        missing = (
+            "this system has no Landlock" if available == "hook" else "this server cannot be confined with Landlock"
+        )
+        raise ConfigError(
+            f"--include-writes: {missing}, so that calls could change your files",
+            hint="`toolwire test SOURCE --include-writes --unprotected` calls them anyway",
+        )
+    return available

@@ -5,11 +5,8 @@ import pytest
 from do_fixtures import load_fixture_commands
 from tables import every_case
 from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand
-from toolwire.retrieve.commands.command_tool import declare_command, select_options
-from toolwire.retrieve.commands.effect_table import EFFECTS, refusal_reason
-from toolwire.retrieve.commands.effects import judge_effect
-from toolwire.retrieve.commands.read_only_table import READ_ONLY
-from toolwire.retrieve.commands.vector import RefusedCall, make_command_line
+from toolwire.retrieve.commands.command_tool import RefusedCall, declare_command, make_command_line, select_options
+from toolwire.retrieve.commands.effects import EFFECTS, READ_ONLY, judge_effect, refusal_reason
 
 COMMANDS = {command.name: command for command in load_fixture_commands()}
 PROGRAM = SystemCommand(

@@ -8,12 +8,21 @@ import msgspec
 import pytest
 
 from do_fixtures import VECTORS
-from toolwire.retrieve.commands.bounded_files import MAX_FILE, open_private_folder, read_text
-from toolwire.retrieve.commands.catalogue import _FORMAT, Catalogue, Roots, _Cache, _FileRecord, find_roots
+from toolwire.retrieve.commands.catalogue import (
+    _FORMAT,
+    MAX_FILE,
+    Catalogue,
+    Roots,
+    _Cache,
+    _FileRecord,
+    find_roots,
+    open_private_folder,
+    read_text,
+)
 from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand
 from toolwire.retrieve.commands.command_index import CommandIndex
-from toolwire.retrieve.commands.completions import read_bash_completion
-from toolwire.retrieve.commands.vector import RefusedCall, make_command_line
+from toolwire.retrieve.commands.command_tool import RefusedCall, make_command_line
+from toolwire.retrieve.commands.manuals import read_bash_completion
 
 if sys.platform == "win32":
     pytest.skip("files of POSIX systems", allow_module_level=True)

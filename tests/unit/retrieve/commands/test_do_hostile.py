@@ -12,7 +12,7 @@ from toolwire.cli.do_candidates import Candidates
 from toolwire.cli.do_tools import ToolSource
 from toolwire.retrieve import ToolIndex
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots
-from toolwire.retrieve.commands.programs import find_program
+from toolwire.retrieve.commands.command import find_program
 from toolwire.testing import ScriptedModel, says
 
 # request, tool, arguments: the worst call that a model could make of it

@@ -13,10 +13,9 @@ from toolwire import ToolCall
 from toolwire.cli.do import run_request
 from toolwire.cli.do_run import run_command_line
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots
-from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand
-from toolwire.retrieve.commands.programs import find_program
-from toolwire.retrieve.commands.read_only_table import READ_ONLY, is_read_only
-from toolwire.retrieve.commands.vector import make_command_line
+from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand, find_program
+from toolwire.retrieve.commands.command_tool import make_command_line
+from toolwire.retrieve.commands.effects import READ_ONLY, is_read_only
 from toolwire.testing import ScriptedModel, says
 
 if sys.platform == "win32":
@@ -154,7 +153,7 @@ def test_program_of_another_folder_does_not_run_unasked(tmp_path, monkeypatch):
     assert (outcome.kind, outcome.stdout.split()) == ("ran", ["frobls", "ls"])
     assert len(programs) == 1
     assert not target.exists()
-    monkeypatch.setattr("toolwire.retrieve.commands.programs.SYSTEM_FOLDERS", (str(tmp_path / "none"),))
+    monkeypatch.setattr("toolwire.retrieve.commands.command.SYSTEM_FOLDERS", (str(tmp_path / "none"),))
     assert run_unasked(LIST, {})[0].kind == "refused"
     assert not target.exists()
 

@@ -9,15 +9,11 @@ import pytest
 from do_fixtures import VECTORS, load_fixture_commands
 from hash_encoder import HashEncoder
 from tables import every_case
-from toolwire.retrieve.commands.bounded_files import read_text
-from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_roots
+from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_roots, read_text
+from toolwire.retrieve.commands.command import find_program
 from toolwire.retrieve.commands.command_index import CommandIndex, search_text
-from toolwire.retrieve.commands.completions import read_bash_completion, read_zsh_completion
-from toolwire.retrieve.commands.help_text import read_help
-from toolwire.retrieve.commands.man_pages import read_man_page
-from toolwire.retrieve.commands.option_text import read_option
-from toolwire.retrieve.commands.programs import find_program
-from toolwire.retrieve.commands.synopsis import read_usage
+from toolwire.retrieve.commands.manuals import read_bash_completion, read_help, read_man_page, read_zsh_completion
+from toolwire.retrieve.commands.synopsis import read_option, read_usage
 
 COMMANDS = {command.name: command for command in load_fixture_commands()}
 
