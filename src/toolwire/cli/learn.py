@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from . import learn_eval, learn_export, learn_mine, learn_toolken, learn_train
+from .learn_eval import add_to as add_eval
+from .learn_export import add_to as add_export
+from .learn_mine import add_to as add_mine
+from .learn_toolken import add_to as add_toolken
+from .learn_train import add_to as add_train
 
 __all__ = ["add_to"]
 
@@ -31,5 +35,5 @@ def add_to(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    for action in (learn_export, learn_train, learn_mine, learn_toolken, learn_eval):
-        action.add_to(actions)
+    for add in (add_export, add_train, add_mine, add_toolken, add_eval):
+        add(actions)

@@ -23,14 +23,27 @@ from .log_lines import neutralise_default_log
 
 __all__ = ["main"]
 
-# A command is the module of the same name. Only the module of the given command is imported.
-_COMMANDS = (
-    *("demo", "run", "chat", "do", "runs"),
-    *("convert", "parse", "formats", "models"),
-    *("tools", "audit", "test", "mcp"),
-    *("serve", "trace", "learn"),
-    *("doctor", "completion"),
-)
+# Only the module of the given command is imported.
+_COMMANDS = {
+    "demo": "toolwire.cli.demo",
+    "run": "toolwire.cli.run",
+    "chat": "toolwire.cli.chat",
+    "do": "toolwire.cli.do",
+    "runs": "toolwire.cli.runs",
+    "convert": "toolwire.cli.convert",
+    "parse": "toolwire.cli.parse",
+    "formats": "toolwire.cli.formats",
+    "models": "toolwire.cli.models",
+    "tools": "toolwire.cli.tools",
+    "audit": "toolwire.cli.audit",
+    "test": "toolwire.cli.test",
+    "mcp": "toolwire.cli.mcp",
+    "serve": "toolwire.cli.serve",
+    "trace": "toolwire.cli.trace",
+    "learn": "toolwire.cli.learn",
+    "doctor": "toolwire.cli.doctor",
+    "completion": "toolwire.cli.completion",
+}
 _EPILOG = """\
 start here:
   toolwire demo                                              offline, no key
@@ -113,7 +126,7 @@ def _make_parser(given: Sequence[str]) -> CommandParser:
     parser.add_argument("--version", action="version", version=f"toolwire {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND")
     for name in [given[0]] if given and given[0] in _COMMANDS else _COMMANDS:
-        import_module(f".{name}", __package__).add_to(commands)
+        import_module(_COMMANDS[name]).add_to(commands)
     return parser
 
 

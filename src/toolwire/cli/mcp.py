@@ -8,11 +8,17 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from . import mcp_bridge, mcp_call, mcp_inspect, mcp_prompt, mcp_read, mcp_serve, mcp_server_json
+from .mcp_bridge import add_to as add_bridge
+from .mcp_call import add_to as add_call
+from .mcp_inspect import add_to as add_inspect
+from .mcp_prompt import add_to as add_prompt
+from .mcp_read import add_to as add_read
+from .mcp_serve import add_to as add_serve
+from .mcp_server_json import add_to as add_server_json
 
 __all__ = ["add_to"]
 
-_COMMANDS = (mcp_serve, mcp_inspect, mcp_call, mcp_read, mcp_prompt, mcp_bridge, mcp_server_json)
+_COMMANDS = (add_serve, add_inspect, add_call, add_read, add_prompt, add_bridge, add_server_json)
 
 _EXAMPLES = """\
 examples:
@@ -36,5 +42,5 @@ def add_to(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     subcommands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add_to(subcommands)
+    for add in _COMMANDS:
+        add(subcommands)

@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from . import serve_check, serve_client, serve_init, serve_keys, serve_usage
 from .client_commands import ANY_KEY, client_commands
 from .client_models import list_models
 from .request_table import RequestTable, TableLogHandler
+from .serve_check import add_to as add_check
+from .serve_client import add_to as add_client
+from .serve_init import add_to as add_init
+from .serve_keys import add_to as add_keys
 from .serve_tools import ToolLoader
+from .serve_usage import add_to as add_usage
 from .serve_workers import load_secret, open_line_lock, print_banner, run_workers
 from .show import paint
 
@@ -69,8 +73,8 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--strict", action="store_true", help="refuse a LiteLLM file if part of it has no equivalent")
     parser.set_defaults(run=run, is_reload=False)
     more = parser.add_subparsers(metavar="init|check|keys|usage|client", required=False)
-    for command in (serve_init, serve_check, serve_keys, serve_usage, serve_client):
-        command.add_to(more)
+    for add in (add_init, add_check, add_keys, add_usage, add_client):
+        add(more)
 
 
 def run(arguments: argparse.Namespace) -> int:
