@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from toolwire import ModelClient
-from toolwire.cli.do import run_request
+from toolwire.cli.do.command import run_request
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_roots
 from toolwire.retrieve.commands.command import find_program
 

@@ -340,7 +340,7 @@ def run_gateway(settings_file: str) -> None:
     import uvloop
 
     from toolwire.gateway import Gateway, load_settings
-    from toolwire.gateway.serve import bind, serve
+    from toolwire.gateway.processes.server import bind, serve
 
     settings = load_settings(Path(settings_file))
     gateway = Gateway(settings, environment={})

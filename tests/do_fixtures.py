@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-from toolwire.cli.do_candidates import Candidates
+from toolwire.cli.do.candidates import Candidates
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots
 from toolwire.retrieve.commands.command_index import CommandIndex
 

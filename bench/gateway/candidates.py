@@ -58,7 +58,7 @@ def _write(name: str, text: str) -> str:
 
 
 def _toolwire(port: int, upstream: int) -> list[str]:
-    from toolwire.gateway.shared.keys import hash_key
+    from toolwire.gateway.keys import hash_key
 
     base = f"http://127.0.0.1:{upstream}"
     config = f"""

@@ -8,11 +8,11 @@ The request has two calls, one loss and token counts, and was streamed. Spans ar
 import time
 from tempfile import TemporaryFile
 
-from toolwire.gateway.client_request import ClientRequest
 from toolwire.gateway.observe.log import AccessLog
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.observe.request_log import RequestLog
-from toolwire.gateway.routes import INGRESSES, Route
+from toolwire.gateway.request.client_request import ClientRequest
+from toolwire.gateway.request.routes import INGRESSES, Route
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
 from toolwire.run.traces.redact import Redactor

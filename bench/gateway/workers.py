@@ -21,7 +21,7 @@ from closed_loop import load
 from server_process import cpu_of
 from workload import body_of
 
-from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.keys import hash_key
 
 HERE = Path(__file__).parent
 ROUNDS = 15

@@ -14,9 +14,9 @@ import yaml
 from packaging.requirements import Requirement
 
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.routes import match_route
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.shared.state import open_state, usage_address
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.request.routes import match_route
+from toolwire.gateway.state.opening import open_state, usage_address
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from toolwire.cli.main import main
-from toolwire.gateway import serve as server
+from toolwire.gateway.processes import server
 
 
 def _tell() -> None:

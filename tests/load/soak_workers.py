@@ -27,7 +27,7 @@ from questions import Load, question  # noqa: E402
 from soak_gateway import rows, while_stopping  # noqa: E402
 from stores.servers import Redis  # noqa: E402
 
-from toolwire.gateway.shared.keys import hash_key  # noqa: E402
+from toolwire.gateway.keys import hash_key  # noqa: E402
 
 WORKERS = 4
 LIMIT = 100  # requests per minute

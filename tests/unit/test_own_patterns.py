@@ -11,7 +11,7 @@ import toolwire
 from backtracking import find_expensive, nests_backtracking, parse
 from toolwire import wire
 from toolwire.bridge.emulation.control_tokens import _BARS
-from toolwire.gateway.routes import INGRESSES
+from toolwire.gateway.request.routes import INGRESSES
 from toolwire.text.engine.markers import _SPECIAL, HEAD
 
 # Patterns that are not known before they are used, by file and function: examples, or a class and its field with them.
@@ -29,14 +29,14 @@ DYNAMIC = {
     ("bridge/conversation/names.py", "_matcher"): "Limits.id",
     ("bridge/conversation/names.py", "_make_legal"): "Limits.name",
     ("bridge/conversation/names.py", "_fits_pattern"): "Limits.name",
-    ("gateway/field_scan.py", "__init__"): [
+    ("gateway/request/field_scan.py", "__init__"): [
         (
             rb'"(?:(model|(?!model")(?i:model(?:s|\xc5\xbf)))"|'
             rb'(?:(?:[^"\\]|\\(?!u(?:00[4-7]|017[fF])).)*+(\\u(?:00[4-7]|017[fF])))?+(?:[^"\\]|\\.)*+")'
         ),
         rb'"(?:model|(?!model")(?i:model(?:s|\xc5\xbf)))"\s*+:|\\u(?:00[4-7]|017[fF])',
     ],
-    ("gateway/settings_rules.py", "_check"): OF_THE_OPERATOR,
+    ("gateway/config/parsing.py", "_check"): OF_THE_OPERATOR,
     ("net/model/endpoint_settings.py", "_has_version"): "Surface.api_versions",
     ("net/model/pass_through.py", "has_valid_ids"): "Limits.id",
     ("openapi/security.py", "__init__"): LITERALS,
@@ -67,9 +67,9 @@ DYNAMIC = {
 GUARDED = {
     ("stream/framing.py", "_PLAIN_FRAME"): rb"(?:(?:event: ?[^\r\n]*+\n)?data: ?[^\r\n]*+\n\n)*+",
     ("stream/strict.py", "_each_item"): rb'(?:[^"{}\[\],]*+(?:"[^"]*+"[^"{}\[\],]*+)?+,)*+',
-    ("gateway/field_scan.py", "_NAMES_AND_STRINGS"): rb'(?:[^"]++|"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+")*+',
-    ("gateway/field_scan.py", "__init__"): rb'(?:[^"]++|"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+")*+',
-    ("gateway/field_scan.py", "_STRINGS"): rb'(?:[^"]++|"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+")*+',
+    ("gateway/request/field_scan.py", "_NAMES_AND_STRINGS"): rb'(?:[^"]++|"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+")*+',
+    ("gateway/request/field_scan.py", "__init__"): rb'(?:[^"]++|"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+")*+',
+    ("gateway/request/field_scan.py", "_STRINGS"): rb'(?:[^"]++|"[^"\\]*+(?:\\["\\/bfnrtu][^"\\]*+)*+")*+',
 }
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..ir.errors import ConfigError, ProtocolError, ToolwireError
 from ..ir.losses import Loss, LossError, require_lossless
 from ..ir.terminal import neutralise_json, neutralise_line
-from .show import columns, json_text, losses_table, paint
-from .tool_documents import read_bytes
-from .tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
+from .sources.documents import read_bytes
+from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
+from .terminal.output import columns, json_text, losses_table, paint
 
 if TYPE_CHECKING:
     from ..ir.tools import Tool

@@ -12,7 +12,7 @@ from random import Random
 from statistics import median
 from typing import Any, Literal
 
-from .show import paint, table
+from .terminal.output import paint, table
 
 __all__ = ["add_to"]
 
@@ -41,7 +41,7 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show the features one after the other. Return 1 if any figure is not as expected."""
     if arguments.serve:
-        from .demo_gateway import serve_and_ask
+        from .serve.demo_gateway import serve_and_ask
 
         return asyncio.run(serve_and_ask())
     print(paint("toolwire demo", "bold"), "· offline, no key, nothing leaves this machine\n")

@@ -9,8 +9,8 @@ from typing import Any
 from ..ir.errors import ConfigError
 from ..text.engine.format import Format
 from ..wire.protocol import Wire
-from .show import json_text, paint, table
-from .text_input import TEMPLATE_HELP, format_of_template
+from .sources.text_input import TEMPLATE_HELP, format_of_template
+from .terminal.output import json_text, paint, table
 
 __all__ = ["add_to"]
 

@@ -15,7 +15,7 @@ from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from ..wire.models.capabilities import CapabilityRow
 from ..wire.models.profiles import match_capabilities, normalise_model
-from .show import json_text, paint, table
+from .terminal.output import json_text, paint, table
 
 __all__ = ["FactGroup", "find_facts", "group_as_json", "model_lines", "refuse_similar_name", "show_model"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
-from .show import json_text, paint, table
-from .text_input import TEMPLATE_HELP, format_of_template, read_text
-from .tool_source import SOURCE_HELP, add_source_options, read_declared
+from .sources.text_input import TEMPLATE_HELP, format_of_template, read_text
+from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared
+from .terminal.output import json_text, paint, table
 
 if TYPE_CHECKING:
     from ..ir.parts import Part

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
-from ..ir.terminal import neutralise_line, reveal_line
-from .mcp_target import add_server_options, parse_spec
-from .show import count_of, json_text, paint, table
-from .tool_source import source_kind
+from ..ir.terminal import count_of, neutralise_line, reveal_line
+from .sources.targets import add_server_options, parse_spec
+from .sources.tool_source import source_kind
+from .terminal.output import json_text, paint, table
 
 if TYPE_CHECKING:
     from ..mcp.client.config import ServerSpec

@@ -7,30 +7,28 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .app import Gateway, ToolBindings
-    from .gateway_tools import GatewayTools
+    from .answer.gateway_tools import GatewayTools, ToolBindings
+    from .app import Gateway
+    from .config.parsing import parse_settings
+    from .config.settings import Settings
     from .observe.request_log import RequestLog, Sink
     from .observe.telemetry import Telemetry, open_telemetry
-    from .observe.usage import UsageRow
-    from .observe.usage_stores import open_usage
-    from .settings import Settings
     from .settings_file import load_settings
-    from .settings_parse import parse_settings
-    from .shared.state import usage_address
+    from .state.opening import usage_address
+    from .state.usage import UsageRow, open_usage
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "app": ("Gateway", "ToolBindings"),
-            "settings": ("Settings",),
+            "app": ("Gateway",),
+            "answer.gateway_tools": ("GatewayTools", "ToolBindings"),
+            "config.settings": ("Settings",),
             "settings_file": ("load_settings",),
-            "settings_parse": ("parse_settings",),
-            "gateway_tools": ("GatewayTools",),
+            "config.parsing": ("parse_settings",),
             "observe.request_log": ("RequestLog", "Sink"),
             "observe.telemetry": ("Telemetry", "open_telemetry"),
-            "observe.usage": ("UsageRow",),
-            "observe.usage_stores": ("open_usage",),
-            "shared.state": ("usage_address",),
+            "state.usage": ("UsageRow", "open_usage"),
+            "state.opening": ("usage_address",),
         },
     )
 

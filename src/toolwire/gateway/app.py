@@ -13,19 +13,11 @@ from contextlib import asynccontextmanager, suppress
 from logging import getLogger
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from ..asgi.access import OriginPolicy, RequestRefused
+from ..asgi.access import OriginPolicy
 from ..asgi.admission import Admission, max_requests
-from ..asgi.http_exchange import (
-    BodyTooLarge,
-    ClientGone,
-    HeaderPairs,
-    HttpExchange,
-    InFlight,
-    header_pairs,
-)
+from ..asgi.http_exchange import BodyTooLarge, ClientGone, HeaderPairs, HttpExchange, InFlight, header_pairs
 from ..asgi.offload import ClientOffload, Offload
 from ..asgi.request import Receive, Scope, Send, find_path
 from ..bridge.conversation.reasoning_envelope import ReasoningEnvelopes
@@ -37,58 +29,53 @@ from ..net.http.transport import Transport
 from ..net.model.endpoint_settings import load_capability_rows
 from ..net.model.translation_cache import TranslationCache
 from ..net.tools.runner import Runner
-from .answer.attempt import open_context
+from .answer.delivery import open_context
+from .answer.gateway_tools import ToolBindings
 from .answer.request_handler import RequestHandler
-from .answer_cache import AnswerCache
-from .client_body import EnvelopeFound
-from .client_request import ClientRequest, ModelMissing
-from .dependencies import Dependencies
+from .config.credentials import configured_metrics_key, configured_secrets, make_secret
+from .config.settings import LimitsRow, Settings, StateRow
 from .faults import INTERNAL_FAULT, SHUTDOWN_FAULT, Overloaded
-from .known_tools import KnownTools
+from .keys import Caller, ClientKeys, InProcessLimiter, Limiter, MetricsAccess
+from .memory import MemoryBound, MemoryReservation
 from .metadata_api import MetadataApi
 from .observe.metrics import Metrics
 from .observe.request_log import BeginSink, RequestLogWriter, Sink
-from .request_reader import RequestReader
-from .responses.api import ResponsesApi
+from .request.body import EnvelopeFound
+from .request.client_request import ClientRequest, ModelMissing
+from .request.dependencies import AnswerCache, Dependencies, KnownTools
+from .request.reader import RequestReader
+from .request.routes import (
+    INGRESSES,
+    UPGRADE_HEADERS,
+    UPGRADE_REQUIRED,
+    Ingress,
+    Route,
+    encode_overload,
+    guess_ingress,
+    match_route,
+    refuse_websocket,
+    unknown_path_error,
+)
 from .responses.state import ResponseState
-from .retrieval.installed_encoder import find_encoder
-from .retrieval.tool_ranker import ToolRanker
-from .routes import INGRESSES, PATHS, Ingress, Route, allowed_methods, encode_overload, guess_ingress, match_route
-from .routing import Router, UnknownModel
-from .server_secret import configured_metrics_key, configured_secrets, make_secret
-from .settings import LimitsRow, Settings, StateRow
-from .shared.cooldowns import HealthTable
-from .shared.keys import Caller, ClientKeys, MetricsAccess
-from .shared.limits import InProcessLimiter, Limiter
-from .shared.memory_bound import MemoryBound, MemoryReservation
-from .shared.response_store import ResponseStore
-from .shared.response_stores import open_responses
-from .upstream_transports import UpstreamTransports
-from .upstreams import ConfiguredUpstream, upstreams_from_environment
+from .responses.store import ResponseStore
+from .responses_api import ResponsesApi
+from .retrieval.tool_ranker import ToolRanker, find_encoder
+from .routing.health import HealthTable
+from .routing.router import Router, UnknownModel
+from .routing.upstreams import ConfiguredUpstream, UpstreamTransports, upstreams_from_environment
+from .state.opening import open_responses
 
 if TYPE_CHECKING:
     from ..mcp.server.server import Server
     from ..retrieve.vectors import Encoder
     from .mcp_mount import McpMount
 
-__all__ = ["Gateway", "ToolBindings"]
 
 _log = getLogger("toolwire.gateway")
 _JSON: HeaderPairs = [(b"content-type", b"application/json")]
-# RFC 9110, 15.5.22: a 426 names the protocol that is required, which is the one in use
-_UPGRADE_REQUIRED: HeaderPairs = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
-_UPGRADE_REQUIRED_STATUS = 426
 _PROBES = ("alive", "ready", "metrics")  # they are served under overload, too
 _SHUTDOWN_GRACE = 1.0  # seconds
 _MCP = "/mcp"
-
-
-class ToolBindings(Struct, frozen=True):
-    """Tools run by the gateway, by model pattern, and the server for MCP clients at `/mcp`."""
-
-    runners: Mapping[str, Runner] = {}
-    publish: Server | None = None
-    publish_for: str = "*"  # the model pattern that a key must allow to use it
 
 
 class Gateway:
@@ -309,7 +296,7 @@ class Gateway:
         elif scope["type"] == "lifespan":
             await self._handle_lifespan(receive, send)
         elif scope["type"] == "websocket":
-            await _refuse_websocket(scope, send)
+            await refuse_websocket(scope, send)
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
@@ -406,7 +393,7 @@ class Gateway:
         try:
             self._origin_policy.check(scope["headers"], scope.get("http_version", "1.1"))
             if route is None:
-                raise _unknown_path(http_exchange)
+                raise unknown_path_error(http_exchange)
             if self.admission.in_flight > self.admission.limit and route.action not in _PROBES:
                 self._refuse_excess()
             if route.action == "generate":
@@ -573,37 +560,9 @@ class Gateway:
         status = status if 400 <= status < 600 else 502  # a transport in this process may return any status
         # some protocols have this header, too
         pairs = [*_JSON, *header_pairs({"x-request-id": log_writer.log.id, **headers})]
-        if status == _UPGRADE_REQUIRED_STATUS:
-            pairs += _UPGRADE_REQUIRED
+        if status == UPGRADE_REQUIRED:
+            pairs += UPGRADE_HEADERS
         await http_exchange.respond(status, pairs, to_bytes(body))
-
-
-def _unknown_path(http_exchange: HttpExchange) -> RequestRefused:
-    """Return the error 405 if the path exists with other methods, 404 if it does not exist.
-
-    A WebSocket handshake gets 426: Codex then uses HTTP at once, but retries for seconds after any other status
-    (core/src/client.rs of openai/codex; 7 attempts of Codex 0.169.0 after a 405).
-    """
-    methods = allowed_methods(http_exchange.path)
-    protocols = http_exchange.headers.get("upgrade", "").lower().split(",")
-    if http_exchange.method == "GET" and "websocket" in map(str.strip, protocols):
-        hint = f"use {' or '.join(methods or ['POST'])} over HTTP"
-        return RequestRefused("WebSockets are not supported", hint=hint, status=_UPGRADE_REQUIRED_STATUS)
-    if methods:
-        message = f"{http_exchange.method} is not allowed for this path"
-        return RequestRefused(message, hint=f"use {' or '.join(methods)}", status=405)
-    below = f" below {http_exchange.root_path}" if http_exchange.root_path else ""
-    return RequestRefused(f"unknown path {http_exchange.path[:200]}", hint=f"use {PATHS}{below}", status=404)
-
-
-async def _refuse_websocket(scope: Scope, send: Send) -> None:
-    """Refuse a handshake that the server has accepted as one, with 426 if it lets the application choose the status."""
-    if "websocket.http.response" not in (scope.get("extensions") or {}):
-        await send({"type": "websocket.close"})  # the server answers 403
-        return
-    start = {"type": "websocket.http.response.start", "status": _UPGRADE_REQUIRED_STATUS, "headers": _UPGRADE_REQUIRED}
-    await send(start)
-    await send({"type": "websocket.http.response.body", "body": b""})
 
 
 def _open_turn_store(row: StateRow) -> TurnStore:

@@ -10,7 +10,7 @@ from ..asgi.request import Receive, Scope, Send
 from ..ir.errors import ToolwireError
 from ..mcp.server.http import HttpApp
 from ..mcp.server.server import Server
-from .shared.keys import ClientKeys
+from .keys import ClientKeys
 
 __all__ = ["McpMount"]
 

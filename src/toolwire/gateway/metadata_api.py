@@ -9,20 +9,49 @@ from msgspec.structs import replace
 
 from ..asgi.access import RequestRefused
 from ..asgi.http_exchange import HeaderPairs, HttpExchange
-from ..ir.errors import ProtocolError
+from ..asgi.offload import ClientOffload
+from ..ir.errors import ProtocolError, ToolwireError
 from ..ir.pointer import JSON, Object
+from ..ir.request import Request
 from ..ir.text import to_bytes
+from ..ir.tools import Tool
 from ..stream.strict import parse_object
 from ..wire.models.lists import ListedModel, model_entry, model_list, ollama_description
-from .counted_body import find_counted_body
-from .dependencies import Dependencies
-from .request_reader import RequestReader
-from .routes import VERSION, Route
-from .shared.keys import Caller
-from .shared.limits import Limiter
-from .shared.memory_bound import MemoryReservation
+from ..wire.protocol import Wire
+from .keys import Caller, Limiter
+from .memory import MemoryReservation
+from .request.client_request import ClientRequest
+from .request.dependencies import Dependencies
+from .request.reader import RequestReader
+from .request.routes import VERSION, Route
+from .retrieval.tool_ranker import ToolRanker
+from .routing.router import Router
 
-__all__ = ["MetadataApi"]
+# The part of a request whose tokens are counted.
+#
+# Clients shorten their conversation by this number, so tools that are not offered must not count.
+
+
+async def find_counted_body(
+    client_request: ClientRequest, router: Router, ranker: ToolRanker, client: str, offload: ClientOffload
+) -> bytes:
+    """Return the client's body; with the selected tools only, if the model has `retrieve`."""
+    try:
+        target = router.plan(client_request.model, tools=client_request.has_tools)[0]
+        if target.row.retrieval is None or not client_request.has_tools:
+            return client_request.body
+        request = await offload.run(client_request.work_size, lambda: client_request.request)
+        offer = await ranker.open_offer(request, target.row.retrieval, client, offload, client_request.work_size)
+        if offer is None:
+            return client_request.body
+        return await offload.run(client_request.work_size, _encode, client_request.wire, request, offer.tools)
+    except ToolwireError:
+        return client_request.body  # an estimate is possible for every body
+
+
+def _encode(wire: Wire, request: Request, tools: tuple[Tool, ...]) -> bytes:
+    return to_bytes(wire.encode_request(replace(request, tools=tools))[0])
+
 
 _JSON: HeaderPairs = [(b"content-type", b"application/json")]
 _METRICS: HeaderPairs = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]

@@ -11,7 +11,7 @@ from typing import Any
 
 from .._extras import install_command
 from ..gateway.app import Gateway
-from ..gateway.settings_parse import parse_settings
+from ..gateway.config.parsing import parse_settings
 from ..ir.errors import MissingExtra
 from ..net.threads import run_blocking
 from ..wire import names

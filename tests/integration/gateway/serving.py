@@ -12,9 +12,9 @@ import uvicorn
 from toolwire.asgi.admission import ConnectionCounts
 from toolwire.asgi.limited_http import make_limited_protocol
 from toolwire.gateway.app import Gateway
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.config.settings import LimitsRow
 from toolwire.gateway.observe.request_log import RequestLog
-from toolwire.gateway.settings import LimitsRow
-from toolwire.gateway.settings_parse import parse_settings
 
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 

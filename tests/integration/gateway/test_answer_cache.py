@@ -8,7 +8,7 @@ from gateway.hostile import TEXT_ANSWER, body_of, gateway_to, post, run
 from gateway.serving import upstream_rows
 
 from toolwire import Response, Text
-from toolwire.gateway.settings_parse import parse_settings
+from toolwire.gateway.config.parsing import parse_settings
 from toolwire.ir.response import Stop
 
 OTHER = Response(parts=(Text("It will not."),), stop=Stop("stop"))

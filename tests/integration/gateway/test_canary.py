@@ -19,10 +19,10 @@ from serving import upstream_rows
 from toolwire import Response, Text, ToolCall
 from toolwire.gateway.answer.attempt import Attempt
 from toolwire.gateway.app import Gateway
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.keys import hash_key
 from toolwire.gateway.observe.otel import OtelSink
 from toolwire.gateway.observe.telemetry import open_telemetry
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.shared.keys import hash_key
 from toolwire.ir.response import Fault, Stop
 from toolwire.run.traces.redact import Redactor
 from toolwire.testing import PartialReply, RawReply, Upstream

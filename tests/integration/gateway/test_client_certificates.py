@@ -10,9 +10,9 @@ from gateway_client import CHAT_REQUEST, HELLO, post
 from serving import listening
 
 from toolwire.gateway.app import Gateway
+from toolwire.gateway.config.parsing import parse_settings, parse_valid_part
 from toolwire.gateway.observe.telemetry import open_telemetry
-from toolwire.gateway.settings_check import configure_upstreams
-from toolwire.gateway.settings_parse import parse_settings, parse_valid_part
+from toolwire.gateway.settings_file import configure_upstreams
 from toolwire.ir.errors import ConfigError
 from toolwire.testing import Upstream, load_trace
 

@@ -11,7 +11,7 @@ from gateway.hostile import TEXT_ANSWER, ask, gateway_to, run
 from gateway.serving import serving, upstream_rows
 from gateway.state.plain_http import Http
 
-from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.keys import hash_key
 from toolwire.ir.parts import Text
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.testing.upstream import Upstream

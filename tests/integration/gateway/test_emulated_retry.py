@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 import toolwire
 from toolwire import Message, Request, Response, Text, Tool, ToolCall
-from toolwire.gateway.settings_parse import parse_settings
+from toolwire.gateway.config.parsing import parse_settings
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.tools.runner import Runner

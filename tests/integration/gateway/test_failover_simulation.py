@@ -19,7 +19,7 @@ import pytest
 import virtual_time
 from toolwire.gateway import app
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.settings_parse import parse_settings
+from toolwire.gateway.config.parsing import parse_settings
 from toolwire.ir.folding import unfold
 from toolwire.ir.parts import Text
 from toolwire.ir.request import Request

@@ -7,9 +7,9 @@ from gateway_client import CHAT_REQUEST, post
 from prometheus_client.parser import text_string_to_metric_families
 from serving import serving, upstream_rows
 
+from toolwire.gateway.keys import hash_key
 from toolwire.gateway.observe.log import AccessLog
 from toolwire.gateway.observe.metrics import Metrics
-from toolwire.gateway.shared.keys import hash_key
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.testing import RawReply, Upstream
 

@@ -13,7 +13,7 @@ from serving import serving, upstream_rows
 import toolwire
 from toolwire import Response, Runner, Text, ToolCall, ToolResult, open_store
 from toolwire.cli.main import main
-from toolwire.cli.serve_tools import ToolLoader
+from toolwire.cli.serve.tools import ToolLoader
 from toolwire.gateway import parse_settings
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop

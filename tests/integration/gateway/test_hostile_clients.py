@@ -31,8 +31,8 @@ from gateway.hostile import (
 from gateway.serving import WIRES, upstream_rows
 
 from toolwire import Message, Request, Text
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.keys import hash_key
 from toolwire.ir.parts import Media
 from toolwire.testing import PartialReply
 from toolwire.wire import get

@@ -29,7 +29,7 @@ from gateway.hostile import (
 from gateway.serving import WIRES, Serving, listening
 
 from toolwire.asgi.admission import ConnectionCounts
-from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.keys import hash_key
 from waiting import wait_until
 
 KEYS = {"keys": {"me": {"hash": hash_key("sk-tw-right")}}}

@@ -35,11 +35,11 @@ from toolwire.bridge.conversation import restored_turns as restore_turns
 from toolwire.bridge.conversation.turns import StoredTurn
 from toolwire.bridge.emulation import requests as emulation
 from toolwire.bridge.restoration import repair
+from toolwire.gateway import responses_api
 from toolwire.gateway.answer.translated import TranslatedRequest
 from toolwire.gateway.observe import request_log
 from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.gateway.observe.metrics import Metrics
-from toolwire.gateway.responses import api as responses_api
 from toolwire.ir import text as json_text
 from toolwire.ir.parts import Artefact
 from toolwire.ir.response import Stop, Usage

@@ -23,7 +23,7 @@ from gateway.hostile import (
 from gateway.serving import WIRES
 
 from toolwire import Message, Request, Response, Text
-from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.keys import hash_key
 from toolwire.ir.response import Stop, Usage
 from toolwire.ir.text import to_bytes
 from toolwire.testing import RawReply

@@ -13,7 +13,7 @@ from starlette.routing import Mount
 
 from toolwire import Toolbox
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.settings_parse import parse_settings
+from toolwire.gateway.config.parsing import parse_settings
 from toolwire.mcp import HttpApp, Server
 from toolwire.testing import Upstream
 

@@ -116,7 +116,7 @@ def test_unknown_tool_is_a_protocol_error():
 
 def test_gateway_keys_protect_published_tools():
     async def check():
-        from toolwire.gateway.shared.keys import hash_key
+        from toolwire.gateway.keys import hash_key
 
         document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "keys": {"a": {"hash": hash_key("sk-a")}}}
         async with serving(document, publish=Server(toolbox())) as gateway:
@@ -131,7 +131,7 @@ def test_gateway_keys_protect_published_tools():
 
 def test_rate_limits_and_request_logs_apply_to_published_tools():
     async def check():
-        from toolwire.gateway.shared.keys import hash_key
+        from toolwire.gateway.keys import hash_key
 
         row = {"hash": hash_key("sk-a"), "requests_per_minute": 3}
         document = {"upstreams": upstream_rows("http://127.0.0.1:9"), "keys": {"a": row}}
@@ -154,7 +154,7 @@ def test_rate_limits_and_request_logs_apply_to_published_tools():
 
 def test_key_for_other_models_cannot_use_published_tools():
     async def check():
-        from toolwire.gateway.shared.keys import hash_key
+        from toolwire.gateway.keys import hash_key
 
         keys = {
             name: {"hash": hash_key(f"sk-{name}"), "models": models}

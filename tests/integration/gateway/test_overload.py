@@ -31,9 +31,9 @@ from toolwire import Message, Request, Text
 from toolwire.asgi.accepting import BatchListener
 from toolwire.asgi.offload import LARGE
 from toolwire.gateway.app import Gateway
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.keys import hash_key
 from toolwire.gateway.observe.metrics import Metrics
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.shared.keys import hash_key
 from toolwire.net.http.client import HttpTransport
 from toolwire.net.http.transport import PoolExhausted
 from waiting import SAFETY, until

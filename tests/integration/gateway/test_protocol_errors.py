@@ -22,7 +22,7 @@ from gateway.hostile import (
 )
 from gateway.serving import WIRES
 
-from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.keys import hash_key
 from toolwire.ir.response import Fault
 
 # where the model's name stands, and which path lists the names

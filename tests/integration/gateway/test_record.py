@@ -16,9 +16,9 @@ from serving import listening, upstream_rows
 from toolwire import Response, Text
 from toolwire.cli.main import main
 from toolwire.gateway.app import Gateway
+from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.observe.record import trace_writer
 from toolwire.gateway.observe.telemetry import open_telemetry
-from toolwire.gateway.settings_parse import parse_settings
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault, Stop
 from toolwire.testing import PartialReply, Upstream, load_trace, script_of

@@ -16,8 +16,8 @@ from serving import serving, upstream_rows
 from toolwire import Reasoning, Response, Text, ToolCall
 from toolwire.bridge.conversation.reasoning_envelope import PREFIX, may_contain_envelope
 from toolwire.bridge.conversation.turns import InMemoryTurns
-from toolwire.gateway import client_request
-from toolwire.gateway.settings_parse import parse_settings
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.request import client_request
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.testing.upstream import RawReply, Upstream
 

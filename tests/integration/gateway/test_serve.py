@@ -19,12 +19,12 @@ from typing import TextIO
 import pytest
 
 from toolwire import Response, Text, ToolCall, ToolResult
-from toolwire.cli import gateway_models
 from toolwire.cli.main import main
-from toolwire.gateway.serve import bind
-from toolwire.gateway.settings import KeyRow, ServerRow, Settings
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.tls import check_certificate
+from toolwire.cli.serve import client_models as gateway_models
+from toolwire.gateway.config.credentials import check_certificate
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.config.settings import KeyRow, ServerRow, Settings
+from toolwire.gateway.processes.server import bind
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Stop, Usage
 from toolwire.mcp.client import McpServers
@@ -361,7 +361,7 @@ def test_default_port_in_use_moves_with_a_message_and_only_without_keys(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        monkeypatch.setattr("toolwire.gateway.serve._DEFAULT_PORT", port)
+        monkeypatch.setattr("toolwire.gateway.processes.server._DEFAULT_PORT", port)
         with bind(Settings()) as listener:
             assert listener.getsockname()[1] > port
         assert f"port {port} is in use" in caplog.text
@@ -598,7 +598,7 @@ def test_sighup_reopens_the_log_even_with_invalid_settings(tmp_path: Path) -> No
 
 
 def test_reload_without_keys_does_not_disable_authentication(tmp_path: Path) -> None:
-    from toolwire.gateway.shared.keys import hash_key
+    from toolwire.gateway.keys import hash_key
 
     keys = f'[server]\nhost = "0.0.0.0"\n[keys.a]\nhash = "{hash_key("sk-a")}"\n'
     config(tmp_path, "http://127.0.0.1:9", more=keys)
@@ -619,7 +619,7 @@ def test_reload_without_keys_does_not_disable_authentication(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("arguments", [("--quiet",), ("--quiet", "--workers", "2")], ids=["one", "workers"])
 def test_reload_without_the_settings_file_keeps_the_keys(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    from toolwire.gateway.shared.keys import hash_key
+    from toolwire.gateway.keys import hash_key
 
     keys = f'[state]\nurl = "state.db"\n[keys.a]\nhash = "{hash_key("sk-a")}"\n'
     config(tmp_path, "http://127.0.0.1:9", more=keys)

@@ -21,7 +21,7 @@ from gateway.hostile import (
 )
 from gateway.serving import WIRES, serving
 
-from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.keys import hash_key
 from toolwire.ir.folding import unfold
 from toolwire.ir.text import to_bytes
 from toolwire.wire import get

@@ -14,9 +14,9 @@ from serving import listening, upstream_rows
 
 from toolwire._extras import install_command
 from toolwire.gateway.app import Gateway
+from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.observe.otel import OtelSink
 from toolwire.gateway.observe.telemetry import open_telemetry
-from toolwire.gateway.settings_parse import parse_settings
 from toolwire.ir.errors import ConfigError, MissingExtra
 from toolwire.testing import Upstream, load_trace
 

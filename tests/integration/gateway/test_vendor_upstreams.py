@@ -14,10 +14,10 @@ from serving import serving
 
 from tables import every_case
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.litellm.litellm_convert import convert_litellm
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.litellm.conversion import convert_litellm
 from toolwire.gateway.observe.telemetry import open_telemetry
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.upstreams import upstreams_from_environment
+from toolwire.gateway.routing.upstreams import upstreams_from_environment
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import Text
 from toolwire.ir.response import Fault, Response, Stop

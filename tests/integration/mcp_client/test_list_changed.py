@@ -13,8 +13,8 @@ from mcp_server.server_process import effects_in
 from mcp_client.client_helpers import McpClient, McpServers, run, tool_call, until
 from mcp_client.scripted_http_server import TOOL, ScriptedHttpServer, discovered, error, events, json_reply, result
 from mcp_client.test_cli import toolwire
-from toolwire.cli.serve_tools import ToolLoader
-from toolwire.gateway.settings import Settings, ToolsRow
+from toolwire.cli.serve.tools import ToolLoader
+from toolwire.gateway.config.settings import Settings, ToolsRow
 from toolwire.mcp.client import ServerSpec
 from waiting import SAFETY
 

@@ -10,8 +10,8 @@ from gateway.serving import listening
 from mcp_client.client_helpers import McpServers, misbehaving, run, tool_call, until
 from toolwire import Agent, Runner, ToolCall, tool
 from toolwire.cli.main import main
-from toolwire.cli.serve_tools import ToolLoader
-from toolwire.gateway.settings import Settings, ToolsRow
+from toolwire.cli.serve.tools import ToolLoader
+from toolwire.gateway.config.settings import Settings, ToolsRow
 from toolwire.ir.errors import ConfigError
 from toolwire.mcp import HttpApp, Server
 from toolwire.mcp.client import ServerSpec, http

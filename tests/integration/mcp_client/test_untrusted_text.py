@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from mcp_client.test_cli import toolwire
-from toolwire.cli.serve_tools import ToolLoader
-from toolwire.gateway.settings import Settings, ToolsRow
+from toolwire.cli.serve.tools import ToolLoader
+from toolwire.gateway.config.settings import Settings, ToolsRow
 
 READABLE = "one\n\ttwo\u00a0\U0001f469\u200d\U0001f467\r\n\u05e9\u05dc\u05d5\u05dd\u200f!\n"
 HOSTILE = "\x1b[2J\x9b31m\x7f safe\revil"

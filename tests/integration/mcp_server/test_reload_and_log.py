@@ -18,7 +18,7 @@ from mcp_server.server_process import (
     post,
     tool_call_request,
 )
-from toolwire.cli.mcp_reload import ToolsFile
+from toolwire.cli.mcp.serve import ToolsFile
 from toolwire.mcp import McpClient, ServerSpec
 from waiting import until
 

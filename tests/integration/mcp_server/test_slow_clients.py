@@ -13,8 +13,8 @@ from gateway.hostile import Answer, read_answer, run
 from toolwire import Toolbox
 from toolwire.asgi.admission import DefaultLimits
 from toolwire.asgi.limited_http import make_limited_protocol
-from toolwire.cli import mcp_bridge
 from toolwire.cli.main import main
+from toolwire.cli.mcp import command as mcp_bridge
 from toolwire.mcp.server.http import HttpApp
 from toolwire.mcp.server.server import Server
 from waiting import until

@@ -9,7 +9,7 @@ import pytest
 
 import toolwire
 from toolwire import Agent, ToolCall, open_store
-from toolwire.cli.answer_output import describe_waiting
+from toolwire.cli.agent.output import describe_waiting
 from toolwire.ir.errors import ConfigError
 from toolwire.net import Answer, Auxiliary, Runner, StoredApprovals, approve_call, deny_call
 from toolwire.run import Approved, Policy, RunConflict, Session, Suspend

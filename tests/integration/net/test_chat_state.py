@@ -10,7 +10,7 @@ from test_chat_terminal import chatting
 from test_cli_run import DONE, MAIL, TOOLS
 
 from toolwire import ToolCall
-from toolwire.cli.chat_session import ChatSession
+from toolwire.cli.agent.chat_session import ChatSession
 from toolwire.ir.errors import ConfigError
 from toolwire.net.model.interface import prompt_message
 from toolwire.testing import Upstream, says

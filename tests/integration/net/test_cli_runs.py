@@ -296,8 +296,8 @@ def test_deletion_is_confirmed_on_a_terminal(folder, capsys, monkeypatch, reply,
             raise reply
         return reply
 
-    monkeypatch.setattr("toolwire.cli.live_approval.has_terminal", lambda: True)
-    monkeypatch.setattr("toolwire.cli.line_editor.edit_line", answer)
+    monkeypatch.setattr("toolwire.cli.terminal.input.has_terminal", lambda: True)
+    monkeypatch.setattr("toolwire.cli.terminal.input.edit_line", answer)
     store = open_store(str(folder / "runs.db"))
     store.runs.append(StoredRun("aa1", "done"), (), 0)
     assert main(["runs", "delete", "aa", "--store", str(folder / "runs.db")]) == code
@@ -342,7 +342,7 @@ def test_file_of_an_earlier_version_can_shrink_after_a_vacuum(toolwire, folder):
 def test_vacuum_of_another_store_is_refused_before_anything_is_deleted(monkeypatch, capsys):
     store = open_store("memory:")
     store.runs.append(StoredRun("over", "done"), (), 0, ttl=-1.0)
-    monkeypatch.setattr("toolwire.cli.runs.open_store_at", lambda address: store)
+    monkeypatch.setattr("toolwire.cli.agent.runs.open_store_at", lambda address: store)
     assert main(["runs", "sweep", "--vacuum", "--store", "memory:"]) == 2
     assert "--vacuum is for SQLite files" in capsys.readouterr().err
     assert store.sweep() == 1

@@ -10,7 +10,7 @@ from api_server import api_server
 
 from toolwire import ToolCall
 from toolwire.cli.main import main
-from toolwire.cli.serve_tools import ToolLoader
+from toolwire.cli.serve.tools import ToolLoader
 from toolwire.gateway import parse_settings
 from toolwire.gateway.observe.telemetry import Telemetry
 from toolwire.ir import ConfigError

@@ -9,7 +9,7 @@ import pytest
 import toolwire
 from stores.servers import open_test_store
 from toolwire import Runner, ToolCall
-from toolwire.cli.serve_tools import ToolLoader
+from toolwire.cli.serve.tools import ToolLoader
 from toolwire.gateway import parse_settings
 from toolwire.ir.errors import ConfigError
 from toolwire.net.stores import open_store

@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 from toolwire.asgi import limited_http, request_cycle
 from toolwire.asgi.uvicorn_internals import VERSIONS, check_uvicorn, used_names
-from toolwire.gateway import serve
+from toolwire.gateway.processes import server as serve
 from toolwire.ir.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]

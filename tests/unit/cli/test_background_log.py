@@ -3,8 +3,8 @@
 import logging
 import threading
 
-from toolwire.cli import background_log
-from toolwire.cli.background_log import BackgroundHandler
+from toolwire.cli.mcp import http as background_log
+from toolwire.cli.mcp.http import BackgroundHandler
 from waiting import SAFETY
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import toolwire
-from toolwire.cli import line_editor, live_approval
-from toolwire.cli.chat_input import ChatInput, find_attachments
-from toolwire.cli.line_editor import LineHistory
-from toolwire.cli.live_approval import ApprovalPrompt
+from toolwire.cli.agent.chat import ChatInput, find_attachments
+from toolwire.cli.terminal import input as line_editor
+from toolwire.cli.terminal import input as live_approval
+from toolwire.cli.terminal.input import ApprovalPrompt, LineHistory
 from toolwire.run import Approved, Denied, Toolbox
 from toolwire.run.calls.steps import Approve
 

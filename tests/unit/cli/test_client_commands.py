@@ -5,12 +5,11 @@ import shlex
 
 import pytest
 
-from toolwire.cli.client_commands import client_commands
-from toolwire.cli.client_models import AvailableModels, choose_models, list_models
 from toolwire.cli.main import main
+from toolwire.cli.serve.client_models import AvailableModels, choose_models, client_commands, list_models
 from toolwire.gateway.app import Gateway
-from toolwire.gateway.routing import Router
-from toolwire.gateway.settings_parse import parse_settings
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.routing.router import Router
 
 URL = "http://127.0.0.1:4141"
 

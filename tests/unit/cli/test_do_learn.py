@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.cli.do_learn import learn_command
+from toolwire.cli.do.command_help import learn_command
 from toolwire.ir.errors import ConfigError
 from toolwire.testing.tool_tests.landlock import landlock_version
 from waiting import SAFETY
@@ -42,7 +42,7 @@ def install(tmp_path, monkeypatch):
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setenv("OPENAI_API_KEY", "secret")
-        monkeypatch.setattr("toolwire.cli.do_learn._TIMEOUT", SAFETY)
+        monkeypatch.setattr("toolwire.cli.do.command_help._TIMEOUT", SAFETY)
         return program
 
     return install
@@ -72,7 +72,7 @@ def test_program_writes_only_to_its_home(install):
 )
 def test_program_that_hangs_or_is_silent_is_an_error(source, seconds, message, install, monkeypatch):
     install(source)
-    monkeypatch.setattr("toolwire.cli.do_learn._TIMEOUT", seconds)
+    monkeypatch.setattr("toolwire.cli.do.command_help._TIMEOUT", seconds)
     with pytest.raises(ConfigError, match=message):
         learn_command("frob")
 

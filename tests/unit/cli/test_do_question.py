@@ -1,6 +1,6 @@
 """The command that a person confirms is the command that is shown."""
 
-from toolwire.cli.do_question import letter_notes, show_action
+from toolwire.cli.do.execution import letter_notes, show_action
 
 
 def test_control_characters_are_shown_and_not_executed(capsys):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.cli.do_values import request_values, task_words
+from toolwire.cli.do.candidates import request_values, task_words
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toolwire.cli.learn_export import _FORMATS, _READ_ONLY
+from toolwire.cli.learn.command import _FORMATS, _READ_ONLY
 from toolwire.cli.main import main
 from toolwire.ir.parts import Reasoning, Text, ToolCall
 from toolwire.ir.request import Message

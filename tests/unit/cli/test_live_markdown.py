@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tables import every_case
-from toolwire.cli.live_markdown import MarkdownRenderer
+from toolwire.cli.agent.live import MarkdownRenderer
 
 TEXT = """# Title **x**
 Some **bold** and *it* and `co*de*` and snake_case_name, 2 * 3 * 4, [link](http://x.y).

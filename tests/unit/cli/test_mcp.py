@@ -9,7 +9,7 @@ import pytest
 
 from toolwire._extras import install_command
 from toolwire.cli.main import main
-from toolwire.cli.mcp_http import parse_address
+from toolwire.cli.mcp.http import parse_address
 
 TOOLS = '"""Weather for everybody."""\ndef weather(city: str) -> str:\n    "The weather."\n    return "sun"\n'
 

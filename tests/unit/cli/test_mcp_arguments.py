@@ -5,8 +5,8 @@ import io
 import pytest
 
 from tables import every_case
-from toolwire.cli.mcp_arguments import apply_schema, read_assignments
-from toolwire.cli.parameter_text import list_parameters
+from toolwire.cli.mcp.arguments import apply_schema, read_assignments
+from toolwire.cli.sources.listing import list_parameters
 from toolwire.ir.errors import ConfigError, ProtocolError
 
 SCHEMA = {

@@ -5,9 +5,9 @@ from base64 import b64encode
 
 import pytest
 
-from toolwire.cli.mcp_listing import Listing
-from toolwire.cli.mcp_result import PartPrinter, print_result
-from toolwire.cli.mcp_traffic import TrafficLog
+from toolwire.cli.mcp.call import PartPrinter, print_result
+from toolwire.cli.mcp.traffic import TrafficLog
+from toolwire.cli.sources.listing import Listing
 from toolwire.ir.parts import Media, Text, ToolResult
 from toolwire.ir.tools import Tool
 from toolwire.mcp import ServerSpec

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from toolwire import ToolCall
-from toolwire.cli import mcp_serve
 from toolwire.cli.main import main
+from toolwire.cli.mcp import serve as mcp_serve
 
 TOOLS = '''
 def pay(amount: int) -> str:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from toolwire.cli.request_table import RequestTable, TableLogHandler
+from toolwire.cli.serve.request_table import RequestTable, TableLogHandler
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.ir.losses import Loss
 from toolwire.run.traces.redact import Redactor

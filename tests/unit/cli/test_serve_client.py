@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from toolwire.cli import gateway_models
 from toolwire.cli.main import main
+from toolwire.cli.serve import client_models as gateway_models
 from waiting import SAFETY
 
 MODELS = {"data": [{"id": "fast"}]}

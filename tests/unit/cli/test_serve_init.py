@@ -7,11 +7,11 @@ import tomllib
 
 import pytest
 
-from toolwire.cli import serve_init
-from toolwire.cli.local_servers import LocalServer, find_local_servers
 from toolwire.cli.main import main
+from toolwire.cli.models import LocalServer, find_local_servers
+from toolwire.cli.serve import settings as serve_init
+from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.settings_file import load_settings
-from toolwire.gateway.settings_parse import parse_settings
 from waiting import SAFETY
 
 SECRET = "sk-secret-0123456789"

@@ -6,8 +6,8 @@ import tomllib
 import pytest
 
 from toolwire.cli.main import main
+from toolwire.gateway.keys import ClientKeys
 from toolwire.gateway.settings_file import load_settings
-from toolwire.gateway.shared.keys import ClientKeys
 
 FILE = """\
 # our gateway

@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.cli.main import main
-from toolwire.gateway.settings_parse import parse_settings
+from toolwire.gateway.config.parsing import parse_settings
 from toolwire.ir.errors import ConfigError
 
 UPSTREAM = '[upstreams.a]\nbase_url = "http://127.0.0.1:9/v1"\nwire = "openai_chat"\n'

@@ -10,8 +10,8 @@ from threading import Thread
 import pytest
 
 from toolwire.cli.main import main
-from toolwire.cli.tool_source import open_source, source_kind
-from toolwire.cli.tools_file import defines_tools
+from toolwire.cli.sources.targets import defines_tools
+from toolwire.cli.sources.tool_source import open_source, source_kind
 from toolwire.ir.errors import ConfigError
 
 FUNCTIONS = '''

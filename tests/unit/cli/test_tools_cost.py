@@ -6,7 +6,7 @@ import pytest
 
 from toolwire import Agent, ToolCall, tool
 from toolwire.cli.main import main
-from toolwire.cli.recorded_calls import RecordedCalls
+from toolwire.cli.tools.cost import RecordedCalls
 from toolwire.ir.errors import ConfigError
 from toolwire.net import TraceObserver
 from toolwire.run.traces.format import (

@@ -5,8 +5,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from toolwire.cli.bar_chart import Bar, BarGroup, draw_bar, draw_bars, render_svg
 from toolwire.cli.main import main
+from toolwire.cli.terminal.bar_chart import Bar, BarGroup, draw_bar, draw_bars, render_svg
 from toolwire.retrieve.minilm import open_minilm
 
 TOOLS = [

@@ -8,11 +8,12 @@ import sys
 import pytest
 
 from toolwire._extras import install_command
-from toolwire.cli import tools_groups, tools_index
-from toolwire.cli.file_lock import lock_file
 from toolwire.cli.main import main
-from toolwire.cli.progress_bar import ProgressBar
-from toolwire.cli.tools_groups import split_name
+from toolwire.cli.terminal.output import ProgressBar
+from toolwire.cli.tools import groups as tools_groups
+from toolwire.cli.tools import index as tools_index
+from toolwire.cli.tools.groups import split_name
+from toolwire.cli.tools.index import lock_file
 from toolwire.ir.errors import MissingExtra
 from toolwire.retrieve import ToolIndex
 from waiting import SAFETY

@@ -1,6 +1,6 @@
 """The text that a person reads before approving a call."""
 
-from toolwire.cli.answer_output import describe_waiting
+from toolwire.cli.agent.output import describe_waiting
 from toolwire.run import WaitingCall
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolwire.gateway.answer.plan import AttemptPlan
+from toolwire.gateway.answer.request_handler import AttemptPlan
 from toolwire.gateway.faults import IDLE_FAULT, UPSTREAM_BUSY
 from toolwire.ir.response import Fault
 from toolwire.net.model.health import TargetHealth

@@ -7,8 +7,8 @@ import pytest
 from tables import every_case
 from toolwire.asgi.offload import LARGE
 from toolwire.bridge.conversation.reading import RequestReading
-from toolwire.gateway.client_request import ClientRequest
-from toolwire.gateway.routes import match_route
+from toolwire.gateway.request.client_request import ClientRequest
+from toolwire.gateway.request.routes import match_route
 from toolwire.ir.errors import ConfigError, ProtocolError, ToolwireError
 from toolwire.stream import strict
 

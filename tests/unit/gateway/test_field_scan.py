@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tables import every_case
-from toolwire.gateway.field_scan import CountedObjects, FieldFound, FieldScan, InvalidPiece
+from toolwire.gateway.request.field_scan import CountedObjects, FieldFound, FieldScan, InvalidPiece
 from toolwire.ir.errors import ProtocolError
 from toolwire.stream.strict import parse_object
 from waiting import cpu_guard

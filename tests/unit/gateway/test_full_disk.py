@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.cli.request_table import RequestTable
+from toolwire.cli.serve.request_table import RequestTable
 from toolwire.gateway import load_settings
-from toolwire.gateway.observe import line_lock, log
-from toolwire.gateway.observe.line_lock import LineLock
+from toolwire.gateway.observe import log
+from toolwire.gateway.observe import workers as line_lock
 from toolwire.gateway.observe.log import AccessLog, LogFile, LossReport, RepeatFilter, guard_writes, to_stream
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.observe.record import Recorder
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.gateway.observe.telemetry import open_telemetry
-from toolwire.gateway.observe.worker_metrics import WorkerMetrics
+from toolwire.gateway.observe.workers import LineLock, WorkerMetrics
 from toolwire.net.trace.file import trace_folder
 from toolwire.run.traces.format import VERSION, TraceHeader
 from toolwire.run.traces.redact import Redactor
@@ -218,7 +218,7 @@ def test_row_that_cannot_be_printed_is_reported(monkeypatch):
 HOLD = """
 import sys
 from pathlib import Path
-from toolwire.gateway.observe.line_lock import LineLock
+from toolwire.gateway.observe.workers import LineLock
 
 LineLock(Path(sys.argv[1])).acquire(timeout=5)
 print("held", flush=True)

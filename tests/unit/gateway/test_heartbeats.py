@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolwire.gateway import workers
-from toolwire.gateway.worker_process import SharedListener, WorkerProcess, WorkerTable
-from toolwire.gateway.workers import WorkerPool, _WorkerSlot
+from toolwire.gateway.processes import workers
+from toolwire.gateway.processes.worker_process import SharedListener, WorkerProcess, WorkerTable
+from toolwire.gateway.processes.workers import WorkerPool, _WorkerSlot
 from waiting import until
 
 

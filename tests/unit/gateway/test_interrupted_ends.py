@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from toolwire.asgi.http_exchange import HttpExchange
-from toolwire.gateway.answer.attempt import AnswerContext
-from toolwire.gateway.answer.delivery import StreamDelivery
+from toolwire.gateway.answer.delivery import AnswerContext, StreamDelivery
 from toolwire.gateway.answer.request_handler import RequestHandler
 from toolwire.ir.response import Fault
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.gateway.settings import KeyRow
-from toolwire.gateway.shared.keys import ClientKeys, UnknownKey, hash_key, keys_in_request
+from toolwire.gateway.config.settings import KeyRow
+from toolwire.gateway.keys import ClientKeys, UnknownKey, hash_key, keys_in_request
 
 KEYS = {"ann": "sk-a", "bob": "sk-b", "nobody": ""}
 CLIENTS = ClientKeys({name: KeyRow(hash_key(key)) for name, key in KEYS.items()})

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolwire.gateway.config.settings import KeyRow
 from toolwire.gateway.faults import RateLimited
-from toolwire.gateway.settings import KeyRow
-from toolwire.gateway.shared.keys import Caller
-from toolwire.gateway.shared.limits import InProcessLimiter
+from toolwire.gateway.keys import Caller, InProcessLimiter
 
 HASH = "0" * 64
 

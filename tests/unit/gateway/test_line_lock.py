@@ -7,7 +7,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from toolwire.gateway.observe import log
-from toolwire.gateway.observe.line_lock import LineLock
+from toolwire.gateway.observe.workers import LineLock
 
 log._MAX_WAIT = 60.0  # seconds: no line is lost, also on a busy machine
 write = log.to_stream("stderr", lock=LineLock(Path(sys.argv[1])))

@@ -5,13 +5,12 @@ import tomllib
 import pytest
 
 from tables import every_case
-from toolwire.gateway.litellm.import_report import group_notes
-from toolwire.gateway.litellm.litellm_convert import convert_litellm
-from toolwire.gateway.litellm.litellm_file import from_litellm, parse_litellm_file, require_complete
-from toolwire.gateway.settings import TargetRow
-from toolwire.gateway.settings_file import load_settings
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.settings_text import format_settings
+from toolwire.gateway.config.notation import format_settings
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.config.settings import TargetRow
+from toolwire.gateway.litellm.conversion import convert_litellm
+from toolwire.gateway.litellm.report import group_notes
+from toolwire.gateway.settings_file import from_litellm, load_settings, parse_litellm_file, require_complete
 from toolwire.ir.errors import ConfigError
 
 KEYS = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "KEY", "OTHER"), "sk-test-0123456789")

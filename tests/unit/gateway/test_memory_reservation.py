@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.gateway.shared.document_limits import admit_small_document
-from toolwire.gateway.shared.memory_bound import MemoryBound, MemoryExhausted, MemoryReservation
+from toolwire.gateway.memory import MemoryBound, MemoryExhausted, MemoryReservation, admit_small_document
 
 DATA = b'{"model": "m", "messages": []}'
 

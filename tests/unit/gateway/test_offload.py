@@ -7,9 +7,8 @@ import pytest
 
 from toolwire.asgi.offload import LARGE, ClientOffload, Offload
 from toolwire.gateway.answer.relay import PIECE, StreamRelay
+from toolwire.gateway.memory import MemoryBound, MemoryReservation, StreamMemory
 from toolwire.gateway.observe.answer_stats import AnswerStats
-from toolwire.gateway.shared.memory_bound import MemoryBound, MemoryReservation
-from toolwire.gateway.shared.stream_memory import StreamMemory
 from toolwire.ir.events import CallDelta, CallEnd, CallStart
 from toolwire.stream.strict import count_values
 from waiting import until

@@ -4,7 +4,7 @@ from itertools import repeat
 
 import pytest
 
-from toolwire.gateway.process_settings import MemoryTrimmer
+from toolwire.gateway.processes.server import MemoryTrimmer
 
 
 def trims(*counts):

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from toolwire.gateway.routing import NoTarget, Router, UnknownModel
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.shared.cooldowns import HealthTable
-from toolwire.gateway.upstreams import ConfiguredUpstream
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.routing.health import HealthTable
+from toolwire.gateway.routing.router import NoTarget, Router, UnknownModel
+from toolwire.gateway.routing.upstreams import ConfiguredUpstream
 from toolwire.ir.response import Fault
 from toolwire.net.model.pass_through import replace_model
 from toolwire.stream.strict import parse_object

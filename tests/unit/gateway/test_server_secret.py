@@ -9,11 +9,11 @@ from threading import Barrier
 import pytest
 
 from toolwire.gateway.app import Gateway
+from toolwire.gateway.config.credentials import configured_secrets, load_file_secret, read_secret
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.config.settings import ServerRow
 from toolwire.gateway.observe.telemetry import open_telemetry
-from toolwire.gateway.server_secret import configured_secrets, load_file_secret, read_secret
-from toolwire.gateway.settings import ServerRow
-from toolwire.gateway.settings_check import find_environment_problems
-from toolwire.gateway.settings_parse import parse_settings
+from toolwire.gateway.settings_file import find_environment_problems
 from toolwire.ir.errors import ConfigError
 
 pytestmark = pytest.mark.finding("CA1")

@@ -5,9 +5,9 @@ import tomllib
 import pytest
 
 from tables import every_case
+from toolwire.gateway.config.notation import format_settings
+from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.settings_file import load_settings
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.settings_text import format_settings
 from toolwire.ir.errors import ConfigError
 
 UPSTREAM = {"upstreams": {"a": {"base_url": "http://localhost"}}}

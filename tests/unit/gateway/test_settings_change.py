@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolwire.gateway.settings_change import describe_change
-from toolwire.gateway.settings_parse import parse_settings
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.processes.server import describe_change
 
 HASH = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90"
 

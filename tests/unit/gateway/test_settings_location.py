@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.gateway.settings_location import TomlLines, toml_location
+from toolwire.gateway.config.notation import TomlLines, toml_location
 
 TEXT = """\
 # models.fast = 1

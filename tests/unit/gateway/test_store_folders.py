@@ -7,10 +7,9 @@ import logging
 import pytest
 
 from toolwire.cli.main import main
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.shared.sql_link import SqliteLink
-from toolwire.gateway.shared.sql_state import StateDatabase
-from toolwire.gateway.shared.state import open_state
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.state.database import SqliteLink, StateDatabase
+from toolwire.gateway.state.opening import open_state
 from toolwire.ir.errors import ConfigError, StoreError
 
 MESSAGE = "the folder data does not exist"

@@ -15,13 +15,10 @@ from msgspec.structs import replace
 from toolwire import Media, Message, Request, Text, Tool, ToolCall, ToolResult
 from toolwire._extras import install_command
 from toolwire.asgi.offload import ClientOffload, Offload
-from toolwire.gateway.retrieval.installed_encoder import find_encoder
-from toolwire.gateway.retrieval.list_indexes import ToolListIndexes
-from toolwire.gateway.retrieval.retrieval_plan import RetrievalPlan, plan_retrieval
-from toolwire.gateway.retrieval.selections import ConversationSelections
-from toolwire.gateway.retrieval.tool_ranker import ToolRanker
-from toolwire.gateway.retrieval.vector_cache import VectorCache
-from toolwire.gateway.settings import RetrieveRow
+from toolwire.gateway.config.settings import RetrieveRow
+from toolwire.gateway.retrieval.list_indexes import ToolListIndexes, VectorCache
+from toolwire.gateway.retrieval.offered_tools import RetrievalPlan, plan_retrieval
+from toolwire.gateway.retrieval.tool_ranker import ConversationSelections, ToolRanker, find_encoder
 from toolwire.run.tools.words import split_words, stem_word
 from waiting import SAFETY
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from toolwire.gateway.app import Gateway
+from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.observe.telemetry import open_telemetry
-from toolwire.gateway.settings_parse import parse_settings
 from toolwire.ir.errors import ConfigError
 
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from toolwire.gateway.observe.request_log import RequestLog
-from toolwire.gateway.observe.usage import UsageSink
+from toolwire.gateway.state.usage import UsageSink
 from toolwire.ir.errors import StoreError
 from toolwire.ir.response import Usage
 from waiting import SAFETY, wait_until
@@ -86,7 +86,7 @@ def test_closing_writes_queued_rows(store):
 
 
 def test_full_queue_drops_rows_and_logs_it(store, caplog, monkeypatch):
-    monkeypatch.setattr("toolwire.gateway.observe.usage._WRITE_INTERVAL", SAFETY)  # it logs all drops at the end
+    monkeypatch.setattr("toolwire.gateway.state.usage._WRITE_INTERVAL", SAFETY)  # it logs all drops at the end
     store.away.set()
     sink = UsageSink(store, queue=10)
     for number in range(1000):
@@ -99,7 +99,7 @@ def test_full_queue_drops_rows_and_logs_it(store, caplog, monkeypatch):
 
 
 def test_failed_writes_are_retried(store, caplog, monkeypatch):
-    monkeypatch.setattr("toolwire.gateway.observe.usage._FAILURE_DELAY", 0.05)
+    monkeypatch.setattr("toolwire.gateway.state.usage._FAILURE_DELAY", 0.05)
     store.away.set()
     sink = UsageSink(store)
     sink(turn())
@@ -113,7 +113,7 @@ def test_failed_writes_are_retried(store, caplog, monkeypatch):
 
 
 def test_closing_gives_up_when_the_store_fails(store, caplog, monkeypatch):
-    monkeypatch.setattr("toolwire.gateway.observe.usage._CLOSE_TIMEOUT", 0.3)
+    monkeypatch.setattr("toolwire.gateway.state.usage._CLOSE_TIMEOUT", 0.3)
     store.away.set()
     sink = UsageSink(store)
     sink(turn())
@@ -124,7 +124,7 @@ def test_closing_gives_up_when_the_store_fails(store, caplog, monkeypatch):
 
 
 def test_closing_does_not_wait_for_a_hanging_store(store, caplog, monkeypatch):
-    monkeypatch.setattr("toolwire.gateway.observe.usage._CLOSE_TIMEOUT", 0.3)
+    monkeypatch.setattr("toolwire.gateway.state.usage._CLOSE_TIMEOUT", 0.3)
     hanging = threading.Event()
     store.add = lambda rows: hanging.wait(SAFETY)
     sink = UsageSink(store)

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.observe.request_log import RequestLog
-from toolwire.gateway.observe.worker_metrics import WorkerMetrics
+from toolwire.gateway.observe.workers import WorkerMetrics
 from toolwire.ir.losses import Loss
 from toolwire.ir.response import Usage
 

@@ -6,8 +6,8 @@ import pytest
 
 from tables import every_case
 from toolwire.asgi.access import refuse_open
-from toolwire.gateway.serve import bind
-from toolwire.gateway.settings import ServerRow, Settings
+from toolwire.gateway.config.settings import ServerRow, Settings
+from toolwire.gateway.processes.server import bind
 from toolwire.ir.errors import ConfigError
 from toolwire.wire.loopback import is_loopback
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from logging import getLogger
 from time import perf_counter
 
 from msgspec import Struct
 
-from ...asgi.http_exchange import HeaderPairs, HttpExchange
-from ...asgi.offload import LARGE, ClientOffload
+from ...asgi.http_exchange import HeaderPairs
+from ...asgi.offload import LARGE
 from ...bridge.emulation.retries import RejectedAnswer
 from ...ir.errors import EncodeError, ProtocolError
 from ...ir.losses import LossError, require_lossless
@@ -24,20 +23,14 @@ from ...net.http.transport import Reply
 from ...net.model.key_command import KeyCommandError
 from ...net.model.replies import drain, forwarded_headers, read_reply_body, transport_losses
 from ...net.model.upstream_exchange import ERROR_LIMIT, ReplyMeaning, UpstreamExchange
-from ..client_request import CALL_MARKS, ClientRequest
-from ..dependencies import Dependencies
+from ..config.settings import LimitsRow
 from ..faults import IDLE_FAULT, key_fault_of, network_fault_of, overflow_fault
-from ..observe.request_log import RequestLogWriter
-from ..routing import Target
-from ..settings import LimitsRow
-from ..shared.document_limits import admit_document
-from ..shared.memory_bound import MemoryReservation
-from ..shared.stream_memory import StreamMemory
-from .delivery import Delivery, StreamDelivery
-from .preparation import OutboundRequest, RequestPreparation
+from ..memory import StreamMemory, admit_document
+from ..request.client_request import CALL_MARKS
+from ..routing.router import Target
+from .delivery import AnswerContext, StreamDelivery
+from .preparation import OutboundRequest
 from .relay import Stream, StreamRelay
-
-__all__ = ["AnswerContext", "Attempt", "open_context"]
 
 _log = getLogger("toolwire.gateway")
 _WORK_PER_LOSS = 32  # bytes of text that take as long
@@ -53,7 +46,6 @@ _SHORTENED = re.compile(
 )
 _NOT_CUT = re.compile(rb'"truncate"\s*+:\s*+false')  # Ollama cuts every other prompt that is too long
 _SUMMARISED_AT_ONCE = 256 * 1024  # bytes of an answer
-_CONTENT_TYPE = (b"content-type", b"application/json")
 _NO_LOSSES = (b"x-toolwire-losses", b"0")
 # Bytes of output without content that are held back: the start events of all providers have less than 4 kB, apart from
 # the request, which Responses repeats in two of them.
@@ -62,55 +54,6 @@ _MAX_START = 64 * 1024
 # collection with the objects of 200,000 calls stops the process for 1.8 seconds.
 _VALUES_PER_ITEM = 32
 _REPEATED_IN_START = 2
-
-
-class AnswerContext(Struct, eq=False):
-    """One request in progress, with the objects that its attempts share."""
-
-    dependencies: Dependencies
-    http_exchange: HttpExchange
-    client_request: ClientRequest
-    log_writer: RequestLogWriter
-    memory: MemoryReservation
-    offload: ClientOffload
-    preparation: RequestPreparation
-    delivery: Delivery
-    cache_key: bytes | None = None  # of a request whose answer may be cached
-    cache_seconds: float = 0.0
-    stream_delivery: StreamDelivery | None = None  # the delivery, if it is that of a stream
-    open_stream_delivery: Callable[[], StreamDelivery] | None = None  # if the reply decides about it
-    stream: Stream | None = None  # the stream being relayed
-    streamed_bytes: int = 0  # received in streams
-
-    @property
-    def has_run_tools(self) -> bool:
-        """True if tools of the gateway have run: a retry would run them again."""
-        tools = self.preparation.gateway_tools
-        return tools is not None and tools.has_run_tools
-
-    @property
-    def repeated_work(self) -> int:
-        """The size of the work for the fields of the request that an answer repeats."""
-        return self.client_request.work_size if self.client_request.ingress.stores_responses else 0
-
-    def response_headers(self) -> HeaderPairs:
-        return [_CONTENT_TYPE, (b"x-request-id", self.log_writer.log.id.encode())]
-
-
-def open_context(
-    dependencies: Dependencies,
-    http_exchange: HttpExchange,
-    client_request: ClientRequest,
-    log_writer: RequestLogWriter,
-    memory: MemoryReservation,
-    offload: ClientOffload,
-) -> AnswerContext:
-    """Return the context of a request whose answer begins."""
-    preparation = RequestPreparation(client_request, memory.client, offload, dependencies)
-    delivery = Delivery(http_exchange)
-    return AnswerContext(
-        dependencies, http_exchange, client_request, log_writer, memory, offload, preparation, delivery
-    )
 
 
 class Attempt(Struct, eq=False):

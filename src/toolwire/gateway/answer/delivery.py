@@ -12,14 +12,21 @@ any other step is a bug.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from typing import Literal, Protocol, TypeAlias
 
-from ...asgi.http_exchange import HeaderPairs, HttpExchange
-from ...stream.framing import SSEDecoder
+from msgspec import Struct
 
-__all__ = ["TRANSITIONS", "ArrayFrames", "Delivery", "Frames", "IllegalStep", "StreamDelivery"]
+from ...asgi.http_exchange import HeaderPairs, HttpExchange
+from ...asgi.offload import ClientOffload
+from ...stream.framing import SSEDecoder
+from ..memory import MemoryReservation
+from ..observe.request_log import RequestLogWriter
+from ..request.client_request import ClientRequest
+from ..request.dependencies import Dependencies
+from .preparation import RequestPreparation
+from .relay import Stream
 
 DeliveryState: TypeAlias = Literal["silent", "alive", "streaming", "ended"]
 DeliveryStep: TypeAlias = Literal["respond", "ping", "write", "end", "abandon"]
@@ -290,3 +297,55 @@ class StreamDelivery(Delivery):
     async def _send_ping(self) -> None:
         await self._start()
         await self._http_exchange.write(self._ping)
+
+
+_CONTENT_TYPE = (b"content-type", b"application/json")
+
+
+class AnswerContext(Struct, eq=False):
+    """One request in progress, with the objects that its attempts share."""
+
+    dependencies: Dependencies
+    http_exchange: HttpExchange
+    client_request: ClientRequest
+    log_writer: RequestLogWriter
+    memory: MemoryReservation
+    offload: ClientOffload
+    preparation: RequestPreparation
+    delivery: Delivery
+    cache_key: bytes | None = None  # of a request whose answer may be cached
+    cache_seconds: float = 0.0
+    stream_delivery: StreamDelivery | None = None  # the delivery, if it is that of a stream
+    open_stream_delivery: Callable[[], StreamDelivery] | None = None  # if the reply decides about it
+    stream: Stream | None = None  # the stream being relayed
+    streamed_bytes: int = 0  # received in streams
+
+    @property
+    def has_run_tools(self) -> bool:
+        """True if tools of the gateway have run: a retry would run them again."""
+        tools = self.preparation.gateway_tools
+        return tools is not None and tools.has_run_tools
+
+    @property
+    def repeated_work(self) -> int:
+        """The size of the work for the fields of the request that an answer repeats."""
+        return self.client_request.work_size if self.client_request.ingress.stores_responses else 0
+
+    def response_headers(self) -> HeaderPairs:
+        return [_CONTENT_TYPE, (b"x-request-id", self.log_writer.log.id.encode())]
+
+
+def open_context(
+    dependencies: Dependencies,
+    http_exchange: HttpExchange,
+    client_request: ClientRequest,
+    log_writer: RequestLogWriter,
+    memory: MemoryReservation,
+    offload: ClientOffload,
+) -> AnswerContext:
+    """Return the context of a request whose answer begins."""
+    preparation = RequestPreparation(client_request, memory.client, offload, dependencies)
+    delivery = Delivery(http_exchange)
+    return AnswerContext(
+        dependencies, http_exchange, client_request, log_writer, memory, offload, preparation, delivery
+    )

@@ -25,8 +25,8 @@ from ...net.model.pass_through import ForwardedStream
 from ...net.model.server_facts import SizedBody
 from ...stream.strict import parse_object
 from ...wire.protocol import Wire
-from ..client_request import ClientRequest
 from ..observe.answer_stats import AnswerStats
+from ..request.client_request import ClientRequest
 from ..responses.recorder import ResponseRecorder
 
 __all__ = ["PassThroughRequest", "PassThroughStream"]

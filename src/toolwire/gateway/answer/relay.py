@@ -20,9 +20,9 @@ from ...asgi.offload import LARGE, ClientOffload
 from ...bridge.emulation.retries import RejectedAnswer
 from ...ir.response import Fault
 from ...net.http.transport import Reply
-from ..client_request import CALL_MARKS
+from ..memory import UNCOUNTED, StreamMemory
 from ..observe.answer_stats import AnswerStats
-from ..shared.stream_memory import UNCOUNTED, StreamMemory
+from ..request.client_request import CALL_MARKS
 
 __all__ = ["PIECE", "Stream", "StreamRelay"]
 

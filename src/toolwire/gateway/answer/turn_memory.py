@@ -11,8 +11,8 @@ from ...bridge.conversation.restored_turns import find_turn_keys, restore_known_
 from ...bridge.conversation.turns import MAX_TURN_BYTES, StoredTurn, TurnStore
 from ...ir.request import Request
 from ...net.model.endpoint import Endpoint
-from ..client_request import ClientRequest
-from ..routing import Target
+from ..request.client_request import ClientRequest
+from ..routing.router import Target
 
 __all__ = ["TurnMemory", "envelopes_for"]
 

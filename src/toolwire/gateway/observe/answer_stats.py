@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from itertools import groupby
 from operator import attrgetter
@@ -27,52 +26,13 @@ from ...ir.events import (
 from ...ir.parts import ToolCall
 from ...ir.response import Response, Usage
 from ...wire.documents import AnswerSummary
+from ..request.body import BYTES_PER_TOKEN, RequestSize, estimate_tokens
 
-__all__ = ["AnswerStats", "RequestSize"]
-
-_BYTES_PER_TOKEN = 4
-# base64, as a whole string or after the comma of a data URL: anchored at its start, so that nothing is scanned twice
-_MEDIA = re.compile(rb"""[",][A-Za-z0-9+/_-]{2048,}""")
-_PIECE_OF_MEDIA = re.compile(rb"""(?:[",]|\A)[A-Za-z0-9+/_-]{2048,}""")
-_TOKENS_PER_MEDIA = 1000  # the approximate cost of a picture of any size
 _MAX_TOKENS = 10**9  # of one answer; more is an error, which must not be charged to any account
 
 _get_item = attrgetter("__class__", "key", "section")
 _get_escaped = attrgetter("escaped")
 _get_counts = attrgetter("input", "output", "cached", "reasoning")
-
-
-def _estimate_tokens(request_body: bytes) -> int:
-    media = [len(found.group()) for found in _MEDIA.finditer(request_body)]
-    return _estimate_from_sizes(len(request_body) - sum(media), len(media))
-
-
-def _estimate_from_sizes(text_bytes: int, media: int) -> int:
-    return -(-text_bytes // _BYTES_PER_TOKEN) + media * _TOKENS_PER_MEDIA
-
-
-class RequestSize:
-    """The size of a request that arrives in pieces, in tokens. Media may continue in the next piece."""
-
-    __slots__ = ("_ends_in_media", "_media", "_text_bytes")
-
-    def __init__(self) -> None:
-        self._text_bytes = 0
-        self._media = 0
-        self._ends_in_media = False
-
-    def add(self, piece: bytes) -> None:
-        last_end = 0
-        self._text_bytes += len(piece)
-        for found in _PIECE_OF_MEDIA.finditer(piece):
-            self._media += found.start() > 0 or not self._ends_in_media
-            self._text_bytes -= len(found.group())
-            last_end = found.end()
-        self._ends_in_media = last_end == len(piece)
-
-    @property
-    def tokens(self) -> int:
-        return _estimate_from_sizes(self._text_bytes, self._media)
 
 
 class AnswerStats(Struct, eq=False):
@@ -211,14 +171,14 @@ class AnswerStats(Struct, eq=False):
         """Estimate the usage if the upstream reports none: from the request and the answer. None without an answer."""
         if not self.content_bytes and not self.abandoned:
             return None
-        return self._estimate_for(_estimate_tokens(request_body))
+        return self._estimate_for(estimate_tokens(request_body))
 
     def estimate_streamed(self, request_size: RequestSize) -> Usage | None:
         """Like `estimate`, for a request whose body was not held."""
         return self._estimate_for(request_size.tokens) if self.content_bytes or self.abandoned else None
 
     def _estimate_for(self, request_tokens: int) -> Usage:
-        return Usage(request_tokens, -(-self.content_bytes // _BYTES_PER_TOKEN))
+        return Usage(request_tokens, -(-self.content_bytes // BYTES_PER_TOKEN))
 
 
 _STEPS: dict[type, Callable[[AnswerStats, Any], None]] = {

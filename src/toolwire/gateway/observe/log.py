@@ -32,7 +32,7 @@ from ...ir.terminal import count_of, neutralise_json
 from .request_log import RequestLog
 
 if TYPE_CHECKING:
-    from .line_lock import LineLock  # only for workers
+    from .workers import LineLock  # only for workers
 
 __all__ = [
     "AccessLog",

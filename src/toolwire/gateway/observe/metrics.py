@@ -23,8 +23,8 @@ from msgspec import Struct, field
 from ...asgi.admission import Admission
 from ...bridge.restoration.repair import CallRepair
 from ...net.model.translation_cache import TranslationCache
-from ..client_request import ClientRequest
-from ..shared.cooldowns import HealthTable
+from ..request.client_request import ClientRequest
+from ..routing.health import HealthTable
 from .request_log import OTHER, RequestLog
 
 if TYPE_CHECKING:

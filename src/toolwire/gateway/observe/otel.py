@@ -15,7 +15,7 @@ from ...ir.errors import MissingExtra
 from ...ir.request import Request
 from ...net.trace import otel_names as names
 from ...net.trace.otel import Instruments, OtelObserver, request_attributes, usage_attributes
-from ..client_request import ClientRequest
+from ..request.client_request import ClientRequest
 from .request_log import RequestLog
 
 if TYPE_CHECKING:

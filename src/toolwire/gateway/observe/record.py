@@ -34,8 +34,8 @@ from ...net.trace.file import TraceRetention, trace_folder
 from ...run.traces.format import AnswerHead, ExchangeEnded, ExchangeStarted
 from ...run.traces.recordings import ExchangeTrace, RecordedAnswer, RecordedExchange, record_pieces
 from ...run.traces.sanitise import Sanitiser
-from ..routes import guess_ingress
-from ..shared.keys import keys_in_request
+from ..keys import keys_in_request
+from ..request.routes import guess_ingress
 from .request_log import RequestLog
 
 __all__ = ["Recorder", "trace_writer"]

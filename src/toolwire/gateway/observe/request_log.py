@@ -16,8 +16,8 @@ from ...asgi.http_exchange import HttpExchange
 from ...bridge.restoration.repair import CallRepair
 from ...ir.losses import Loss, Losses
 from ...ir.response import Usage
-from ..client_request import ClientRequest
-from ..routing import Target
+from ..request.client_request import ClientRequest
+from ..routing.router import Target
 from .answer_stats import AnswerStats
 
 __all__ = ["OTHER", "BeginSink", "OfferCounts", "RequestLog", "RequestLogWriter", "Sink"]

@@ -30,16 +30,15 @@ from ...run.traces.recordings import ExchangeTrace
 from ...run.traces.redact import Redactor
 from ...run.traces.sanitise import Sanitiser
 from ...wire.models.vendors import vendor_codec
-from ..settings import Settings, UpstreamRow
-from ..upstream_transports import UpstreamTransports
-from ..upstreams import find_vendor, known_keys, upstreams_from_environment
+from ..config.settings import Settings, UpstreamRow
+from ..routing.upstreams import UpstreamTransports, find_vendor, known_keys, upstreams_from_environment
 from .log import AccessLog, JsonLogHandler, LogFile, LossReport, RepeatFilter, Write, guard_writes, to_logger, to_stream
 from .metrics import Metrics
 from .record import Recorder, trace_writer
 from .request_log import Sink
 
 if TYPE_CHECKING:
-    from .line_lock import LineLock
+    from .workers import LineLock
 
 __all__ = ["Telemetry", "open_telemetry"]
 

@@ -23,12 +23,10 @@ from ...ir.text import to_bytes
 from ...net.model.endpoint import Endpoint
 from ...stream.framing import SSEDecoder
 from ...stream.strict import parse_object
-from ..settings import LimitsRow, ResponsesRow
-from ..shared.memory_bound import MemoryReservation
-from ..shared.response_store import ResponseStore
-from ..upstreams import ConfiguredUpstream
-from .input_items import find_items, input_items
-from .pending_response import PendingResponse
+from ..config.settings import LimitsRow, ResponsesRow
+from ..memory import MemoryReservation
+from ..routing.upstreams import ConfiguredUpstream
+from .pending_response import PendingResponse, find_items, input_items
 from .recorder import ResponseRecorder
 from .records import (
     ConversationEntry,
@@ -40,7 +38,7 @@ from .records import (
     new_digits,
     not_found,
 )
-from .state_access import StateAccess
+from .store import ResponseStore, StateAccess
 
 __all__ = ["ResponseState"]
 

@@ -1,27 +1,93 @@
-"""Indexes of clients' tool lists with vectors, built in the background (needs numpy).
-
-Encoding a tool takes about 30 ms, so a new list is encoded in small batches, while requests select by keyword. One thread
-encodes at a time, and clients take turns.
-"""
+"""Vector indexes of clients' tool lists, built in the background, and their cache of vectors (needs numpy)."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from logging import getLogger
 from typing import NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...asgi.offload import LARGE, Offload
 from ...ir.terminal import count_of
 from ...ir.tools import Tool
 from ...retrieve.documents import make_document
 from ...retrieve.index import ToolIndex
-from ...retrieve.vectors import Encoder
-from .retrieval_plan import RetrievalPlan
-from .vector_cache import VectorCache
+from ...retrieve.vectors import Encoder, ProgressCallback, Vectors
+from .offered_tools import RetrievalPlan
 
-__all__ = ["ToolListIndexes"]
+# Vectors of texts by their digest, shared by all clients (needs numpy).
+#
+# Only digests and vectors are kept, so nothing of a client's text can reach another client.
+
+
+_MAX_VECTOR_BYTES = 64 * 1024 * 1024
+_ENTRY_OVERHEAD = 250  # bytes
+
+
+class VectorCache:
+    """An encoder that encodes each text once, while its vector is among the most recently used ones."""
+
+    def __init__(self, encoder: Encoder, max_bytes: int = _MAX_VECTOR_BYTES) -> None:
+        self._encoder = encoder
+        self._max_vectors = max(1, max_bytes // (4 * encoder.dimensions + _ENTRY_OVERHEAD))
+        self._lock = threading.Lock()
+        self._vectors: OrderedDict[bytes, NDArray[np.float32]] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        return self._encoder.name
+
+    @property
+    def dimensions(self) -> int:
+        return self._encoder.dimensions
+
+    def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors:
+        """Return one vector per text. Only texts without a stored vector are encoded."""
+        digests = [_digest(text) for text in texts]
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        missing: dict[bytes, list[int]] = {}
+        with self._lock:
+            for number, digest in enumerate(digests):
+                vector = self._vectors.get(digest)
+                if vector is None:
+                    missing.setdefault(digest, []).append(number)
+                else:
+                    self._vectors.move_to_end(digest)
+                    vectors[number] = vector
+        if missing:
+            encoded = self._encoder.encode([texts[numbers[0]] for numbers in missing.values()], progress)
+            for vector, numbers in zip(encoded, missing.values(), strict=True):
+                vectors[numbers] = vector
+            self._keep(missing, encoded)
+        return vectors
+
+    def list_missing(self, texts: Sequence[str]) -> list[str]:
+        """Return the texts without a stored vector."""
+        digests = [_digest(text) for text in texts]
+        with self._lock:
+            return [text for text, digest in zip(texts, digests, strict=True) if digest not in self._vectors]
+
+    def _keep(self, digests: dict[bytes, list[int]], encoded: Vectors) -> None:
+        with self._lock:
+            for digest, vector in zip(digests, encoded, strict=True):
+                self._vectors[digest] = vector.copy()  # a view would keep the whole batch
+            while len(self._vectors) > self._max_vectors:
+                self._vectors.popitem(last=False)
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+# Encoding a tool takes about 30 ms, so a new list is encoded in small batches, while requests select by keyword. One
+# thread encodes at a time, and clients take turns.
+
 
 _log = getLogger("toolwire.gateway")
 _MAX_TOOLS = 10_000  # of a list; a longer one is searched by keyword only
@@ -29,7 +95,7 @@ _MAX_LIST_BYTES = 8 * 1024 * 1024  # of its declarations; the same applies
 _MAX_PENDING_BYTES = 32 * 1024 * 1024  # of all clients
 _MAX_PENDING = 4  # lists of one client that wait for their vectors
 _MAX_PENDING_TOOLS = 20_000  # of all clients; fewer than the cache of vectors holds
-_MAX_BYTES = 128 * 1024 * 1024
+_MAX_INDEX_BYTES = 128 * 1024 * 1024
 _BYTES_PER_TOOL = 4_000  # of an index, besides the texts: vector, keywords and objects
 _TEXT_COPIES = 3
 _BATCH = 8  # tools
@@ -74,7 +140,7 @@ class _PendingList:
 class ToolListIndexes:
     """The most recently used indexes, within `max_bytes`."""
 
-    def __init__(self, encoder: Encoder, offload: Offload, *, max_bytes: int = _MAX_BYTES) -> None:
+    def __init__(self, encoder: Encoder, offload: Offload, *, max_bytes: int = _MAX_INDEX_BYTES) -> None:
         self._encoder = VectorCache(encoder)
         self._offload = offload
         self._max_bytes = max_bytes

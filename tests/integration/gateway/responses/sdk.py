@@ -9,7 +9,7 @@ import openai
 from gateway.serving import WIRES, Serving, serving, upstream_rows
 
 from toolwire import Response, Text, ToolCall
-from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.keys import hash_key
 from toolwire.ir.parts import Artefact, Reasoning
 from toolwire.ir.response import Stop, Usage
 from toolwire.testing import Upstream

@@ -12,7 +12,7 @@ from gateway.hostile import post, run
 from gateway.responses.sdk import KEY, WEATHER, WIRES, call_answer, create, text_answer, world
 
 from toolwire import Response, Text, ToolCall
-from toolwire.gateway.shared.memory_bound import MemoryReservation
+from toolwire.gateway.memory import MemoryReservation
 from toolwire.ir.parts import Artefact, Reasoning, ToolResult
 from toolwire.ir.response import Fault, Stop
 from toolwire.testing import PartialReply
@@ -299,8 +299,8 @@ async def test_conversation_has_a_limited_number_of_responses(store):
 
 @run
 async def test_responses_expire_by_the_clock_of_the_gateway(store):
-    from toolwire.gateway.settings import ResponsesRow
-    from toolwire.gateway.shared.response_stores import open_responses
+    from toolwire.gateway.config.settings import ResponsesRow
+    from toolwire.gateway.state.opening import open_responses
 
     now = [1_000_000.0]
     row = ResponsesRow(store=store)

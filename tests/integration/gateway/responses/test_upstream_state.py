@@ -11,8 +11,8 @@ from gateway.responses.sdk import create, text_answer, world
 from gateway.serving import upstream_rows
 from msgspec.structs import replace
 
-from toolwire.gateway.settings import UpstreamRow
-from toolwire.gateway.upstreams import ConfiguredUpstream
+from toolwire.gateway.config.settings import UpstreamRow
+from toolwire.gateway.routing.upstreams import ConfiguredUpstream
 from toolwire.testing import RawReply, Upstream
 
 pytestmark = pytest.mark.finding("G5")

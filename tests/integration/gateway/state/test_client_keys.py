@@ -11,8 +11,8 @@ from gateway.state.plain_http import Http
 
 from tables import every_case
 from toolwire.gateway import Gateway
-from toolwire.gateway.settings import ServerRow, Settings
-from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.config.settings import ServerRow, Settings
+from toolwire.gateway.keys import hash_key
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import Text
 from toolwire.ir.response import Response, Stop, Usage

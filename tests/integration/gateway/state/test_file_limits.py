@@ -17,17 +17,17 @@ from gateway.state.test_redis_limits import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolwire.gateway.shared.file_limits import FileLimiter
-from toolwire.gateway.shared.limits import InProcessLimiter
+from toolwire.gateway.keys import InProcessLimiter
+from toolwire.gateway.state.file_limits import FileLimiter
 from toolwire.ir.errors import ConfigError, StoreError
 
 COUNT = """
 import asyncio, sys
 from pathlib import Path
 from toolwire.gateway.faults import RateLimited
-from toolwire.gateway.settings import KeyRow
-from toolwire.gateway.shared.keys import Caller
-from toolwire.gateway.shared.file_limits import FileLimiter
+from toolwire.gateway.config.settings import KeyRow
+from toolwire.gateway.keys import Caller
+from toolwire.gateway.state.file_limits import FileLimiter
 
 async def main():
     limiter = FileLimiter(Path(sys.argv[1]), None, lambda: 1_000_000.0)
@@ -247,10 +247,10 @@ def test_truncated_file_ends_no_process(tmp_path, size):
     code = """
 import asyncio, os, sys
 from pathlib import Path
-from toolwire.gateway.settings import KeyRow
-from toolwire.gateway.shared.keys import Caller
-from toolwire.gateway.shared.limits import InProcessLimiter
-from toolwire.gateway.shared.file_limits import FileLimiter
+from toolwire.gateway.config.settings import KeyRow
+from toolwire.gateway.keys import Caller
+from toolwire.gateway.keys import InProcessLimiter
+from toolwire.gateway.state.file_limits import FileLimiter
 
 async def main():
     limiter = FileLimiter(Path(sys.argv[1]), None)

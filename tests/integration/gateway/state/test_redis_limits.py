@@ -9,13 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from toolwire.gateway.config.settings import KeyRow
 from toolwire.gateway.faults import RateLimited
-from toolwire.gateway.settings import KeyRow
-from toolwire.gateway.shared.keys import Caller
-from toolwire.gateway.shared.limits import InProcessLimiter
-from toolwire.gateway.shared.redis_limits import RedisLimiter
-from toolwire.gateway.shared.redis_link import RedisLink
-from toolwire.gateway.shared.shared_limits import SharedLimiter
+from toolwire.gateway.keys import Caller, InProcessLimiter
+from toolwire.gateway.state.redis_stores import RedisLimiter, RedisLink
+from toolwire.gateway.state.shared import SharedLimiter
 from toolwire.ir.errors import ConfigError, StoreError
 from waiting import SAFETY
 

@@ -10,10 +10,10 @@ from gateway.state.plain_http import Http
 from gateway.state.test_client_keys import FRONTS, KEY, ask, fault_of, hello
 from stores.servers import Redis
 
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.shared.keys import hash_key
-from toolwire.gateway.shared.redis_link import RedisLink
-from toolwire.gateway.shared.state import open_state
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.keys import hash_key
+from toolwire.gateway.state.opening import open_state
+from toolwire.gateway.state.redis_stores import RedisLink
 from toolwire.ir.errors import StoreError
 from toolwire.testing.upstream import Upstream
 from virtual_time import run_virtual

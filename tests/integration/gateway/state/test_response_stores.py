@@ -11,12 +11,11 @@ import pytest
 from gateway.hostile import run
 from gateway.responses.sdk import create, text_answer, world
 
-from toolwire.gateway.settings import ResponsesRow
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.shared.response_store import InMemoryResponses
-from toolwire.gateway.shared.response_stores import open_responses
-from toolwire.gateway.shared.sql_responses import SqlResponses
-from toolwire.gateway.shared.state import open_state
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.config.settings import ResponsesRow
+from toolwire.gateway.responses.store import InMemoryResponses
+from toolwire.gateway.state.opening import open_responses, open_state
+from toolwire.gateway.state.sql_stores import SqlResponses
 from toolwire.ir.errors import ConfigError, StoreError
 from waiting import SAFETY
 

@@ -5,12 +5,10 @@ import time
 
 import pytest
 
-from toolwire.gateway.shared.cooldowns import MAX_COOLDOWNS, SharedHealthTable
-from toolwire.gateway.shared.redis_cooldowns import RedisCooldowns
-from toolwire.gateway.shared.redis_link import RedisLink
-from toolwire.gateway.shared.sql_cooldowns import COOLDOWN_TABLES, SqlCooldowns
-from toolwire.gateway.shared.sql_link import PostgresLink, SqliteLink
-from toolwire.gateway.shared.sql_state import StateDatabase
+from toolwire.gateway.routing.health import MAX_COOLDOWNS, SharedHealthTable
+from toolwire.gateway.state.database import PostgresLink, SqliteLink, StateDatabase
+from toolwire.gateway.state.redis_stores import RedisCooldowns, RedisLink
+from toolwire.gateway.state.sql_stores import COOLDOWN_TABLES, SqlCooldowns
 from toolwire.ir.errors import StoreError
 from waiting import SAFETY, until
 

@@ -14,8 +14,8 @@ from gateway.serving import WIRES
 from gateway.state.chat_client import ChatClient
 
 import toolwire
-from toolwire.gateway.observe.usage_stores import open_usage
-from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.keys import hash_key
+from toolwire.gateway.state.usage import open_usage
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.testing.upstream import Upstream

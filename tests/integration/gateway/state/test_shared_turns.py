@@ -6,13 +6,11 @@ import time
 import pytest
 
 from toolwire.bridge.conversation.turns import InMemoryTurns, StoredTurn
-from toolwire.gateway.shared.redis_link import RedisLink
-from toolwire.gateway.shared.redis_turns import RedisTurns
-from toolwire.gateway.shared.response_store import OwnerBounds
-from toolwire.gateway.shared.shared_turns import FileGap, LocalTurns, ProcessGap, SharedTurns
-from toolwire.gateway.shared.sql_link import PostgresLink, SqliteLink
-from toolwire.gateway.shared.sql_state import StateDatabase
-from toolwire.gateway.shared.sql_turns import TURN_TABLES, SqlTurns
+from toolwire.gateway.responses.store import OwnerBounds
+from toolwire.gateway.state.database import PostgresLink, SqliteLink, StateDatabase
+from toolwire.gateway.state.redis_stores import RedisLink, RedisTurns
+from toolwire.gateway.state.shared import FileGap, LocalTurns, ProcessGap, SharedTurns
+from toolwire.gateway.state.sql_stores import TURN_TABLES, SqlTurns
 from toolwire.ir.errors import StoreError
 from toolwire.ir.parts import Text
 from waiting import SAFETY

@@ -9,9 +9,9 @@ from gateway.state.chat_client import ChatClient
 
 from toolwire import tool
 from toolwire.bridge.conversation.turns import InMemoryTurns
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.shared.keys import hash_key
-from toolwire.gateway.shared.state import open_state
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.keys import hash_key
+from toolwire.gateway.state.opening import open_state
 from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.net.tools.runner import Runner

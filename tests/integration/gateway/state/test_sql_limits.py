@@ -16,11 +16,10 @@ from gateway.state.test_redis_limits import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolwire.gateway.shared.limits import InProcessLimiter
-from toolwire.gateway.shared.shared_limits import SharedLimiter
-from toolwire.gateway.shared.sql_limits import LIMIT_TABLES, SqlLimiter
-from toolwire.gateway.shared.sql_link import PostgresLink, SqliteLink
-from toolwire.gateway.shared.sql_state import StateDatabase
+from toolwire.gateway.keys import InProcessLimiter
+from toolwire.gateway.state.database import PostgresLink, SqliteLink, StateDatabase
+from toolwire.gateway.state.shared import SharedLimiter
+from toolwire.gateway.state.sql_stores import LIMIT_TABLES, SqlLimiter
 from toolwire.ir.errors import StoreError
 from waiting import SAFETY
 

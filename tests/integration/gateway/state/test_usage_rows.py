@@ -10,11 +10,10 @@ from gateway.serving import serving, upstream_rows
 from gateway.state.plain_http import Http
 
 from toolwire.cli.main import main
-from toolwire.gateway.observe.usage import UsageRow
-from toolwire.gateway.observe.usage_stores import open_usage
-from toolwire.gateway.settings_parse import parse_settings
-from toolwire.gateway.shared.keys import hash_key
-from toolwire.gateway.shared.state import open_state
+from toolwire.gateway.config.parsing import parse_settings
+from toolwire.gateway.keys import hash_key
+from toolwire.gateway.state.opening import open_state
+from toolwire.gateway.state.usage import UsageRow, open_usage
 from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.ir.parts import Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage

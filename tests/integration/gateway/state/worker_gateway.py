@@ -17,7 +17,7 @@ from gateway.serving import WIRES
 from prometheus_client.parser import text_string_to_metric_families
 
 import toolwire
-from toolwire.gateway.shared.keys import hash_key
+from toolwire.gateway.keys import hash_key
 from waiting import SAFETY
 
 CHAT = "/v1/chat/completions"

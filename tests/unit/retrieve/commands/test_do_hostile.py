@@ -7,9 +7,8 @@ import pytest
 
 from do_fixtures import HOSTILE, VECTORS, StartedPrograms, load_fixture_commands, make_arguments, make_candidates
 from toolwire import Tool, ToolCall
-from toolwire.cli.do import run_request
-from toolwire.cli.do_candidates import Candidates
-from toolwire.cli.do_tools import ToolSource
+from toolwire.cli.do.candidates import Candidates, ToolSource
+from toolwire.cli.do.command import run_request
 from toolwire.retrieve import ToolIndex
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots
 from toolwire.retrieve.commands.command import find_program

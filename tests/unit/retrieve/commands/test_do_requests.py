@@ -6,8 +6,8 @@ import pytest
 
 from do_fixtures import REQUESTS, load_fixture_commands, make_arguments, make_candidates
 from toolwire import ToolCall
-from toolwire.cli.do import run_request
-from toolwire.cli.do_candidates import NOTHING_FITS
+from toolwire.cli.do.candidates import NOTHING_FITS
+from toolwire.cli.do.command import run_request
 from toolwire.testing import ScriptedModel, says
 
 FITTING = [one for one in REQUESTS if one["command"] is not None]

@@ -10,8 +10,8 @@ import pytest
 from do_fixtures import StartedPrograms, make_arguments, make_candidates
 from tables import every_case
 from toolwire import ToolCall
-from toolwire.cli.do import run_request
-from toolwire.cli.do_run import run_command_line
+from toolwire.cli.do.command import run_request
+from toolwire.cli.do.execution import run_command_line
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots
 from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand, find_program
 from toolwire.retrieve.commands.command_tool import make_command_line
@@ -177,8 +177,8 @@ def test_command_without_a_question_gets_no_input_and_a_short_environment(monkey
 
 def test_endless_command_without_a_question_is_ended(tmp_path, monkeypatch):
     """A regular file at the check, and a pipe at the start of the program."""
-    monkeypatch.setattr("toolwire.cli.do_process._MAX_SECONDS", 0.2)
-    monkeypatch.setattr("toolwire.cli.do_run._names_special_file", lambda _: False)
+    monkeypatch.setattr("toolwire.cli.do.execution._MAX_SECONDS", 0.2)
+    monkeypatch.setattr("toolwire.cli.do.execution._names_special_file", lambda _: False)
     os.mkfifo(tmp_path / "pipe")
     outcome, _ = run_unasked(SystemCommand(("cat",), operands=(FILES,)), {"file": [str(tmp_path / "pipe")]})
     assert (outcome.kind, "longer than" in outcome.message) == ("failed", True)

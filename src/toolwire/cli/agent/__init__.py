@@ -1,0 +1,1 @@
+"""Commands that run an agent: `run`, `chat` and `runs`."""

@@ -1,0 +1,402 @@
+"""`toolwire runs`: list, show, resume and delete stored runs, and decide about their waiting calls."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import ConfigError
+from ...ir.pointer import Object
+from ...ir.terminal import count_of, neutralise_line, neutralise_text
+from ..sources.targets import add_store_option, open_store_at
+from ..terminal.output import json_text, table
+from .live import LivePrinter
+from .options import (
+    add_agent_options,
+    add_model_options,
+    add_tool_options,
+    make_agent,
+    make_client,
+    open_tools,
+    place_options,
+)
+from .output import JsonEvents, describe_waiting, format_time, print_outcome
+
+if TYPE_CHECKING:
+    from ...net.agent.answers import Answer
+    from ...run.session.loop import Session
+    from ...run.values.records import Store, StoredRun
+
+
+# `toolwire runs resume`: continue a stored run with a model and tools.
+
+
+def resume(store: Store, session: Session, arguments: argparse.Namespace) -> int:
+    """Continue the run and print events as they arrive. Return 1 if it gave no answer, or waits again."""
+    has_ended = session.state.phase == "done"
+    answer = asyncio.run(_resume(store, session, arguments))
+    if has_ended and not arguments.json:
+        print(neutralise_text(answer.text))
+    return print_outcome(answer, arguments)
+
+
+async def _resume(store: Store, session: Session, arguments: argparse.Namespace) -> Answer[str]:
+    """Continue the run with an agent that suspends further calls with side effects, unless `--yes` is given."""
+    from msgspec.structs import replace
+
+    iterations = arguments.max_iterations
+    budget = None if iterations is None else replace(session.budget, iterations=iterations)
+    live = JsonEvents() if arguments.json else LivePrinter()
+    answer: Answer[str] | None = None
+    async with open_tools(arguments) as tools, make_client(arguments) as client:
+        agent = make_agent(
+            client, tools, arguments, store=store, approve="suspend", budget=budget, tenant=arguments.tenant
+        )
+        async for event in agent.resume_stream(session.state.run_id):
+            answer = live.show(event) or answer
+    assert answer is not None
+    return answer
+
+
+_STATUSES = ("waiting", "ready", "running", "interrupted", "done", "failed")
+_MAX_LISTED = 1000
+
+_EXAMPLES = """\
+examples:
+  toolwire run "Pay the invoice" -t tools.py -m openai/gpt-5.6 --suspend     calls with side effects wait
+  toolwire runs list                                  all stored runs
+  toolwire runs list --status ready                   runs whose calls are decided: resume them
+  toolwire runs list --status waiting --store postgresql://me@db/runs
+  toolwire runs show 3f2a                             the waiting calls of a run, with their arguments
+  toolwire runs approve 3f2a call_1
+  toolwire runs approve 3f2a call_1 --arguments '{"amount": 3}'     approve it with other arguments
+  toolwire runs deny 3f2a call_1 --reason "too expensive"
+  toolwire runs supply 3f2a call_2 --result '{"arrives": "Monday"}'       for a tool that suspended itself
+  toolwire runs resume 3f2a -t tools.py -m openai/gpt-5.6      run the approved calls and continue
+  toolwire runs delete 3f2a 77b0 --yes                delete runs with their events, without a question
+  toolwire runs sweep --store runs.db --json          delete expired runs and records: {"runs": 12, "records": 340}
+  toolwire runs rebuild 3f2a                          read all events of a run, and correct its status and summary
+
+status: waiting for a decision, ready to be resumed, running in a process, interrupted (its process ended), done, failed.
+A run is named by the beginning of its id, if that is unambiguous. An approval is valid for the tool, its definition and
+the arguments that `show` prints, until it expires; the call runs once, when the run is continued.
+Agents and servers sweep their store now and then; `sweep` is for stores that no process uses any more.
+exit codes: 0 done   1 the run gave no answer, still waits, or was not deleted   2 wrong usage, an unknown or expired call, or the store or
+the model is unreachable
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "runs",
+        help="list stored runs, approve or deny their waiting calls, continue or delete them",
+        description="List, show and delete stored runs, decide about the calls that wait for approval, and continue runs.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(metavar="ACTION", required=True)
+    listing = _add_verb(verbs, "list", "list stored runs, the newest first", _list)
+    listing.add_argument("--status", choices=_STATUSES, help="only runs with this status")
+    listing.add_argument("--limit", type=int, default=100, metavar="N", help="maximum number of runs (100)")
+    shown = _add_verb(verbs, "show", "show a run and its waiting calls", _show)
+    _add_run(shown)
+    approve = _add_decision(verbs, "approve", "approve a waiting call", _approve)
+    approve.add_argument("--arguments", metavar="JSON", help="run it with these arguments; they pass all gates again")
+    deny = _add_decision(verbs, "deny", "deny a waiting call", _deny)
+    deny.add_argument("--reason", default="", metavar="TEXT", help="the reason, for the model")
+    supply = _add_decision(verbs, "supply", "set the result of a call whose tool suspended itself", _supply)
+    supply.add_argument("--result", required=True, metavar="JSON", help="the result of the call")
+    _add_resume(verbs)
+    delete = _add_verb(verbs, "delete", "delete runs", _delete)
+    delete.add_argument("run_ids", nargs="+", metavar="RUN", help="id of a run, or its unambiguous beginning")
+    delete.add_argument("--yes", action="store_true", help="do not ask before deleting")
+    sweep = _add_verb(verbs, "sweep", "delete expired runs and records of all tenants", _sweep)
+    sweep.add_argument(
+        "--vacuum",
+        action="store_true",
+        help="rewrite a SQLite file afterwards; files of earlier versions do not shrink",
+    )
+    _add_run(_add_verb(verbs, "rebuild", "fold the events of a run, and correct its status and summary", _rebuild))
+
+
+def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name, help=about, description=about.capitalize() + ".", epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    if name != "resume":  # has all options of an agent
+        add_store_option(parser, "the store: a file, redis://… or postgresql://…")
+    if name != "sweep":  # expired runs of every tenant are deleted
+        parser.add_argument(
+            "--tenant", default="", metavar="NAME", help="the tenant of the runs, if their runner has one"
+        )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_decision(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentParser:
+    parser = _add_verb(verbs, name, about, run)
+    _add_run(parser)
+    parser.add_argument("call_id", metavar="CALL", help="id of the waiting call, see `toolwire runs show`")
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_id", metavar="RUN", help="id of the run, or its unambiguous beginning")
+
+
+def _add_resume(verbs: Any) -> None:
+    parser = _add_verb(verbs, "resume", "run the approved calls and continue the run", _resume_stored)
+    _add_run(parser)
+    add_model_options(parser, required=True)
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="run further calls with side effects without approval (default: they wait)",
+    )
+    add_agent_options(parser, iterations=None)
+    add_tool_options(parser)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    runs = _find_runs(open_store_at(arguments.store), arguments)
+    if arguments.json:
+        print(json_text([_run_document(run) for run in runs]))
+    elif not runs:
+        print("no stored runs" if arguments.status is None else f"no runs with the status {arguments.status}")
+    else:
+        rows = [(run.run_id, _display_status(run), format_time(run.updated_at), run.summary) for run in runs]
+        print("\n".join(table(rows, ("run", "status", "changed", "summary"))))
+    return 0
+
+
+def _find_runs(store: Store, arguments: argparse.Namespace) -> tuple[StoredRun, ...]:
+    """List the runs with a displayed status. A store has one status for all runs that have not ended and do not wait."""
+    status, limit, tenant = arguments.status, arguments.limit, arguments.tenant
+    if status in (None, "waiting", "done", "failed"):
+        return store.runs.list(status, limit, tenant=tenant)
+    running = store.runs.list("running", max(limit, _MAX_LISTED), tenant=tenant)
+    return tuple(run for run in running if _display_status(run) == status)[:limit]
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    """Print a run: its waiting calls, and the size of its conversation."""
+    store = open_store_at(arguments.store)
+    stored, session = _load(store, arguments.run_id, arguments.tenant)
+    if arguments.json:
+        import msgspec
+
+        waiting = [msgspec.to_builtins(call) for call in session.waiting]
+        print(json_text({**_run_document(stored), "waiting": waiting, "state": msgspec.to_builtins(session.state)}))
+        return 0
+    state = session.state
+    print("\n".join(table([
+        ("run", stored.run_id),
+        ("status", _display_status(stored)),
+        ("started", format_time(stored.created_at)),
+        ("changed", format_time(stored.updated_at)),
+        ("expires", format_time(stored.expires_at)),
+        ("summary", stored.summary),
+        ("requests", f"{count_of(state.iterations, 'model request')}, {count_of(state.calls, 'call')}"),
+    ])))  # fmt: skip
+    for call in session.waiting:
+        print(describe_waiting(call))
+    return 0
+
+
+def _approve(arguments: argparse.Namespace) -> int:
+    from ...net.agent.checkpoints import approve_call
+
+    edited = None if arguments.arguments is None else _parse_object(arguments.arguments)
+    store = open_store_at(arguments.store)
+    run_id = find_run_id(store, arguments.run_id, arguments.tenant)
+    return _report(approve_call(store, run_id, arguments.call_id, edited, tenant=arguments.tenant), store, arguments)
+
+
+def _deny(arguments: argparse.Namespace) -> int:
+    from ...net.agent.checkpoints import deny_call
+
+    store = open_store_at(arguments.store)
+    run_id = find_run_id(store, arguments.run_id, arguments.tenant)
+    return _report(
+        deny_call(store, run_id, arguments.call_id, arguments.reason, tenant=arguments.tenant), store, arguments
+    )
+
+
+def _supply(arguments: argparse.Namespace) -> int:
+    from ...net.agent.checkpoints import supply_result
+    from ...stream.strict import parse
+
+    result = parse(arguments.result)
+    store = open_store_at(arguments.store)
+    run_id = find_run_id(store, arguments.run_id, arguments.tenant)
+    return _report(supply_result(store, run_id, arguments.call_id, result, tenant=arguments.tenant), store, arguments)
+
+
+def _resume_stored(arguments: argparse.Namespace) -> int:
+    if not arguments.tools:
+        raise ConfigError(
+            "the tools of the run are missing", hint="toolwire runs resume RUN -t TOOLS -m PROVIDER/MODEL"
+        )
+    store = open_store_at(arguments.store)
+    return resume(store, _load(store, arguments.run_id, arguments.tenant)[1], arguments)
+
+
+def _delete(arguments: argparse.Namespace) -> int:
+    """Delete runs after a confirmation. A run that a process continues is not deleted."""
+    store = open_store_at(arguments.store)
+    run_ids = list(dict.fromkeys(find_run_id(store, prefix, arguments.tenant) for prefix in arguments.run_ids))
+    if not arguments.yes and not _confirm_deletion(run_ids):
+        return 1
+    deleted = [run_id for run_id in run_ids if store.runs.delete(run_id)]
+    kept = [run_id for run_id in run_ids if run_id not in deleted]
+    if arguments.json:
+        print(json_text({"deleted": deleted, "kept": kept}))
+    else:
+        print(f"deleted {count_of(len(deleted), 'run')}")
+    for run_id in kept:
+        print(f"toolwire: not deleted: a process continues run {neutralise_line(run_id)}", file=sys.stderr)
+    return 1 if kept else 0
+
+
+def _confirm_deletion(run_ids: list[str]) -> bool:
+    from ..terminal.input import edit_line, has_terminal
+
+    if not has_terminal():
+        raise ConfigError("there is no terminal to confirm the deletion on", hint="add --yes")
+    print("\n".join(map(neutralise_line, run_ids)), file=sys.stderr)
+    try:
+        return edit_line(f"Delete {count_of(len(run_ids), 'run')}? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    store = open_store_at(arguments.store)
+    vacuum = getattr(store, "vacuum", None)
+    if arguments.vacuum and vacuum is None:
+        raise ConfigError("--vacuum is for SQLite files", hint="other stores reuse the space by themselves")
+    runs = store.runs.sweep()
+    records = store.sweep()
+    if arguments.vacuum and vacuum is not None:
+        vacuum()
+    if arguments.json:
+        print(json_text({"runs": runs, "records": records}))
+    else:
+        print(f"deleted {count_of(runs, 'expired run')} and {count_of(records, 'expired record')}")
+    return 0
+
+
+def _rebuild(arguments: argparse.Namespace) -> int:
+    """Read every event of a run, and store the status and the summary that follow from them."""
+    from collections import Counter
+
+    from msgspec.structs import replace
+
+    from ...net.agent.checkpoints import run_status, run_summary
+    from ...run.session.events import decode_events
+    from ...run.values.records import RunConflict, RunStatus, read_rows
+
+    store = open_store_at(arguments.store)
+    stored, session = _load(store, arguments.run_id, arguments.tenant)
+    kinds = Counter(event.kind for event in decode_events(read_rows(store.runs, stored)))
+    size = sum(map(len, read_rows(store.runs, stored)))
+    statuses: dict[str, RunStatus] = {"done": "done", "gave_up": "failed"}
+    phase = session.state.phase
+    status = run_status(session) if phase == "wait" else statuses.get(phase, "running")
+    rebuilt = replace(stored, status=status, summary=run_summary(session))
+    is_changed = rebuilt != stored
+    if is_changed and store.runs.append(replace(rebuilt, token=""), (), stored.version) is None:
+        raise RunConflict(f"another process continues run {stored.run_id}", hint="try again when it has ended")
+    if arguments.json:
+        found = {
+            "run_id": stored.run_id,
+            "status": status,
+            "events": dict(kinds),
+            "bytes": size,
+            "corrected": is_changed,
+        }
+        print(json_text(found))
+        return 0
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    correction = f"corrected: {stored.status} is now {status}" if is_changed else f"{status}, as stored"
+    print("\n".join(table([
+        ("run", stored.run_id),
+        ("events", f"{sum(kinds.values())} ({counts}) in {count_of(stored.rows, 'row')}, {size:,} bytes"),
+        ("messages", str(len(session.state.request.messages))),
+        ("status", correction),
+    ])))  # fmt: skip
+    return 0
+
+
+def _load(store: Store, prefix: str, tenant: str) -> tuple[StoredRun, Session]:
+    """Load a run by the beginning of its id."""
+    from ...net.agent.checkpoints import load_run
+
+    return load_run(store, find_run_id(store, prefix, tenant), tenant)
+
+
+def find_run_id(store: Store, prefix: str, tenant: str) -> str:
+    """Return the id of a tenant's run by its beginning. Raises ConfigError if no run or several runs have it."""
+    if not prefix:
+        raise ConfigError("the id of a run is empty", hint="toolwire runs list")
+    stored = store.runs.get(prefix)
+    if stored is not None and stored.tenant == tenant:
+        return prefix
+    found = [run.run_id for run in store.runs.list(limit=_MAX_LISTED, tenant=tenant) if run.run_id.startswith(prefix)]
+    if len(found) > 1:
+        raise ConfigError(f"several runs begin with {prefix!r}: {', '.join(found[:5])}", hint="give the whole id")
+    if not found:
+        raise ConfigError(f"there is no run {prefix!r} in the store", hint="toolwire runs list")
+    return found[0]
+
+
+def _report(stored: StoredRun, store: Store, arguments: argparse.Namespace) -> int:
+    """Print the state of a run after a decision, and the next command."""
+    _, session = _load(store, stored.run_id, stored.tenant)
+    if arguments.json:
+        print(json_text(_run_document(stored) | {"waiting": [call.call_id for call in session.waiting]}))
+        return 0
+    for call in session.waiting:
+        print(f"still waiting: {neutralise_line(call.call_id)} {neutralise_line(call.tool)}")
+    if stored.run_id.startswith("call-"):
+        print("the client of the server repeats the call")
+        return 0
+    option = place_options(arguments)
+    print(f"continue with: toolwire runs resume {stored.run_id} -t TOOLS -m MODEL{option}")
+    return 0
+
+
+def _parse_object(text: str) -> Object:
+    from ...stream.strict import parse
+
+    value = parse(text)
+    if not isinstance(value, dict):
+        raise ConfigError(f"--arguments must be a JSON object, got {type(value).__name__}")
+    return value
+
+
+def _run_document(run: StoredRun) -> dict[str, Any]:
+    """Return the fields of a run for `--json`, without its token."""
+    import msgspec
+
+    document: dict[str, Any] = msgspec.to_builtins(run)
+    hidden = ("token", "digest")
+    return {
+        "summary": "",
+        **{name: value for name, value in document.items() if name not in hidden},
+        "status": _display_status(run),
+    }
+
+
+def _display_status(run: StoredRun) -> str:
+    """Return the status. A running run that no process continues is ready; if its process died, it was interrupted."""
+    if run.status != "running":
+        return run.status
+    if not run.token:
+        return "ready"
+    return "running" if run.lease_until > time.time() else "interrupted"

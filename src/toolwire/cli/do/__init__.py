@@ -1,0 +1,1 @@
+"""`toolwire do`: from a request to one command line."""

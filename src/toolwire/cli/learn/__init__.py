@@ -1,0 +1,1 @@
+"""`toolwire learn`: train and evaluate open models."""

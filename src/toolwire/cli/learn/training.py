@@ -1,0 +1,362 @@
+"""`toolwire learn train` and `mine`: fine-tune a model on tool calls, and find such calls in plain texts (Toolformer)."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import ConfigError
+from ...ir.terminal import count_of, neutralise_line
+from ..terminal.output import ProgressBar, json_text, paint, table
+
+if TYPE_CHECKING:
+    from ...learn.call_quality import CallQuality
+    from ...learn.toolformer.mining import MiningSettings
+    from ...learn.toolformer.mining_run import MiningReport
+    from ...learn.training import TrainStep
+    from ...learn.tuning import Measurement, TuneReport, TuneSettings
+
+
+# `toolwire learn train`: fine-tune a model on tool calls.
+
+
+_TRAIN_EXAMPLES = """\
+examples:
+  toolwire learn train train.jsonl -m smollm2 -o runs/tuned --gguf
+  toolwire learn train train.jsonl -m models/Qwen3-0.6B -o runs/tuned --device cuda --epochs 2 --gate 90
+  toolwire learn train train.jsonl -m smollm2 -o runs/tuned --minutes 10      then again with --resume
+  toolwire learn train mined.jsonl -m smollm2 -o runs/toolformer --full --lr 5e-5 --mask-results
+
+FILE: conversations in any format of `toolwire learn export`, or texts with inline calls, {"text": …}.
+RUN gets manifest.json, loss.jsonl, loss.svg, adapter/, model/ (merged) and model.gguf. Serve the latter with
+TOOLWIRE_MODELS=RUN and the model local/model; use the same text format there (--text, or emulate of the gateway).
+The prompt is the one that the gateway sends for the text format. Only answers, their calls and the end of the turn
+have a loss; an answer with weight 0 has none.
+exit codes: 0 done   1 the gate failed, or the time was over   2 wrong usage, or unreadable input
+"""
+
+
+def add_train(actions: Any) -> None:
+    parser = actions.add_parser(
+        "train",
+        help="fine-tune a model on tool calls",
+        description="Fine-tune a model on tool calls, and measure held-out calls before and after.",
+        epilog=_TRAIN_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="FILE", help="the training examples")
+    parser.add_argument("-m", "--model", required=True, help="a folder, a .gguf file, or smollm2")
+    parser.add_argument("-o", "--output", required=True, metavar="RUN", help="the folder of the run")
+    parser.add_argument("--format", default="hermes", metavar="FORMAT", help="the text format of calls (hermes)")
+    parser.add_argument("--epochs", type=_parse_count, default=3, metavar="NUMBER", help="passes over the data (3)")
+    parser.add_argument(
+        "--lr", type=_parse_number, metavar="RATE", help="highest learning rate (1e-3; 5e-5 with --full)"
+    )
+    parser.add_argument("--rank", type=_parse_count, default=16, metavar="NUMBER", help="rank of the adapter (16)")
+    parser.add_argument("--full", action="store_true", help="train all weights instead of an adapter")
+    parser.add_argument(
+        "--batch-tokens", type=_parse_count, default=4096, metavar="NUMBER", help="tokens in a step (4096)"
+    )
+    parser.add_argument(
+        "--max-length", type=_parse_count, default=2048, metavar="NUMBER", help="leave out longer examples (2048)"
+    )
+    parser.add_argument(
+        "--held-out", type=_parse_percent, default=10.0, metavar="PERCENT", help="examples to measure on (10)"
+    )
+    parser.add_argument("--test", metavar="FILE", help="held-out examples, instead of a share of the training examples")
+    parser.add_argument(
+        "--prompts", type=_parse_count, default=100, metavar="NUMBER", help="the most held-out prompts to answer (100)"
+    )
+    parser.add_argument(
+        "--answer-tokens", type=_parse_count, default=160, metavar="NUMBER", help="the longest answer to a prompt (160)"
+    )
+    parser.add_argument("--masked", action="store_true", help="measure also with a mask that allows only calls")
+    parser.add_argument("--mask-results", action="store_true", help="no loss on the results of inline calls")
+    parser.add_argument(
+        "--gate", type=_parse_percent, metavar="PERCENT", help="exit with 1 if fewer held-out calls are right"
+    )
+    parser.add_argument(
+        "--gguf", nargs="?", const="f16", choices=("f32", "f16", "q8_0"), help="write model.gguf (default: f16)"
+    )
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or another device of torch (cpu)")
+    parser.add_argument("--minutes", type=_parse_number, metavar="NUMBER", help="stop training after this time")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted run")
+    parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="seed of adapter, split and order (0)")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=_train)
+
+
+def _parse_count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
+        raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r}")
+    return int(text)
+
+
+def _parse_number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
+    return number
+
+
+def _parse_percent(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or float(text) > 100:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 100, got {text!r}")
+    return float(text)
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    import msgspec
+
+    from ...learn.tuning import find_problem, tune
+
+    with ProgressBar("measuring") as answers, ProgressBar("training") as steps:
+
+        def show_step(step: TrainStep) -> None:
+            steps.label = f"training: loss {step.loss:.3f}"
+            steps(step.step, step.steps)
+
+        report = tune(
+            arguments.file,
+            arguments.output,
+            _train_settings(arguments),
+            test_file=arguments.test,
+            device=arguments.device,
+            resume=arguments.resume,
+            minutes=arguments.minutes,
+            on_step=show_step,
+            on_answers=answers,
+        )
+    plot = _draw_loss(Path(arguments.output))
+    problem = find_problem(report, arguments.gate) if report.finished else "the time was over before the last step"
+    if arguments.json:
+        print(json_text({**msgspec.to_builtins(report), "problem": problem}))
+    else:
+        _print_report(report, plot)
+    if problem is not None:
+        hint = "" if report.finished else "; continue with --resume"
+        print(paint(f"{problem}{hint}", "red", sys.stderr), file=sys.stderr)
+    return int(problem is not None)
+
+
+def _train_settings(arguments: argparse.Namespace) -> TuneSettings:
+    from ...learn.training import TrainSettings
+    from ...learn.tuning import TuneSettings
+
+    if arguments.held_out >= 100:
+        raise ConfigError("--held-out 100 leaves nothing to train on", hint="use a smaller share, such as 10")
+    training = TrainSettings(
+        epochs=arguments.epochs,
+        learning_rate=arguments.lr or (5e-5 if arguments.full else 1e-3),
+        batch_tokens=arguments.batch_tokens,
+        seed=arguments.seed,
+    )
+    return TuneSettings(
+        model=arguments.model,
+        format=arguments.format,
+        rank=0 if arguments.full else arguments.rank,
+        training=training,
+        held_out=arguments.held_out / 100,
+        max_length=arguments.max_length,
+        prompts=arguments.prompts,
+        answer_tokens=arguments.answer_tokens,
+        masked=arguments.masked,
+        mask_results=arguments.mask_results,
+        gguf=arguments.gguf,
+    )
+
+
+def _draw_loss(folder: Path) -> str | None:
+    """Draw the loss of the steps, and the held-out loss, into the run folder; None without matplotlib or steps."""
+    import msgspec
+
+    from ...learn.run_folder import is_installed
+    from ...learn.training import LOSS_LOG, TrainStep
+
+    if not is_installed("matplotlib") or not (folder / LOSS_LOG).is_file():
+        return None
+    from ...learn.plots import draw_lines
+
+    log = [msgspec.json.decode(line, type=TrainStep) for line in (folder / LOSS_LOG).read_bytes().splitlines()]
+    series = {
+        "training": [(step.step, step.loss) for step in log],
+        "held out": [(step.step, step.held_out) for step in log if step.held_out is not None],
+    }
+    if not log:
+        return None
+    target = str(folder / "loss.svg")
+    draw_lines(target, "Loss", "step", "nats per trained token", {name: one for name, one in series.items() if one})
+    return target
+
+
+def _print_report(report: TuneReport, plot: str | None) -> None:
+    print(f"{count_of(report.rows, 'example')} in {count_of(report.steps, 'step')}, {report.held_out} held out")
+    for reason, count in report.skipped.items():
+        print(f"left out: {count_of(count, 'example')}, {reason}")
+    if not report.finished:
+        return
+    rows = [("held-out loss", _loss(report.before), _loss(report.after))]
+    for kind, before, after in (
+        ("", report.before.calls, report.after.calls),
+        (", masked", report.before.masked, report.after.masked),
+    ):
+        for title, name in (("valid calls", "valid"), ("right tool", "right_tool"), ("right calls", "right")):
+            if before is not None and after is not None:
+                rows.append((title + kind, _share(before, name), _share(after, name)))
+    print()
+    if report.held_out:
+        print("\n".join(table(rows, ("", "before", "after"))))
+    else:
+        print("No example was held out, so nothing was measured: give a greater share with --held-out, or --test FILE.")
+    print()
+    for title, path in (("model", report.model_folder), ("llama.cpp", report.gguf), ("loss curve", plot or "")):
+        if path:
+            print(f"{title}: {path}")
+
+
+def _loss(measured: Measurement) -> str:
+    return "" if measured.loss is None else f"{measured.loss:.3f}"
+
+
+def _share(calls: CallQuality, name: str) -> str:
+    return f"{calls.percent(name):.1f} % of {calls.prompts}"
+
+
+# `toolwire learn mine`: find the tool calls of plain texts that help a model to predict them (Toolformer).
+
+
+_MAX_REASONS = 4
+_MINE_EXAMPLES = """\
+examples:
+  toolwire learn mine texts.txt -m smollm2 -o runs/mined
+  toolwire learn mine texts.jsonl -m smollm2 -o runs/mined --tools calculator,calendar,search=passages.txt
+  toolwire learn mine texts.jsonl -m smollm2 -o runs/mined --resume
+  toolwire learn mine texts.jsonl -m smollm2 -o runs/here --store redis://host     on several machines at once
+
+TEXTS: one text per line, or JSON Lines such as {"text": "8 - 2 = 6", "date": "2025-07-04"}.
+Tools: calculator, calendar, convert, search=FILE (one passage per line), qa=FILE and translate=FILE (two columns
+separated by a tab), or a JSON file such as [{"kind": "calculator", "threshold": 0.5}].
+Filters: paper (the call before the text, its loss below both no call and no result), seed (the call at its place,
+against no call), rank (the best share by the score of seed), none.
+The folder gets candidates.jsonl, corpus.jsonl (all texts, with the kept calls) and report.json.
+exit codes: 0 done   1 no call was kept   2 wrong usage, or unreadable input
+"""
+
+
+def add_mine(actions: Any) -> None:
+    parser = actions.add_parser(
+        "mine",
+        help="find the tool calls of plain texts that help a model (Toolformer)",
+        description="Sample tool calls in texts, execute them, and keep those whose results help to predict the text.",
+        epilog=_MINE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("texts", metavar="TEXTS", help="file of texts")
+    parser.add_argument("-m", "--model", required=True, help="folder of a model, a GGUF file, or smollm2")
+    parser.add_argument("-o", "--output", required=True, metavar="RUN", help="folder of the run")
+    parser.add_argument("--tools", default="calculator", metavar="NAMES|FILE", help="tools (calculator)")
+    parser.add_argument("--filter", choices=("paper", "seed", "rank", "none"), default="paper", help="filter (paper)")
+    parser.add_argument("--threshold", type=float, metavar="NATS", help="least reduction of the loss (of each tool)")
+    parser.add_argument("--share", type=float, default=0.1, help="share of the candidates that rank keeps (0.1)")
+    parser.add_argument("--positions", type=int, metavar="NUMBER", help="positions per text (of each tool)")
+    parser.add_argument("--samples", type=int, metavar="NUMBER", help="calls per position (of each tool)")
+    parser.add_argument("--call-probability", type=float, metavar="P", help="least probability of a call")
+    parser.add_argument("--temperature", type=float, default=0.8, help="of sampling (0.8)")
+    parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="seed of sampling (0)")
+    parser.add_argument("--store", metavar="URL", help="store that several machines share (default: a file in RUN)")
+    parser.add_argument("--lease", type=float, default=120.0, metavar="SECONDS", help="lease of a shard (120)")
+    parser.add_argument("--shard-size", type=int, default=32, metavar="NUMBER", help="texts of a shard (32)")
+    parser.add_argument("--batch-tokens", type=int, default=16_384, metavar="NUMBER", help="tokens of a batch (16384)")
+    parser.add_argument("--device", default="cpu", help="device of the model (cpu)")
+    parser.add_argument("--dtype", default="float32", help="type of the weights (float32)")
+    parser.add_argument("--resume", action="store_true", help="continue the run in the folder")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=_mine)
+
+
+def _mine(arguments: argparse.Namespace) -> int:
+    import msgspec
+
+    from ...learn.language_model import find_model, open_model, weight_files
+    from ...learn.run_folder import RunFolder, require_installed
+    from ...learn.toolformer.corpus import read_texts
+    from ...learn.toolformer.mining import check_settings
+    from ...learn.toolformer.mining_run import mine_corpus, open_tools, read_tool_list
+    from ...net.stores import open_store
+
+    require_installed("mining", "torch", "transformers", "llguidance")  # before the folder of the run is created
+    texts = read_texts(arguments.texts)
+    entries = read_tool_list(arguments.tools)
+    tools = open_tools(entries)
+    settings = _mining_settings(arguments)
+    check_settings(tools, settings)
+    model_folder = find_model(arguments.model)
+    inputs = [arguments.texts, *(one.file for one in entries if one.file), *weight_files(model_folder)]
+    described = {
+        **msgspec.structs.asdict(settings),
+        "tools": msgspec.to_builtins(entries),
+        "shard_size": arguments.shard_size,
+        "dtype": arguments.dtype,
+    }
+    folder = RunFolder.create(arguments.output, described, inputs, resume=arguments.resume)
+    with folder.preparing():
+        model = open_model(model_folder, device=arguments.device, dtype=arguments.dtype)
+    store = open_store(arguments.store or str(folder.path / "shards.db"))
+    try:
+        with ProgressBar("mining shards") as bar:
+            report = mine_corpus(
+                model,
+                texts,
+                tools,
+                settings,
+                folder,
+                store,
+                shard_size=arguments.shard_size,
+                lease=arguments.lease,
+                progress=bar,
+            )
+    finally:
+        store.close()
+    _print(report, folder.path, as_json=arguments.json)
+    return int(not report.augmented)
+
+
+def _mining_settings(arguments: argparse.Namespace) -> MiningSettings:
+    from ...learn.toolformer.mining import MiningSettings
+
+    return MiningSettings(
+        filter=arguments.filter,
+        threshold=arguments.threshold,
+        positions=arguments.positions,
+        samples=arguments.samples,
+        call_probability=arguments.call_probability,
+        temperature=arguments.temperature,
+        share=arguments.share,
+        seed=arguments.seed,
+        batch_tokens=arguments.batch_tokens,
+    )
+
+
+def _print(report: MiningReport, folder: Path, *, as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        print(json_text(msgspec.to_builtins(report)))
+        return
+    rows = []
+    for one in report.tools:
+        reasons = list(one.reasons.items())
+        shown = [f"{reason} {number}" for reason, number in reasons[:_MAX_REASONS]]
+        others = sum(number for _, number in reasons[_MAX_REASONS:])
+        shown += [f"other {others}"] if others else []
+        numbers = (one.positions, one.samples, one.candidates, one.executed, one.kept)
+        rows.append((one.tool, *map(str, numbers), ", ".join(shown)))
+    print("\n".join(table(rows, ("tool", "positions", "samples", "candidates", "executed", "kept", "not kept"))))
+    print(f"{report.augmented} of {count_of(report.texts, 'text')} have calls")
+    print(neutralise_line(f"wrote {folder}: candidates.jsonl, corpus.jsonl, report.json"))

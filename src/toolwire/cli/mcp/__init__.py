@@ -1,0 +1,1 @@
+"""`toolwire mcp`: publish tools over MCP and use MCP servers."""

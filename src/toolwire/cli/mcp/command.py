@@ -1,0 +1,153 @@
+"""`toolwire mcp`: publish tools over MCP and use MCP servers.
+
+The short subcommands are here: `bridge` connects a server of one transport to clients of the other, and `server-json`
+writes the entry of a server for the MCP registry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from typing import Any
+
+from ...ir.errors import ConfigError
+from ..sources.targets import add_target, load_tools, parse_spec
+from ..terminal.output import json_text
+from .call import add_call, add_prompt, add_read
+from .http import add_http_options, make_guard, parse_address, run_server, serve_app
+from .inspect import add_to as add_inspect
+from .serve import add_to as add_serve
+
+# `toolwire mcp bridge`: connect a server of one transport to clients of the other.
+
+
+_BRIDGE_EXAMPLES = """\
+examples:
+  toolwire mcp bridge https://mcp.example.com/                 for clients that only start commands
+  toolwire mcp bridge "npx -y my-server" --http :8000          for clients that use URLs, at http://127.0.0.1:8000/mcp
+
+in a client's configuration:
+  {"mcpServers": {"far": {"command": "toolwire", "args": ["mcp", "bridge", "https://mcp.example.com/"]}}}
+"""
+
+
+def add_bridge(commands: Any) -> None:
+    parser = commands.add_parser(
+        "bridge",
+        help="serve a URL over stdio, or a command over HTTP",
+        description="Forward MCP messages unchanged from one transport to the other.",
+        epilog=_BRIDGE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_target(parser, files=False)
+    parser.add_argument("--http", metavar="[HOST]:PORT", help="serve over HTTP instead of stdio")
+    add_http_options(parser)
+    parser.set_defaults(run=run_bridge)
+
+
+def run_bridge(arguments: argparse.Namespace) -> int:
+    """Bridge a URL to stdio, or with `--http` a command to HTTP. Other combinations change no transport."""
+    spec = parse_spec(arguments.target, arguments)
+    if arguments.http is None:
+        if spec.url is None:
+            raise ConfigError("a command already uses stdio", hint="add --http :8000 to serve it over HTTP")
+        from ...mcp.bridge import stdio_to_http
+        from ...mcp.client.login import Browser, Login
+
+        asyncio.run(stdio_to_http(spec, Login(Browser()) if arguments.login else None))
+        return 0
+    if spec.url is not None:
+        raise ConfigError("a URL is already served over HTTP", hint="remove --http to serve it over stdio")
+    return _serve(arguments)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    """Serve the command over HTTP with uvicorn."""
+    from ...mcp.bridge import BridgeApp
+
+    host, port = parse_address(arguments.http)
+    app = BridgeApp(parse_spec(arguments.target, arguments), path=arguments.path, guard=make_guard(arguments, host))
+    print(f"serving {arguments.target} at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True)
+    run_server(serve_app(app, host, port))
+    return 0
+
+
+# `toolwire mcp server-json`: write the entry of a server for the MCP registry.
+
+
+_SERVER_JSON_EXAMPLES = """\
+examples:
+  toolwire mcp server-json tools.py --name io.github.me/weather --version 1.0.0 --pypi my-weather
+  toolwire mcp server-json tools.py --name com.example/weather --version 1.0.0 --url https://example.com/mcp
+"""
+
+
+def add_server_json(commands: Any) -> None:
+    parser = commands.add_parser(
+        "server-json",
+        help="write the server.json of the MCP registry",
+        description="Write the server.json that publishes a server in the MCP registry.",
+        epilog=_SERVER_JSON_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("tools", metavar="TOOLS.py", help="a file of functions")
+    parser.add_argument("--name", required=True, help="name with a reverse-DNS prefix: io.github.me/weather")
+    parser.add_argument("--version", required=True, help="exact version of the server")
+    parser.add_argument(
+        "--description", help="its purpose, in at most 100 characters (the first line of the file's docstring)"
+    )
+    parser.add_argument("--title", help="display name")
+    parser.add_argument("--repository", metavar="URL", help="URL of the source repository")
+    parser.add_argument("--pypi", metavar="PACKAGE", help="the PyPI package that contains it")
+    parser.add_argument("--url", help="URL of the HTTP endpoint")
+    parser.set_defaults(run=run_server_json)
+
+
+def run_server_json(arguments: argparse.Namespace) -> int:
+    from ...mcp.server.registry import server_json
+
+    module = load_tools(arguments.tools)
+    described = arguments.description or (module.__doc__ or "").strip().partition("\n")[0]
+    document = server_json(
+        arguments.name,
+        arguments.version,
+        described,
+        title=arguments.title,
+        repository=arguments.repository,
+        pypi=arguments.pypi,
+        url=arguments.url,
+    )
+    print(json_text(document))
+    return 0
+
+
+# `toolwire mcp`: publish tools over MCP and use MCP servers. Each subcommand has its own module.
+
+
+_COMMANDS = (add_serve, add_inspect, add_call, add_read, add_prompt, add_bridge, add_server_json)
+
+_EXAMPLES = """\
+examples:
+  toolwire mcp serve tools.py                    for a client that starts the server (stdio)
+  toolwire mcp serve tools.py --http :8000       for clients on this machine, at http://127.0.0.1:8000/mcp
+  toolwire mcp inspect "npx -y @modelcontextprotocol/server-everything"
+  toolwire mcp call https://mcp.example.com/ search query=tea limit=5
+  toolwire mcp read tools.py notes://today       a resource
+  toolwire mcp prompt tools.py review code=@main.py
+  toolwire mcp bridge https://mcp.example.com/   a remote server for clients that only start commands
+  toolwire mcp server-json tools.py --name io.github.me/weather --version 1.0.0 > server.json
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "mcp",
+        help="publish your functions to every MCP client, use any MCP server",
+        description="Model Context Protocol: version 2026-07-28 and earlier versions with a handshake, over stdio and HTTP.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subcommands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for add in _COMMANDS:
+        add(subcommands)

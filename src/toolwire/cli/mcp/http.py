@@ -1,0 +1,197 @@
+"""Serve an app over HTTP: address, access, uvicorn, signals.
+
+Log records are written in a thread, so that a server does not stop when its standard error is not read.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import queue
+import re
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..._extras import install_command
+from ...ir.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    import argparse
+    import asyncio
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from ...asgi.access import Guard
+    from ...asgi.request import AsgiApp
+
+
+# Write log records in a thread, so that a server does not stop when its standard error is not read.
+#
+# A parent process that starts a server with a pipe and does not read it would otherwise block the event loop as soon
+# as the pipe is full. Records beyond the limit of the queue are dropped, and their number is logged when there is
+# room again.
+
+
+_MAX_WAITING = 10_000
+_EXIT_TIMEOUT = 1.0  # seconds to write the last records at exit
+
+
+class BackgroundHandler(logging.Handler):
+    """Passes records to `target` in a daemon thread."""
+
+    def __init__(self, target: logging.Handler, max_waiting: int = _MAX_WAITING) -> None:
+        super().__init__()
+        self._target = target
+        self._queue: queue.Queue[logging.LogRecord | None] = queue.Queue(max_waiting)
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._write, name="toolwire-log", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if self._dropped:
+                self._queue.put_nowait(_drop_record(self._dropped))
+                self._dropped = 0
+            self._queue.put_nowait(record)
+        except queue.Full:
+            self._dropped += 1
+
+    def _write(self) -> None:
+        while (record := self._queue.get()) is not None:
+            self._target.handle(record)
+
+    def close(self) -> None:
+        """Write the waiting records, as far as they are read within a second."""
+        atexit.unregister(self.close)
+        end = time.monotonic() + _EXIT_TIMEOUT
+        with contextlib.suppress(queue.Full):
+            self._queue.put(None, timeout=_EXIT_TIMEOUT)
+            self._thread.join(max(0.0, end - time.monotonic()))
+        super().close()
+
+
+def _drop_record(count: int) -> logging.LogRecord:
+    text = "%d log records were dropped: standard error is not read fast enough"
+    return logging.LogRecord("toolwire.mcp", logging.WARNING, __file__, 0, text, (count,), None)
+
+
+def add_http_options(parser: Any) -> None:
+    """Add the options of an HTTP endpoint, except its address."""
+    parser.add_argument("--path", default="/mcp", help="path of the HTTP endpoint (/mcp)")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="an accepted host name; repeatable"
+    )
+    parser.add_argument(
+        "--allow-origin", action="append", default=[], metavar="URL", help="an allowed web origin; repeatable"
+    )
+    parser.add_argument("--token-env", metavar="NAME", help="environment variable with the required bearer token")
+
+
+def require_uvicorn() -> None:
+    """Raise MissingExtra if HTTP cannot be served."""
+    try:
+        import uvicorn  # noqa: F401
+
+        from ...asgi import limited_http  # noqa: F401
+    except ImportError:
+        raise MissingExtra("HTTP needs uvicorn", hint=install_command("mcp")) from None
+
+
+async def serve_app(app: AsgiApp, host: str, port: int) -> None:
+    """Serve an app with uvicorn, with the gateway's limits for slow clients, until a signal stops it."""
+    require_uvicorn()
+    import uvicorn
+
+    from ...asgi.limited_http import make_limited_protocol
+
+    config = uvicorn.Config(
+        app,
+        host.strip("[]"),
+        port,
+        http=make_limited_protocol(),  # type: ignore[arg-type]  # uvicorn only calls it
+        ws="none",
+        log_config=None,  # its default would close the handlers of this process
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=3,
+    )
+    server = uvicorn.Server(config)
+    try:
+        await server.serve()
+    except SystemExit:
+        if server.started:
+            raise
+        raise ConfigError(
+            f"cannot listen on {host}:{port}",
+            hint="the port is in use or not permitted; choose another one: --http :8001",
+        ) from None
+
+
+def run_server(main: Coroutine[Any, Any, None]) -> None:
+    """Run the coroutine of a server, on the event loop of uvloop if that is installed. SIGTERM ends it normally."""
+    import asyncio
+
+    with _exit_on_sigterm(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(main)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+@contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into SystemExit. uvicorn stops at the signal, then raises it again, and cleanup must follow."""
+
+    def stop(*_: object) -> None:
+        raise SystemExit(0)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def read_variable(name: str | None) -> str | None:
+    """Return the value of an environment variable that an option names; ConfigError if it is not set."""
+    if name is None:
+        return None
+    value = os.environ.get(name)
+    if not value:
+        raise ConfigError(f"environment variable {name} is not set", hint=f"export {name}=…")
+    return value
+
+
+def make_guard(arguments: argparse.Namespace, host: str) -> Guard:
+    """Build the guard from the options; raise ConfigError for a non-local address without a token."""
+    from ...asgi.access import LOCAL_HOSTS, Guard, refuse_open
+
+    token = read_variable(arguments.token_env)
+    hosts = [*LOCAL_HOSTS, *arguments.allow_host, *(() if host in ("0.0.0.0", "[::]") else (host,))]  # noqa: S104
+    guard = Guard(hosts, arguments.allow_origin, None if token is None else {token: "token"})
+    if guard.is_open:
+        hint = "require a bearer token with --token-env NAME, or listen on 127.0.0.1"
+        refuse_open(host, without="a token", hint=hint)
+    return guard
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Parse `:8000`, `localhost:8000`, `[::1]:8000` or a bare port."""
+    found = re.fullmatch(r"(?:(\[[0-9a-fA-F:]+\]|[^:\[\]]*):)?(\d{1,5})", text)
+    if found is None or int(found[2]) > 65535:
+        raise ConfigError(f"invalid address {text!r}", hint="use --http :8000 or --http localhost:8000")
+    return found[1] or "127.0.0.1", int(found[2])

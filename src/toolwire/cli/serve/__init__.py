@@ -1,0 +1,1 @@
+"""`toolwire serve`: run and manage the gateway."""

@@ -1,0 +1,278 @@
+"""`toolwire serve client`: show the settings that point a client at the gateway; `--write` applies them."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...ir.errors import ConfigError
+from ...ir.response import UpstreamError
+from ...ir.terminal import neutralise_line
+from ..terminal.output import paint
+from .client_models import (
+    ANY_KEY,
+    ChosenModels,
+    ModelLimits,
+    check_key,
+    choose_models,
+    claude_variables,
+    find_limits,
+    find_models,
+    shell_words,
+)
+from .keys import SUPPRESS
+
+_EXAMPLES = """\
+examples:
+  toolwire serve client claude            show the settings and the shell command
+  toolwire serve client claude --model fast --small-model tiny
+  toolwire serve client codex --write     change ~/.codex/config.toml; the old file is kept as config.toml.bak
+  toolwire serve client gemini --url http://gateway:4141 --key-env TOOLWIRE_KEY
+
+Without --model, the models are those of the running gateway, or of the settings file.
+exit codes: 0 done   2 wrong usage, or the gateway requires a key or has no model for this client
+"""
+_URL = "http://127.0.0.1:4141"
+_NOT_RUNNING = frozenset({"overloaded", "timeout"})  # kinds of faults
+_CLAUDE_ALIASES = ("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL")
+
+
+class FileChange(NamedTuple):
+    """A settings file of a client and its new content."""
+
+    path: Path
+    text: str
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "client",
+        help="point a client at the gateway",
+        description="Show, or with --write apply, a client's settings for the gateway.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("client", choices=sorted(_CLIENTS))
+    parser.add_argument("--url", default=_URL, help=f"URL of the gateway ({_URL})")
+    parser.add_argument("--model", help="the model to request (one of the gateway that accepts tools)")
+    parser.add_argument("--small-model", metavar="MODEL", help="Claude Code: the model for background tasks")
+    parser.add_argument("--config", default=SUPPRESS, metavar="FILE", help="take the models from this settings file")
+    parser.add_argument(
+        "--key-env", metavar="NAME", help="environment variable with your key, if the gateway requires one"
+    )
+    parser.add_argument("--write", action="store_true", help="change the client's settings")
+    parser.add_argument("--home", type=Path, default=None, help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the changes of the client's settings, and apply them with `--write`. The key is not printed."""
+    home = arguments.home or Path.home()
+    key = _read_key(arguments.key_env)
+    shown = ANY_KEY if arguments.key_env is None else f"${arguments.key_env}"
+    url = arguments.url.rstrip("/")
+    models = _choose_models(arguments, url, key)
+    limits = find_limits(url, key, models.main, getattr(arguments, "config", None))
+    changes, advice = _CLIENTS[arguments.client](home, url, models, limits, key, shown)
+    for change in changes:
+        _print_change(change, key, shown)
+    if arguments.write and models.is_placeholder:
+        upstream = models.main
+        raise ConfigError(
+            f"the gateway has upstreams, but no names of models: {upstream} is a placeholder",
+            hint="name a model: --model UPSTREAM/MODEL",
+        )
+    if not arguments.write:
+        print(f"\n{advice}\n{paint('nothing was changed; use --write to apply the changes', 'dim')}")
+        return 0
+    for change in changes:
+        _write(change)
+    print(f"\n{advice}")
+    return 0
+
+
+def _choose_models(arguments: argparse.Namespace, url: str, key: str) -> ChosenModels:
+    """Return the models of the options, else those that the gateway or its settings file offer for the client."""
+    client, small = arguments.client, arguments.small_model
+    if small is not None and client != "claude":
+        raise ConfigError(f"{client} has no small model", hint="remove --small-model")
+    try:
+        if arguments.model is not None:
+            check_key(url, key)
+            return ChosenModels(arguments.model, small or arguments.model)
+        available = find_models(url, key, arguments.config)
+    except UpstreamError as error:
+        if error.fault.kind not in _NOT_RUNNING:
+            raise _refusal_of(error, url, arguments.key_env) from None
+        print(neutralise_line(f"{error.message}: start the gateway, or use --model"), file=sys.stderr)
+        return ChosenModels(None, None)
+    if available.requires_key and arguments.key_env is None:
+        raise _key_required(url)
+    chosen = choose_models(client, available)
+    if chosen is None and available.is_empty:  # it serves patterns or upstreams, which it does not list
+        print(f"the gateway at {url} lists no models: use --model to name one", file=sys.stderr)
+        return ChosenModels(None, None)
+    if chosen is None:
+        names = ", ".join(available.names) or "none"
+        raise ConfigError(
+            f"the gateway has no model that {client} can use; its models: {names}",
+            hint="configure a model that accepts tools, or use --model",
+        )
+    return chosen if small is None else ChosenModels(chosen.main, small)
+
+
+def _refusal_of(error: UpstreamError, url: str, variable: str | None) -> ConfigError:
+    """Return the error for a gateway that answers without a list of its models. `variable` has the key, if any."""
+    status = error.fault.status
+    if status == 401 and variable is None:
+        return _key_required(url)
+    if status == 401:
+        return ConfigError(error.message, hint=f"check the key in the environment variable {variable}")
+    if status == 403:
+        return ConfigError(f"{url} refuses the request (status 403)", hint="add its host name to hosts in [server]")
+    return ConfigError(error.message, hint="check --url, or use --model")
+
+
+def _key_required(url: str) -> ConfigError:
+    hint = "put your key into an environment variable, and use --key-env NAME"
+    return ConfigError(f"the gateway at {url} requires a key", hint=hint)
+
+
+def _read_key(variable: str | None) -> str:
+    """Return the key, or a placeholder for a gateway without keys."""
+    if variable is None:
+        return ANY_KEY
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise ConfigError(
+            f"environment variable {variable} is not set", hint="create a key with `toolwire serve keys new NAME`"
+        )
+    return key
+
+
+def _print_change(change: FileChange, key: str, shown: str) -> None:
+    """Print the changes, with the key replaced by its placeholder."""
+    before = _read(change.path)
+    if before == change.text:
+        print(f"{change.path} is already up to date")
+        return
+    names = (str(change.path), str(change.path))
+    for line in difflib.unified_diff(before.splitlines(), change.text.splitlines(), *names, lineterm=""):
+        line = line.replace(key, shown)
+        colour = {"+": "green", "-": "red"}.get(line[:1])
+        print(line if colour is None else paint(line, colour))
+
+
+def _write(change: FileChange) -> None:
+    """Write the new settings; keep the old file with the suffix `.bak`."""
+    change.path.parent.mkdir(parents=True, exist_ok=True)
+    before = _read(change.path)
+    if before == change.text:
+        return
+    if before:
+        change.path.with_name(change.path.name + ".bak").write_text(before, "utf-8")
+    change.path.write_text(change.text, "utf-8")
+    print(f"wrote {change.path}", file=sys.stderr)
+
+
+def _read(path: Path) -> str:
+    """Return the content of a file, or an empty string if it does not exist."""
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from None
+
+
+def _claude_changes(
+    home: Path, url: str, models: ChosenModels, limits: ModelLimits, key: str, shown: str
+) -> tuple[list[FileChange], str]:
+    """Return the new settings of Claude Code, and a shell command with the placeholder `shown` for the key.
+
+    In the settings, all of its model aliases are replaced, so that no command of a session requests an unknown model.
+    """
+    path = home / ".claude" / "settings.json"
+    settings = _read_json(path)
+    address, chosen = {"ANTHROPIC_BASE_URL": url}, claude_variables(models, limits)
+    aliases = {name: models.main for name in _CLAUDE_ALIASES if models.main is not None}
+    previous = settings.get("env", {})
+    settings["env"] = {**previous, **address, "ANTHROPIC_AUTH_TOKEN": key, **chosen, **aliases}
+    shell = shell_words({**address, "ANTHROPIC_AUTH_TOKEN": shown, **chosen})
+    return [FileChange(path, _dump_json(settings))], f"or for one run: {shell} claude -p '…'"
+
+
+def _codex_changes(
+    home: Path, url: str, models: ChosenModels, limits: ModelLimits, _: str, shown: str
+) -> tuple[list[FileChange], str]:
+    """Return the new settings of Codex. The file is edited as text, to keep the user's comments."""
+    model = models.main
+    path = home / ".codex" / "config.toml"
+    before = _read(path)
+    try:
+        known = tomllib.loads(before)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    if "toolwire" in known.get("model_providers", {}):
+        raise ConfigError(f"{path} already has a provider named toolwire", hint="remove its table first")
+    settings = {"model_provider": "toolwire", "model": model, "model_context_window": limits.window}
+    written = {name: value for name, value in settings.items() if value is not None}
+    top = [f"{name} = {json.dumps(value)}" for name, value in written.items()]
+    kept = [line for line in before.splitlines() if not _is_setting(line, tuple(written))]
+    table = [
+        "[model_providers.toolwire]",
+        'name = "toolwire"',
+        f"base_url = {json.dumps(url + '/v1')}",
+        'env_key = "TOOLWIRE_KEY"',
+        'wire_api = "responses"',
+    ]
+    text = "\n".join([*top, *kept, *([""] if kept else []), *table]) + "\n"
+    tomllib.loads(text)
+    return [FileChange(path, text)], f"then: TOOLWIRE_KEY={shown} codex exec '…'"
+
+
+def _is_setting(line: str, names: tuple[str, ...]) -> bool:
+    return line.split("=", 1)[0].strip() in names
+
+
+def _gemini_changes(
+    home: Path, url: str, models: ChosenModels, _limits: ModelLimits, _key: str, shown: str
+) -> tuple[list[FileChange], str]:
+    """Return the new settings of Gemini CLI. URL and key are given in its environment, not in the file."""
+    path = home / ".gemini" / "settings.json"
+    settings = _read_json(path)
+    auth = settings.setdefault("security", {}).setdefault("auth", {})
+    auth["selectedType"] = "gemini-api-key"
+    if models.main is not None:
+        settings.setdefault("model", {})["name"] = models.main
+    shell = f"GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY={shown}"
+    return [FileChange(path, _dump_json(settings))], f"then: {shell} gemini -p '…'"
+
+
+def _read_json(path: Path) -> Any:
+    text = _read(path)
+    try:
+        found = json.loads(text) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} must contain a JSON object")
+    return found
+
+
+def _dump_json(settings: Any) -> str:
+    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+
+
+_CLIENTS: dict[str, Callable[[Path, str, ChosenModels, ModelLimits, str, str], tuple[list[FileChange], str]]] = {
+    "claude": _claude_changes,
+    "codex": _codex_changes,
+    "gemini": _gemini_changes,
+}

@@ -1,0 +1,314 @@
+"""`toolwire serve keys` and `usage`: manage the keys of clients, and sum their usage by key, model or day.
+
+The settings file has only the hashes of keys; keys are not stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import ConfigError
+from ..terminal.output import json_text, table
+
+if TYPE_CHECKING:
+    from ...gateway.state.usage import UsageSum
+
+
+# `toolwire serve keys`: manage the keys of clients. The settings file has only their hashes; keys are not stored.
+
+
+CONFIG = "toolwire.toml"
+SUPPRESS = argparse.SUPPRESS  # `serve --config F keys …` and `serve keys … --config F` are equivalent
+_LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}").fullmatch
+_is_bare_name = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+_KEYS_EXAMPLES = """\
+examples:
+  toolwire serve keys new ann
+  toolwire serve keys new ci --models 'gpt-*' small --requests-per-minute 60 --tokens-per-day 1000000
+  toolwire serve keys list
+  toolwire serve keys revoke ann
+
+The key is shown once; the file contains its hash. A running gateway reloads its file on SIGHUP.
+"""
+
+
+def add_keys(commands: Any) -> None:
+    parser = commands.add_parser(
+        "keys",
+        help="create, list and revoke keys for clients",
+        description="Manage the keys of a gateway's clients.",
+        epilog=_KEYS_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    new = actions.add_parser("new", help="create a key and show it once")
+    new.add_argument("name", metavar="NAME", help="name of the client, for logs, limits and usage")
+    new.add_argument("--models", nargs="+", metavar="PATTERN", help="models that it may use; * is every model (*)")
+    for limit in _LIMITS:
+        new.add_argument(f"--{limit.replace('_', '-')}", type=int, metavar="N")
+    new.set_defaults(run=_create_key)
+    listing = actions.add_parser("list", help="list the keys")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    listing.set_defaults(run=_list_keys)
+    revoke = actions.add_parser("revoke", help="remove a key")
+    revoke.add_argument("name", metavar="NAME")
+    revoke.set_defaults(run=_revoke_key)
+    for action in (new, listing, revoke):
+        action.add_argument("--config", default=SUPPRESS, metavar="FILE", help=f"the settings ({CONFIG})")
+
+
+def _create_key(arguments: argparse.Namespace) -> int:
+    """Create a key, add the row with its hash to the settings file, and print the key."""
+    from ...gateway.keys import hash_key, new_key
+
+    name, path = arguments.name, _settings_path(arguments.config or CONFIG)
+    if not _NAME(name):
+        raise ConfigError(
+            f"invalid key name {name!r}",
+            hint="use letters, digits and . _ @ -, at most 64, starting with a letter or digit",
+        )
+    text, document = _read(path, missing="")
+    if name in document.get("keys", {}):
+        raise ConfigError(f"a key named {name!r} already exists", hint="revoke it first, or use another name")
+    key = new_key()
+    row: dict[str, Any] = {"hash": hash_key(key)}
+    if arguments.models:
+        row["models"] = arguments.models
+    row |= {limit: getattr(arguments, limit) for limit in _LIMITS if getattr(arguments, limit) is not None}
+    _write(path, _append_key(text, name, row), {**document, "keys": {**document.get("keys", {}), name: row}})
+    print(key)
+    print("the key is not shown again; a running gateway accepts it after SIGHUP", file=sys.stderr)
+    return 0
+
+
+def _list_keys(arguments: argparse.Namespace) -> int:
+    from ...gateway.settings_file import load_settings
+
+    keys = load_settings(_settings_path(arguments.config or CONFIG)).keys
+    if arguments.json:
+        import msgspec
+
+        print(json.dumps({name: msgspec.to_builtins(row) for name, row in keys.items()}, indent=2))
+        return 0
+    rows = [
+        (name, ", ".join(row.models), *("" if most is None else f"{most:,}" for most in map(row.__getattribute__, _LIMITS)))
+        for name, row in keys.items()
+    ]  # fmt: skip
+    headers = ("key", "models", "requests per minute", "tokens per minute", "tokens per day")
+    print("\n".join(table(rows, headers)) if rows else "no keys")
+    return 0
+
+
+def _revoke_key(arguments: argparse.Namespace) -> int:
+    name, path = arguments.name, _settings_path(arguments.config or CONFIG)
+    text, document = _read(path)
+    keys = document.get("keys", {})
+    if name not in keys:
+        raise ConfigError(f"no key named {name!r}", hint=f"existing keys: {', '.join(keys) or 'none'}")
+    left = {other: row for other, row in keys.items() if other != name}
+    _write(path, _remove_table(text, name), {**document, "keys": left})
+    print(f"revoked {name}; a running gateway rejects the key after SIGHUP", file=sys.stderr)
+    if not left:
+        print("it was the last key: after SIGHUP every client is rejected;", file=sys.stderr)
+        print("after a restart every client on this machine is accepted", file=sys.stderr)
+    return 0
+
+
+def _settings_path(name: str) -> Path:
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        raise ConfigError(f"keys cannot be stored in {name}", hint=f"use a {CONFIG} file")
+    return path
+
+
+def _read(path: Path, missing: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Return a settings file as text and as a document; `missing` is the text to use if it does not exist."""
+    from ...gateway.settings_file import load_settings
+
+    if not path.exists() and missing is not None:
+        return missing, {}
+    load_settings(path)  # report existing errors first, so that they are not attributed to the new key
+    text = path.read_bytes().decode("utf-8")
+    return text, tomllib.loads(text)
+
+
+def _append_key(text: str, name: str, row: dict[str, Any]) -> str:
+    """Append a table as text, so that the rest of the file, including comments, stays unchanged."""
+    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    header = name if _is_bare_name(name) else json.dumps(name)
+    lines = [
+        f"{field} = {json.dumps(value, ensure_ascii=False)}" for field, value in row.items()
+    ]  # JSON strings, numbers and arrays are valid TOML
+    return "\n".join([f"{text}{gap}[keys.{header}]", *lines, ""])
+
+
+def _remove_table(text: str, name: str) -> str:
+    """Remove one table, from its header to its last value. Comments after that belong to the next table."""
+    lines = text.splitlines(keepends=True)
+    starts = [number for number, line in enumerate(lines) if line.lstrip().startswith("[")]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=False):
+        if _is_header(lines[start], name):
+            while end > start + 1 and not lines[end - 1].partition("#")[0].strip():
+                end -= 1
+            before = start - 1 if start and not lines[start - 1].strip() else start
+            return "".join([*lines[:before], *lines[end:]])
+    return text
+
+
+def _is_header(line: str, name: str) -> bool:
+    try:
+        return tomllib.loads(line) == {"keys": {name: {}}}
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def _write(path: Path, text: str, expected: dict[str, Any]) -> None:
+    """Replace the file, but only if the new text parses to exactly the wanted document."""
+    from ...gateway.config.parsing import parse_settings
+
+    try:
+        said: dict[str, Any] | None = {"keys": {}, **tomllib.loads(text)}
+    except tomllib.TOMLDecodeError:
+        said = None
+    if said != expected:
+        raise ConfigError(
+            f"cannot edit the keys in {path.name}",
+            hint="write each key as a separate table: [keys.NAME]",
+        )
+    parse_settings(said)
+    replace_file(path.resolve(), text)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace the file atomically, so that a gateway reads either the old or the new content."""
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    try:
+        number, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(text.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except OSError as error:
+        Path(name).unlink(missing_ok=True)
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+
+
+# `toolwire serve usage`: sum the usage of a gateway by key, model or day.
+
+
+_USAGE_EXAMPLES = """\
+examples:
+  toolwire serve usage                            every key, since the first request
+  toolwire serve usage --by model --since 7d      the last seven days
+  toolwire serve usage --by day --since 2026-11-01 --json | jq
+
+Days are UTC. Input tokens include cached tokens, output tokens include reasoning.
+"""
+_SPAN = re.compile(r"(\d{1,6})([mhdw])").fullmatch
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_HEADERS = ("requests", "errors", "tokens in", "out", "cached", "reasoning", "calls", "seconds")
+
+
+def add_usage(commands: Any) -> None:
+    parser = commands.add_parser(
+        "usage",
+        help="show usage",
+        description="Show the usage of a gateway. Its settings must record usage (state.usage).",
+        epilog=_USAGE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--by", choices=("key", "model", "day"), default="key", help="group by this (key)")
+    parser.add_argument("--since", metavar="WHEN", help="a day (2026-11-01), a time, or a span (90m, 24h, 7d, 4w)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--config", default=SUPPRESS, metavar="FILE", help=f"the settings ({CONFIG})")
+    parser.set_defaults(run=run_usage)
+
+
+def run_usage(arguments: argparse.Namespace) -> int:
+    sums = _load_sums(arguments.config or CONFIG, arguments.by, _parse_since(arguments.since))
+    if arguments.json:
+        from msgspec.structs import asdict
+
+        print(json_text([_row_as_json(asdict(usage_sum), arguments.by) for usage_sum in sums]))
+        return 0
+    if not sums:
+        print("no usage recorded")
+        return 0
+    rows = [_row_cells(usage_sum) for usage_sum in sums]
+    if len(sums) > 1:
+        rows.append(_row_cells(_sum_total(sums)))
+    print("\n".join(table(rows, (arguments.by, *_HEADERS))))
+    return 0
+
+
+def _load_sums(config: str, by: str, since: float) -> list[UsageSum]:
+    """Return the sums of the usage store that the settings name."""
+    from ...gateway.settings_file import load_settings
+    from ...gateway.state.opening import usage_address
+    from ...gateway.state.usage import open_usage
+
+    address = usage_address(load_settings(Path(config)), os.environ)
+    if address is None:
+        raise ConfigError(f"{config} does not record usage", hint='add [state] usage = "usage.db"')
+    store = open_usage(address)
+    try:
+        return store.sums(by, since)
+    finally:
+        store.close()
+
+
+def _parse_since(text: str | None) -> float:
+    """Return a time in seconds since the epoch; without a time zone it is UTC."""
+    if text is None:
+        return 0.0
+    span = _SPAN(text)
+    if span is not None:
+        return time.time() - int(span[1]) * _SECONDS[span[2]]
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"invalid time {text!r}", hint="use 2026-11-01, 2026-11-01T12:00, 90m, 24h, 7d or 4w"
+        ) from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def _row_as_json(row: dict[str, Any], by: str) -> dict[str, Any]:
+    return {by: row.pop("what"), **row}
+
+
+def _row_cells(usage_sum: UsageSum) -> tuple[str, ...]:
+    counts = (
+        usage_sum.requests,
+        usage_sum.errors,
+        usage_sum.input,
+        usage_sum.output,
+        usage_sum.cached,
+        usage_sum.reasoning,
+        usage_sum.calls,
+    )
+    return (usage_sum.what or "(no key)", *(f"{count:,}" for count in counts), f"{usage_sum.seconds:,.1f}")
+
+
+def _sum_total(sums: list[UsageSum]) -> UsageSum:
+    from msgspec import convert
+    from msgspec.structs import astuple
+
+    columns = zip(*(astuple(usage_sum)[1:] for usage_sum in sums), strict=True)
+    return convert(("total", *map(sum, columns)), type(sums[0]))

@@ -1,0 +1,404 @@
+"""`toolwire serve init` and `check`: write the settings file of a gateway, and list its problems with their lines.
+
+A new `toolwire.toml` is made from the keys and model servers of this machine, or from LiteLLM's file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ...ir.errors import ConfigError
+from ...ir.terminal import count_of, neutralise_line
+from ..terminal.output import json_text, paint, table
+from .keys import CONFIG, replace_file
+
+if TYPE_CHECKING:
+    from ...gateway.config.parsing import SettingsProblem
+    from ...gateway.config.settings import Settings
+    from ...gateway.litellm.conversion import LitellmImport
+    from ...gateway.routing.health import ProbeResult
+    from ..models import LocalServer
+
+
+# Print the report about a LiteLLM file: skipped models, and settings without an equivalent or with another effect.
+
+
+_COLOURS = {"skipped": "red", "ignored": "yellow", "changed": "blue"}
+_INDENT = 9  # characters
+
+
+def print_report(name: str, imported: LitellmImport, stream: TextIO) -> None:
+    """Print the number of models, and for each group of notes its meaning, the alternative and its locations."""
+    from ...gateway.litellm.report import group_notes
+
+    rows = group_notes(imported.notes)
+    print(f"{name}: {count_of(len(imported.settings.models), 'model')}, {count_of(len(rows), 'note')}", file=stream)
+    for row in rows:
+        alternative = f" → {row.instead}" if row.instead else ""
+        lines = [*_wrap(f"{row.meaning}{alternative}"), *(paint(line, "dim", stream) for line in _wrap(row.where))]
+        print(f"{paint(row.kind, _COLOURS[row.kind], stream)}  {lines[0]}", file=stream)
+        for line in lines[1:]:
+            print(f"{' ' * len(row.kind)}  {line}", file=stream)
+    print(file=stream, flush=True)
+
+
+def _wrap(text: str) -> list[str]:
+    width = max(shutil.get_terminal_size((120, 24)).columns - _INDENT, 40)
+    return textwrap.wrap(neutralise_line(text), width, break_on_hyphens=False) or [""]
+
+
+# `toolwire serve init`: write a `toolwire.toml` from the keys and model servers of this machine, or from LiteLLM's
+# file.
+
+
+_INIT_EXAMPLES = """\
+examples:
+  toolwire serve init                                 toolwire.toml: providers whose key is set, servers that run here
+  toolwire serve init other.toml --force              overwrite an existing file
+  toolwire serve init --from-litellm config.yaml      convert LiteLLM's file; the rest is listed
+  toolwire serve init --no-probe                      do not ask the ports of Ollama, vLLM, llama.cpp, LM Studio, SGLang
+
+Only names of variables are written, never keys. Servers are looked for at their usual ports on this machine.
+exit codes: 0 written   2 the file exists, or cannot be written, or --strict refused the LiteLLM file
+"""
+_ALTERNATIVES = frozenset(
+    {"openai-chat", "google", "azure-responses", "vertex-anthropic"}
+)  # the same key, another wire
+_MAX_MODELS = 20  # of one server
+_HEAD = (
+    "Settings of a toolwire gateway.",
+    "Check this file with `toolwire serve check`. A running gateway reloads it on SIGHUP.",
+)
+_EXAMPLE = """\
+# [upstreams.openai]
+# provider = "openai"          # the key is in OPENAI_API_KEY; key_env = "NAME" is another variable
+#
+# [upstreams.house]            # any server with a supported wire
+# base_url = "http://127.0.0.1:8000/v1"
+# wire = "openai_chat"
+#
+# [models.fast]                # a name for clients; fallbacks = ["OTHER"] names further models
+# upstream = "openai"
+# model = "MODEL"
+# retrieve = true              # of a client's many tools, offer the 8 best and `search_tools`; or {k = 8, always = ["NAME"]}
+"""
+
+
+def add_init(commands: Any) -> None:
+    parser = commands.add_parser(
+        "init",
+        help="write a settings file for this machine",
+        description="Write a commented settings file from the keys and model servers of this machine.",
+        epilog=_INIT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help=f"the file to write ({CONFIG})")
+    parser.add_argument("--from-litellm", metavar="CONFIG", help="convert this file of LiteLLM")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    parser.add_argument("--no-probe", action="store_true", help="do not look for model servers on this machine")
+    parser.add_argument(
+        "--strict", action="store_true", help="with --from-litellm: refuse a file that is not fully used"
+    )
+    parser.set_defaults(run=run_init)
+
+
+def run_init(arguments: argparse.Namespace) -> int:
+    path = Path(arguments.file or arguments.config or CONFIG)
+    if path.suffix != ".toml":
+        raise ConfigError(f"{path} is not a TOML file", hint=f"write {CONFIG}; use --from-litellm to read a YAML file")
+    if path.exists() and not arguments.force:
+        raise ConfigError(f"{path} already exists", hint="use --force to overwrite it, or name another file")
+    if arguments.from_litellm is not None:
+        text = _convert(Path(arguments.from_litellm), strict=arguments.strict)
+    else:
+        text = _describe_machine(probe=not arguments.no_probe)
+    replace_file(path.resolve(), text)
+    print(f"wrote {paint(str(path), 'green')}. Next:")
+    check = "" if str(path) == CONFIG else f" {path}"
+    config = "" if str(path) == CONFIG else f" --config {path}"
+    print(f"  toolwire serve check{check} --probe    list problems, and ask each upstream")
+    print(f"  toolwire serve{config}    start the gateway; it prints a command for each client")
+    print(f"  toolwire serve keys new NAME{config}    required if other machines use the gateway")
+    return 0
+
+
+def _describe_machine(*, probe: bool) -> str:
+    """Return settings with an upstream for each provider whose key is set and for each server that runs here."""
+    from ...gateway.config.notation import comment_lines
+
+    tables = [comment_lines(_HEAD), *_provider_tables()]
+    for server in asyncio.run(_find_servers()) if probe else []:
+        tables += _server_tables(server)
+    if len(tables) == 1:
+        print("no key in the environment and no model server found; the file has only examples", file=sys.stderr)
+    return "\n".join([*tables, comment_lines(["Examples:"]) + _EXAMPLE])
+
+
+async def _find_servers() -> list[LocalServer]:
+    from ..models import find_local_servers
+
+    return await find_local_servers()
+
+
+def _provider_tables() -> list[str]:
+    """Return the tables of providers whose key is set. Their models are available as `provider/model`."""
+    from ...gateway.config.notation import comment_lines, format_table
+    from ...gateway.config.settings import UpstreamRow
+    from ...gateway.routing.upstreams import upstreams_from_environment
+    from ...wire.models.vendors import find
+
+    tables = []
+    for name in upstreams_from_environment(os.environ):
+        vendor = find(name)
+        if name in _ALTERNATIVES or vendor.keyless:
+            continue
+        variable = next(key.variable for key in vendor.keys if os.environ.get(key.variable, "").strip())
+        comment = comment_lines(
+            [f"The key is in {variable}. Clients request {name}/MODEL, or a name of [models.NAME]."]
+        )
+        tables.append(comment + format_table(("upstreams", name), UpstreamRow(name)))
+        print(f"found {variable}: upstream {name}", file=sys.stderr)
+    return tables
+
+
+def _server_tables(server: LocalServer) -> list[str]:
+    """Return the tables of a server on this machine and of its models."""
+    from ...gateway.config.notation import comment_lines, format_table
+    from ...gateway.config.settings import ModelRow, UpstreamRow
+    from ...ir.terminal import neutralise_line
+
+    shown = server.models[:_MAX_MODELS]
+    rest = len(server.models) - len(shown)
+    comment = f"It answered at {server.base_url}." + (f" It has {rest} more models." if rest else "")
+    row = UpstreamRow(server.provider)  # with its usual address
+    tables = [comment_lines([comment]) + format_table(("upstreams", server.provider), row)]
+    tables += [format_table(("models", model), ModelRow(server.provider)) for model in shown if _is_plain(model)]
+    names = neutralise_line(", ".join(shown)) or "no models"
+    print(f"found {server.provider} at {server.base_url}: {names}", file=sys.stderr)
+    return tables
+
+
+def _is_plain(model: str) -> bool:
+    """Return True for a name without wildcards, which would be a pattern in the settings."""
+    return not any(mark in model for mark in "*?[")
+
+
+def _convert(path: Path, *, strict: bool) -> str:
+    """Convert a LiteLLM file, and print the report about the rest of it."""
+    from ...gateway.settings_file import parse_litellm_file, require_complete
+
+    imported = parse_litellm_file(path, os.environ)
+    if strict:
+        require_complete(imported)
+    print_report(path.name, imported, sys.stderr)
+    if not imported.settings.models:
+        raise ConfigError(f"no model of {path} can be converted", hint="the report lists the reasons")
+    return _litellm_text(path.name, imported)
+
+
+def _litellm_text(name: str, imported: LitellmImport) -> str:
+    """Return the settings, with the report and the required variables as comments. Keys of the file are not written."""
+    from ...gateway.config.notation import comment_lines, format_settings
+    from ...gateway.litellm.report import group_notes
+
+    head = [*_HEAD, f"Converted from {name}."]
+    if imported.secrets:
+        head.append(f"Set these variables to the keys that are in {name}: {', '.join(imported.secrets)}")
+    if imported.variables:
+        head.append(f"Set these variables as in its environment_variables: {', '.join(imported.variables)}")
+    if imported.missing_key:
+        head.append(
+            f"{name} has a master_key in {imported.missing_key}: make keys with `toolwire serve keys new NAME`."
+        )
+    notes = [f"{row.kind}: {row.where}: {row.meaning}. {row.instead}" for row in group_notes(imported.notes)]
+    rest = ["", "Without an equivalent:", *notes] if notes else []
+    return comment_lines([*head, *rest]) + "\n" + format_settings(_with_single_targets(imported.settings))
+
+
+def _with_single_targets(settings: Settings) -> Settings:
+    """Write a model with one target in the short form."""
+    from msgspec.structs import replace
+
+    models = {
+        name: replace(row, upstream=row.targets[0].upstream, model=row.targets[0].model, targets=())
+        if len(row.targets) == 1
+        else row
+        for name, row in settings.models.items()
+    }
+    return replace(settings, models=models)
+
+
+# `toolwire serve check`: read the settings of a gateway, and list all problems with their lines.
+
+
+_CHECK_EXAMPLES = """\
+examples:
+  toolwire serve check                           toolwire.toml: names, types, references, files and keys
+  toolwire serve check other.toml --json
+  toolwire serve check --probe --timeout 3       also ask each upstream for its list of models
+  toolwire serve check config.yaml               LiteLLM's file: skipped models, and settings without an equivalent
+
+Variables with keys are checked, but never shown.
+exit codes: 0 no problems   1 problems were found   2 wrong usage, or the file cannot be read
+"""
+_MAX_TIMEOUT = 60.0  # seconds
+_MAX_LOCATION = 60  # characters in the table; JSON has the whole text
+
+
+def add_check(commands: Any) -> None:
+    parser = commands.add_parser(
+        "check",
+        help="check the settings and list all problems",
+        description="Check the settings of a gateway without starting it.",
+        epilog=_CHECK_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help=f"the settings ({CONFIG})")
+    parser.add_argument("--probe", action="store_true", help="ask each upstream whether it is reachable")
+    parser.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="for each probe (5)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run_check)
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    if not 0 < arguments.timeout <= _MAX_TIMEOUT:
+        raise ConfigError(f"--timeout must be above 0 and at most {_MAX_TIMEOUT:g}, got {arguments.timeout:g}")
+    path = Path(arguments.file or arguments.config or CONFIG)
+    settings, rows = check_settings(path)
+    probes = asyncio.run(_probe(settings, arguments.timeout)) if arguments.probe and settings is not None else []
+    if arguments.json:
+        print(json_text(_as_document(path, settings, rows, probes)))
+    else:
+        _print_report(path, settings, rows, probes)
+    return 1 if _count_errors(rows) or not all(probe.is_usable for probe in probes) else 0
+
+
+def check_settings(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
+    """Return the valid part of the settings, and one row per problem: severity, line, location, problem and fix."""
+    from ...gateway.settings_file import is_litellm
+
+    return _check_litellm(path) if is_litellm(path) else _check_toml(path)
+
+
+def _check_toml(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
+    import tomllib
+
+    from ...gateway.config.notation import TomlLines
+    from ...gateway.config.parsing import parse_valid_part
+    from ...gateway.settings_file import find_environment_problems, read_settings_text
+
+    text = read_settings_text(path)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return None, [_syntax_row(str(error))]
+    parsed = parse_valid_part(document)
+    invalid = {problem.path[:2] for problem in parsed.problems}
+    problems = [
+        *parsed.problems,
+        *(
+            problem
+            for problem in find_environment_problems(parsed.settings, os.environ)
+            if not problem.path or problem.path[:2] not in invalid
+        ),
+    ]
+    lines = TomlLines(text)
+    rows = [_problem_row(problem, lines.find(problem.path)) for problem in problems]
+    return parsed.settings, sorted(rows, key=lambda row: row["line"] or 0)
+
+
+def _check_litellm(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
+    """Return the usable settings of a LiteLLM file, and one row per skipped model or ignored setting."""
+    from ...gateway.litellm.report import group_notes
+    from ...gateway.settings_file import keep_usable, parse_litellm_file
+
+    imported = parse_litellm_file(path, os.environ)
+    rows: list[dict[str, Any]] = []
+    try:
+        imported = keep_usable(imported, os.environ)
+    except ConfigError as error:
+        rows.append(_make_row(None, path.name, error.message, error.hint))
+    rows += [
+        _make_row(None, row.where, f"{row.kind}: {row.meaning}", row.instead, is_error=row.kind != "changed")
+        for row in group_notes(imported.notes)
+    ]
+    os.environ.update({**imported.variables, **imported.secrets})  # for the probes
+    return imported.settings, rows
+
+
+def _syntax_row(message: str) -> dict[str, Any]:
+    line = re.search(r"at line (\d+)", message)
+    return _make_row(int(line[1]) if line else None, "", f"not valid TOML: {message}", "")
+
+
+def _problem_row(problem: SettingsProblem, line: int | None) -> dict[str, Any]:
+    return _make_row(line, problem.location, problem.message, problem.hint)
+
+
+def _make_row(line: int | None, location: str, problem: str, fix: str, *, is_error: bool = True) -> dict[str, Any]:
+    severity = "error" if is_error else "info"
+    return {"severity": severity, "line": line, "location": location, "problem": problem, "fix": fix}
+
+
+def _count_errors(rows: list[dict[str, Any]]) -> int:
+    return sum(row["severity"] == "error" for row in rows)
+
+
+async def _probe(settings: Settings, seconds: float) -> list[ProbeResult]:
+    from ...gateway.routing.health import probe_upstreams
+    from ...gateway.settings_file import configure_upstreams
+
+    upstreams, _ = configure_upstreams(settings, os.environ)
+    return await probe_upstreams(upstreams, os.environ, seconds)
+
+
+def _as_document(
+    path: Path, settings: Settings | None, rows: list[dict[str, Any]], probes: list[ProbeResult]
+) -> dict[str, Any]:
+    from msgspec import to_builtins
+
+    document: dict[str, Any] = {"file": str(path), "ok": not _count_errors(rows), "problems": rows}
+    if settings is not None:
+        document |= {name: list(getattr(settings, name)) for name in ("upstreams", "models", "keys")}
+    return document | ({"probes": to_builtins(probes)} if probes else {})
+
+
+def _print_report(path: Path, settings: Settings | None, rows: list[dict[str, Any]], probes: list[ProbeResult]) -> None:
+    if rows:
+        cells = [(str(row["line"] or ""), _shorten(row["location"]), _sentence(row)) for row in rows]
+        print("\n".join(table(cells, ("line", "where", "problem"))), end="\n\n")
+    if probes:
+        probed = [
+            (probe.upstream, probe.status, f"{probe.ms}" if probe.ms else "", _probe_detail(probe)) for probe in probes
+        ]
+        print("\n".join(table(probed, ("upstream", "status", "ms", "answer"))), end="\n\n")
+    errors = _count_errors(rows)
+    verdict = paint(count_of(errors, "problem"), "red") if errors else paint("no problems", "green")
+    counts = "" if settings is None else f": {_counts(settings)}"
+    print(f"{path}{counts}; {verdict}")
+
+
+def _shorten(location: str) -> str:
+    return location if len(location) <= _MAX_LOCATION else f"{location[: _MAX_LOCATION - 1]}…"
+
+
+def _sentence(row: dict[str, Any]) -> str:
+    return f"{row['problem']} ({row['fix']})" if row["fix"] else row["problem"]
+
+
+def _probe_detail(probe: ProbeResult) -> str:
+    models = "" if probe.models is None else count_of(probe.models, "model")
+    return ", ".join(filter(None, (probe.address, models, probe.detail)))
+
+
+def _counts(settings: Settings) -> str:
+    counts = {"upstream": len(settings.upstreams), "model": len(settings.models), "key": len(settings.keys)}
+    return ", ".join(count_of(count, noun) for noun, count in counts.items())

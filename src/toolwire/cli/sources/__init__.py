@@ -1,0 +1,1 @@
+"""Sources of tools, requests and texts that a command line names."""

@@ -1,0 +1,170 @@
+"""Read tools and requests from JSON documents and recordings: tool lists, requests, JSON Lines, HAR files, traces."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import ConfigError, ProtocolError
+
+if TYPE_CHECKING:
+    from ...audit.findings import SourceLocation
+    from ...audit.request_rules import LoggedRequest
+    from ...ir.tools import Tool
+
+
+_LOGS = (".jsonl", ".ndjson", ".log")
+_REQUEST_KEYS = ("request", "body", "payload", "json", "postData", "text")
+_MAX_DEPTH = 4
+
+
+class ToolDocuments:
+    """The tools and requests of documents, each with its location."""
+
+    def __init__(self) -> None:
+        self.listed: list[Tool] = []  # tools outside of requests
+        self.locations: list[SourceLocation] = []  # of `listed`, in the same order
+        self.requests: list[LoggedRequest] = []
+        self.notes: list[str] = []  # input that was not read, for the user
+
+    def add_file(self, file: str, data: bytes) -> None:
+        """Add a recording, or one JSON document. Raise ConfigError if it has neither tools nor a request."""
+        if is_recording(file, data):
+            self._add_recording(file, data)
+        else:
+            self.add_document(file, parse_file(file, data))
+
+    def add_document(self, file: str, document: Any) -> None:
+        from ...audit.findings import SourceLocation
+
+        if not self._add_item(SourceLocation(file), document):
+            raise ConfigError(f"{file} contains neither tools nor a request", hint="give a list of tools or a request")
+
+    def add_tools(self, location: SourceLocation, tools: Sequence[Tool]) -> None:
+        self.listed += tools
+        self.locations += [location] * len(tools)
+
+    def tools(self) -> tuple[Tool, ...]:
+        """Return each tool once, even if several requests declare it."""
+        import msgspec
+
+        declared = (tool for recorded in self.requests for tool in recorded.request.tools)
+        requested = {msgspec.json.encode(tool): tool for tool in declared}
+        return (*self.listed, *requested.values())
+
+    def _add_recording(self, file: str, data: bytes) -> None:
+        from ...audit.findings import SourceLocation
+
+        if (entries := har_entries(file, data)) is not None:
+            rows = [
+                (index, SourceLocation(file, 0, f"/log/entries/{index}"), entry) for index, entry in enumerate(entries)
+            ]
+            self._add_rows(file, "entries", rows)
+            return
+        lines = enumerate(data.split(b"\n"), 1)
+        self._add_rows(
+            file, "lines", [(number, SourceLocation(file, number), line) for number, line in lines if line.strip()]
+        )
+
+    def _add_rows(self, file: str, what: str, rows: Sequence[tuple[int, SourceLocation, Any]]) -> None:
+        """Add the rows of a log. Rows without tools or requests become a note; a log without any is an error."""
+        skipped: list[str] = []
+        for number, location, document in rows:
+            try:
+                taken = self._add_item(location, document)
+            except ProtocolError:  # a truncated line, or other output of a program
+                taken = False
+            if not taken:
+                skipped.append(str(number))
+        if len(skipped) == len(rows):
+            hint = "give one request per line, bare or under `request` or `body`"
+            raise ConfigError(f"{file} contains no requests", hint=hint)
+        if skipped:
+            some = ", ".join(skipped[:5]) + (", …" if len(skipped) > 5 else "")
+            self.notes.append(f"{file}: {len(skipped)} {what} are neither tools nor requests: {some}")
+
+    def _add_item(self, location: SourceLocation, document: Any, depth: int = 0) -> bool:
+        """Take the tools or the request of a document, or of a document inside it; return False if there are none."""
+        from ...audit.request_rules import LoggedRequest
+        from ...bridge.translation.detection import detect
+        from ...wire import get, mcp
+
+        if type(document) in (bytes, str):
+            document = _parse(document) if document.strip()[:1] in (b"{", "{") else None
+        try:
+            found = detect(document)
+        except ProtocolError:
+            return self._add_inside(location, document, depth)
+        if found.kind == "request":
+            wire = get(found.wire)
+            self.requests.append(LoggedRequest(location, wire.decode_request(document), wire, document))
+        elif found.kind != "tools":
+            return self._add_inside(location, document, depth)
+        elif found.wire == mcp.NAME:
+            self.add_tools(location, mcp.list_tools([document] if "inputSchema" in document else document))
+        else:
+            declared = document.get("tools", [document]) if type(document) is dict else document
+            self.add_tools(location, get(found.wire).decode_tools(declared))
+        return True
+
+    def _add_inside(self, location: SourceLocation, document: Any, depth: int) -> bool:
+        """Search for a request under the keys that logs commonly use (`_REQUEST_KEYS`), down to `_MAX_DEPTH`."""
+        if type(document) is not dict or depth >= _MAX_DEPTH:
+            return False
+        inside = [(key, document[key]) for key in _REQUEST_KEYS if type(document.get(key)) in (dict, str)]
+        return any(self._add_item(location._replace(at=f"{location.at}/{key}"), one, depth + 1) for key, one in inside)
+
+
+def is_recording(file: str, data: bytes) -> bool:
+    """Return True for a log, by its name or its content, and for a HAR file."""
+    return file.endswith(_LOGS) or _has_document_per_line(data) or har_entries(file, data) is not None
+
+
+def har_entries(file: str, data: bytes) -> list[Any] | None:
+    """Return the entries of a HAR file, as browsers and proxies record it; None for any other file."""
+    if b'"entries"' not in data:
+        return None
+    try:
+        document = parse_file(file, data)
+    except ProtocolError:
+        return None
+    log = document.get("log") if type(document) is dict else None
+    entries = log.get("entries") if type(log) is dict else None
+    return entries if type(entries) is list else None
+
+
+def parse_file(file: str, data: bytes) -> Any:
+    """Parse JSON strictly; an error names the file."""
+    try:
+        return _parse(data)
+    except ProtocolError as error:
+        error.message = f"{file} is {error.message}" if error.message.startswith("not ") else f"{file}: {error.message}"
+        raise
+
+
+def read_bytes(file: str) -> bytes:
+    """Read a file, or standard input for `-`."""
+    if file == "-" and sys.stdin is None:
+        raise ConfigError("standard input is closed", hint="name a file")
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
+
+
+def _has_document_per_line(data: bytes) -> bool:
+    first, _, rest = data.strip().partition(b"\n")
+    if not first.startswith(b"{") or not rest.lstrip().startswith(b"{"):
+        return False
+    try:
+        return type(_parse(first)) is dict
+    except ProtocolError:
+        return False
+
+
+def _parse(data: bytes | str) -> Any:
+    from ...stream.strict import parse
+
+    return parse(data)

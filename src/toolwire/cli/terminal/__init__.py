@@ -1,0 +1,1 @@
+"""Output and input on a terminal, for all commands."""

@@ -1,0 +1,286 @@
+"""Input from a person on the terminal: edited lines, and the decision whether a call may run.
+
+Lines are edited with the standard `readline`: history, completion, bracketed paste.
+A call is approved, refused, edited, or approved for all later calls of its tool.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ...ir.terminal import neutralise_line, reveal_line
+from ...ir.text import dumps
+from .output import paint
+
+if TYPE_CHECKING:
+    from ...run.calls.steps import ApprovalReply, Approve
+    from ...run.tools.toolbox import Toolbox
+
+
+# Edit a line on the terminal with the standard `readline`: history, completion, bracketed paste.
+#
+# The standard library is enough: GNU readline and libedit have line editing, history search and completion, and GNU
+# readline ≥ 8.1 inserts pasted line breaks instead of sending each line. prompt_toolkit would add a dependency and a
+# second start time for colours while typing. Without `readline`, as on Windows, lines are read without editing.
+
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_MAX_ENTRIES = 1000
+_MAX_ENTRY = 10_000  # characters
+_MAX_FILE = 2_000_000  # bytes
+
+
+def load_readline() -> ModuleType | None:
+    """Return the readline module, or None if there is none."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    readline.set_auto_history(False)  # answers to questions are not part of the history
+    return readline
+
+
+def edit_line(prompt: str, text: str = "") -> str:
+    """Read a line from the terminal; `text` can be edited. Raises EOFError at the end of the input.
+
+    The prompt goes to standard error if standard output is not a terminal.
+    """
+    readline = load_readline() if sys.stdout.isatty() else None
+    if readline is None:
+        print(prompt, end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.removesuffix("\n")
+    if text:
+        readline.set_startup_hook(lambda: readline.insert_text(text))
+    try:
+        return input(prompt)
+    finally:
+        readline.set_startup_hook()
+
+
+def discard_typed_input() -> None:
+    """Drop the lines that were typed and not read yet. Standard input must be a terminal."""
+    try:
+        import termios
+    except ImportError:  # Windows
+        import msvcrt
+
+        while msvcrt.kbhit():  # type: ignore[attr-defined,unused-ignore]
+            msvcrt.getwch()  # type: ignore[attr-defined,unused-ignore]
+        return
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
+def replace_invalid(text: str) -> str:
+    """Replace bytes that were not UTF-8, which Python reads from arguments and standard input as lone surrogates."""
+    return _SURROGATES.sub("\ufffd", text)
+
+
+class LineHistory:
+    """The lines typed earlier, in a file that only the user can read. Entries are appended, so sessions can share it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._readline = load_readline()
+
+    def load(self) -> None:
+        """Load the last entries, and shorten a file that has become too long. An unreadable file is an empty history."""
+        if self._readline is None:
+            return
+        self._readline.set_history_length(_MAX_ENTRIES)
+        with suppress(OSError):
+            with self._path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - _MAX_FILE))
+                lines = file.read(_MAX_FILE).decode("utf-8", "replace").split("\n")[:-1]
+            for line in lines[-_MAX_ENTRIES:]:
+                self._readline.add_history(_decode_entry(line))
+            if len(lines) > 2 * _MAX_ENTRIES or size > _MAX_FILE:
+                self._shorten(lines[-_MAX_ENTRIES:])
+
+    def add(self, entry: str) -> None:
+        """Add an entry, unless it repeats the last one."""
+        readline = self._readline
+        if readline is None or not entry.strip() or len(entry) > _MAX_ENTRY:
+            return
+        size = readline.get_current_history_length()
+        if size and readline.get_history_item(size) == entry:
+            return
+        readline.add_history(entry)
+        with suppress(OSError):  # a chat works without its history
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            with os.fdopen(os.open(self._path, flags, 0o600), "w", encoding="utf-8") as file:
+                if hasattr(os, "fchmod"):
+                    os.fchmod(file.fileno(), 0o600)  # the file may be older
+                file.write(f"{_encode_entry(entry)}\n")
+
+    def _shorten(self, lines: list[str]) -> None:
+        new = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+        new.replace(self._path)
+
+
+def set_completer(complete: Callable[[str, str], list[str]]) -> None:
+    """Complete with Tab. `complete` gets the line up to the cursor and the text after its last space, which its results replace."""
+    readline = load_readline()
+    if readline is None:
+        return
+    found: list[str] = []
+
+    def next_match(word: str, number: int) -> str | None:
+        if number == 0:
+            found[:] = complete(readline.get_line_buffer()[: readline.get_endidx()], word)
+        return found[number] if number < len(found) else None
+
+    readline.set_completer(next_match)
+    readline.set_completer_delims(" \t\n")
+    is_libedit = "libedit" in (readline.__doc__ or "")
+    readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
+    if not is_libedit and os.environ.get("TERM") != "dumb":
+        readline.parse_and_bind("set enable-bracketed-paste on")
+
+
+def state_folder() -> Path:
+    """Return the folder of toolwire's state, and create it with access for the user only."""
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def _encode_entry(entry: str) -> str:
+    return entry.encode("utf-8", "replace").decode().replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _decode_entry(line: str) -> str:
+    return line.replace("\\\\", "\0").replace("\\n", "\n").replace("\\r", "\r").replace("\0", "\\")
+
+
+# Ask a person on the terminal whether a call may run: yes, no, edited, or always for this tool.
+
+
+_MAX_SHOWN = 2000  # characters of the arguments
+_CHOICES = "[y]es, [n]o, [e]dit, [a]lways for this tool"
+
+
+def has_terminal() -> bool:
+    """Return True if a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+class ApprovalPrompt:
+    """The questions of one session. Without a terminal, every call is denied.
+
+    "Always" holds for the definition of the tool that the person saw: a tool that is defined differently later, for
+    example by its MCP server, needs approval again. `find_box` returns the toolbox, once there is one. `on_question`
+    is called before each question.
+    """
+
+    def __init__(
+        self,
+        find_box: Callable[[], Toolbox | None] = lambda: None,
+        on_question: Callable[[Approve], object] | None = None,
+    ) -> None:
+        self._find_box = find_box
+        self._on_question = on_question
+        self._always: set[tuple[str, ...]] = set()
+
+    def ask(self, step: Approve) -> ApprovalReply:
+        """Return the decision about a call. The end of the input denies it."""
+        if self._on_question is not None:
+            self._on_question(step)
+        if not has_terminal():
+            return False
+        definition = self._definition(step)
+        if definition in self._always:
+            _write(paint(f"approved: always for {reveal_line(step.tool)}\n", "dim", sys.stderr))
+            return True
+        _describe(step)
+        while True:
+            reply = self._decide(step, definition)
+            if reply is not None:
+                return reply
+
+    def _decide(self, step: Approve, definition: tuple[str, ...]) -> ApprovalReply | None:
+        """Ask once; return None if the question has to be asked again."""
+        from ...run.calls.steps import Denied
+
+        discard_typed_input()  # text that was typed before the question is not an answer to it
+        choice, _, rest = _read_line(f"Run it? {_CHOICES}: ").strip().partition(" ")
+        choice = choice.lower()
+        if choice in ("y", "yes"):
+            return True
+        if choice in ("a", "always"):
+            self._always.add(definition)
+            return True
+        if choice in ("e", "edit"):
+            return _edit(step)
+        if choice in ("s", "show"):
+            _write(f"{reveal_line(dumps(step.arguments))}\n")
+            return None
+        return Denied(f"{choice} {rest}".strip() if choice not in ("n", "no", "") else rest)
+
+    def _definition(self, step: Approve) -> tuple[str, ...]:
+        """Identify the tool by its name, effect, definition and origin."""
+        from ...run.values.keys import definition_hash
+
+        box = self._find_box()
+        entry = None if box is None else box.find(step.tool)
+        known = () if entry is None else (definition_hash(entry.tool), entry.origin_id)
+        return (step.tool, step.effect, *known)
+
+
+def _describe(step: Approve) -> None:
+    """Print the tool, its effect, the reason and the arguments; invisible characters are shown."""
+    title = f"{reveal_line(step.tool)} ({step.effect}) needs approval: {reveal_line(step.why)}"
+    shown = reveal_line(dumps(step.arguments))
+    if len(shown) > _MAX_SHOWN:
+        shown = f"{shown[:_MAX_SHOWN]}… ({len(shown) - _MAX_SHOWN:,} more characters: [s]how)"
+    _write(f"{paint(title, 'yellow', sys.stderr)}\n  {shown}\n")
+
+
+def _edit(step: Approve) -> ApprovalReply | None:
+    """Let the person change the arguments; return None if they are not a JSON object."""
+    from ...ir.errors import ProtocolError
+    from ...run.calls.steps import Approved
+    from ...stream.strict import parse_object
+
+    text = _read_line("arguments: ", _editable(step.arguments)).strip()
+    if not text:
+        return None
+    try:
+        return Approved(parse_object(text.encode("utf-8", "surrogatepass")))
+    except ProtocolError as error:
+        _write(f"not a JSON object: {neutralise_line(str(error))}\n")
+        return None
+
+
+def _editable(arguments: Any) -> str:
+    """Format arguments for editing: invisible characters are JSON escapes, so that editing does not change them."""
+    text = json.dumps(arguments, ensure_ascii=False)
+    return "".join(char if reveal_line(char) == char else json.dumps(char)[1:-1] for char in text)
+
+
+def _read_line(prompt: str, text: str = "") -> str:
+    """Read a line with `text` to edit; empty at the end of the input. Prompts never go to a piped standard output."""
+
+    try:
+        return edit_line(prompt, text)
+    except EOFError:
+        _write("\n")
+        return ""
+
+
+def _write(text: str) -> None:
+    print(text, end="", file=sys.stderr, flush=True)

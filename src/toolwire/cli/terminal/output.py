@@ -1,0 +1,138 @@
+"""Output of the commands: tables, colours, columns and progress bars.
+
+Output is plain text without a terminal or with NO_COLOR. A progress bar is drawn on a terminal only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from ...ir.losses import Loss
+from ...ir.terminal import neutralise_json, neutralise_line, neutralise_text, reveal_line
+
+# Tables, colours and columns for terminals. Output is plain text without a terminal or with NO_COLOR.
+
+
+_COLOURS = {"red": "31", "yellow": "33", "green": "32", "blue": "34", "dim": "2", "bold": "1"}
+_SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
+
+
+def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
+    """Colour `text` if the stream (default: standard output) is a terminal and NO_COLOR is not set."""
+    if not (stream or sys.stdout).isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def json_text(document: Any, *, sort_keys: bool = False) -> str:
+    """Format a JSON document for a terminal or a pipe: indented, with control characters escaped."""
+    return neutralise_json(json.dumps(document, indent=2, sort_keys=sort_keys, ensure_ascii=False))
+
+
+def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[str]:
+    """Return the lines of a table. Columns fit their content; the last one is wrapped at the terminal width."""
+    rows = [(*map(_name_text, row[:-1]), *map(neutralise_line, row[-1:])) for row in rows]
+    every = [tuple(headers), *rows] if headers else rows
+    widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))] if every else []
+    room = max(shutil.get_terminal_size((100, 24)).columns - sum(widths[:-1]) - 2 * len(widths), 30)
+    lines: list[str] = []
+    for number, row in enumerate(every):
+        head = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False))
+        wrapped = textwrap.wrap(row[-1], room) if len(row[-1]) > room else [row[-1]]
+        lines.append(f"{head}  {wrapped[0]}".rstrip())
+        lines += [f"{' ' * len(head)}  {line}" for line in wrapped[1:]]
+        if headers and number == 0:
+            lines.append("  ".join("─" * width for width in (*widths[:-1], min(widths[-1], room))))
+    return lines
+
+
+def _name_text(text: str) -> str:
+    """Return a cell before the last one. Without a space it is a name; two names must not look the same."""
+    return neutralise_line(text) if " " in text else reveal_line(text)
+
+
+def losses_table(losses: Sequence[Loss], stream: TextIO) -> list[str]:
+    """Return the lines of a table of losses, sorted by severity, errors first."""
+    order = list(_SEVERITIES)
+    ranked = sorted(losses, key=lambda loss: order.index(loss.severity))
+    rows = [(loss.severity, _location(loss), f"{loss.concept} {loss.action}", loss.detail) for loss in ranked]
+    lines = table(rows, ("severity", "location", "loss", "reason"))
+    return [_paint_severity(line, stream) for line in lines]
+
+
+def _location(loss: Loss) -> str:
+    """Return the pointer into the source, and the one into the target if it is another one."""
+    path = loss.path or "/"
+    return path if loss.target is None or loss.target == loss.path else f"{path} → {loss.target or '/'}"
+
+
+def _paint_severity(line: str, stream: TextIO) -> str:
+    severity = line.split(" ", 1)[0]
+    if severity in _SEVERITIES:
+        return paint(severity, _SEVERITIES[severity], stream) + line[len(severity) :]
+    return line
+
+
+def columns(texts: Mapping[str, str]) -> list[str]:
+    """Return the lines of texts side by side under their titles, or one after the other on a narrow terminal."""
+    texts = {neutralise_line(title): neutralise_text(text) for title, text in texts.items()}
+    total = shutil.get_terminal_size((100, 24)).columns
+    width = total // max(len(texts), 1) - 3
+    if not sys.stdout.isatty() or width < 36:
+        return [line for title, text in texts.items() for line in (paint(f"── {title} ──", "bold"), text, "")]
+    wrapped = {
+        title: [piece for line in text.splitlines() for piece in _wrap(line, width)] for title, text in texts.items()
+    }
+    height = max(map(len, wrapped.values()))
+    lines = [" │ ".join(paint(title.ljust(width), "bold") for title in wrapped)]
+    for row in range(height):
+        cells = [block[row] if row < len(block) else "" for block in wrapped.values()]
+        lines.append(" │ ".join(cell.ljust(width) for cell in cells))
+    return lines
+
+
+def _wrap(line: str, width: int) -> list[str]:
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=True, drop_whitespace=False) or [""]
+
+
+# A progress bar on standard error. It is drawn on a terminal only, and removed at the end.
+
+
+_WIDTH = 30
+_INTERVAL = 0.1  # seconds between two updates
+
+
+class ProgressBar:
+    """Draw finished and total items: `with ProgressBar("encoding") as bar: bar(3, 10)`."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self._is_shown = sys.stderr.isatty()
+        self._next_time = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if not self._is_shown or (now < self._next_time and done < total):
+            return
+        self._next_time = now + _INTERVAL
+        filled = _WIDTH * done // max(total, 1)
+        bar = "█" * filled + "░" * (_WIDTH - filled)
+        print(f"\r\x1b[K{self.label} {bar} {done}/{total}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""`toolwire tools`: list, index, search and measure tools."""

@@ -1,0 +1,1 @@
+"""`toolwire trace`: record, show and replay traffic."""

@@ -1,0 +1,224 @@
+"""`toolwire trace`: record the traffic of a gateway; show and replay recorded runs and exchanges."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import ConfigError
+from .replay import replay
+from .show import show
+
+if TYPE_CHECKING:
+    from ...gateway.config.settings import Settings
+
+
+_RECORD_EXAMPLES = """\
+  toolwire trace record --to traces --upstream openai          then point a client at http://127.0.0.1:4141
+  toolwire trace record --to traces --upstream http://localhost:8080/v1 --remove 'ACME-[0-9]+'
+  toolwire trace record --to traces --config toolwire.toml --shorten-media
+"""
+_SHOW_EXAMPLES = """\
+  toolwire run "…" -t tools.py -m openai/gpt-5.6 --trace run.jsonl
+  toolwire trace show run.jsonl                                a timeline of requests and parallel calls
+  toolwire trace show 3f2a --store runs.db                     a stored run, from its events
+  toolwire trace show traces/1.jsonl --bodies                  an exchange: calls, results, losses and bodies
+"""
+_REPLAY_EXAMPLES = """\
+  toolwire trace replay run.jsonl                              repeat the run offline
+  toolwire trace replay run.jsonl --tools tools.py             the same, with the pure and read tools of this file
+  toolwire trace replay run.jsonl --agent app.py:agent         with the system prompt, tools and policy of your agent
+  toolwire trace replay 3f2a --store runs.db --agent app.py:agent     a stored run
+  toolwire trace replay traces/1.jsonl --to gemini             the request on another wire, and its losses
+  toolwire trace replay traces/1.jsonl --to openai/gpt-5.6     the same, sent to a model
+  toolwire trace replay traces/1.jsonl --to anthropic --url http://127.0.0.1:4141 -m local/smollm2
+"""
+_PRIVACY = """\
+Recordings contain no keys, cookies, user ids, or values under names such as `password`. Other private data has no
+recognisable form: remove it with `--remove`. Read a recording before you share it.
+"""
+_EXIT_CODES = """\
+exit codes: 0 done   1 the replay differs from the recording   2 wrong usage, unreadable input, or the model is unreachable
+"""
+_SHOW_EXIT_CODES = """\
+exit codes: 0 done   2 wrong usage, or unreadable input
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "trace",
+        help="record the traffic of a gateway; show and replay runs and exchanges",
+        description="Record the traffic of a gateway in sanitised files; show and replay recorded runs and exchanges.",
+        epilog=_epilog(_RECORD_EXAMPLES, _SHOW_EXAMPLES, _REPLAY_EXAMPLES, end=_PRIVACY + _EXIT_CODES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(metavar="ACTION", required=True)
+    _add_record(verbs)
+    _add_show(verbs)
+    _add_replay(verbs)
+
+
+def _epilog(*examples: str, end: str) -> str:
+    return "\n".join(["examples:", *examples, end])
+
+
+def _add_verb(verbs: Any, name: str, about: str, epilog: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=about,
+        description=about[0].upper() + about[1:] + ".",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def _add_record(verbs: Any) -> None:
+    about = "run a gateway that writes each exchange to a file"
+    record = _add_verb(verbs, "record", about, _epilog(_RECORD_EXAMPLES, end=_PRIVACY + _SHOW_EXIT_CODES))
+    record.add_argument("--to", dest="folder", metavar="DIR", required=True, help="folder for the files")
+    record.add_argument("--config", metavar="FILE", help="the gateway's settings (toolwire.toml)")
+    record.add_argument(
+        "--upstream",
+        action="append",
+        default=[],
+        metavar="PROVIDER|URL|WIRE=URL",
+        help="an upstream, if there is no settings file; the first one serves every model without a prefix",
+    )
+    record.add_argument("--key-env", metavar="NAME", help="environment variable with the key for a URL")
+    record.add_argument("--port", type=int, help="port to listen on (4141, or the next free one)")
+    record.add_argument(
+        "--remove",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="regular expression for text to remove; repeatable",
+    )
+    record.add_argument(
+        "--shorten-media", action="store_true", help="keep only the beginning of images and other media"
+    )
+    record.set_defaults(run=_record)
+
+
+def _add_trace(parser: argparse.ArgumentParser) -> None:
+    about = "a trace, see `toolwire run --trace` and `toolwire trace record`; with --store, the id of a stored run"
+    parser.add_argument("file", metavar="FILE|RUN", help=about)
+    parser.add_argument(
+        "--store", metavar="STORE", help="read the events of a stored run: a file, redis://… or postgresql://…"
+    )
+    parser.add_argument(
+        "--tenant", default="", metavar="NAME", help="the tenant of the stored run, if its runner has one"
+    )
+
+
+def _add_show(verbs: Any) -> None:
+    about = "show a recorded run or exchange"
+    parser = _add_verb(verbs, "show", about, _epilog(_SHOW_EXAMPLES, end=_SHOW_EXIT_CODES))
+    _add_trace(parser)
+    parser.add_argument("--bodies", action="store_true", help="show the bodies of both sides, too")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=show)
+
+
+def _add_replay(verbs: Any) -> None:
+    about = "repeat a recorded run offline; send a recorded request to another wire or model"
+    parser = _add_verb(verbs, "replay", about, _epilog(_REPLAY_EXAMPLES, end=_EXIT_CODES))
+    _add_trace(parser)
+    runs = parser.add_argument_group("recorded runs")
+    runs.add_argument(
+        "--tools",
+        metavar="TOOLS.py",
+        help="run the pure and read tools of this file instead of using recorded results",
+    )
+    runs.add_argument(
+        "--agent",
+        metavar="FILE.py:NAME",
+        help="replay with this agent instead of the recorded tools and prompt",
+    )
+    runs.add_argument(
+        "--run-reads",
+        action="store_true",
+        help="with --agent: run its pure and read tools instead of using recorded results",
+    )
+    exchanges = parser.add_argument_group("recorded exchanges")
+    exchanges.add_argument("--to", dest="target", metavar="WIRE|MODEL", help="the target: a wire, or provider/model")
+    exchanges.add_argument("--url", metavar="URL", help="URL of a gateway or provider to send the request to")
+    exchanges.add_argument("-m", "--model", help="the model to request (default: as recorded)")
+    exchanges.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --url")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=replay)
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    return asyncio.run(_serve(build_settings(arguments), arguments.port))
+
+
+async def _serve(settings: Settings, port: int | None) -> int:
+    """Run a gateway that records every exchange."""
+    from ...gateway.app import Gateway
+    from ...gateway.observe.telemetry import open_telemetry
+    from ...gateway.processes.server import bind, serve
+
+    telemetry = open_telemetry(settings, os.environ)
+    try:
+        transports = telemetry.transports()
+        gateway = Gateway(
+            settings,
+            sinks=telemetry.sinks,
+            metrics=telemetry.metrics,
+            transports=transports,
+            on_key=telemetry.redactor.add_temporary_secret,
+        )
+        listener = bind(settings, port=port)
+        host, number = listener.getsockname()[:2]
+        print(f"recording into {settings.trace.record}: http://{host}:{number}   (Ctrl-C stops it)", flush=True)
+        await serve(gateway, settings, listener, app=telemetry.wrap(gateway))
+    finally:
+        await telemetry.aclose()
+    return 0
+
+
+def build_settings(arguments: argparse.Namespace) -> Settings:
+    """Build the gateway settings from the arguments of `trace record`."""
+    from msgspec.structs import replace
+
+    from ...gateway.config.parsing import parse_settings
+    from ...gateway.config.settings import TraceRow
+    from ...gateway.settings_file import load_settings
+
+    if bool(arguments.config) == bool(arguments.upstream):
+        raise ConfigError(
+            "give either --config or --upstream", hint="use --config FILE, or --upstream with a provider or URL"
+        )
+    if arguments.config:
+        settings = load_settings(Path(arguments.config))
+    else:
+        upstreams = dict(_parse_upstream(one, arguments.key_env) for one in arguments.upstream)
+        models = {"*": {"upstream": next(iter(upstreams))}}
+        settings = parse_settings({"upstreams": upstreams, "models": models, "log": {"remove": arguments.remove}})
+    return replace(
+        settings,
+        trace=TraceRow(otel=False, record=arguments.folder, shorten_media=arguments.shorten_media),
+        log=replace(settings.log, remove=(*settings.log.remove, *arguments.remove)),
+    )
+
+
+def _parse_upstream(given: str, key_env: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the name and the settings of an upstream: WIRE=URL, a URL, or a provider."""
+    from ...wire import names as wires
+    from ...wire.models.vendors import names as providers
+
+    head, mark, url = given.partition("=")
+    more = {} if key_env is None else {"key_env": key_env}
+    if mark and head in wires():
+        return head, {"wire": head, "base_url": url, **more}
+    if "://" in given:
+        return "upstream", {"base_url": given, **more}
+    if given in providers():
+        return given, {"provider": given, **more}
+    hint = f"give a provider ({', '.join(list(providers())[:4])} …), a URL, or WIRE=URL"
+    raise ConfigError(f"unknown upstream {given!r}", hint=hint)

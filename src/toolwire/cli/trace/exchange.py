@@ -1,0 +1,264 @@
+"""Show a recorded exchange of the gateway: a timeline of both sides, calls, results and losses.
+
+In a timeline, operations are bars on a common time axis, so that parallel operations are below each other.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...ir.errors import ToolwireError
+from ...ir.parts import ToolCall, ToolResult
+from ...ir.terminal import count_of, neutralise_line
+from ...ir.text import dumps
+from ..terminal.output import columns, json_text, losses_table, paint, table
+
+if TYPE_CHECKING:
+    from ...ir.parts import Part
+    from ...ir.request import Request
+    from ...ir.response import Response
+    from ...run.traces.recordings import ExchangeTrace, RecordedAnswer, RecordedExchange
+
+
+# Draw operations as bars on a common time axis, one line each, so that parallel ones are below each other.
+
+
+_MIN_WIDTH = 80
+_MIN_BAR = 12
+_MAX_LABEL = 28
+_MAX_NOTE = 28
+_DURATION = 8  # characters of a duration column
+
+
+class TimelineRow(NamedTuple):
+    """An operation. `end` is None if it never ended; `colour` is that of its bar."""
+
+    label: str
+    start: float  # milliseconds
+    end: float | None
+    note: str = ""
+    colour: str = "blue"
+    depth: int = 0
+
+
+def draw_timeline(rows: Sequence[TimelineRow], total: float) -> list[str]:
+    """Return the lines of a timeline: label, bar, duration and note. `total` is the length of the axis in milliseconds."""
+    width = max(shutil.get_terminal_size((100, 24)).columns, _MIN_WIDTH)
+    labels = [_cut("  " * min(row.depth, 6) + neutralise_line(row.label), _MAX_LABEL) for row in rows]
+    label_width = max(map(len, labels), default=0)
+    note_width = min(max((len(neutralise_line(row.note)) for row in rows), default=0), _MAX_NOTE)
+    bar_width = max(width - label_width - _DURATION - note_width - 6, _MIN_BAR)
+    end = format_ms(total)
+    axis = "0".ljust(bar_width - len(end)) + end
+    lines = [paint(f"{' ' * label_width}  {axis}".rstrip(), "dim")]
+    for row, label in zip(rows, labels, strict=True):
+        bar = paint(_bar(row, total, bar_width), row.colour)
+        duration = "no end" if row.end is None else format_ms(row.end - row.start)
+        note = _cut(neutralise_line(row.note), note_width)
+        lines.append(f"{label.ljust(label_width)}  {bar}  {duration.rjust(_DURATION)}  {note}".rstrip())
+    return lines
+
+
+def _bar(row: TimelineRow, total: float, width: int) -> str:
+    """Return the bar of a row: at least one character, and never longer than the axis."""
+    scale = width / total if total > 0 else 0.0
+    first = min(int(row.start * scale), width - 1)
+    last = width if row.end is None else math.ceil(row.end * scale)
+    length = max(min(last, width) - first, 1)
+    body = "━" * length if row.end is not None else "━" * (length - 1) + "╌"
+    return (" " * first + body).ljust(width)
+
+
+def format_ms(ms: float) -> str:
+    """Format a duration: 0.4 ms, 412 ms, 1.84 s, 12 min.
+
+    >>> [format_ms(ms) for ms in (0.42, 412.6, 1842.0, 720_000.0)]
+    ['0.4 ms', '413 ms', '1.84 s', '12.0 min']
+    """
+    if ms < 10:
+        return f"{ms:.1f} ms"
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    return f"{ms / 1000:.2f} s" if ms < 120_000 else f"{ms / 60_000:.1f} min"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+_MAX_WIDTH = 80  # characters shown of arguments and results
+
+
+def print_exchange(trace: ExchangeTrace, *, bodies: bool) -> None:
+    """Print the timeline, calls, results and losses, and with `bodies` the bodies."""
+    print(paint(_format_title(trace), "bold"))
+    print()
+    print("\n".join(draw_timeline(_rows(trace), trace.outcome.ms)))
+    print(f"gateway overhead {format_ms(trace.outcome.overhead_ms)}")
+    _print_calls(decode_client_request(trace), decode_answer(trace.ingress))
+    if trace.losses:
+        print(f"\n{paint('losses', 'bold')}")
+        print("\n".join(losses_table(trace.losses, sys.stdout)))
+    if bodies:
+        _print_bodies(trace)
+
+
+def decode_client_request(trace: ExchangeTrace) -> Request | None:
+    """Decode the client's request; return None if it is not valid."""
+    from msgspec.structs import replace
+
+    from ...gateway.request.routes import match_route
+    from ...stream.strict import parse_object
+    from ...wire import get
+
+    recorded = trace.ingress.request
+    try:
+        request = get(recorded.wire).decode_request(parse_object(trace.ingress.data))
+    except ToolwireError:
+        return None
+    place = match_route("POST", recorded.path, {})
+    return replace(request, model=place.model) if place is not None and place.model else request
+
+
+def decode_answer(exchange: RecordedExchange) -> Response | None:
+    """Decode the response; return None for an error or a truncated response."""
+    from ...ir.folding import fold
+    from ...stream.strict import parse_object
+    from ...wire import get
+
+    answer = exchange.answer
+    if answer is None or not 200 <= answer.head.status < 300:
+        return None
+    wire = get(exchange.request.wire)
+    try:
+        if not answer.pieces:
+            return wire.decode_response(parse_object(answer.data))
+        decoder = wire.stream_decoder()
+        return fold([*decoder.feed(answer.data), *decoder.close()])
+    except ToolwireError:
+        return None
+
+
+def _format_title(trace: ExchangeTrace) -> str:
+    """Summarise the exchange in one line: wire, model, upstream, status, error or stop reason, tokens."""
+    outcome = trace.outcome
+    there = f"{outcome.upstream}/{outcome.upstream_model}" if outcome.upstream else "no upstream"
+    how = " unchanged" if outcome.passed else ""
+    fields = [f"{trace.ingress.request.wire} {outcome.model} → {there}{how}", str(outcome.status)]
+    fields += [outcome.error] if outcome.error else [outcome.stop] if outcome.stop else []
+    if outcome.usage is not None:
+        fields.append(f"{outcome.usage.input} + {outcome.usage.output} tokens")
+    return neutralise_line("   ".join(fields))
+
+
+def _rows(trace: ExchangeTrace) -> list[TimelineRow]:
+    """Return the client's side, each attempt on an upstream with its stream, and the answer to the client."""
+    client = trace.ingress
+    size = f"{len(client.data)} bytes"
+    status = "" if client.answer is None else f"{client.answer.head.status}, "
+    rows = [
+        TimelineRow(f"{client.request.method} {client.request.path}", 0.0, trace.outcome.ms, status + size, "green")
+    ]
+    for exchange in trace.upstreams:
+        rows += _side_rows(exchange, f"{exchange.request.upstream} ({exchange.request.wire})", exchange.request.ms)
+    if client.answer is not None and client.answer.pieces:
+        rows.append(_stream_row(client.answer, 1))
+    return rows
+
+
+def _side_rows(exchange: RecordedExchange, label: str, start: float) -> list[TimelineRow]:
+    answer = exchange.answer
+    if answer is None:
+        return [TimelineRow(label, start, None, "no response", "red", 1)]
+    head, colour = answer.head, "blue" if 200 <= answer.head.status < 300 and not answer.head.error else "red"
+    note = f"{head.status}, {len(answer.data)} bytes" if head.status else ""
+    note = ", ".join(filter(None, (note, head.error)))
+    if not answer.pieces:
+        return [TimelineRow(label, start, head.ms, note, colour, 1)]
+    return [TimelineRow(label, start, answer.pieces[-1].ms, note, colour, 1), _stream_row(answer, 2)]
+
+
+def _stream_row(answer: RecordedAnswer, depth: int) -> TimelineRow:
+    first, last, count = answer.pieces[0].ms, answer.pieces[-1].ms, count_of(len(answer.pieces), "piece")
+    return TimelineRow(f"stream, {count}", first, last, f"first at {format_ms(first)}", "dim", depth)
+
+
+def _print_calls(request: Request | None, response: Response | None) -> None:
+    """Print the results in the request, then the calls and the text of the response."""
+    rows: list[tuple[str, str, str]] = []
+    names = {part.id: part.name for part in _request_parts(request) if isinstance(part, ToolCall)}
+    for result in _last_results(request):
+        rows.append(("result", result.name or names.get(result.call_id, result.call_id), shorten(result.text)))
+    for call in response.calls if response is not None else ():
+        rows.append(("call", call.name, shorten(_format_arguments(call))))
+    if response is not None and response.text:
+        rows.append(("text", "", shorten(response.text)))
+    if rows:
+        print()
+        print("\n".join(table(rows, ("", "tool", "content"))))
+
+
+def _request_parts(request: Request | None) -> list[Part]:
+    return [part for message in request.messages for part in message.parts] if request is not None else []
+
+
+def _last_results(request: Request | None) -> list[ToolResult]:
+    return [part for part in _request_parts(request) if isinstance(part, ToolResult)]
+
+
+def _format_arguments(call: ToolCall) -> str:
+    return dumps(call.arguments) if call.arguments is not None else call.raw or ""
+
+
+def shorten(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MAX_WIDTH else text[: _MAX_WIDTH - 1] + "…"
+
+
+def _print_bodies(trace: ExchangeTrace) -> None:
+    """Print the requests of both sides next to each other, then the answers."""
+    wire = trace.ingress.request.wire
+    requests = {f"{wire} request": _format_body(trace.ingress.request.body)}
+    answers = {f"{wire} answer": _answer_text(trace.ingress.answer)}
+    for number, exchange in enumerate(trace.upstreams, 1):
+        start = exchange.request
+        name = f"{start.upstream} {number}" if len(trace.upstreams) > 1 else start.upstream
+        requests[f"{name} ({start.wire}) request"] = _format_body(start.body)
+        answers[f"{name} ({start.wire}) answer"] = _answer_text(exchange.answer)
+    for side in (requests, answers):
+        print()
+        print("\n".join(columns(side)).rstrip())
+
+
+def _format_body(body: Any) -> str:
+    return body if isinstance(body, str) else json_text(body)
+
+
+def _answer_text(answer: RecordedAnswer | None) -> str:
+    if answer is None:
+        return ""
+    if answer.pieces:
+        return answer.data.decode("utf-8", "replace")
+    return _format_body(answer.head.body)
+
+
+def exchange_as_json(trace: ExchangeTrace) -> dict[str, Any]:
+    import msgspec
+
+    response = decode_answer(trace.ingress)
+    return {
+        "kind": "exchange",
+        "id": trace.id,
+        "recorded": trace.recorded,
+        "ingress": trace.ingress.request.wire,
+        "outcome": msgspec.to_builtins(trace.outcome),
+        "losses": msgspec.to_builtins(trace.losses),
+        "calls": msgspec.to_builtins(response.calls) if response is not None else [],
+        "results": msgspec.to_builtins(_last_results(decode_client_request(trace))),
+        "text": response.text if response is not None else "",
+        "timeline": [row._asdict() for row in _rows(trace)],
+    }

@@ -1,0 +1,216 @@
+"""`toolwire trace replay`: repeat a recorded run; translate a recorded request, or send it to another model.
+
+A run is repeated offline, and its first difference is explained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import ConfigError
+from ...ir.terminal import count_of, neutralise_text
+from ...ir.text import dumps
+from ..sources.targets import load_tools
+from ..terminal.output import json_text, losses_table, paint, table
+from .exchange import decode_answer, decode_client_request
+from .show import load_stored_run
+
+if TYPE_CHECKING:
+    from ...ir.losses import Losses
+    from ...ir.request import Request
+    from ...ir.response import Response
+    from ...net.agent.agent import Agent
+    from ...net.trace.replay import ReplayTools
+    from ...run.traces.recordings import ExchangeTrace, RunTrace
+    from ...run.traces.replay import ReplayDifference
+
+
+# `toolwire trace replay` of a run: repeat it offline and explain the first difference.
+
+
+def replay_recorded_run(trace: RunTrace, arguments: argparse.Namespace) -> int:
+    """Repeat the run. Return 1 if it differs from the recording."""
+    from ...net.trace.replay import replay_run
+    from ...run.tools.toolbox import Toolbox
+    from ...run.traces.replay import ReplayDifference
+
+    if arguments.target or arguments.url or arguments.model:
+        raise ConfigError(
+            "--to, --url and --model are for recorded exchanges, and this is a run",
+            hint="leave them out: a run is repeated with its recorded responses",
+        )
+    if arguments.tools and arguments.agent:
+        raise ConfigError("give either --tools or --agent", hint="--run-reads runs the pure and read tools of an agent")
+    if arguments.run_reads and not arguments.agent:
+        raise ConfigError("--run-reads needs --agent", hint="add --agent FILE.py:NAME, or use --tools TOOLS.py")
+    agent = None if arguments.agent is None else _load_agent(arguments.agent)
+    box = None if arguments.tools is None else Toolbox(load_tools(arguments.tools))
+    tools: ReplayTools = "read" if arguments.tools or arguments.run_reads else "recorded"
+    difference: ReplayDifference | None = None
+    try:
+        asyncio.run(replay_run(trace, agent, tools=tools, box=box))
+    except ReplayDifference as error:
+        difference = error
+    _print_run(trace, difference, as_json=arguments.json)
+    return 0 if difference is None else 1
+
+
+def _load_agent(place: str) -> Agent[Any, Any]:
+    """Load an agent from FILE.py:NAME."""
+    from ...net.agent.agent import Agent
+
+    file, mark, name = place.rpartition(":")
+    if not mark or not name.isidentifier():
+        raise ConfigError(f"--agent must be FILE.py:NAME, got {place!r}")
+    agent = getattr(load_tools(file, "give a Python file that defines the agent"), name, None)
+    if not isinstance(agent, Agent):
+        raise ConfigError(f"{file} has no agent {name!r}", hint=f"define {name} = Agent(…) at the top level")
+    return agent
+
+
+def _print_run(trace: RunTrace, error: ReplayDifference | None, *, as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        found = None if error is None else msgspec.to_builtins(error.difference)
+        print(json_text({"id": trace.header.id, "same": error is None, "difference": found}))
+    elif error is None:
+        requests, calls = len(trace.turns()), len(trace.calls())
+        print(f"the replay is identical: {count_of(requests, 'request')}, {count_of(calls, 'call')}")
+    else:
+        print(paint(neutralise_text(str(error)), "red", sys.stderr), file=sys.stderr)
+
+
+def replay(arguments: argparse.Namespace) -> int:
+    """Repeat a run, or replay the request of an exchange."""
+    from ...net.trace.file import read_trace
+    from ...run.traces.recordings import exchange_of, run_of
+
+    if arguments.store is not None:
+        if not arguments.tools and not arguments.agent:
+            hint = "add --agent FILE.py:NAME or --tools TOOLS.py"
+            raise ConfigError("a stored run has only the names of its tools", hint=hint)
+        return replay_recorded_run(load_stored_run(arguments), arguments)
+    path = Path(arguments.file)
+    header, events = read_trace(path)
+    if header.kind == "run":
+        return replay_recorded_run(run_of(header, events, path.name), arguments)
+    if arguments.tools or arguments.agent or arguments.run_reads:
+        raise ConfigError("--tools, --agent and --run-reads are for recorded runs, and this is an exchange")
+    if not arguments.target:
+        raise ConfigError("a recorded exchange needs a target", hint="add --to WIRE or --to PROVIDER/MODEL")
+    return _replay_exchange(exchange_of(header, events, path.name), arguments)
+
+
+def _replay_exchange(trace: ExchangeTrace, arguments: argparse.Namespace) -> int:
+    """Translate the recorded request if the target is a wire, or send it if there is a model or a URL."""
+    from ...wire import names
+
+    request = decode_client_request(trace)
+    if request is None:
+        raise ConfigError(f"the request in {arguments.file} is not a valid {trace.ingress.request.wire} request")
+    wire = arguments.target if arguments.target.partition("@")[0] in names() else None
+    model = arguments.model or (arguments.target if wire is None else None)
+    if model is None and arguments.url is None:
+        return _translate(trace, request, arguments)
+    if wire is None and "/" not in arguments.target and arguments.url is None:
+        raise ConfigError(
+            f"{arguments.target!r} is neither a wire nor a model",
+            hint=f"use one of the wires {', '.join(names())}, or a model as PROVIDER/MODEL",
+        )
+    return asyncio.run(_send_request(trace, request, wire, model or request.model, arguments))
+
+
+def _translate(trace: ExchangeTrace, request: Request, arguments: argparse.Namespace) -> int:
+    """Print the request as `target` receives it, and the losses. Nothing is sent."""
+    import msgspec
+
+    from ...bridge.translation.documents import translate_request
+
+    source, target = trace.ingress.request.wire, arguments.target
+    done = translate_request(trace.ingress.data, source=source, target=target, model=request.model)
+    if arguments.json:
+        losses = [msgspec.to_builtins(loss) for loss in done.losses]
+        print(json_text({"source": source, "target": target, "body": done.body, "losses": losses}))
+        return 0
+    print(json_text(done.body), flush=True)
+    print(f"\n{source} → {target}: {_format_count(len(done.losses))}", file=sys.stderr)
+    for line in losses_table(done.losses, sys.stderr) if done.losses else ():
+        print(line, file=sys.stderr)
+    return 0
+
+
+def _format_count(losses: int) -> str:
+    return f"{losses} {'loss' if losses == 1 else 'losses'}" if losses else "no losses"
+
+
+async def _send_request(
+    trace: ExchangeTrace, request: Request, wire: str | None, model: str, arguments: argparse.Namespace
+) -> int:
+    """Send the request to a model and compare its calls with the recorded ones. Return 1 if they differ."""
+    from msgspec.structs import replace
+
+    from ...ir.losses import Losses
+    from ...net.model.client import ModelClient
+
+    key = os.environ.get(arguments.key_env) if arguments.key_env else None
+    if arguments.key_env and not key:
+        raise ConfigError(f"environment variable {arguments.key_env} is not set")
+    losses = Losses()
+    at_url = arguments.url is not None  # with a URL, the name has no provider prefix
+    name = f"openai/{model}" if at_url else model
+    wire = wire or (trace.ingress.request.wire if at_url else None)
+    async with ModelClient(name, base_url=arguments.url, key=key, wire=wire) as client:
+        response = await client.ask(replace(request, stream=None), losses=losses)
+    before = decode_answer(trace.ingress)
+    alike = before is not None and _call_pairs(before) == _call_pairs(response)
+    if arguments.json:
+        _print_json(model, before, response, losses, alike=alike)
+    else:
+        _print(model, before, response, losses)
+    return 0 if alike else 1
+
+
+def _print(model: str, before: Response | None, after: Response, losses: Losses) -> None:
+    rows = [("recorded", *row) for row in _response_rows(before)] + [(model, *row) for row in _response_rows(after)]
+    print("\n".join(table(rows, ("answer", "", "content"))))
+    print(f"\n{_format_count(len(losses))}", file=sys.stderr)
+    for line in losses_table(tuple(losses), sys.stderr) if losses else ():
+        print(line, file=sys.stderr)
+    if before is None or _call_pairs(before) != _call_pairs(after):
+        print(paint("the calls differ", "yellow", sys.stderr), file=sys.stderr)
+
+
+def _response_rows(response: Response | None) -> list[tuple[str, str]]:
+    if response is None:
+        return [("", "no answer")]
+    rows = [("call", f"{name} {arguments}") for name, arguments in _call_pairs(response)]
+    if response.text:
+        rows.append(("text", " ".join(response.text.split())))
+    return rows or [("", "empty answer")]
+
+
+def _call_pairs(response: Response) -> list[tuple[str, str]]:
+    """Return names and arguments of the calls, without ids, which differ in every response."""
+    return [(call.name, dumps(call.arguments)) for call in response.calls]
+
+
+def _print_json(model: str, before: Response | None, after: Response, losses: Losses, *, alike: bool) -> None:
+    import msgspec
+
+    def summarise(response: Response | None) -> Any:
+        return None if response is None else msgspec.to_builtins(response)
+
+    document = {
+        "model": model,
+        "recorded": summarise(before),
+        "answer": summarise(after),
+        "losses": [msgspec.to_builtins(loss) for loss in losses],
+        "same_calls": alike,
+    }
+    print(json_text(document))

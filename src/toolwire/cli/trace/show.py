@@ -1,0 +1,222 @@
+"""`toolwire trace show`: show a recorded run or exchange.
+
+An agent run is a timeline of its requests, calls and approvals, then calls, results and losses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...ir.terminal import count_of, neutralise_line
+from ...ir.text import dumps
+from ..terminal.output import json_text, losses_table, paint, table
+from .exchange import TimelineRow, draw_timeline, exchange_as_json, format_ms, print_exchange, shorten
+
+if TYPE_CHECKING:
+    from ...ir.response import Usage
+    from ...run.traces.recordings import RecordedSpan, RunTrace
+
+
+# Show a recorded agent run: a timeline of its requests, calls and approvals, then calls, results and losses.
+
+
+_COLOURS = {"run": "green", "request": "blue", "call": "yellow", "approval": "dim"}
+
+
+def print_run(trace: RunTrace, *, bodies: bool) -> None:
+    """Print the timeline, calls, results and losses, and with `bodies` all recorded documents."""
+    print(paint(_format_title(trace), "bold"))
+    print()
+    print("\n".join(draw_timeline([_row(span) for span in trace.spans], trace.duration_ms)))
+    rows = _detail_rows(trace)
+    if rows:
+        print()
+        print("\n".join(table(rows, ("", "tool", "content"))))
+    if trace.losses:
+        print(f"\n{paint('losses', 'bold')}")
+        print("\n".join(losses_table(trace.losses, sys.stdout)))
+    if bodies:
+        _print_bodies(trace)
+
+
+def _format_title(trace: RunTrace) -> str:
+    """Summarise the run in one line: agent, model, numbers of requests and calls, tokens, cost, and the end."""
+    from ...run.traces.format import CallStarted, OperationFailed, RequestSent, RunEnded, RunStarted
+
+    start, end = trace.root.start, trace.root.end
+    requests = [span.start for span in trace.spans if isinstance(span.start, RequestSent)]
+    calls = [span for span in trace.spans if isinstance(span.start, CallStarted)]
+    name = start.agent if isinstance(start, RunStarted) else ""
+    fields = [" ".join(filter(None, ("run", name or trace.header.id)))]
+    fields += list(dict.fromkeys(request.model for request in requests if request.model))[:3]
+    fields += [count_of(len(requests), "request"), count_of(len(calls), "call")]
+    fields.append(format_ms(trace.duration_ms))
+    if isinstance(end, RunEnded):
+        fields += [_format_usage(end.usage), _format_cost(end.cost), end.reason]
+    elif isinstance(end, OperationFailed):
+        fields.append(end.type)
+    else:
+        fields.append("interrupted")
+    return neutralise_line("   ".join(filter(None, fields)))
+
+
+def _format_usage(usage: Usage | None) -> str:
+    if usage is None or (usage.input is None and usage.output is None):
+        return ""
+    return f"{usage.input or 0} + {usage.output or 0} tokens"
+
+
+def _format_cost(cost: float | None) -> str:
+    return "" if not cost else f"cost {cost:.6g}"
+
+
+def _row(span: RecordedSpan) -> TimelineRow:
+    kind, label = _kind_and_label(span)
+    note, failed = _note(span)
+    colour = "red" if failed else _COLOURS[kind]
+    return TimelineRow(label, span.start.ms, None if span.end is None else span.end.ms, note, colour, span.depth)
+
+
+def _kind_and_label(span: RecordedSpan) -> tuple[str, str]:
+    from ...run.traces.format import CallStarted, RequestSent, RunStarted
+
+    start = span.start
+    if isinstance(start, RunStarted):
+        return "run", f"agent {start.agent}".rstrip()
+    if isinstance(start, RequestSent):
+        return "request", " ".join(filter(None, (start.model or "model", start.purpose)))
+    if isinstance(start, CallStarted):
+        name = start.call.get("name", "") if isinstance(start.call, dict) else ""
+        return "call", f"{name} ({start.effect or 'unknown tool'})"
+    return "approval", "approval"
+
+
+def _note(span: RecordedSpan) -> tuple[str, bool]:
+    """Describe the end of a span, and whether it is a failure."""
+    from ...run.traces.format import ApprovalDecided, OperationFailed, ResponseReceived, ResultReturned, RunEnded
+
+    end = span.end
+    if isinstance(end, OperationFailed):
+        return end.type, True
+    if isinstance(end, RunEnded):
+        return end.reason, bool(end.reason)
+    if isinstance(end, ResponseReceived):
+        return _response_note(end.body, end.cost)
+    if isinstance(end, ResultReturned):
+        failed = isinstance(end.result, dict) and bool(end.result.get("is_error"))
+        return ("error" if failed and end.code == "ok" else end.code), failed
+    if isinstance(end, ApprovalDecided):
+        return end.decision, end.decision == "denied"
+    return "", True
+
+
+def _response_note(body: Any, cost: float | None) -> tuple[str, bool]:
+    from ...ir.response import Usage
+
+    document = body if isinstance(body, dict) else {}
+    usage = document.get("usage") or {}
+    fault = document.get("fault") or {}
+    tokens = _format_usage(Usage(usage.get("input"), usage.get("output")))
+    return ", ".join(filter(None, (fault.get("kind"), tokens, _format_cost(cost)))), bool(fault)
+
+
+def _detail_rows(trace: RunTrace) -> list[tuple[str, str, str]]:
+    """Return the calls with arguments and results, and the text of the last response."""
+    from ...run.traces.format import CallStarted, ResponseReceived, ResultReturned
+
+    rows: list[tuple[str, str, str]] = []
+    text = ""
+    for span in trace.spans:
+        start, end = span.start, span.end
+        if isinstance(start, CallStarted) and isinstance(start.call, dict):
+            name = str(start.call.get("name", ""))
+            rows.append(("call", name, shorten(_arguments_text(start.call))))
+            if isinstance(end, ResultReturned):
+                rows.append(("result", name, shorten(_result_text(end.result))))
+        elif isinstance(end, ResponseReceived) and span.depth <= 1 and isinstance(end.body, dict):
+            text = "".join(part.get("text", "") for part in end.body.get("parts", []) if part.get("part") == "text")
+    return [*rows, ("text", "", shorten(text))] if text else rows
+
+
+def _arguments_text(call: dict[str, Any]) -> str:
+    return dumps(call["arguments"]) if call.get("arguments") is not None else str(call.get("raw") or "{}")
+
+
+def _result_text(result: Any) -> str:
+    if not isinstance(result, dict):
+        return str(result or "")
+    text = "".join(part.get("text", "") for part in result.get("parts", []) if part.get("part") == "text")
+    return text if text or result.get("structured") is None else dumps(result["structured"])
+
+
+def _print_bodies(trace: RunTrace) -> None:
+    import msgspec
+
+    for span in trace.spans:
+        _, label = _kind_and_label(span)
+        for event in filter(None, (span.start, span.end)):
+            document = msgspec.to_builtins(event)
+            print(paint(neutralise_line(f"\n── {document['event']} {label} ──".lstrip()), "bold"))
+            print(json_text(document))
+
+
+def run_as_json(trace: RunTrace) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "kind": "run",
+        "id": trace.header.id,
+        "recorded": trace.header.recorded,
+        "ms": trace.duration_ms,
+        "spans": msgspec.to_builtins(trace.spans),
+        "losses": msgspec.to_builtins(trace.losses),
+        "timeline": [_row(span)._asdict() for span in trace.spans],
+    }
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Print a trace. A file of any other kind is an error."""
+    from ...net.trace.file import read_trace
+    from ...run.traces.recordings import exchange_of, run_of
+
+    if arguments.store is not None:
+        return _show_run(load_stored_run(arguments), arguments)
+    path = Path(arguments.file)
+    header, events = read_trace(path)
+    if header.kind == "run":
+        return _show_run(run_of(header, events, path.name), arguments)
+    exchange = exchange_of(header, events, path.name)
+    if arguments.json:
+        print(json_text(exchange_as_json(exchange)))
+    else:
+        print_exchange(exchange, bodies=arguments.bodies)
+    return 0
+
+
+def _show_run(run: RunTrace, arguments: argparse.Namespace) -> int:
+    if arguments.json:
+        print(json_text(run_as_json(run)))
+    else:
+        print_run(run, bodies=arguments.bodies)
+    return 0
+
+
+def load_stored_run(arguments: argparse.Namespace) -> RunTrace:
+    """Read a run of a store as a trace. The argument `file` is its id, or the unambiguous beginning of it."""
+    import os
+
+    from ...run.traces.redact import Redactor, environment_secrets
+    from ...run.traces.sanitise import Sanitiser
+    from ...run.traces.stored_run import trace_of_log
+    from ...run.values.records import read_rows
+    from ..agent.runs import find_run_id
+    from ..sources.targets import open_store_at
+
+    store = open_store_at(arguments.store)
+    stored = store.runs.get(find_run_id(store, arguments.file, arguments.tenant))
+    assert stored is not None
+    sanitiser = Sanitiser(Redactor(environment_secrets(os.environ)))
+    return trace_of_log(stored.run_id, read_rows(store.runs, stored), sanitiser)

@@ -1,0 +1,245 @@
+"""Tools run by the gateway. The model is offered them beside the client's tools; the client never sees their calls.
+
+With `retrieve`, the model is offered a selection of all these tools, and its searches for others are answered here.
+
+A turn that calls only these tools is answered here, and the model is asked again. A turn that also calls the client's
+tools goes to the client with the client's calls. The gateway's calls and results of that turn are stored by call id,
+and put back into the history when the client returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...bridge.conversation.turns import StoredTurn
+from ...ir.events import CallStart, Event, ResponseEnd, ResponseStart, UsageUpdate
+from ...ir.folding import Folder
+from ...ir.parts import Part, ToolCall, ToolResult
+from ...ir.request import Message, Request
+from ...ir.response import Fault, Response, Stop, UpstreamError, Usage, add_usage
+from ...ir.tools import Tool
+from ...net.tools.runner import Runner
+from ...net.tools.stored_approvals import owned_by
+from ..retrieval.offered_tools import OfferedClientTools
+
+if TYPE_CHECKING:
+    from ...mcp.server.server import Server
+
+
+class ToolBindings(Struct, frozen=True):
+    """Tools run by the gateway, by model pattern, and the server for MCP clients at `/mcp`."""
+
+    runners: Mapping[str, Runner] = {}
+    publish: Server | None = None
+    publish_for: str = "*"  # the model pattern that a key must allow to use it
+
+
+_MAX_TURNS = 16
+_KEY_SPACE = 1_000_000  # keys of one turn; those of the next turn follow them
+
+
+def with_gateway_tools(request: Request, runner: Runner) -> Request:
+    """Add the gateway's tools to `request`; a client's tool of the same name takes precedence."""
+    client_names = {tool.name for tool in request.tools}
+    added_tools = tuple(tool for tool in runner.tools_for_run("") if tool.name not in client_names)
+    forbidden = request.choice is not None and request.choice.mode != "auto"
+    return request if forbidden or not added_tools else replace(request, tools=(*request.tools, *added_tools))
+
+
+class GatewayTools:
+    """The turns of one request. `request` is the next request to the model. `owner`: the client, for approvals."""
+
+    def __init__(
+        self,
+        runner: Runner | None,
+        client: Request,
+        run_id: str,
+        owner: str = "",
+        offer: OfferedClientTools | None = None,
+    ) -> None:
+        """Create the turns. `offer`: the selected tools, among the client's and ours, and the search for others."""
+        self.request = client if runner is None else with_gateway_tools(client, runner)
+        self.turn: StoredTurn | None = None  # the last turn, which the client gets without our calls
+        self.earlier_parts: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
+        self.usage: Usage | None = None  # of the earlier turns
+        self.turns = 0  # earlier turns, which only called our tools
+        self.last_id = ""  # of the last answer
+        self._runner = runner
+        self._client_length = len(client.messages)
+        self._names = {tool.name for tool in self.request.tools[len(client.tools) :]}  # of our tools
+        self.offer = offer
+        if offer is not None:
+            self.request = replace(self.request, tools=offer.tools)
+        self._run_id = run_id
+        self._owner = owner
+        self._earlier: list[ToolCall] = []  # our calls so far
+
+    @property
+    def has_run_tools(self) -> bool:
+        """True if tools have run: starting over could run them twice."""
+        return bool(self._earlier)
+
+    @property
+    def runs_hosted_search(self) -> bool:
+        """True if `search_tools` replaces the tool search of a provider, which the client has declared."""
+        return self.offer is not None and self.offer.is_hosted
+
+    @property
+    def callable_tools(self) -> tuple[Tool, ...]:
+        """The tools whose calls are passed on: also those of the client that are not offered."""
+        return self.request.tools if self.offer is None else (*self.offer.all_tools, *self.request.tools)
+
+    def is_gateway_tool(self, name: str) -> bool:
+        """Return True for a call that is answered here: of our tools, a search, or of a tool that does not exist."""
+        if name in self._names:
+            return True
+        return self.offer is not None and (self.offer.is_search(name) or self.offer.is_unknown(name))
+
+    def gateway_calls(self, response: Response) -> list[ToolCall]:
+        return [call for call in response.calls if self.is_gateway_tool(call.name)]
+
+    def is_client_visible(self, response: Response) -> bool:
+        """Check whether the client gets the response: it has no call of ours, or also one of the client's."""
+        return len(self.gateway_calls(response)) == 0 or len(self.gateway_calls(response)) < len(response.calls)
+
+    async def run(self, response: Response) -> bool:
+        """Run our calls of this turn. Return whether the model must be asked again."""
+        calls = self.gateway_calls(response)
+        self.last_id = response.id
+        self.turn = StoredTurn(response.parts, self.request.messages[self._client_length :])
+        if not calls:
+            return False
+        is_last = self.offer is not None and self.offer.has_no_search  # the request did not offer the search
+        results, found = await self._run_calls(calls)
+        if self.is_client_visible(response):
+            self.turn = replace(self.turn, hidden=tuple([call.id for call in calls]), results=tuple(results))
+            return False
+        self.turns += 1
+        only_searches = all(self.offer is not None and self.offer.is_search(call.name) for call in calls)
+        if self.turns >= _MAX_TURNS or (is_last and only_searches):
+            message = f"the model called the gateway's tools {self.turns} times without finishing"
+            raise UpstreamError(Fault("server", message, 502, "no_end", retryable=False))
+        self._append_turn(response, results, found)
+        return True
+
+    async def _run_calls(self, calls: list[ToolCall]) -> tuple[list[ToolResult], list[Tool]]:
+        """Answer calls in their order. Return the results, and the tools that searches found."""
+        results: dict[int, ToolResult] = {}
+        found: list[Tool] = []
+        own: dict[int, ToolCall] = {}
+        for number, call in enumerate(calls):
+            if self.offer is not None and self.offer.is_search(call.name):
+                results[number], new_tools = await self.offer.search(call)
+                found += new_tools
+            elif self._is_runnable(call.name):
+                own[number] = call
+            elif self.offer is not None:
+                results[number] = await self.offer.refuse(call)
+        if own and self._runner is not None:
+            earlier = tuple(self._earlier)
+            self._earlier += own.values()
+            with owned_by(self._owner):
+                own_results = await self._runner.run(list(own.values()), run_id=self._run_id, earlier=earlier)
+            results.update(zip(own, own_results, strict=True))
+        return [results[number] for number in sorted(results)], found
+
+    def _is_runnable(self, name: str) -> bool:
+        """Return True for our own tool, if it is offered."""
+        return name in self._names and (self.offer is None or self.offer.is_offered(name))
+
+    def _append_turn(self, response: Response, results: list[ToolResult], found: list[Tool]) -> None:
+        """Add a turn to the next request, which also offers the tools that became available in it."""
+        assistant_message, result_message = Message("assistant", response.parts), Message("user", tuple(results))
+        messages = (*self.request.messages, assistant_message, result_message)
+        tools = (*self.request.tools, *found, *self._list_new_tools())
+        if self.offer is not None and self.offer.has_no_search:
+            tools = tuple(tool for tool in tools if not self.offer.is_search(tool.name))
+        self.request = replace(self.request, messages=messages, tools=tools)
+        self.earlier_parts = (*self.earlier_parts, *self.client_view(response).parts)
+        self.usage = add_usage(self.usage, response.usage)
+
+    def _list_new_tools(self) -> list[Tool]:
+        """Return our tools that became available in the last turn."""
+        if self._runner is None:
+            return []
+        known = self._names | {tool.name for tool in self.callable_tools}
+        new_tools = [tool for tool in self._runner.tools_for_run(self._run_id) if tool.name not in known]
+        self._names |= {tool.name for tool in new_tools}
+        if self.offer is not None:
+            self.offer.add(new_tools)
+        return new_tools
+
+    def total_usage(self, response: Response) -> Usage | None:
+        """Add up the usage of all turns so far, including this one."""
+        return add_usage(self.usage, response.usage)
+
+    def client_view(self, response: Response) -> Response:
+        """Remove our calls from a turn."""
+        parts = tuple(
+            part for part in response.parts if not (isinstance(part, ToolCall) and self.is_gateway_tool(part.name))
+        )
+        stop = response.stop
+        if (
+            stop is not None
+            and stop.reason == "tool_calls"
+            and not any(isinstance(kept_part, ToolCall) for kept_part in parts)
+        ):
+            stop = replace(stop, reason="stop")
+        return replace(response, parts=parts, stop=stop)
+
+    def merged_response(self, response: Response) -> Response:
+        """Return the last turn, with the visible parts of the earlier turns."""
+        visible = self.client_view(response)
+        return replace(visible, parts=(*self.earlier_parts, *visible.parts), usage=add_usage(self.usage, visible.usage))
+
+
+class TurnEvents:
+    """The events of one turn for the client, which gets one response for any number of turns."""
+
+    def __init__(self, gateway_tools: GatewayTools) -> None:
+        self.response: Response | None = None  # the turn, once it is complete
+        self._gateway_tools = gateway_tools
+        self._folder = Folder()
+        self._hidden: set[int] = set()  # keys of our calls
+        self._has_client_call = False
+
+    def feed(self, event: Event) -> list[Event]:
+        """Return the events that the client gets: no calls of our tools, and only the first start.
+
+        Keys are shifted per turn, because each turn numbers its parts anew.
+        """
+        self._folder.feed(event)
+        if isinstance(event, ResponseStart):
+            return [] if self._gateway_tools.turns else [event]
+        if isinstance(event, ResponseEnd):
+            return self._end_turn(event)
+        if isinstance(event, UsageUpdate):
+            return [UsageUpdate(add_usage(self._gateway_tools.usage, event.usage) or event.usage)]
+        key = getattr(event, "key", None)
+        if key is None:
+            return [event]
+        if isinstance(event, CallStart):
+            if self._gateway_tools.is_gateway_tool(event.name):
+                self._hidden.add(key)
+            else:
+                self._has_client_call = True
+        if key in self._hidden:
+            return []
+        return [replace(event, key=key + self._gateway_tools.turns * _KEY_SPACE)]
+
+    def _end_turn(self, event: ResponseEnd) -> list[Event]:
+        """Forward the end only if the client gets this turn.
+
+        If it sees no call of the turn, the stop reason must not be `tool_calls`.
+        """
+        self.response = self._folder.response()
+        if not self._gateway_tools.is_client_visible(self.response):
+            return []
+        stops = event.stops
+        if self._hidden and not self._has_client_call:
+            stops = tuple(Stop("stop") if stop and stop.reason == "tool_calls" else stop for stop in stops)
+        return [replace(event, stops=stops)]

@@ -1,0 +1,1 @@
+"""The settings of a gateway: values, notation, rules and credentials."""

@@ -1,0 +1,1 @@
+"""The processes of a gateway: one server, or several workers on one port."""

@@ -1,0 +1,256 @@
+"""The paths that clients use, with their meaning, as data; and the lookup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+from functools import lru_cache
+from secrets import token_hex
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from ...asgi.access import RequestRefused
+from ...asgi.http_exchange import HeaderPairs, HttpExchange, header_pairs
+from ...asgi.request import Scope, Send
+from ...ir.response import fault_from
+from ...ir.text import to_bytes
+from ...wire import get
+from ...wire.protocol import Wire
+from ...wire.streaming.encoder import StreamFraming, framing_of
+from ..faults import Overloaded
+
+StateAction: TypeAlias = Literal[
+    "get_response",
+    "delete_response",
+    "cancel_response",
+    "list_input",
+    "create_conversation",
+    "get_conversation",
+    "update_conversation",
+    "delete_conversation",
+    "list_items",
+    "create_items",
+]
+RouteAction: TypeAlias = (
+    Literal["generate", "count", "models", "model", "processes", "alive", "ready", "metrics", "version"] | StateAction
+)
+
+VERSION = "0.31.0"
+"""The version that we report to clients of Ollama: that of the protocol we implement."""
+
+
+class Ingress(Struct, frozen=True):
+    """A protocol as the gateway serves it: one row, with everything that differs between protocols."""
+
+    wire: str
+    path: str  # of requests for an answer
+    ping: bytes = b": ping\n\n"  # a keep-alive that its clients skip
+    streams_by_default: bool = False
+    models: str = "/v1/models"  # the path that lists the models
+    stores_responses: bool = False  # clients may refer to stored answers, and an answer repeats its request
+    count_field: str = "input_tokens"  # of the answer to a token count
+    tool_depth: int = 3  # of a declaration in a request, which has depth 1
+    has_versions: bool = False  # a header names the version of the protocol
+    id_prefix: str = ""  # of the ids of its answers
+
+    @property
+    def framing(self) -> StreamFraming:
+        return framing_of(self.wire)
+
+    @property
+    def codec(self) -> Wire:
+        """The newest version of the codec."""
+        return get(self.wire)
+
+    def answer_id(self, upstream_id: str) -> str:
+        """Return the id of a translated answer: the upstream's, with the prefix of this protocol instead of another.
+
+        An upstream without ids gets a new one, because clients use it as a key, and the ids of items contain it.
+        """
+        prefix = self.id_prefix
+        if prefix and upstream_id.startswith(prefix):
+            return upstream_id
+        found = _ID_PREFIXES(upstream_id)
+        if found is not None:
+            upstream_id = upstream_id[found.end() :]
+        return prefix + (upstream_id or token_hex(12)) if prefix else upstream_id
+
+    def codec_for(self, headers: Mapping[str, str]) -> Wire:
+        """Return the codec for the version that a client names; the newest one if it is unknown."""
+        codec = get(self.wire)
+        if not self.has_versions:
+            return codec
+        version = headers.get("anthropic-version", "")
+        return get(f"{self.wire}@{version}") if version in getattr(codec, "versions", {}) else codec
+
+
+_ID_PREFIXES = re.compile("(?:chatcmpl-|resp_|msg_)+").match
+INGRESSES = {
+    "openai_chat": Ingress("openai_chat", "/v1/chat/completions", id_prefix="chatcmpl-"),
+    "openai_responses": Ingress("openai_responses", "/v1/responses", stores_responses=True, id_prefix="resp_"),
+    "anthropic": Ingress(
+        "anthropic",
+        "/v1/messages",
+        ping=b'event: ping\ndata: {"type":"ping"}\n\n',
+        has_versions=True,
+        id_prefix="msg_",
+    ),
+    "gemini": Ingress(
+        "gemini",
+        "/v1beta/models/{model}:generateContent",
+        models="/v1beta/models",
+        count_field="totalTokens",
+        tool_depth=5,
+    ),
+    # its clients parse every line as an object, so no keep-alive would be skipped
+    "ollama": Ingress("ollama", "/api/chat", b"", streams_by_default=True, models="/api/tags"),
+}
+
+PATHS = ", ".join(f"POST {ingress.path}" for ingress in INGRESSES.values()) + ", GET /v1/models"
+"""The paths that an error lists for a client that uses an unknown path."""
+
+
+class Route(Struct, frozen=True):
+    """The meaning of a path. `model` and `stream` are None if the body contains them."""
+
+    action: RouteAction
+    ingress: Ingress
+    model: str | None = None
+    stream: bool | None = None
+    entry_id: str = ""  # of a stored response or conversation
+
+    @property
+    def model_pointer(self) -> str:
+        """A pointer to the model's name; empty if it is in the path."""
+        return "" if self.model is not None else "/model"
+
+
+_ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
+    ("POST", r"(?:/v1)?/chat/completions", "generate", "openai_chat"),
+    ("POST", r"(?:/v1)?/responses", "generate", "openai_responses"),
+    ("GET", r"(?:/v1)?/responses/(?P<id>(?!compact$|input_tokens$)[^/]+)", "get_response", "openai_responses"),
+    ("DELETE", r"(?:/v1)?/responses/(?P<id>(?!compact$|input_tokens$)[^/]+)", "delete_response", "openai_responses"),
+    ("POST", r"(?:/v1)?/responses/(?P<id>[^/]+)/cancel", "cancel_response", "openai_responses"),
+    ("GET", r"(?:/v1)?/responses/(?P<id>[^/]+)/input_items", "list_input", "openai_responses"),
+    ("POST", r"(?:/v1)?/conversations", "create_conversation", "openai_responses"),
+    ("GET", r"(?:/v1)?/conversations/(?P<id>[^/]+)", "get_conversation", "openai_responses"),
+    ("POST", r"(?:/v1)?/conversations/(?P<id>[^/]+)", "update_conversation", "openai_responses"),
+    ("DELETE", r"(?:/v1)?/conversations/(?P<id>[^/]+)", "delete_conversation", "openai_responses"),
+    ("GET", r"(?:/v1)?/conversations/(?P<id>[^/]+)/items", "list_items", "openai_responses"),
+    ("POST", r"(?:/v1)?/conversations/(?P<id>[^/]+)/items", "create_items", "openai_responses"),
+    ("POST", r"(?:/v1)?/messages", "generate", "anthropic"),
+    ("POST", r"(?:/v1)?/messages/count_tokens", "count", "anthropic"),
+    (
+        "POST",
+        r"/v1(?:beta|alpha)?/models/(?P<model>.+):(?P<verb>generateContent|streamGenerateContent)",
+        "generate",
+        "gemini",
+    ),
+    ("POST", r"/v1(?:beta|alpha)?/models/(?P<model>.+):countTokens", "count", "gemini"),
+    ("POST", r"/api/chat", "generate", "ollama"),
+    ("GET", r"/api/tags", "models", "ollama"),
+    ("GET", r"/api/version", "version", "ollama"),
+    ("POST", r"/api/show", "model", "ollama"),
+    ("GET", r"/api/ps", "processes", "ollama"),
+    ("GET", r"/v1(?:beta|alpha)/models", "models", "gemini"),
+    ("GET", r"/v1(?:beta|alpha)/models/(?P<model>.+)", "model", "gemini"),
+    ("GET", r"(?:/v1)?/models", "models", "openai_chat"),
+    ("GET", r"(?:/v1)?/models/(?P<model>.+)", "model", "openai_chat"),
+    ("GET", r"/", "alive", "openai_chat"),
+    ("GET", r"/(?:health|healthz|livez)", "alive", "openai_chat"),
+    ("GET", r"/(?:ready|readyz)", "ready", "openai_chat"),
+    ("GET", r"/metrics", "metrics", "openai_chat"),
+)
+_MAX_CACHED_PATH = 1024  # characters of a path that is worth caching
+_ROUTES = [(method, re.compile(path), action, INGRESSES[wire]) for method, path, action, wire in _ROUTE_TABLE]
+
+
+def match_route(method: str, path: str, headers: Container[str]) -> Route | None:
+    """Find the meaning of a request's path; None for an unknown path. `headers`: at least their names."""
+    route = _match_cached(method, path) if len(path) <= _MAX_CACHED_PATH else _match(method, path)
+    if route is not None and (route.action == "models" or route.action == "model"):
+        wire = _wire_of_headers(headers)
+        return route if wire is None else Route(route.action, INGRESSES[wire], route.model)
+    return route
+
+
+def _wire_of_headers(headers: Container[str]) -> str | None:
+    """Return the protocol whose clients send such headers, or None. google-genai lists models at `/v1/models`, too."""
+    if "anthropic-version" in headers:
+        return "anthropic"
+    return "gemini" if "x-goog-api-key" in headers or "x-goog-api-client" in headers else None
+
+
+def _match(method: str, path: str) -> Route | None:
+    """Find the route of a path. In Gemini's paths, the model and the verb that requests a stream are in the path."""
+    method = "GET" if method == "HEAD" else method
+    for route_method, pattern, action, ingress in _ROUTES:
+        match = pattern.fullmatch(path) if method == route_method else None
+        if match is not None:
+            groups = match.groupdict()
+            model = groups.get("model")
+            verb = groups.get("verb")
+            stream = None if verb is None else verb.startswith("stream")
+            return Route(action, ingress, model, stream, groups.get("id", ""))
+    return None
+
+
+_match_cached = lru_cache(1024)(_match)
+
+
+def allowed_methods(path: str) -> list[str]:
+    """List the methods of a path."""
+    return sorted({method for method, pattern, _, _ in _ROUTES if pattern.fullmatch(path)})
+
+
+def guess_ingress(path: str, headers: Container[str]) -> Ingress:
+    """Choose the protocol of the error for an unknown path."""
+    wire = _wire_of_headers(headers)
+    if wire == "anthropic" or path.startswith("/v1/messages"):
+        return INGRESSES["anthropic"]
+    if wire == "gemini" or path.startswith(("/v1beta", "/v1alpha")):
+        return INGRESSES["gemini"]
+    if path.startswith("/api/"):
+        return INGRESSES["ollama"]
+    return INGRESSES["openai_responses" if path.endswith("/responses") else "openai_chat"]
+
+
+@lru_cache
+def encode_overload(ingress: Ingress) -> tuple[int, HeaderPairs, bytes]:
+    """Encode a 503 with `retry-after`; its status is 529 for Anthropic's clients, as their servers answer."""
+    status, body, headers = ingress.codec.encode_error(fault_from(Overloaded()))
+    return status, header_pairs({"content-type": "application/json", **headers}), to_bytes(body)
+
+
+# RFC 9110, 15.5.22: a 426 names the protocol that is required, which is the one in use
+UPGRADE_HEADERS: HeaderPairs = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
+UPGRADE_REQUIRED = 426
+
+
+def unknown_path_error(http_exchange: HttpExchange) -> RequestRefused:
+    """Return the error 405 if the path exists with other methods, 404 if it does not exist.
+
+    A WebSocket handshake gets 426: Codex then uses HTTP at once, but retries for seconds after any other status
+    (core/src/client.rs of openai/codex; 7 attempts of Codex 0.169.0 after a 405).
+    """
+    methods = allowed_methods(http_exchange.path)
+    protocols = http_exchange.headers.get("upgrade", "").lower().split(",")
+    if http_exchange.method == "GET" and "websocket" in map(str.strip, protocols):
+        hint = f"use {' or '.join(methods or ['POST'])} over HTTP"
+        return RequestRefused("WebSockets are not supported", hint=hint, status=UPGRADE_REQUIRED)
+    if methods:
+        message = f"{http_exchange.method} is not allowed for this path"
+        return RequestRefused(message, hint=f"use {' or '.join(methods)}", status=405)
+    below = f" below {http_exchange.root_path}" if http_exchange.root_path else ""
+    return RequestRefused(f"unknown path {http_exchange.path[:200]}", hint=f"use {PATHS}{below}", status=404)
+
+
+async def refuse_websocket(scope: Scope, send: Send) -> None:
+    """Refuse a handshake that the server has accepted as one, with 426 if it lets the application choose the status."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close"})  # the server answers 403
+        return
+    start = {"type": "websocket.http.response.start", "status": UPGRADE_REQUIRED, "headers": UPGRADE_HEADERS}
+    await send(start)
+    await send({"type": "websocket.http.response.body", "body": b""})

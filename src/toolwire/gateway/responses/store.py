@@ -1,0 +1,220 @@
+"""Entries of the Responses state: the interface of a store, the store in memory, and the access of one request.
+
+Other stores are in `gateway.state`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Protocol
+
+from msgspec import Struct
+
+from ...asgi.offload import ClientOffload
+from ..memory import MemoryReservation, admit_document, parsed_size
+from .records import ConversationEntry, ResponseEntry, ResponseStateError, UpstreamPin, decode_entry
+
+# Entries of the Responses state: stored responses, conversations, and the upstreams that keep a response themselves.
+#
+# A store holds bytes by owner (the name of a client's key) and id, so no client reads another client's entries. Every
+# owner has a bound in bytes and in entries; beyond it, the entries that were not used for the longest time are
+# dropped. An entry expires by the clock of the gateway. Keys are hashes: neither names of owners nor ids are in the
+# store.
+
+
+class OwnerBounds(Struct, frozen=True):
+    """The bounds of one owner."""
+
+    max_bytes: int
+    max_entries: int
+
+
+class ResponseStore(Protocol):
+    """A store of entries. Every method may raise StoreError."""
+
+    async def save(self, owner: str, entry_id: str, data: bytes, seconds: float) -> None:
+        """Store or replace an entry for `seconds`, and drop old entries of its owner beyond the bounds."""
+        ...
+
+    async def load(self, owner: str, entry_ids: Sequence[str], renew: float | None = None) -> dict[str, bytes]:
+        """Return the entries that exist and have not expired; `renew` sets the seconds until they expire."""
+        ...
+
+    async def delete(self, owner: str, entry_ids: Sequence[str]) -> None: ...
+
+    async def lock(self, owner: str, entry_id: str, token: str, seconds: float) -> bool:
+        """Lock an id for the holder of `token`; again extends the lock. False if another token holds it."""
+        ...
+
+    async def unlock(self, owner: str, entry_id: str, token: str) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+def entry_key(*names: str) -> bytes:
+    """Hash an owner, or an owner and an id; lengths keep different names apart."""
+    encoded = [name.encode("utf-8", "surrogatepass") for name in names]
+    return sha256(b"".join(b"%d:%b" % (len(name), name) for name in encoded)).digest()
+
+
+class _MemoryEntry(Struct):
+    data: bytes
+    expires_at: float
+
+
+class InMemoryResponses:
+    """Entries in the memory of one process."""
+
+    def __init__(self, bounds: OwnerBounds, clock: Callable[[], float]) -> None:
+        self._bounds = bounds
+        self._clock = clock
+        self._entries: dict[str, OrderedDict[str, _MemoryEntry]] = {}  # by owner, the least recently used first
+        self._sizes: dict[str, int] = {}  # bytes by owner
+        self._locks: dict[bytes, tuple[str, float]] = {}  # (token, end)
+
+    async def save(self, owner: str, entry_id: str, data: bytes, seconds: float) -> None:
+        entries = self._entries.setdefault(owner, OrderedDict())
+        self._drop(owner, entry_id)
+        entries[entry_id] = _MemoryEntry(data, self._clock() + seconds)
+        self._sizes[owner] = self._sizes.get(owner, 0) + len(data)
+        while self._is_full(owner):
+            self._drop(owner, next(iter(entries)))
+
+    def _is_full(self, owner: str) -> bool:
+        """Check the bounds, and whether the oldest entry has expired."""
+        entries = self._entries[owner]
+        if self._sizes[owner] > self._bounds.max_bytes or len(entries) > self._bounds.max_entries:
+            return True
+        return bool(entries) and next(iter(entries.values())).expires_at <= self._clock()
+
+    def _drop(self, owner: str, entry_id: str) -> None:
+        entries = self._entries.get(owner)
+        entry = None if entries is None else entries.pop(entry_id, None)
+        if entry is not None:
+            self._sizes[owner] -= len(entry.data)
+
+    async def load(self, owner: str, entry_ids: Sequence[str], renew: float | None = None) -> dict[str, bytes]:
+        entries, now = self._entries.get(owner, OrderedDict()), self._clock()
+        found: dict[str, bytes] = {}
+        for entry_id in entry_ids:
+            entry = entries.get(entry_id)
+            if entry is None or entry.expires_at <= now:
+                continue
+            found[entry_id] = entry.data
+            if renew is not None:
+                entry.expires_at = now + renew
+                entries.move_to_end(entry_id)
+        return found
+
+    async def delete(self, owner: str, entry_ids: Sequence[str]) -> None:
+        for entry_id in entry_ids:
+            self._drop(owner, entry_id)
+
+    async def lock(self, owner: str, entry_id: str, token: str, seconds: float) -> bool:
+        now = self._clock()
+        self._locks = {key: lock for key, lock in self._locks.items() if lock[1] > now}
+        key = entry_key(owner, entry_id)
+        if self._locks.get(key, (token, now))[0] != token:
+            return False
+        self._locks[key] = (token, now + seconds)
+        return True
+
+    async def unlock(self, owner: str, entry_id: str, token: str) -> None:
+        key = entry_key(owner, entry_id)
+        if self._locks.get(key, ("", 0.0))[0] == token:
+            del self._locks[key]
+
+    async def aclose(self) -> None:
+        self._entries.clear()
+
+
+# The Responses state as one request uses it: of one owner, within the memory of all requests, large work in threads.
+
+
+_BATCH = 16  # entries that are loaded at once if their sizes are not known before
+
+
+class StateAccess:
+    """Loads the entries of `owner`. They count as memory of the request, like its body."""
+
+    __slots__ = ("_max_bytes", "_max_values", "_memory", "loaded_bytes", "offload", "owner", "store")
+
+    def __init__(
+        self,
+        store: ResponseStore,
+        owner: str,
+        memory: MemoryReservation,
+        offload: ClientOffload,
+        *,
+        max_bytes: int,
+        max_values: int,
+    ) -> None:
+        """Create the access. `max_bytes` limits all entries together, `max_values` the JSON values of one."""
+        self.store = store
+        self.owner = owner
+        self.offload = offload
+        self._memory = memory
+        self._max_bytes = max_bytes
+        self._max_values = max_values
+        self.loaded_bytes = 0  # of all entries that this request has loaded
+
+    async def load(
+        self, entry_ids: Sequence[str], renew: float | None = None, *, namespace: str | None = None
+    ) -> dict[str, ResponseEntry | UpstreamPin | ConversationEntry]:
+        """Load and decode entries; `renew` sets the seconds until they expire."""
+        loaded = await self.load_bytes(entry_ids, renew, namespace=namespace)
+        return await self.offload.run(sum(map(len, loaded.values())), _decode_entries, loaded)
+
+    async def load_bytes(
+        self, entry_ids: Sequence[str], renew: float | None = None, *, namespace: str | None = None
+    ) -> dict[str, bytes]:
+        loaded = await self.store.load(self.owner if namespace is None else namespace, entry_ids, renew)
+        for data in loaded.values():
+            self._memory.add(len(data))
+            self.loaded_bytes += len(data)
+            await admit_document(data, self._max_values, self.offload, self._memory)
+        return loaded
+
+    async def load_unmeasured(
+        self, entry_ids: Sequence[str], renew: float
+    ) -> tuple[dict[str, ResponseEntry | UpstreamPin | ConversationEntry], int]:
+        """Load entries of unknown size, in batches, and return them with their size in bytes.
+
+        ResponseStateError if they are too large together.
+        """
+        entries: dict[str, ResponseEntry | UpstreamPin | ConversationEntry] = {}
+        size = 0
+        for start in range(0, len(entry_ids), _BATCH):
+            loaded = await self.load_bytes(entry_ids[start : start + _BATCH], renew)
+            size += sum(map(len, loaded.values()))
+            self.check_bytes(size, "/input")
+            entries.update(await self.offload.run(size, _decode_entries, loaded))
+        return entries, size
+
+    def admit_items(self, size: int, values: int, copies: int) -> None:
+        """Reserve the memory for stored items that are repeated in a request, before it is built.
+
+        `size` and `values` are those of all repetitions; `copies` is the result of `text_copies`.
+        """
+        self.check_bytes(size, "/input")
+        if values > self._max_values:
+            message = (
+                f"the items that the input refers to have {values:,} JSON values; the limit is {self._max_values:,}"
+            )
+            raise ResponseStateError(message, pointer="/input", hint="refer to fewer items", status=413)
+        self._memory.add(size + parsed_size(size, values, copies))
+
+    def check_bytes(self, size: int, pointer: str) -> None:
+        """Refuse a stored conversation that is larger than a request may be."""
+        if size > self._max_bytes:
+            message = f"the stored conversation has {size} bytes; the limit is {self._max_bytes}"
+            hint = "start again with a shorter conversation in `input`"
+            raise ResponseStateError(message, pointer=pointer, hint=hint)
+
+
+def _decode_entries(loaded: Mapping[str, bytes]) -> dict[str, ResponseEntry | UpstreamPin | ConversationEntry]:
+    """Decode entries; those that another version has written are left out."""
+    decoded = {entry_id: decode_entry(data) for entry_id, data in loaded.items()}
+    return {entry_id: entry for entry_id, entry in decoded.items() if entry is not None}

@@ -1,0 +1,1 @@
+"""Upstreams and targets: configuration, health, and the choice for a request."""

@@ -1,1 +1,0 @@
-"""State that requests and gateway processes share: keys, rate limits, turns, Redis."""

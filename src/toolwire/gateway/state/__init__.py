@@ -1,0 +1,1 @@
+"""State that gateway processes share: limits, turns, cooldowns, stored responses and usage."""

@@ -1,0 +1,324 @@
+"""Limits shared by the processes of one machine: the windows of `limits.py` in a file.
+
+A decision is a read and a write of each limit's record under a lock of the file, some microseconds, so it is made on the
+event loop. A transaction of SQLite for every request costs more than the rest of a request. The kernel releases the
+lock of a process that ends.
+
+The file has a fixed number of records, found by hash: [hash, hash, expiry, slice number, 61 amounts], each 8 bytes.
+
+- The event loop never waits for the lock. A worker that was preempted inside a decision releases it within
+  milliseconds, so requests poll for it without blocking the loop. A stopped process or another program may hold it for any
+  time. After `timeout` seconds the state counts as unavailable, as Redis or PostgreSQL would.
+- The file is read and written, not mapped: access to a mapped page that another program has truncated away ends the
+  process with SIGBUS, and so does a full disk.
+- A process that is killed inside a write of a record that crosses a page may leave half of it. Its amounts are then
+  wrong for at most one window.
+- The times are from the wall clock, because the file outlives a restart of the machine; see `limits.MAX_AHEAD`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import time
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from logging import getLogger
+from pathlib import Path
+from struct import Struct, unpack
+from typing import TypeVar
+
+from ...ir.errors import ConfigError, StoreError
+from ..keys import MAX_AHEAD, MAX_LIFETIME, SLICES, Caller, Limit, LocalLimiter, limits_of, rate_limit_error
+
+R = TypeVar("R")
+_log = getLogger("toolwire.gateway")
+_MAGIC = b"toolwire limits, version 1".ljust(64, b"\0")
+_RECORDS = 4096
+_AMOUNTS = SLICES + 1
+_LAYOUT = Struct(f"={4 + _AMOUNTS}q")
+_MAX_PROBES = 64  # records that are searched for a hash
+_SIZE = len(_MAGIC) + _RECORDS * _LAYOUT.size
+_LOCK_TRIES = 20  # about 20 microseconds, as long as another process needs for a decision
+_LOCK_PAUSE = 0.001  # seconds between further tries; a preempted process runs again after some milliseconds
+_COOLDOWN = 1.0  # seconds after a timeout in which no request waits, as in `sql_state.py`
+
+
+class _LimitRecord:
+    """The amounts of one limit, at an offset in the file."""
+
+    __slots__ = ("amounts", "expiry", "head", "identity", "offset")
+
+    def __init__(self, offset: int, data: bytes) -> None:
+        self.expiry: int
+        self.head: int  # the number of the newest slice
+        self.amounts: list[int]
+        first, second, self.expiry, self.head, *self.amounts = _LAYOUT.unpack(data)
+        self.identity = (first, second)
+        self.offset = offset
+
+    def encode(self) -> bytes:
+        return _LAYOUT.pack(*self.identity, self.expiry, self.head, *self.amounts)
+
+    def move_to(self, now: float, limit: Limit) -> bool:
+        """Drop the amounts that have expired. Return whether the clock was ahead, and amounts were moved to `now`."""
+        number, head, amounts = int(now // limit.slice), self.head, self.amounts
+        was_ahead = head > number + MAX_AHEAD
+        if number > head:
+            for expired in range(max(head, number - _AMOUNTS) + 1, number + 1):
+                amounts[expired % _AMOUNTS] = 0
+            self.set_head(number, now, limit)
+        elif was_ahead:
+            newest, moved = number + MAX_AHEAD, 0
+            for ahead in range(max(newest + 1, head - SLICES), head + 1):
+                moved += amounts[ahead % _AMOUNTS]
+                amounts[ahead % _AMOUNTS] = 0
+            amounts[newest % _AMOUNTS] += moved
+            self.set_head(newest, now, limit)
+        return was_ahead
+
+    def set_head(self, number: int, now: float, limit: Limit) -> None:
+        self.head, self.expiry = number, int(now + (SLICES + 2) * limit.slice) + 1
+
+    def add(self, amount: int) -> None:
+        self.amounts[self.head % _AMOUNTS] += amount
+
+    def refund(self) -> None:
+        """Undo the newest count."""
+        for number in range(self.head, self.head - _AMOUNTS, -1):
+            if self.amounts[number % _AMOUNTS]:
+                self.amounts[number % _AMOUNTS] -= 1
+                return
+
+    def free_at(self, limit: Limit) -> float:
+        """Return the time at which enough amounts have expired."""
+        remaining, free_at = sum(self.amounts), 0.0
+        for number in range(self.head - SLICES, self.head + 1):
+            if remaining < limit.maximum:
+                break
+            if amount := self.amounts[number % _AMOUNTS]:
+                remaining -= amount
+                free_at = (number + SLICES + 1) * limit.slice
+        return free_at
+
+
+class FileLimiter:
+    """Limits in a file, which is opened on first use. While it cannot be used, `fallback` counts.
+
+    Without a fallback, requests are then refused. `timeout` is the number of seconds that a request waits for the lock.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        fallback: LocalLimiter | None,
+        clock: Callable[[], float] = time.time,
+        *,
+        timeout: float = 1.0,
+    ) -> None:
+        self._file = file
+        self._path = str(file)
+        self._fallback = fallback
+        self._clock = clock
+        self._timeout = timeout
+        self._descriptor: int | None = None
+        self._identity = (0, 0)  # device and inode of the open file
+        self._is_initialised = False
+        self._hashes: dict[tuple[str, str], tuple[int, int]] = {}  # by key name and limit name
+        self._polling = asyncio.Lock()  # held by the only request that polls for the lock of the file
+        self._cooldown_until: float | None = None  # set during an outage
+
+    async def admit(self, caller: Caller) -> None:
+        limits = limits_of(caller)
+        if not limits:
+            return
+        try:
+            exceeded = await self._run_locked(lambda: self._admit(caller.name, limits))
+        except StoreError:
+            if self._fallback is None:
+                raise
+            await self._fallback.admit(caller)
+            return
+        if exceeded is not None:
+            raise rate_limit_error(caller, *exceeded)
+
+    async def spend(self, caller: Caller, tokens: int) -> None:
+        """Count tokens. Without a fallback, those that cannot be counted are not."""
+        limits = [limit for limit in limits_of(caller) if not limit.counts_requests]
+        if not limits:
+            return
+        try:
+            await self._run_locked(lambda: self._change(caller.name, limits, lambda record: record.add(tokens)))
+        except StoreError:
+            if self._fallback is not None:
+                await self._fallback.spend(caller, tokens)
+
+    async def refund(self, caller: Caller) -> None:
+        limits = [limit for limit in limits_of(caller) if limit.counts_requests]
+        try:
+            await self._run_locked(lambda: self._change(caller.name, limits, _LimitRecord.refund))
+        except StoreError:
+            if self._fallback is not None:
+                await self._fallback.refund(caller)
+
+    async def open(self) -> None:
+        """Create the file. A failure is logged, and has no other effect."""
+        try:
+            await self._run_locked(lambda: None)
+        except StoreError:
+            pass
+
+    async def aclose(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _admit(self, name: str, limits: Sequence[Limit]) -> tuple[Limit, float] | None:
+        """Check all limits, then count the request; return the exceeded limit and the seconds until there is room."""
+        now = self._clock()
+        entries = [(limit, self._load(name, limit, now)) for limit in limits]
+        for limit, record in entries:
+            if sum(record.amounts) >= limit.maximum:
+                return limit, record.free_at(limit) - now
+        for limit, record in entries:
+            if limit.counts_requests:
+                record.add(1)
+                self._save(record)
+        return None
+
+    def _change(self, name: str, limits: Sequence[Limit], change: Callable[[_LimitRecord], None]) -> None:
+        now = self._clock()
+        for limit in limits:
+            record = self._load(name, limit, now)
+            change(record)
+            self._save(record)
+
+    def _load(self, name: str, limit: Limit, now: float) -> _LimitRecord:
+        """Read the record of a limit, or take one that was never used or has expired; StoreError if there is none."""
+        wanted, usable = self._hash(name, limit), None
+        for probe in range(_MAX_PROBES):
+            record = self._read(len(_MAGIC) + (wanted[0] + probe) % _RECORDS * _LAYOUT.size)
+            if record.identity == wanted:
+                if record.move_to(now, limit):
+                    self._save(record)  # also if the request is refused, or its wait would begin anew each time
+                return record
+            if usable is None and not now <= record.expiry <= now + MAX_LIFETIME:
+                usable = record
+            if record.identity == (0, 0):
+                break
+        if usable is None:
+            raise StoreError("too many keys with limits", hint="remove keys that are not used any more")
+        usable.identity, usable.amounts = wanted, [0] * _AMOUNTS
+        usable.set_head(int(now // limit.slice), now, limit)
+        return usable
+
+    def _read(self, offset: int) -> _LimitRecord:
+        assert self._descriptor is not None
+        data = os.pread(self._descriptor, _LAYOUT.size, offset)
+        if len(data) < _LAYOUT.size:  # another program has truncated the file
+            _log.warning("the file of the limits was truncated, and some counts are lost: %s", self._file)
+            _initialise(self._descriptor, self._file)
+            data = os.pread(self._descriptor, _LAYOUT.size, offset)
+        return _LimitRecord(offset, data)
+
+    def _save(self, record: _LimitRecord) -> None:
+        assert self._descriptor is not None
+        os.pwrite(self._descriptor, record.encode(), record.offset)
+
+    def _hash(self, name: str, limit: Limit) -> tuple[int, int]:
+        found = self._hashes.get((name, limit.name))
+        if found is None:
+            digest = blake2b(f"{limit.name}:{name}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            first, second = unpack("<qq", digest)
+            found = self._hashes[name, limit.name] = (first, second or 1)
+        return found
+
+    async def _run_locked(self, work: Callable[[], R]) -> R:
+        """Run `work` while the file is locked against other processes; StoreError if it cannot be used in time."""
+        try:
+            descriptor = self._descriptor
+            if descriptor is None:
+                descriptor = self._descriptor = self._open_file()
+            await self._lock(descriptor)
+            try:
+                if not self._is_in_place():
+                    await self._replace(descriptor)
+                if not self._is_initialised:
+                    _initialise(descriptor, self._file)
+                    self._is_initialised = True
+                result = work()
+            finally:
+                fcntl.lockf(descriptor, fcntl.LOCK_UN)
+        except OSError as error:
+            self._start_cooldown(error)
+            raise StoreError(
+                "the shared state of the gateways is unavailable",
+                hint="try again in a moment; the gateway's log has the cause",
+            ) from None
+        if self._cooldown_until is not None:
+            self._cooldown_until = None
+            _log.warning("the file of the limits can be used again: %s", self._file)
+        return result
+
+    def _open_file(self) -> int:
+        descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        status = os.fstat(descriptor)
+        self._identity = (status.st_dev, status.st_ino)
+        self._is_initialised = False
+        return descriptor
+
+    def _is_in_place(self) -> bool:
+        try:
+            status = os.stat(self._path)  # noqa: PTH116 - for each request; a string is faster
+        except FileNotFoundError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity
+
+    async def _replace(self, descriptor: int) -> None:
+        """Lock a new file: a worker that starts later would have another one than this process.
+
+        The descriptor keeps its number, because other requests may poll for its lock.
+        """
+        new_descriptor = self._open_file()
+        _log.warning("the file of the limits was deleted or moved, and its counts are lost: %s", self._file)
+        os.dup2(new_descriptor, descriptor, inheritable=False)
+        os.close(new_descriptor)
+        await self._lock(descriptor)
+
+    async def _lock(self, descriptor: int) -> None:
+        """Lock the file, or raise TimeoutError, which is an OSError."""
+        if _try_lock(descriptor):
+            return
+        async with self._polling:
+            deadline = time.monotonic() + self._timeout
+            while not _try_lock(descriptor):
+                now = time.monotonic()
+                if now >= deadline or (self._cooldown_until is not None and now < self._cooldown_until):
+                    raise TimeoutError("another process holds its lock")
+                await asyncio.sleep(_LOCK_PAUSE)
+
+    def _start_cooldown(self, error: OSError) -> None:
+        if self._cooldown_until is None:
+            _log.error("cannot use the file of the limits, %s: %s", self._file, error.strerror or error)
+        self._cooldown_until = time.monotonic() + _COOLDOWN
+
+
+def _try_lock(descriptor: int) -> bool:
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):  # POSIX allows EAGAIN and EACCES
+            continue
+        return True
+    return False
+
+
+def _initialise(descriptor: int, file: Path) -> None:
+    """Give a new or truncated file its size; ConfigError if it is not ours."""
+    found = os.pread(descriptor, len(_MAGIC), 0)
+    if not found:
+        os.pwrite(descriptor, _MAGIC, 0)
+    elif found != _MAGIC:
+        raise ConfigError(f"{file} is not a file of limits", hint="delete it, or choose another url in [state]")
+    os.ftruncate(descriptor, _SIZE)
