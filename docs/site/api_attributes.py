@@ -1,6 +1,4 @@
-"""Leave attributes out of the API reference that only repeat a parameter of the constructor.
-
-Separate because the generator loads it as an extension, by its path. The signature of the class shows these parameters, with
+"""Leave attributes out of the API reference that only repeat a parameter of the constructor. The signature of the class shows these parameters, with
 their types; an entry `name = name` adds nothing.
 """
 

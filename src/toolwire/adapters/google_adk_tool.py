@@ -1,7 +1,4 @@
-"""The tool of Google's ADK that runs in a `FrameworkRunner`, and entries of other tools. Importing it imports ADK.
-
-Separate because `toolwire.adapters` must be importable without ADK.
-"""
+"""The tool of Google's ADK that runs in a `FrameworkRunner`, and entries of other tools. Importing it imports ADK."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@ call only if it names the call, or if the question that it answers was that of t
 
 LangGraph keeps a plain decision, `Command(resume=…)` without the id of an interrupt, and returns it again if the graph
 continues without a new one. A question after a plain decision is therefore not answered by a plain one.
-
-Separate because only this file depends on how LangGraph stores interrupts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The tool of LangChain that runs in a `FrameworkRunner`, and entries of other tools. Importing it imports LangChain.
-
-Separate because `toolwire.adapters` must be importable without LangChain.
-"""
+"""The tool of LangChain that runs in a `FrameworkRunner`, and entries of other tools. Importing it imports LangChain."""
 
 from __future__ import annotations
 

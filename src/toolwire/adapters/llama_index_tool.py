@@ -1,7 +1,4 @@
-"""The tool of LlamaIndex that runs in a `FrameworkRunner`, and entries of other tools. Importing it imports LlamaIndex.
-
-Separate because `toolwire.adapters` must be importable without LlamaIndex.
-"""
+"""The tool of LlamaIndex that runs in a `FrameworkRunner`, and entries of other tools. Importing it imports LlamaIndex."""
 
 from __future__ import annotations
 

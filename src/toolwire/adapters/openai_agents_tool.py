@@ -1,6 +1,6 @@
 """Function tools of the OpenAI Agents SDK that run in a `FrameworkRunner`, and entries of other ones.
 
-Importing it imports the SDK. Separate because `toolwire.adapters` must be importable without it.
+Importing it imports the SDK.
 """
 
 from __future__ import annotations

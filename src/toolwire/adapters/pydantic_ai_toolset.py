@@ -1,7 +1,4 @@
-"""The toolset that runs a toolbox in PydanticAI, and the entries of other toolsets. Importing it imports PydanticAI.
-
-Separate because `toolwire.adapters` must be importable without PydanticAI.
-"""
+"""The toolset that runs a toolbox in PydanticAI, and the entries of other toolsets. Importing it imports PydanticAI."""
 
 from __future__ import annotations
 

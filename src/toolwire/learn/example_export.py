@@ -54,7 +54,6 @@ from .example_selection import (
 )
 from .example_sources import collect_examples
 from .examples import Example, is_result_message
-from .formats.toolwire import FORMAT as CANONICAL
 
 if TYPE_CHECKING:
     from ..retrieve.index import ToolIndex
@@ -335,7 +334,7 @@ class ExampleExport:
             side = self._sides.get(number)
             if side is None:
                 continue
-            example = CANONICAL.decode(parse_object(line))
+            example = formats.get("toolwire").decode(parse_object(line))
             hidden = self._held_out if side == "train" else frozenset()
             example, gold_found = hide_tools(example, hidden), False
             if self._index is not None:

@@ -3,8 +3,6 @@
 A model of 135 million parameters cannot judge whether a prompt needs a tool: its own yes-or-no answer is little better
 than chance (bench/local.py). A prompt that needs a tool usually names it: it shares a word with the tool's name or
 description, or it has the numbers that the tool requires. Words are compared without their English endings.
-
-Separate because it is plain text processing, without the model.
 """
 
 from __future__ import annotations

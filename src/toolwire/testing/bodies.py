@@ -1,4 +1,4 @@
-"""The check of request bodies, for tests that send requests. Separate because the package loads its names from its own modules."""
+"""The check of request bodies, for tests that send requests."""
 
 from __future__ import annotations
 

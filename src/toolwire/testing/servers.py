@@ -1,7 +1,4 @@
-"""Servers in a background thread for synchronous tests: a scripted upstream, and a gateway.
-
-Separate because the fixtures of the pytest plugin import it only if a test uses a server.
-"""
+"""Servers in a background thread for synchronous tests: a scripted upstream, and a gateway."""
 
 from __future__ import annotations
 

@@ -71,9 +71,9 @@ class RequestSize:
 # refused for a key that allows only some models:
 #
 # - OpenRouter: `models` and `route` are fallbacks, `provider` and `plugins` select them, and a `preset` has a model
-#   (openrouter.ai/docs/features/model-routing, /presets, /plugins)
+#   (see openrouter.ai/docs/features/model-routing, /presets, /plugins)
 # - LiteLLM's proxy: the lists of fallbacks, `model_list`, `deployment_id`, and `extra_body`, which it merges into the body
-#   (docs.litellm.ai/docs/proxy/reliability)
+#   (see docs.litellm.ai/docs/proxy/reliability)
 # - Vercel's gateway: `providerOptions.gateway.models` (vercel.com/docs/ai-gateway/models-and-providers)
 # - servers in Go, such as Ollama: `Model`, because their decoder ignores case, and the last name wins
 #   (pkg.go.dev/encoding/json#Unmarshal). So all these names are refused in any case, and `model` in any but its own. For

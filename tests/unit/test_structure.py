@@ -1,0 +1,203 @@
+"""The structure of the package: no import cycle, folders and modules of a size that a reader can survey."""
+
+import ast
+import io
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from toolwire import __file__ as package_file
+
+SOURCE = Path(package_file).parents[1]
+CHILDREN = 25  # a folder's listing fits on a screen
+LINES = 600  # h11's longest module has 660
+MERGED = 120, 450  # a smaller module with a single importer belongs to it, unless the result is larger
+
+# Modules and code lines per package: lower them after a deletion. A feature that raises them has a CHANGELOG entry.
+SIZES = {
+    "__main__": (1, 3),
+    "_extras": (1, 53),
+    "_lazy": (1, 39),
+    "adapters": (17, 2747),
+    "asgi": (11, 1762),
+    "audit": (26, 4360),
+    "bridge": (37, 7376),
+    "cli": (59, 11260),
+    "gateway": (60, 12178),
+    "ir": (14, 1339),
+    "learn": (42, 6854),
+    "local": (6, 730),
+    "mask": (7, 1043),
+    "mcp": (34, 5521),
+    "net": (51, 9358),
+    "openapi": (10, 1710),
+    "retrieve": (25, 4684),
+    "run": (39, 6366),
+    "schema": (30, 6227),
+    "stream": (9, 1749),
+    "testing": (31, 4837),
+    "text": (37, 7280),
+    "toolwire": (0, 141),
+    "wire": (71, 15787),
+}
+
+
+def find_modules():
+    """Return the files of the package by module name."""
+    modules = {}
+    for path in sorted((SOURCE / "toolwire").rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return modules
+
+
+def imported_names(module, path, tree):
+    """Yield the absolute names that a module imports, also in functions and under TYPE_CHECKING."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")
+                base = ".".join([*parents[: len(parents) - node.level + 1], *filter(None, [node.module])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def import_graph(modules):
+    """Return the modules that each module imports. A name that is not a module counts as an import of its parent."""
+    graph = {}
+    for module, path in modules.items():
+        names = imported_names(module, path, ast.parse(path.read_text("utf-8")))
+        found = {name if name in modules else name.rpartition(".")[0] for name in names}
+        graph[module] = (found & modules.keys()) - {module}
+    return graph
+
+
+def find_cyclic(graph):
+    """Return the modules that are in a cycle, or between two cycles.
+
+    Modules that import no remaining module are removed until none is left to remove, then the same for modules that no
+    remaining module imports.
+    """
+    remaining = dict(graph)
+    while leaves := [module for module, targets in remaining.items() if not targets & remaining.keys()]:
+        for module in leaves:
+            del remaining[module]
+    while roots := remaining.keys() - set().union(*remaining.values()):
+        for module in roots:
+            del remaining[module]
+    return sorted(remaining)
+
+
+MODULES = find_modules()
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return import_graph(MODULES)
+
+
+def test_graph_contains_the_whole_package(graph):
+    assert len(graph) > 400
+    assert "toolwire.ir.errors" in graph["toolwire.ir.losses"]
+
+
+def test_cycle_is_found():
+    assert find_cyclic({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == ["b", "c"]
+
+
+def test_no_cycle_of_files(graph):
+    assert find_cyclic(graph) == []
+
+
+def imports_at_module_level(module):
+    """Return the modules that a module imports when it is imported."""
+    path = MODULES[module]
+    tree = ast.parse(path.read_text("utf-8"))
+    tree.body = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = imported_names(module, path, tree)
+    return {name if name in MODULES else name.rpartition(".")[0] for name in names}
+
+
+def test_small_module_with_a_single_importer_is_part_of_it(graph):
+    """Packages do not count as importers: their tables export names. Lazily imported modules stay lazy."""
+    lines = {module: path.read_text("utf-8").count("\n") for module, path in MODULES.items()}
+    eligible = []
+    for module, path in MODULES.items():
+        importers = [name for name, targets in graph.items() if module in targets]
+        if path.name == "__init__.py" or len(importers) != 1 or MODULES[importers[0]].name == "__init__.py":
+            continue
+        importer = importers[0]
+        small, merged = MERGED
+        if (
+            lines[module] < small
+            and lines[module] + lines[importer] < merged
+            and module.split(".")[1] == importer.split(".")[1]
+            and module in imports_at_module_level(importer)
+        ):
+            eligible.append(f"{module} belongs to {importer}")
+    assert eligible == []
+
+
+def test_folder_has_few_children():
+    children = Counter(path.parent for path in MODULES.values() if path.name != "__init__.py")
+    children.update(path.parent.parent for path in MODULES.values() if path.name == "__init__.py")
+    assert {str(folder): count for folder, count in children.items() if count > CHILDREN} == {}
+
+
+def test_module_is_not_too_long():
+    lines = {module: path.read_text("utf-8").count("\n") for module, path in MODULES.items()}
+    assert {module: count for module, count in lines.items() if count > LINES} == {}
+
+
+def code_lines(text):
+    """Count the lines with code: no comments, docstrings or blank lines."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            docstrings.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    layout = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    found = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in layout:
+            found.update(range(token.start[0], token.end[0] + 1))
+    return len(found - docstrings)
+
+
+def test_code_lines_are_counted_without_comments_and_docstrings():
+    assert (
+        code_lines('"""Text."""\n\nx = (  # one\n    1,\n)\n# comment\n\n\ndef f():\n    """Text."""\n    return 1\n')
+        == 5
+    )
+
+
+def test_packages_do_not_grow_unnoticed():
+    modules, lines = Counter(), Counter()
+    for module, path in MODULES.items():
+        package = module.split(".")[1] if module.count(".") else "toolwire"
+        modules[package] += path.name != "__init__.py"
+        lines[package] += code_lines(path.read_text("utf-8"))
+    sizes = {package: (modules[package], lines[package]) for package in sorted(lines)}
+    larger = {
+        package: size
+        for package, size in sizes.items()
+        if size[0] > SIZES.get(package, (0, 0))[0] or size[1] > SIZES.get(package, (0, 0))[1]
+    }
+    assert larger == {}, "shorten it; for a feature, raise the entry in SIZES and describe the feature in CHANGELOG.md"
+
+
+def test_path_of_a_gateway_request_is_a_small_graph(graph):
+    """In `gateway/answer`: at most ten imports among its modules, and at most three of each of them."""
+    package = "toolwire.gateway.answer"
+    arrows = {
+        module: {name for name in names if name.startswith(f"{package}.") and name != module}
+        for module, names in graph.items()
+        if module.startswith(f"{package}.")
+    }
+    assert sum(map(len, arrows.values())) <= 10
+    assert max(map(len, arrows.values())) <= 3
