@@ -159,7 +159,6 @@ ALLOWED = (
     Allowed("src/toolwire/retrieve/qdrant_index.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/ranking.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/ranking.py", "word", "the words that a query and a tool have in common"),
-    Allowed("src/toolwire/retrieve/ranking.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/shared_index.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/word_index.py", "word", "an index contains real words"),
     Allowed("src/toolwire/run/tools/words.py", "word", "it splits texts into real words"),
@@ -170,8 +169,7 @@ ALLOWED = (
     *(
         Allowed(f"src/toolwire/retrieve/commands/{name}.py", "word", "the words of a command line, a text or a request")
         for name in (
-            *("catalogue", "command", "command_index", "command_tool", "completions", "effects"),
-            *("man_pages", "mdoc", "option_text", "read_only_table", "roff", "synopsis", "vector"),
+            *("catalogue", "command", "command_index", "command_tool", "effects", "manuals", "roff", "synopsis"),
         )
     ),
     *(

@@ -7,10 +7,10 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .answer.gateway_tools import GatewayTools, ToolBindings
     from .app import Gateway
     from .config.parsing import parse_settings
     from .config.settings import Settings
+    from .gateway_tools import GatewayTools, ToolBindings
     from .observe.request_log import RequestLog, Sink
     from .observe.telemetry import Telemetry, open_telemetry
     from .settings_file import load_settings
@@ -21,7 +21,7 @@ else:
         __name__,
         {
             "app": ("Gateway",),
-            "answer.gateway_tools": ("GatewayTools", "ToolBindings"),
+            "gateway_tools": ("GatewayTools", "ToolBindings"),
             "config.settings": ("Settings",),
             "settings_file": ("load_settings",),
             "config.parsing": ("parse_settings",),

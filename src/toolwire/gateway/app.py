@@ -30,11 +30,11 @@ from ..net.model.endpoint_settings import load_capability_rows
 from ..net.model.translation_cache import TranslationCache
 from ..net.tools.runner import Runner
 from .answer.delivery import open_context
-from .answer.gateway_tools import ToolBindings
 from .answer.request_handler import RequestHandler
 from .config.credentials import configured_metrics_key, configured_secrets, make_secret
 from .config.settings import LimitsRow, Settings, StateRow
 from .faults import INTERNAL_FAULT, SHUTDOWN_FAULT, Overloaded
+from .gateway_tools import ToolBindings
 from .keys import Caller, ClientKeys, InProcessLimiter, Limiter, MetricsAccess
 from .memory import MemoryBound, MemoryReservation
 from .metadata_api import MetadataApi

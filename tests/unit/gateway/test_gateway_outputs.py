@@ -4,7 +4,7 @@ import asyncio
 
 import toolwire
 from toolwire import Message, Request, Response, Runner, Text, ToolCall
-from toolwire.gateway.answer.gateway_tools import GatewayTools
+from toolwire.gateway.gateway_tools import GatewayTools
 from toolwire.ir.response import Stop
 
 

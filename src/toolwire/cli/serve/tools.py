@@ -16,8 +16,8 @@ from ...ir.terminal import neutralise_line
 from ..sources.targets import load_tools
 
 if TYPE_CHECKING:
-    from ...gateway.answer.gateway_tools import ToolBindings
     from ...gateway.config.settings import OpenApiRow, Settings, ToolsRow
+    from ...gateway.gateway_tools import ToolBindings
     from ...mcp.server.server import Server
     from ...net.tools.runner import Runner
     from ...openapi.client import ApiToolbox
@@ -43,7 +43,7 @@ class _LoadedTools(NamedTuple):
     @property
     def bindings(self) -> ToolBindings:
         """The runners by model pattern, the MCP server, and the pattern of the published row, for the gateway."""
-        from ...gateway.answer.gateway_tools import ToolBindings
+        from ...gateway.gateway_tools import ToolBindings
 
         published = next((pattern for pattern, open_row in self.rows.items() if open_row.row.publish), "*")
         return ToolBindings(

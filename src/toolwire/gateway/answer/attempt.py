@@ -28,9 +28,8 @@ from ..faults import IDLE_FAULT, key_fault_of, network_fault_of, overflow_fault
 from ..memory import StreamMemory, admit_document
 from ..request.client_request import CALL_MARKS
 from ..routing.router import Target
-from .delivery import AnswerContext, StreamDelivery
+from .delivery import AnswerContext, Stream, StreamDelivery, StreamRelay
 from .preparation import OutboundRequest
-from .relay import Stream, StreamRelay
 
 _log = getLogger("toolwire.gateway")
 _WORK_PER_LOSS = 32  # bytes of text that take as long

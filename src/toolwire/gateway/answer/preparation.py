@@ -26,12 +26,12 @@ from ...net.model.server_facts import SizedBody
 from ...net.tools.runner import Runner
 from ...stream.strict import parse_object
 from ...wire.protocol import Limits
+from ..gateway_tools import GatewayTools, with_gateway_tools
 from ..observe.request_log import OfferCounts
 from ..request.client_request import ClientRequest
 from ..request.dependencies import Dependencies
 from ..retrieval.offered_tools import OfferedClientTools, is_stored_elsewhere
 from ..routing.router import Target
-from .gateway_tools import GatewayTools, with_gateway_tools
 from .pass_through import PassThroughRequest
 from .translated import TranslatedRequest
 from .turn_memory import TurnMemory

@@ -34,11 +34,11 @@ from ...net.model.pass_through import check_choices_ended, expected_choices, str
 from ...run.session.auxiliary import mark_repaired, mark_repaired_event
 from ...wire.protocol import StreamEncoder, Wire
 from ...wire.streaming.encoder import BaseStreamEncoder
+from ..gateway_tools import GatewayTools, TurnEvents
 from ..observe.answer_stats import AnswerStats
 from ..request.client_request import ClientRequest
 from ..responses.recorder import RecordingEncoder, ResponseRecorder
 from ..routing.router import Target
-from .gateway_tools import GatewayTools, TurnEvents
 from .turn_memory import envelopes_for
 
 __all__ = ["TranslatedRequest", "TranslatedStream"]

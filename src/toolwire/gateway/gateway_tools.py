@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...bridge.conversation.turns import StoredTurn
-from ...ir.events import CallStart, Event, ResponseEnd, ResponseStart, UsageUpdate
-from ...ir.folding import Folder
-from ...ir.parts import Part, ToolCall, ToolResult
-from ...ir.request import Message, Request
-from ...ir.response import Fault, Response, Stop, UpstreamError, Usage, add_usage
-from ...ir.tools import Tool
-from ...net.tools.runner import Runner
-from ...net.tools.stored_approvals import owned_by
-from ..retrieval.offered_tools import OfferedClientTools
+from ..bridge.conversation.turns import StoredTurn
+from ..ir.events import CallStart, Event, ResponseEnd, ResponseStart, UsageUpdate
+from ..ir.folding import Folder
+from ..ir.parts import Part, ToolCall, ToolResult
+from ..ir.request import Message, Request
+from ..ir.response import Fault, Response, Stop, UpstreamError, Usage, add_usage
+from ..ir.tools import Tool
+from ..net.tools.runner import Runner
+from ..net.tools.stored_approvals import owned_by
+from .retrieval.offered_tools import OfferedClientTools
 
 if TYPE_CHECKING:
-    from ...mcp.server.server import Server
+    from ..mcp.server.server import Server
 
 
 class ToolBindings(Struct, frozen=True):
