@@ -151,6 +151,12 @@ def _used_and_imported(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in FUNCTIONS:
             name = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
+            if (
+                node.attr == "split"
+                and isinstance(node.value, ast.Attribute)
+                and ast.unparse(node.value.value) != "self"
+            ):
+                continue  # a text that another object holds, such as `result.text.split()`
             used.setdefault(name, set()).add(node.attr)
         elif isinstance(node, ast.ImportFrom):
             imported.update(alias.name for alias in node.names)
