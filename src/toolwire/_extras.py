@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["install_command", "requirements_by_extra"]
-
 _ROOT = Path(__file__).parents[2]
 """The source tree, if this is one."""
 _EXTRA = re.compile(r"""(?:\s{0,8}\band\s{1,8})?extra\s{0,8}==\s{0,8}['"]([\w-]+)['"]""")

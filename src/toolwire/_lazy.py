@@ -6,8 +6,6 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["lazy_exports"]
-
 
 def lazy_exports(
     package: str,

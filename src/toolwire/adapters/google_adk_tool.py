@@ -40,8 +40,6 @@ with framework_imports("google-adk"):
     from google.adk.tools.tool_context import ToolContext
     from google.genai import types
 
-__all__ = ["AdkTool", "tool_entry"]
-
 
 class AdkTool(BaseTool):
     """A tool of a toolbox, declared with its JSON Schema."""

@@ -18,8 +18,6 @@ from ..ir.value import Value
 from ..run.calls.steps import ApprovalReply, Approved, Denied
 from ..run.values.waiting import WaitingCall
 
-__all__ = ["LastQuestion", "ask", "find_question", "find_question_async"]
-
 _lock = threading.Lock()  # a ToolNode runs its calls in threads
 
 

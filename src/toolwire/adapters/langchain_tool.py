@@ -40,8 +40,6 @@ with framework_imports("langchain-core"):
     from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, ToolException
     from langchain_core.utils.function_calling import convert_to_openai_tool
 
-__all__ = ["LangChainTool", "make_tool", "tool_entry"]
-
 _run_ids: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 

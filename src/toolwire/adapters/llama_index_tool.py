@@ -37,8 +37,6 @@ with framework_imports("llama-index-core"):
     from llama_index.core.tools.types import AsyncBaseTool
     from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 
-__all__ = ["LlamaIndexTool", "tool_entry"]
-
 _CONTEXT = "toolwire workflow context"  # the parameter for the context; no parameter of a function has such a name
 _RUN_ID = "toolwire_run_id"
 _APPROVED = frozenset({"yes", "y", "approve", "approved", "true"})

@@ -40,8 +40,6 @@ with framework_imports("openai-agents"):
     from agents.tool_context import ToolContext
     from agents.tracing import get_current_trace
 
-__all__ = ["make_tool", "original_entry", "tool_entry"]
-
 _NO_TRACE = "no-op"
 _RUN_MARK = "toolwire run "
 

@@ -52,8 +52,6 @@ with framework_imports("pydantic-ai-slim"):
     )
     from pydantic_ai.usage import RunUsage
 
-__all__ = ["ToolboxToolset", "toolset_entries"]
-
 _ANY_ARGUMENTS = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
 _RETRIED = ("invalid_arguments", "truncated", "unknown_tool")
 

@@ -44,8 +44,6 @@ from .sdk_call import (
     guess_wire,
 )
 
-__all__ = ["SdkAnswerHead", "SdkServer"]
-
 T = TypeVar("T")
 _log = getLogger("toolwire.adapters")
 # headers of a reply that describe its connection or its encoding, which are not those of our answer

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ..text.engine.format import Format
     from ..wire.models.capabilities import ModelCapabilities
 
-__all__ = ["TransportOptions", "async_transport", "transport"]
-
 T = TypeVar("T")
 _MAX_CLIENTS = 64  # models of a transport without a fixed one
 _PACKAGES = ("httpx2", "httpx")

@@ -26,9 +26,6 @@ except ImportError as error:
         f"the detectors for SGLang require SGLang 0.5.18 or later: {error}", hint="pip install -U sglang"
     ) from error
 
-__all__ = ["ToolwireDetector", "ToolwireReasoningDetector", "detector_classes"]
-
-
 _NO_TOOLS = OfferedTools(())
 _ONE_TOOL = OfferedTools((Tool("tool", "", {}),))
 

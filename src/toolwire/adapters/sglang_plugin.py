@@ -12,8 +12,6 @@ from .. import text
 from ..text.engine.format import Format
 from .model_format import has_separate_reasoning
 
-__all__ = ["load_plugin", "register_detectors"]
-
 
 def load_plugin() -> None:
     """Register the detectors if the command line names one."""

@@ -51,8 +51,6 @@ except ImportError as error:
         f"the parsers for vLLM require vLLM 0.24 or later: {error}", hint="pip install -U vllm"
     ) from error
 
-__all__ = ["ToolwireParser", "ToolwireReasoningParser", "ToolwireToolParser", "parser_classes"]
-
 
 class _ServedModel:
     """The format of a model with its tokenizer, and how to start reading a turn."""

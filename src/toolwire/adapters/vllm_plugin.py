@@ -12,8 +12,6 @@ import argparse
 
 from toolwire import text
 
-__all__ = ["register"]
-
 
 def register() -> list[str]:
     """Register the parsers of all formats with vLLM; return their names."""

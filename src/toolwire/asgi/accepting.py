@@ -14,8 +14,6 @@ from logging import getLogger
 from ssl import SSLContext
 from typing import Any
 
-__all__ = ["BATCH", "BatchListener"]
-
 BATCH = 32
 """Connections that are accepted at once, so that requests in progress do not wait for a burst of them."""
 _log = getLogger("toolwire.asgi")

@@ -18,8 +18,6 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["Interruption", "Reason", "TaskTimeout"]
-
 Reason: TypeAlias = Literal["client_gone", "upstream_idle", "server_stop"]
 
 

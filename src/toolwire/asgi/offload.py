@@ -24,8 +24,6 @@ from msgspec import Struct
 
 from ..net.threads import ThreadPool
 
-__all__ = ["LARGE", "ClientOffload", "Offload"]
-
 LARGE = 32 * 1024
 """Bytes; the work for a larger document leaves the event loop."""
 _THREADS = 4

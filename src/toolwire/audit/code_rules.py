@@ -11,8 +11,6 @@ from ..schema.dialects import DIALECTS
 from .findings import Finding, SourceLocation, is_selected, make_finding, rule_decorator
 from .python_module import REQUEST_METHODS, PythonModule, access_path, constant_value, is_call_text, last_name
 
-__all__ = ["CODE_CHECKS", "audit_code"]
-
 CodeCheck: TypeAlias = Callable[[PythonModule], Iterator[tuple[ast.AST, str]]]
 _MAX_PARTS = 200  # nodes of one expression that a check reads
 CODE_CHECKS: dict[str, CodeCheck] = {}

@@ -17,8 +17,6 @@ from .provider_rules.constraints import BODY_RULES, Constraint
 from .provider_rules.providers import list_constraints
 from .schema_rules import SCHEMA_CHECKS
 
-__all__ = ["KINDS", "RuleExample", "examples", "explain", "list_rules", "render_page", "rule_kind", "rule_sources"]
-
 _RULE_MODULES = (code_rules, config_rules, request_rules, tools)  # importing them registers their rules
 KINDS = ("tools", "request", "log", "code", "config")
 _LANGUAGES = {"code": "python", "log": "jsonl"}

@@ -9,8 +9,6 @@ from ..ir.pointer import JSON, Object
 from ..ir.text import to_bytes
 from ..ir.tools import Tool
 
-__all__ = ["changes", "lock"]
-
 VERSION = 1
 
 

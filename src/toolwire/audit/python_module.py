@@ -10,17 +10,6 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeGuard, TypeVar
 
-__all__ = [
-    "REQUEST_METHODS",
-    "FunctionScope",
-    "PythonModule",
-    "access_path",
-    "constant_value",
-    "is_call_text",
-    "last_name",
-    "root_name",
-]
-
 N = TypeVar("N", bound=ast.AST)
 REQUEST_METHODS = ("create", "generate_content", "completion", "acompletion", "parse", "stream")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -8,8 +8,6 @@ from ..ir.text import dumps
 from ..ir.tools import Tool
 from ..wire import get
 
-__all__ = ["count_tokens", "declaration_tokens"]
-
 # words with their leading space, digits in groups of three, runs of punctuation
 _PIECES = re.compile(r" ?[^\W\d_]+|\d{1,3}| ?[^\w\s]+|_+|\s+")
 _LETTERS_PER_TOKEN = 6

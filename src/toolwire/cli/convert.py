@@ -18,8 +18,6 @@ from .terminal.output import columns, json_text, losses_table, paint
 if TYPE_CHECKING:
     from ..ir.tools import Tool
 
-__all__ = ["add_to"]
-
 _ToTarget: TypeAlias = Callable[[str], tuple[Any, tuple[Loss, ...]]]  # from a target to the result and its losses
 
 _EXAMPLES = """\

@@ -14,8 +14,6 @@ from typing import Any, Literal
 
 from .terminal.output import paint, table
 
-__all__ = ["add_to"]
-
 _EXAMPLES = """\
 examples:
   toolwire demo --seed 7       reproducible random chunk boundaries

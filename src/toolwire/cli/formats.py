@@ -12,8 +12,6 @@ from ..wire.protocol import Wire
 from .sources.text_input import TEMPLATE_HELP, format_of_template
 from .terminal.output import json_text, paint, table
 
-__all__ = ["add_to"]
-
 _EXAMPLES = """\
 examples:
   toolwire formats

@@ -17,8 +17,6 @@ from ..wire.models.capabilities import CapabilityRow
 from ..wire.models.profiles import match_capabilities, normalise_model
 from .terminal.output import json_text, paint, table
 
-__all__ = ["FactGroup", "find_facts", "group_as_json", "model_lines", "refuse_similar_name", "show_model"]
-
 
 class FactGroup(NamedTuple):
     """The facts about a model on some wires of some vendors, each with the row that states it. Empty: all of them."""

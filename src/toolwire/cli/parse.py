@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..ir.tools import Tool
     from ..text.engine.format import Format, Parsed
 
-__all__ = ["add_to"]
-
 _EXAMPLES = """\
 examples:
   toolwire parse answer.txt                              the format is detected

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..testing.tool_tests.report import ToolTestReport, ToolTestResult
     from ..testing.tool_tests.settings import ToolTestSettings
 
-__all__ = ["add_to"]
-
 _EXAMPLES = """\
 examples:
   toolwire test tools.py                          pure and read tools of a file

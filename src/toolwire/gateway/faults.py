@@ -12,20 +12,6 @@ from ..net.http.transport import PoolExhausted
 from ..net.model.key_command import KeyCommandError
 from ..wire.faults import CONTEXT_LENGTH
 
-__all__ = [
-    "IDLE_FAULT",
-    "INTERNAL_FAULT",
-    "SHUTDOWN_FAULT",
-    "UPSTREAM_BUSY",
-    "Overloaded",
-    "RateLimited",
-    "as_gateway_fault",
-    "is_gateway_fault",
-    "key_fault_of",
-    "network_fault_of",
-    "overflow_fault",
-]
-
 _log = getLogger("toolwire.gateway")
 
 INTERNAL_FAULT = Fault("server", "the gateway failed; its log has the cause, under the id in x-request-id", 500)

@@ -12,8 +12,6 @@ from ..mcp.server.http import HttpApp
 from ..mcp.server.server import Server
 from .keys import ClientKeys
 
-__all__ = ["McpMount"]
-
 
 class McpMount:
     """An MCP server with the access checks of the gateway.

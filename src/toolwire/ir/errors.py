@@ -30,20 +30,6 @@ from .pointer import join
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = [
-    "BrokenJSON",
-    "ConfigError",
-    "EncodeError",
-    "InvalidArguments",
-    "MissingExtra",
-    "ProtocolError",
-    "SchemaError",
-    "StoreError",
-    "StoredStateError",
-    "ToolwireError",
-    "TruncatedStream",
-]
-
 
 class ToolwireError(Exception):
     """The root of all toolwire exceptions."""

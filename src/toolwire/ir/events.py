@@ -22,27 +22,6 @@ from .response import Fault, Stop, Usage
 from .text import escape, unescape
 from .value import Value
 
-__all__ = [
-    "ArgumentEnd",
-    "CallDelta",
-    "CallEnd",
-    "CallStart",
-    "Event",
-    "PartStart",
-    "Ping",
-    "ReasoningDelta",
-    "ReasoningEnd",
-    "ReasoningStart",
-    "ResponseEnd",
-    "ResponseStart",
-    "StreamFault",
-    "TextDelta",
-    "TextEnd",
-    "TextStart",
-    "UsageUpdate",
-    "WholePart",
-]
-
 
 class ResponseStart(Value, frozen=True):
     """The start of a response, with the fields that are known before its first item."""

@@ -33,8 +33,6 @@ from .parts import Extra, Part, Reasoning, Refusal, Text, ToolCall
 from .response import Alternative, Response, Usage
 from .text import unescape
 
-__all__ = ["Folder", "fold", "merge_extra", "merge_extras", "unfold", "unfold_end", "unfold_part"]
-
 
 def fold(events: Iterable[Event]) -> Response:
     """Collect `events` into a response; raise TruncatedStream if they stop before the end."""

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["PHRASES", "HintSurface", "PhraseTranslation", "translate_hint"]
-
 HintSurface: TypeAlias = Literal["option", "api_option", "setting"]
 """Options of a command, options of a command for an OpenAPI document, keys of the gateway's TOML file."""
 

@@ -22,8 +22,6 @@ from typing import Literal, TypeAlias
 from .errors import EncodeError
 from .value import Value
 
-__all__ = ["Action", "Loss", "LossError", "Losses", "Severity", "require_lossless"]
-
 Action: TypeAlias = Literal["dropped", "weakened", "rewritten", "moved"]
 Severity: TypeAlias = Literal["info", "warning", "error"]
 

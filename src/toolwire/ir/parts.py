@@ -23,24 +23,6 @@ from .pointer import JSON, Object
 from .text import dumps
 from .value import Value
 
-__all__ = [
-    "Artefact",
-    "CallKind",
-    "CallState",
-    "Extra",
-    "Media",
-    "MediaKind",
-    "Opaque",
-    "Part",
-    "Reasoning",
-    "Refusal",
-    "Text",
-    "ToolCall",
-    "ToolResult",
-    "is_empty_with_artefact",
-    "part_label",
-]
-
 Extra: TypeAlias = dict[str, Object]
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
 CallKind: TypeAlias = Literal["function", "freeform", "search"]

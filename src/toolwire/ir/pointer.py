@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["JSON", "Object", "child_pointer", "find_field", "join", "nearest_existing", "resolve", "split"]
-
 # The type of a parsed JSON document for the type checker. Decoders check types, so `Any` does not spread beyond them.
 JSON: TypeAlias = Any
 Object: TypeAlias = dict[str, Any]

@@ -15,17 +15,6 @@ from .request import Message, Request
 from .text import to_bytes
 from .tools import Tool
 
-__all__ = [
-    "BYTES_PER_TOKEN",
-    "MessageSizes",
-    "least_tokens",
-    "message_size",
-    "part_size",
-    "text_size",
-    "token_scale",
-    "tools_size",
-]
-
 BYTES_PER_TOKEN = 4
 _MESSAGE_OVERHEAD = 16  # bytes: the role and the marks around a message
 _PART_OVERHEAD = 8

@@ -10,20 +10,6 @@ from .errors import ToolwireError
 from .parts import Extra, Part, Text, ToolCall
 from .value import Value
 
-__all__ = [
-    "Alternative",
-    "Breach",
-    "Fault",
-    "FaultKind",
-    "Response",
-    "Stop",
-    "StopReason",
-    "UpstreamError",
-    "Usage",
-    "add_usage",
-    "fault_from",
-]
-
 StopReason: TypeAlias = Literal[
     "stop",
     "stop_sequence",

@@ -15,18 +15,6 @@ import msgspec
 from .errors import EncodeError, ProtocolError
 from .pointer import JSON, join
 
-__all__ = [
-    "dumps",
-    "escape",
-    "escape_separators",
-    "finite_to_bytes",
-    "is_finite",
-    "text_to_bytes",
-    "to_bytes",
-    "to_line",
-    "unescape",
-]
-
 # Characters at which Python's `str.splitlines` ends a line, although JSON allows them in a string as they are: httpx, and
 # with it google-genai and the ollama SDK, splits streams there, and so do Claude Desktop and ChatGPT
 # (modelcontextprotocol/typescript-sdk#1925, florimondmanca/httpx-sse#34). JSON escapes the others (\v, \f, \x1c to \x1e).

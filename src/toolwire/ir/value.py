@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["Value"]
-
 
 class Value(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """The base of the canonical model."""

@@ -17,8 +17,6 @@ from .chat_rendering import render_prompt
 from .examples import Example
 from .language_model import LanguageModel, generate_tokens
 
-__all__ = ["CallAnswer", "CallQuality", "CallQuestion", "call_questions", "judge_answer", "mask_calls", "measure_calls"]
-
 
 class CallQuestion(Value, frozen=True):
     """A conversation up to an answer, and the calls of that answer. No calls: the right answer is text."""

@@ -25,19 +25,6 @@ from ..ir.value import Value
 from ..text.engine.format import Format
 from .examples import Example
 
-__all__ = [
-    "IGNORED",
-    "TrainingRow",
-    "TrainingSegment",
-    "encode_segments",
-    "end_of_turn",
-    "render_answer",
-    "render_prompt",
-    "render_segments",
-    "start_of_text",
-    "text_segments",
-]
-
 IGNORED = -100
 """The label of a token that is not trained, as in torch's cross entropy."""
 

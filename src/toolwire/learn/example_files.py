@@ -17,8 +17,6 @@ from ..stream.strict import parse_object
 from . import formats
 from .examples import Example, TrainingFormat
 
-__all__ = ["RejectedExample", "read_examples", "write_examples"]
-
 MAX_ROW = 16 * 1024 * 1024  # bytes of one row
 MAX_ARRAY = 512 * 1024 * 1024  # bytes of a file that is one JSON array
 

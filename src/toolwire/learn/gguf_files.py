@@ -19,8 +19,6 @@ from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 from .run_folder import require_installed
 
-__all__ = ["FORMATS", "convert_gguf", "write_gguf"]
-
 FORMATS = ("f32", "f16", "q8_0")
 """The formats of matrices that `write_gguf` writes. Norms are always f32."""
 

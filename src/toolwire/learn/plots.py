@@ -10,8 +10,6 @@ from typing import Any
 from ..ir.errors import ConfigError
 from .run_folder import require_installed, write_atomically
 
-__all__ = ["draw_bars", "draw_lines"]
-
 _COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#a463f2", "#9498a0", "#97bbf5", "#9c6b4e")
 _MARKERS = "os^Dvph*"
 _SETTINGS = {"svg.hashsalt": "toolwire", "svg.fonttype": "path", "font.family": "DejaVu Sans", "font.size": 10}

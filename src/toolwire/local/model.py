@@ -43,8 +43,6 @@ from .plan import (
 )
 from .weights import find_weights
 
-__all__ = ["LocalModel", "open_model"]
-
 _SLOTS = 2
 _CONTEXT = 4096
 _open: dict[str, LocalModel] = {}

@@ -14,8 +14,6 @@ from functools import lru_cache
 from ..ir.pointer import Object
 from ..ir.tools import Tool
 
-__all__ = ["has_value_for", "mentioned_properties", "mentions_tool"]
-
 _MAX_TEXT = 2000  # characters of a prompt or description that are compared
 _MAX_ENUM = 50
 _STOP_WORDS = frozenset(

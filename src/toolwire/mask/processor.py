@@ -12,8 +12,6 @@ from ..ir.errors import ConfigError
 from .masks import BatchMask, Mask
 from .state import MaskState
 
-__all__ = ["MaskProcessor"]
-
 
 class MaskProcessor(LogitsProcessor):
     """Apply one mask to all rows, or one mask or state to each row, of a batch with left padding.

@@ -12,8 +12,6 @@ import llguidance
 from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 
-__all__ = ["MaskTokenizer"]
-
 _END_TOKENS = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<|endoftext|>", "</s>", "<eos>", "<|end_of_text|>", "[EOS]")
 _MAX_ROWS = 2_000_000
 

@@ -20,8 +20,6 @@ from ..ir.pointer import Object
 from ..schema.lowering.conformance import violations
 from .tokenizer import MaskTokenizer
 
-__all__ = ["XgrammarMatcher", "compile_xgrammar"]
-
 _FIRST_PRINTABLE = 0x20
 
 

@@ -54,8 +54,6 @@ from .server.output import OutputStream, is_full, open_output, reserve_stdout, w
 from .server.protocol import SendMessage
 from .server.reply_writer import ReplyWriter
 
-__all__ = ["BridgeApp", "StdioBridge", "stdio_to_http"]
-
 _log = logging.getLogger("toolwire.mcp")
 _MAX_SESSIONS = 64
 """Maximum number of sessions. Each session is a process."""

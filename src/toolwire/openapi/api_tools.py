@@ -26,8 +26,6 @@ from .encoding import (
     query_pairs,
 )
 
-__all__ = ["BODY", "ApiParameter", "ApiTool", "OperationProblem", "OperationRequest"]
-
 BODY = "body"
 """The name of the argument for the request body."""
 _PLACEHOLDER = re.compile(r"\{([^{}/]+)\}")

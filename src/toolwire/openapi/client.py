@@ -35,8 +35,6 @@ from .operations import check_path, document_servers, read_operations
 from .responses import ApiResponse, failure, result
 from .security import ApiCredentials, AppliedCredentials, Auth, SecretFilter
 
-__all__ = ["ApiToolbox", "toolbox"]
-
 _ACCEPT = "application/json, text/*;q=0.8, image/*;q=0.7, */*;q=0.5"
 _MAX_ERROR = 64 * 1024  # bytes of the body of an error
 _LARGE_BODY = 256 * 1024  # bytes; the conversion of a larger body would delay the event loop

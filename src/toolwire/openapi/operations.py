@@ -28,8 +28,6 @@ from .parameters import ArgumentReader
 from .schemas import DocumentLimit, SchemaReader
 from .security import SecurityScheme, read_requirements, read_schemes
 
-__all__ = ["OperationList", "check_path", "document_servers", "read_operations"]
-
 _EFFECTS: dict[str, Effect] = {"get": "read", "query": "read", "put": "idempotent", "delete": "idempotent"}
 _METHODS = ("get", "put", "post", "delete", "patch", "query")  # a response to HEAD, OPTIONS or TRACE has no content
 _MAX_OPERATIONS = 5_000

@@ -15,8 +15,6 @@ from .encoding import ApiBody, FieldEncoding, body_kind
 from .schemas import DocumentLimit, SchemaReader
 from .security import SecurityScheme
 
-__all__ = ["ArgumentReader", "OperationArguments"]
-
 _STYLES = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),

@@ -24,8 +24,6 @@ from ..run.calls.context import ToolError, Transient
 from ..stream.strict import parse
 from .security import SecretFilter
 
-__all__ = ["ApiResponse", "failure", "result"]
-
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _TEXTS = re.compile(
     r"text/.*|application/(?:.*[+/-])?(?:json|xml|yaml|javascript|x-www-form-urlencoded|graphql|ndjson|jsonl|json-seq)"

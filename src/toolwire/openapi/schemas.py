@@ -17,8 +17,6 @@ from ..ir.pointer import JSON, Object
 from ..schema.validation.validator import validator
 from .document import References
 
-__all__ = ["Direction", "DocumentLimit", "SchemaReader"]
-
 Direction: TypeAlias = Literal["request", "response"]
 
 MAX_DEFS = 2_000

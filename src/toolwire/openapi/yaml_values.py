@@ -12,8 +12,6 @@ from typing import Any
 from ..ir.errors import MissingExtra, SchemaError
 from ..ir.pointer import JSON
 
-__all__ = ["parse_yaml"]
-
 _STANDARD_TAG = "tag:yaml.org,2002:"
 _MAX_DIGITS = 400
 _BLANK_LINES = re.compile(r"^ *+\t[ \t]*+$", re.MULTILINE)  # libyaml refuses the tab in a block scalar

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from ..net.model.interface import Model
     from .ranking import SearchHit
 
-__all__ = ["call", "call_async", "make_prompt"]
-
 MAX_TOKENS = 256
 _MAX_SPEC = 1_500  # characters
 _MAX_ANSWER = 20_000

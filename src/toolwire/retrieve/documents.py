@@ -13,8 +13,6 @@ from ..ir.value import Value
 from ..run.tools.words import split_identifier
 from ..run.values.keys import definition_hash
 
-__all__ = ["FIELDS", "ToolDocument", "clean_text", "make_document"]
-
 FIELDS = ("name", "description", "parameters")
 """The fields of the word index. `parameters` has the names and descriptions of the parameters."""
 

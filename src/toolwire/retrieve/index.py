@@ -61,8 +61,6 @@ if TYPE_CHECKING:
 
     from .retriever import IndexRetriever
 
-__all__ = ["IndexChange", "IndexedTool", "ToolIndex"]
-
 _MAX_QUERY = 8_000  # characters
 
 

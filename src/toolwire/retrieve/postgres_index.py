@@ -25,8 +25,6 @@ from .entry_table import SearchFilter
 from .shared_index import SharedIndex, StoredTool
 from .vectors import Encoder, Vectors
 
-__all__ = ["PostgresIndex"]
-
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 _READ_ROWS = 1_000
 _EFFECTS = frozenset(get_args(Effect))

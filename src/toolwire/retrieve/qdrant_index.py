@@ -32,8 +32,6 @@ from .vectors import Encoder, Vectors
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
-__all__ = ["QdrantIndex"]
-
 _NAMESPACE = UUID("7c0a5d2e-6c2b-4b86-9a1f-5d6f0f6b7a11")
 _READ_POINTS = 500
 _CLOCK_TOLERANCE = 60_000_000  # microseconds

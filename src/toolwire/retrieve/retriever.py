@@ -23,8 +23,6 @@ from ..run.tools.suggestions import NameIndex, suggest_names
 from ..run.tools.words import selection_queries
 from ..run.values.keys import definition_hash, has_same_definition, list_calls
 
-__all__ = ["IndexRetriever", "SearchableTools", "ToolEntry", "ToolHit"]
-
 _MAX_QUERY = 8_000  # characters in which names are recognised
 _NAME = re.compile(r"\w[\w.:/-]*")
 _MAX_ADDED = 10_000  # tools that a retriever adds to its index; above it, the oldest that are not in use are removed

@@ -32,8 +32,6 @@ from .index import IndexChange, ToolIndex
 from .ranking import SPREAD_COUNT, NearestTools, find_best, rank_numbers
 from .vectors import Encoder, ProgressCallback, Vectors, encode_texts
 
-__all__ = ["SharedIndex", "SharedTools", "StoredTool"]
-
 _BATCH = 500
 
 

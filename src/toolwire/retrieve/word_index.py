@@ -20,8 +20,6 @@ from ..run.tools.words import split_words
 from .documents import FIELDS, ToolDocument
 from .vectors import GrowingArray
 
-__all__ = ["Segment", "WordIndex", "join_segments"]
-
 Floats: TypeAlias = NDArray[np.float32]
 FieldCounts: TypeAlias = Sequence[int]
 

@@ -17,8 +17,6 @@ from msgspec.structs import replace
 from ..ir.errors import ConfigError
 from ..ir.value import Value
 
-__all__ = ["DIALECTS", "OUTPUT_DIALECTS", "PORTABLE", "Dialect", "dialect", "output_dialect"]
-
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated"})
 _BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 _LENGTHS = frozenset({"minLength", "maxLength"})

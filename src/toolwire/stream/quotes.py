@@ -14,8 +14,6 @@ from collections.abc import Callable
 from .attempt import RepairAttempt, ambiguous_error, invalid_error, truncated_error
 from .notation import QUOTES
 
-__all__ = ["StringReader", "read_over_escaped"]
-
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _PLAIN = {
     '"': re.compile(r'[^"\\\x00-\x1f]*+'),

@@ -31,8 +31,6 @@ from .notation import (
 from .quotes import StringReader, read_over_escaped
 from .strict import pointer_at
 
-__all__ = ["DEPTH", "JsonRewriter"]
-
 DEPTH = 200
 
 _SPACE = re.compile(r"[ \t\r\n]*+")

@@ -14,8 +14,6 @@ from ..ir.parts import Part, Text, ToolCall
 from ..ir.request import Request
 from ..ir.response import Response, Stop
 
-__all__ = ["ScriptedModel", "says"]
-
 ScriptedAnswer: TypeAlias = Response | Callable[[Request], Response]
 
 

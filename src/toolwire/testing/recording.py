@@ -26,8 +26,6 @@ from ..run.traces.redact import Redactor, environment_secrets
 from ..run.traces.replay import Difference, ReplayDifference, RequestComparer
 from ..run.traces.sanitise import Sanitiser
 
-__all__ = ["ModelRecorder", "ModelReplay"]
-
 _VERSION = 1
 _AGAIN = "if the change is intended, record again with --toolwire-record"
 

@@ -14,8 +14,6 @@ from ..net.threads import run_blocking
 from ..wire import names
 from .upstream import Upstream
 
-__all__ = ["BackgroundGateway", "start_gateway", "start_upstream", "stop_upstream"]
-
 
 def start_upstream(upstream: Upstream) -> None:
     run_blocking(upstream.__aenter__())

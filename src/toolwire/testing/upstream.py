@@ -31,8 +31,6 @@ from ..wire import get, names
 from ..wire.models import vendors
 from ..wire.protocol import Wire
 
-__all__ = ["PartialReply", "RawReply", "ReceivedRequest", "Recorded", "ScriptedReply", "Upstream"]
-
 _HEAD_END = b"\r\n\r\n"
 _MODEL = "any-model"
 _STREAM = {"content-type": "text/event-stream"}

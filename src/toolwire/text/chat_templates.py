@@ -16,9 +16,6 @@ from .engine.chat_template import ChatTemplate, TurnMarkers
 from .engine.detection import match_model
 from .engine.format import Format
 
-__all__ = ["find", "get", "names"]
-
-
 # Each version of Mistral's vocabulary adds names, such as [MODEL_SETTINGS], so all names in upper case are tokens.
 _MISTRAL_TOKENS = r"\[/?[A-Z][A-Z_]{2,40}\]|\[control_\d{1,4}\]|<SPECIAL_\d{1,4}>|</?s>|<unk>|<pad>"
 _ALL = (

@@ -25,31 +25,6 @@ from ..ir.pointer import JSON, Object, join
 from ..ir.response import StopReason
 from ..stream.strict import type_label
 
-__all__ = [
-    "decode_list",
-    "is_empty",
-    "odd_values",
-    "read_boolean",
-    "read_count",
-    "read_details",
-    "read_extra",
-    "read_index",
-    "read_integer",
-    "read_label",
-    "read_number",
-    "read_optional_string",
-    "read_stop_reason",
-    "read_string",
-    "read_timestamp",
-    "read_unknown",
-    "remember_form",
-    "require_object",
-    "restore_form",
-    "type_error",
-    "wrap_object",
-    "write_extra",
-]
-
 T = TypeVar("T")
 _MAX_NUMBER_TEXT = 40  # characters; a longer text is no count and no time
 _MAX_INDEX_DIGITS = 9  # more would be no index, and Python limits the digits of an integer

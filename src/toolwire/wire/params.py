@@ -19,17 +19,6 @@ from ..ir.pointer import JSON, Object, join
 from ..ir.request import Params
 from .fields import type_error
 
-__all__ = [
-    "NO_PARAMS",
-    "ParamRow",
-    "as_integer",
-    "keep_own_tier",
-    "param_table",
-    "read_params",
-    "restore_spelling",
-    "write_params",
-]
-
 _NUMBER = (int, float)
 # the types of each canonical parameter, and how an error message names them
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {

@@ -25,18 +25,6 @@ from ..ir.value import Value
 from .documents import AnswerSummary
 from .faults import Signature
 
-__all__ = [
-    "Capabilities",
-    "Encoded",
-    "EncodedFault",
-    "Kind",
-    "Limits",
-    "StreamDecoder",
-    "StreamEncoder",
-    "Wire",
-    "forced_by_schema",
-]
-
 Kind = Literal["request", "response", "stream", "tools", "error"]
 
 

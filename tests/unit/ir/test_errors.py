@@ -9,7 +9,8 @@ from toolwire.ir.errors import ConfigError, ProtocolError, ToolwireError, Trunca
 from toolwire.ir.losses import LossError
 from toolwire.ir.response import UpstreamError
 
-ERRORS = [*(getattr(errors, name) for name in errors.__all__), LossError, UpstreamError]
+DEFINED = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, Exception)]
+ERRORS = [*DEFINED, LossError, UpstreamError]
 
 
 def test_module_docstring_names_every_error():

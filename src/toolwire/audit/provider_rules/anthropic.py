@@ -30,8 +30,6 @@ from .schema_subsets import (
     root_type,
 )
 
-__all__ = ["messages_of"]
-
 _WIRE = "anthropic"
 _SDK = "anthropic 2.8.0 (2026-11)"
 _ERRORS = "https://platform.claude.com/docs/en/api/errors (2026)"

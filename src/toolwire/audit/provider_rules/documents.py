@@ -8,22 +8,6 @@ from typing import NamedTuple
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
 
-__all__ = [
-    "CallRef",
-    "CallTurn",
-    "ResultRef",
-    "child_object",
-    "is_blank",
-    "items_of",
-    "names_in",
-    "objects_of",
-    "out_of_range",
-    "repeated",
-    "shorten",
-    "texts_in",
-    "unpaired",
-]
-
 
 class CallRef(NamedTuple):
     path: str

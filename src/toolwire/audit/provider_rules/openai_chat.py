@@ -32,8 +32,6 @@ from .openai_shared import (
     tool_name,
 )
 
-__all__ = ["chat_steps"]
-
 _WIRE = "openai_chat"
 _SDK = "openai 3.49.0 (2026-11)"
 _RECORDED = "recorded exchanges of pydantic-ai 4fda3898 (2026-08)"

@@ -11,18 +11,6 @@ from .constraints import CheckedBody, constraint
 from .documents import objects_of, out_of_range, shorten
 from .schema_subsets import openai_strict, root_combinators, root_type
 
-__all__ = [
-    "CALL_ID_LENGTHS",
-    "NATIVE",
-    "check_effort",
-    "check_format",
-    "check_image",
-    "check_media_type",
-    "check_sampling",
-    "declare_schema_rules",
-    "tool_name",
-]
-
 NATIVE = "openai azure openai_chat openai_responses"
 """The providers with OpenAI's own servers. Others accept more, or document less."""
 CALL_ID_LENGTHS = {"openai_chat": 40, "openai_responses": 64}

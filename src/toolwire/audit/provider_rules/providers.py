@@ -13,8 +13,6 @@ from .constraints import BODY_RULES, CONSTRAINTS, TOOL_RULES, CheckedBody, Const
 from .openai_shared import NATIVE
 from .shapes import ShapeProblem, check_shape
 
-__all__ = ["PROVIDERS", "check_body", "list_constraints"]
-
 PROVIDERS: dict[str, tuple[str, ...]] = {
     "openai_chat": ("openai_chat",),
     "openai_responses": ("openai_responses",),

@@ -9,18 +9,6 @@ from ...ir.pointer import JSON, Object, child_pointer
 from ..findings import Hit
 from .documents import shorten, texts_in
 
-__all__ = [
-    "anthropic_property_names",
-    "anthropic_strict",
-    "count_parameters",
-    "gemini_json_schema",
-    "gemini_parameters",
-    "openai_strict",
-    "root_combinators",
-    "root_type",
-    "subschemas",
-]
-
 _MAPS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas", "defs")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = (

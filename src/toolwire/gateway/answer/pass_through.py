@@ -29,8 +29,6 @@ from ..observe.answer_stats import AnswerStats
 from ..request.client_request import ClientRequest
 from ..responses.recorder import ResponseRecorder
 
-__all__ = ["PassThroughRequest", "PassThroughStream"]
-
 
 class PassThroughRequest(Struct, eq=False):
     """A request between equal wires. Its answer is forwarded unchanged."""

@@ -36,8 +36,6 @@ from .pass_through import PassThroughRequest
 from .translated import TranslatedRequest
 from .turn_memory import TurnMemory
 
-__all__ = ["OutboundRequest", "RequestPreparation"]
-
 OutboundRequest: TypeAlias = PassThroughRequest | TranslatedRequest
 RestoredRequest: TypeAlias = tuple[Request, PrefixStore | None]
 """A request with its stored turns, and the translations of its first messages."""

@@ -41,8 +41,6 @@ from ..responses.recorder import RecordingEncoder, ResponseRecorder
 from ..routing.router import Target
 from .turn_memory import envelopes_for
 
-__all__ = ["TranslatedRequest", "TranslatedStream"]
-
 _CONTENT_DELTAS = frozenset({TextDelta, CallDelta})  # no step and no loss report needs them
 _MIN_MARKED = (
     2048  # bytes; no model caches a prefix below 512 tokens, and a small request is translated faster unchecked

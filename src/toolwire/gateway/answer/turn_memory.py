@@ -14,8 +14,6 @@ from ...net.model.endpoint import Endpoint
 from ..request.client_request import ClientRequest
 from ..routing.router import Target
 
-__all__ = ["TurnMemory", "envelopes_for"]
-
 
 class TurnMemory:
     """The part of the store that one request of `caller` reads and writes, and the envelopes in its history."""

@@ -34,18 +34,6 @@ from .request_log import RequestLog
 if TYPE_CHECKING:
     from .workers import LineLock  # only for workers
 
-__all__ = [
-    "AccessLog",
-    "JsonLogHandler",
-    "LogFile",
-    "LossReport",
-    "RepeatFilter",
-    "Write",
-    "guard_writes",
-    "to_logger",
-    "to_stream",
-]
-
 _PROBES = frozenset({"alive", "ready", "metrics"})
 _MAX_CONCEPTS = 100  # of losses in a line
 _MAX_NAME_LENGTH = 200  # characters of a name from outside

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-__all__ = ["OtelSink", "from_environment"]
-
 
 class OtelSink:
     """A sink that creates a span and metrics for each request to a model. `clean` removes secrets from names."""

@@ -38,8 +38,6 @@ from ..keys import keys_in_request
 from ..request.routes import guess_ingress
 from .request_log import RequestLog
 
-__all__ = ["Recorder", "trace_writer"]
-
 _log = getLogger("toolwire.gateway")
 _MAX_RECORDED_BYTES = 16 * 1024 * 1024  # bytes of the bodies of one side that are kept
 # Bytes of recordings that wait for the thread, each counted as 32 kB at least. They are not in `limits.memory`, of which

@@ -20,8 +20,6 @@ from ..request.client_request import ClientRequest
 from ..routing.router import Target
 from .answer_stats import AnswerStats
 
-__all__ = ["OTHER", "BeginSink", "OfferCounts", "RequestLog", "RequestLogWriter", "Sink"]
-
 OTHER = "other"
 """The name of everything beyond a maximum number of names."""
 _MAX_CONCEPTS = 200  # of losses

@@ -40,8 +40,6 @@ from .request_log import Sink
 if TYPE_CHECKING:
     from .workers import LineLock
 
-__all__ = ["Telemetry", "open_telemetry"]
-
 _log = getLogger("toolwire.gateway")
 _OTLP = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 

@@ -36,8 +36,6 @@ from ...ir.response import Response
 from ...wire.protocol import StreamEncoder
 from .records import WIRE, BoundMessages, ResponseEntry, encode_entry, item_prefix, opaque_with_id
 
-__all__ = ["RecordingEncoder", "ResponseRecorder"]
-
 _ITEM = f"{WIRE}/item"  # the scope of a message item's own fields
 _FORM = f"{WIRE}~"
 _CALL_STATUS = {"complete": "completed", "truncated": "incomplete", "invalid": "completed"}

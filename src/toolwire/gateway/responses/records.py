@@ -21,25 +21,6 @@ from ...ir.request import Message
 from ...ir.value import Value
 from ...wire import get
 
-__all__ = [
-    "WIRE",
-    "BoundMessages",
-    "ConversationEntry",
-    "ResponseEntry",
-    "ResponseStateError",
-    "UpstreamPin",
-    "conversation_document",
-    "decode_entry",
-    "decode_input",
-    "encode_entry",
-    "entry_digits",
-    "input_documents",
-    "item_prefix",
-    "new_digits",
-    "not_found",
-    "opaque_with_id",
-]
-
 WIRE = "openai_responses"
 _ITEM_PREFIXES = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc", "reasoning": "rs"}
 _ITEM_ID = re.compile(r"[a-z]+_([0-9a-f]{48})_i?[0-9]+").fullmatch

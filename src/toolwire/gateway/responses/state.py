@@ -40,8 +40,6 @@ from .records import (
 )
 from .store import ResponseStore, StateAccess
 
-__all__ = ["ResponseState"]
-
 _log = getLogger("toolwire.gateway")
 _RESTART = "start again with a shorter conversation in `input`"
 _PIN_SECONDS = 30 * 24 * 3600.0  # OpenAI keeps a response for 30 days

@@ -11,8 +11,6 @@ from ...ir.text import dumps
 from ..examples import EncodedRow, Example, TrainingFormat
 from .chat_rows import Carried, decode_chat, encode_chat, mark_weights, plain_example, require_learnable
 
-__all__ = ["FORMAT"]
-
 _CARRIED = Carried(weights=True)
 
 

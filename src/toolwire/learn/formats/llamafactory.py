@@ -21,8 +21,6 @@ from ...wire.openai_chat.tools import write_tool
 from ..examples import EncodedRow, Example, TrainingFormat, is_result_message, make_example
 from .chat_rows import Carried, alternate, decode_tools, plain_example, require_learnable
 
-__all__ = ["FORMAT", "flat_tools", "split_thoughts", "with_thoughts"]
-
 SEPARATOR = "\n</tool_response>\n<tool_response>\n"
 _OPEN, _CLOSE = "<think>\n", "\n</think>\n\n"
 _THOUGHTS = re.compile(r"\A<think>\n?(.*?)\n?</think>(?:\n\n|\s*)", re.DOTALL)

@@ -10,8 +10,6 @@ from ...ir.pointer import Object
 from ..examples import EncodedRow, Example, TrainingFormat
 from .chat_rows import Carried, alternate, decode_chat, encode_chat, plain_example, require_learnable
 
-__all__ = ["FORMAT"]
-
 _CARRIED = Carried(text_with_calls=False, reasoning=False, late_system=False, nulls=False)
 
 

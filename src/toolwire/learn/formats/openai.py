@@ -12,8 +12,6 @@ from ...ir.pointer import Object
 from ..examples import EncodedRow, Example, TrainingFormat
 from .chat_rows import decode_chat, encode_chat, has_chat_calls, mark_weights, require_learnable
 
-__all__ = ["FORMAT"]
-
 _ROW = frozenset({"messages", "tools", "functions", "parallel_tool_calls"})
 
 

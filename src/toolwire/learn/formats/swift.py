@@ -25,8 +25,6 @@ from .chat_rows import (
 )
 from .llamafactory import split_thoughts, with_thoughts
 
-__all__ = ["FORMAT"]
-
 _CARRIED = Carried(ids=False, weights=True, late_system=False)
 
 

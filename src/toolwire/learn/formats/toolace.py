@@ -18,8 +18,6 @@ from ...wire.fields import decode_list, read_optional_string, read_string, requi
 from ..examples import Example, TrainingFormat, make_example
 from .type_names import standard_schema
 
-__all__ = ["FORMAT", "read_python_calls"]
-
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _MAX_TRIES = 8  # places where the list of functions may start
 _MAX_CALL = 1024 * 1024  # characters of the arguments of one call

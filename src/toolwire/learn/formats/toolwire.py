@@ -11,8 +11,6 @@ from ...ir.losses import Losses
 from ...ir.pointer import Object
 from ..examples import EncodedRow, Example, TrainingFormat, make_example
 
-__all__ = ["FORMAT"]
-
 
 def _decode(row: Object) -> Example:
     if "messages" not in row:

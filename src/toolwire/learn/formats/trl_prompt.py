@@ -11,8 +11,6 @@ from ..examples import EncodedRow, Example, TrainingFormat
 from .chat_rows import Carried, decode_chat
 from .chat_rows import encode_object_row as encode_row
 
-__all__ = ["FORMAT"]
-
 
 def _decode(row: Object) -> Example:
     prompt, completion = (_messages_in(row, key) for key in ("prompt", "completion"))

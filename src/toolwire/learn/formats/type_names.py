@@ -8,8 +8,6 @@ from typing import Any
 
 from ...ir.pointer import JSON, Object
 
-__all__ = ["base_type", "is_optional", "standard_schema", "type_name"]
-
 _TYPES = {
     "any": None,
     "array": "array",

@@ -18,8 +18,6 @@ from ..examples import EncodedRow, Example, TrainingFormat, is_result_message, m
 from .chat_rows import Carried, parse_text, plain_example
 from .type_names import base_type, is_optional, standard_schema, type_name
 
-__all__ = ["FORMAT"]
-
 _CARRIED = Carried(ids=False, reasoning=False, text_with_calls=False)
 _PARAMETERS = frozenset({"properties", "required", "type"})
 

@@ -20,8 +20,6 @@ from .mining_tool import MiningTool
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["TextWithCall", "generate_with_calls"]
-
 _CALL_END = ")]"
 
 

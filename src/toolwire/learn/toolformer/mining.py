@@ -26,18 +26,6 @@ from .filters import (
 )
 from .mining_tool import MiningTool
 
-__all__ = [
-    "CallCandidate",
-    "MinedCall",
-    "MiningSettings",
-    "build_corpus",
-    "check_settings",
-    "decide",
-    "mine_texts",
-    "mine_toolformer_data",
-    "score_candidates",
-]
-
 _NO_GAIN = "loss not reduced enough"
 _NOT_BEST = "another call at the position is better"
 

@@ -16,8 +16,6 @@ from .head import ArgumentExample, ToolkenHead, describe_tools
 from .states import StateTable, compute_states, hash_model, label_demonstrations, tool_names
 from .training import ToolkenScore, ToolkenSettings, calibrate_bias, measure_toolkens, train_toolkens
 
-__all__ = ["ToolkenFit", "add_toolkens", "collect_states", "fit_toolkens", "split_demonstrations"]
-
 _ARGUMENT_EXAMPLES = 4  # per tool, stored with the head
 
 FittingProgress = Callable[[int, int], None]

@@ -23,8 +23,6 @@ from .states import hash_model
 if TYPE_CHECKING:
     from ..language_model import LanguageModel
 
-__all__ = ["ArgumentExample", "Calibration", "ToolkenHead", "ToolkenTool", "describe_tools"]
-
 _MANIFEST = "head.json"
 _WEIGHTS = "head.safetensors"
 _VERSION = 1

@@ -14,16 +14,6 @@ from ..run_folder import RunFolder, write_atomically
 from .head import Calibration, ToolkenHead
 from .states import NO_TOOL, StateTable
 
-__all__ = [
-    "BiasPoint",
-    "ToolkenScore",
-    "ToolkenSettings",
-    "calibrate_bias",
-    "measure_toolkens",
-    "sweep_bias",
-    "train_toolkens",
-]
-
 _CHECKPOINT = "checkpoint.safetensors"
 _LOSSES = "losses.json"
 _BLOCK = 8192  # rows whose toolken logits are in memory at one time

@@ -20,8 +20,6 @@ from ...ir.value import Value
 from ...stream.strict import type_label
 from ...wire.mcp.versions import KNOWN
 
-__all__ = ["ServerSpec", "read_config", "split_command", "target_spec"]
-
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-((?:(?!\$\{)[^}])*+))?\}")
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 from ...ir.errors import ToolwireError
 from ...run.calls.context import Transient
 
-__all__ = ["AmbiguousRetry", "NotAuthorized", "ServerGone", "ServerRefused"]
-
 
 class ServerGone(ToolwireError, Transient):
     """No answer will arrive. `sent`: the request was sent, so it is unknown whether it was served."""

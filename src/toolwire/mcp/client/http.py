@@ -27,8 +27,6 @@ from .failures import NotAuthorized, ServerGone, ServerRefused
 from .link import LISTEN, LinkTraffic, MessageHandler, TrafficEvent, shown_headers, subscription_request
 from .negotiation import ClientIdentity, NegotiatedProtocol
 
-__all__ = ["Authorizer", "HttpLink", "Sender"]
-
 _log = logging.getLogger("toolwire.mcp")
 _ACCEPT = "application/json, text/event-stream"
 _DAY = 86400.0

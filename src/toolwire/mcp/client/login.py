@@ -31,8 +31,6 @@ from .oauth import (
     refresh,
 )
 
-__all__ = ["Browser", "Login"]
-
 _TIMEOUT = 30.0
 _MAX_RESPONSE = 1024 * 1024
 

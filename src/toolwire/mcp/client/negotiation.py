@@ -30,8 +30,6 @@ from ..protocol.meta import IDEMPOTENCY, Meta
 from ..protocol.rpc import UNSUPPORTED_VERSION, Failure, Notification, Result, RpcRequest, is_modern
 from .failures import NotAuthorized, ServerRefused
 
-__all__ = ["ClientIdentity", "NegotiatedProtocol", "negotiate", "read_late_discovery"]
-
 
 class ClientIdentity(Value, frozen=True):
     """The client's description of itself."""

@@ -29,19 +29,6 @@ from ...stream.strict import parse
 from ...wire.loopback import is_loopback, is_private
 from .failures import NotAuthorized
 
-__all__ = [
-    "Challenge",
-    "ClientRegistration",
-    "Fetch",
-    "FetchResult",
-    "Grant",
-    "OAuthClient",
-    "OAuthSteps",
-    "OpenBrowser",
-    "authorize",
-    "refresh",
-]
-
 _FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -38,8 +38,6 @@ from .failures import ServerGone
 from .http import Authorizer
 from .listing import ServerProblem
 
-__all__ = ["McpServers"]
-
 _log = logging.getLogger("toolwire.mcp")
 
 

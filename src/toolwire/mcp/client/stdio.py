@@ -40,8 +40,6 @@ from .failures import ServerGone
 from .link import LinkTraffic, LostHandler, MessageHandler, TrafficEvent, subscription_request
 from .negotiation import ClientIdentity, NegotiatedProtocol
 
-__all__ = ["StdioLink"]
-
 _log = logging.getLogger("toolwire.mcp")
 _GRACE = 2.0
 _EXIT_GRACE = 0.5

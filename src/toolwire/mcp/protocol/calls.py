@@ -24,8 +24,6 @@ from .content import decode_content, encode_content
 from .meta import SERVER_INFO, Meta, read_meta, with_meta
 from .rpc import INVALID_PARAMS, RequestId, RpcError, RpcRequest
 
-__all__ = ["InputRequired", "ToolCallRequest", "call_request", "encode_result", "read_call", "read_result"]
-
 _RESULT = frozenset({"content", "structuredContent", "isError", "resultType"})
 
 

@@ -22,8 +22,6 @@ from ...wire.fields import decode_list, read_extra, read_optional_string, read_s
 from ...wire.mcp.tools import NAME
 from ...wire.mcp.versions import LATEST, since
 
-__all__ = ["Block", "decode_content", "encode_block", "encode_content"]
-
 Block: TypeAlias = Text | Media | Opaque
 _RESOURCE = f"{NAME}/resource"
 _TEXT = frozenset({"type", "text"})

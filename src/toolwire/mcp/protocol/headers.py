@@ -22,21 +22,6 @@ from ...ir.pointer import JSON, Object, join
 from .meta import PROTOCOL_VERSION
 from .rpc import HEADER_MISMATCH, RpcError, RpcRequest
 
-__all__ = [
-    "HEADER_KEYWORD",
-    "METHOD",
-    "NAME_HEADER",
-    "PARAM",
-    "SESSION",
-    "VERSION",
-    "HeaderArguments",
-    "check_headers",
-    "decode_value",
-    "encode_value",
-    "find_header_arguments",
-    "request_headers",
-]
-
 VERSION = "mcp-protocol-version"
 METHOD = "mcp-method"
 NAME_HEADER = "mcp-name"

@@ -13,22 +13,6 @@ from ...ir.value import Value
 from ...stream.strict import type_label
 from .rpc import INVALID_PARAMS, RpcError
 
-__all__ = [
-    "CLIENT_CAPABILITIES",
-    "CLIENT_INFO",
-    "IDEMPOTENCY",
-    "IDEMPOTENCY_KEY",
-    "LOG_LEVEL",
-    "PROGRESS_TOKEN",
-    "PROTOCOL_VERSION",
-    "SERVER_INFO",
-    "SUBSCRIPTION_ID",
-    "Meta",
-    "TraceContext",
-    "read_meta",
-    "with_meta",
-]
-
 PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"

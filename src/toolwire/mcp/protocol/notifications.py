@@ -7,21 +7,6 @@ from ...ir.value import Value
 from ...wire.fields import read_number, read_optional_string, type_error
 from .rpc import Notification, RequestId
 
-__all__ = [
-    "CANCELLED",
-    "DISCARDABLE",
-    "LEVELS",
-    "LOG",
-    "PROGRESS",
-    "Cancelled",
-    "LogMessage",
-    "Progress",
-    "is_level_enabled",
-    "read_cancelled",
-    "read_log",
-    "read_progress",
-]
-
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 LOG = "notifications/message"

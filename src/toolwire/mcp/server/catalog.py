@@ -17,8 +17,6 @@ from ..protocol.meta import IDEMPOTENCY
 from ..protocol.rpc import INVALID_PARAMS, RpcError
 from .offers import Prompt, Resource
 
-__all__ = ["Catalog"]
-
 _log = logging.getLogger("toolwire.mcp")
 _PAGE = 500
 

@@ -40,8 +40,6 @@ from .request_context import Listener, RequestContext, SendInputRequest
 from .request_log import RequestRecord
 from .server import Server
 
-__all__ = ["Conversation", "Emit", "make_listener", "stateless_exchange"]
-
 Emit: TypeAlias = Callable[[RpcMessage], None]
 _LISTS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 

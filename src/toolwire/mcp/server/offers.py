@@ -32,8 +32,6 @@ from ...schema.inference.tools import infer_tool
 from ...wire.mcp.versions import LATEST
 from ..protocol.content import encode_block
 
-__all__ = ["Prompt", "Resource", "find_offers", "make_contents", "make_messages", "prompt", "resource"]
-
 _VARIABLE = re.compile(r"\{(\w+)\}")
 
 

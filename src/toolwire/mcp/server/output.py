@@ -18,8 +18,6 @@ from typing import Any, Protocol
 from ..protocol.notifications import DISCARDABLE
 from ..protocol.rpc import Notification, RpcMessage, write
 
-__all__ = ["OutputStream", "is_full", "open_output", "reserve_stdout", "write_line"]
-
 _HIGH_WATER = 4 * 1024 * 1024
 
 

@@ -39,17 +39,6 @@ from ..protocol.rpc import (
 )
 from .catalog import Catalog
 
-__all__ = [
-    "CancelRequest",
-    "OpenSubscription",
-    "PeerAction",
-    "ResolveReply",
-    "SendMessage",
-    "ServeRequest",
-    "ServerProtocol",
-    "serve_stateless",
-]
-
 
 class SendMessage(Value, frozen=True):
     """Send an answer. `status` is its HTTP status."""

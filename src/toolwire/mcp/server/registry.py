@@ -7,8 +7,6 @@ import re
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object
 
-__all__ = ["server_json"]
-
 _SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 _NAME = re.compile(
     r"[a-zA-Z0-9][a-zA-Z0-9-]*(?:\.[a-zA-Z0-9-]++)++/[a-zA-Z0-9](?:[a-zA-Z0-9._-]*[a-zA-Z0-9])?"

@@ -13,8 +13,6 @@ from ..protocol.rpc import Failure, Notification, RpcMessage, write
 from .protocol import SendMessage
 from .request_log import RequestRecord
 
-__all__ = ["Headers", "ReplyWriter"]
-
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 _JSON = (b"content-type", b"application/json")

@@ -25,8 +25,6 @@ from ...run.traces.sanitise import Sanitiser
 from ..protocol.meta import CLIENT_INFO
 from ..protocol.rpc import Failure, Result, RpcMessage, RpcRequest
 
-__all__ = ["RequestRecord"]
-
 _log = logging.getLogger("toolwire.mcp.requests")
 _MAX_TEXT = 100  # characters of a name
 _MAX_ARGUMENTS = 500

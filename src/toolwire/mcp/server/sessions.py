@@ -14,8 +14,6 @@ from .protocol import SendMessage, ServeRequest
 from .reply_writer import ReplyWriter
 from .server import Server
 
-__all__ = ["HttpSession", "HttpSessions"]
-
 _MAX_SESSIONS = 10_000
 _MAX_PER_CLIENT = (
     1_000  # a tenth of all: above the users that share an address or a key, and far from the sessions of others

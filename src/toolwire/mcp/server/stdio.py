@@ -17,8 +17,6 @@ from .conversation import Conversation
 from .output import OutputStream, is_full, open_output, reserve_stdout, write_line
 from .server import Server
 
-__all__ = ["LineServer", "serve_stdio"]
-
 _GRACE = 5.0
 _READ_BYTES = 1024 * 1024
 _PAUSE_LEVEL, _RESUME_LEVEL = 1024, 512

@@ -24,8 +24,6 @@ try:
 except ImportError:
     raise MissingExtra("the package psycopg is not installed", hint=install_command("postgres")) from None
 
-__all__ = ["NOW", "PostgresPool", "PostgresTable"]
-
 T = TypeVar("T")
 
 NOW = "extract(epoch FROM now())::float8"

@@ -18,8 +18,6 @@ try:
 except ImportError:
     raise MissingExtra("the package redis is not installed", hint=install_command("redis")) from None
 
-__all__ = ["OLD_FORM", "PREFIX", "SWEEP_BATCH", "RedisClient"]
-
 PREFIX = b"{toolwire:1}:"
 OLD_FORM = "toolwire-old-form"  # in the error of a script that finds a run without a log
 _CONNECT_SECONDS = 2.0

@@ -23,8 +23,6 @@ from ...ir.errors import StoreError
 from ...run.values.records import old_form
 from .rules import BATCH_SECONDS
 
-__all__ = ["SqliteConnection"]
-
 _VERSION = 5  # 1: without runs; 2 to 4: one state per run
 _BUSY_TIMEOUT = 10.0  # seconds that a statement waits for writers of other processes
 

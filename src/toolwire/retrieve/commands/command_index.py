@@ -23,8 +23,6 @@ from .common_tasks import COMMON_TASKS
 if TYPE_CHECKING:
     from ..vectors import Encoder, ProgressCallback
 
-__all__ = ["CommandIndex", "search_text"]
-
 _MAX_OPTIONS = 30
 _MAX_ABOUT = 80  # characters of the description of an option
 _WIDTH = 8  # ranked tools per command that is wanted, before common commands are preferred

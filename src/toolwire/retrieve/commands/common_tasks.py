@@ -5,8 +5,6 @@ They are part of the searched text only. A command with an entry also ranks abov
 
 from __future__ import annotations
 
-__all__ = ["COMMON_TASKS"]
-
 COMMON_TASKS: dict[str, str] = {
     "apt-get install": "install a package, program or software",
     "apt-get update": "refresh the list of available packages",

@@ -34,8 +34,6 @@ from ...schema.validation.validator import Validator
 from ..instances import generate_matching, instances
 from .strings import INTEGERS, KEYS, NUMBERS, PATH_ATTACKS, PATH_NAMES, SAMPLE_FILES, TEXTS, deep_value
 
-__all__ = ["CallCase", "CaseKind", "generate_cases", "generate_invalid"]
-
 CaseKind: TypeAlias = Literal["example", "valid", "boundary", "invalid"]
 
 _DEPTH = 3  # levels of nested values that are varied

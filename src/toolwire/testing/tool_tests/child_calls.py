@@ -39,8 +39,6 @@ from .recorder import (
 from .settings import AuditEvent, CallOutcome
 from .state import files_state, module_state
 
-__all__ = ["CallBatch", "CancelOutcome", "ChildCalls", "RepeatedCall"]
-
 _MAX_TEXT = 2000
 _SWITCH_INTERVAL = 1e-5
 _VOLATILE = (".log", "-wal", "-shm", "-journal")

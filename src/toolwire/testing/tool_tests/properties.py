@@ -15,8 +15,6 @@ from .child_calls import CallBatch
 from .settings import CallOutcome, TestedTool, ToolTestSettings
 from .worker import ToolWorker, WorkerStopped
 
-__all__ = ["ToolProperties"]
-
 _MAX_REPEATED = 10
 _MAX_CONCURRENT = 4  # different calls at once
 _ROUNDS = 3

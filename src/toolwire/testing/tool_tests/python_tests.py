@@ -19,8 +19,6 @@ from .settings import AuditEvent, LoadedFile, TestedTool, ToolTestSettings
 from .single_calls import SingleCallTest
 from .worker import ForkServers, ToolWorker
 
-__all__ = ["TestProgress", "check_python_tools"]
-
 TestProgress: TypeAlias = Callable[[str, int, int], None]
 """Called with the name of a tool, the number of calls made, and the number of planned calls."""
 

@@ -32,16 +32,6 @@ from .guard import DeniedOperation
 from .settings import RaisedError
 from .state import defaults_state
 
-__all__ = [
-    "CallRecorder",
-    "FunctionCallRecord",
-    "MissingDependencies",
-    "classify_error",
-    "describe_error",
-    "digest_result",
-    "without_set_order",
-]
-
 _MAX_SWITCHES = 400
 _TRACE_LOCK = threading.Lock()
 _MAX_TEXT = 2000

@@ -13,9 +13,6 @@ from ...ir.tools import Effect
 from ...ir.value import Value
 from .checks import ToolFinding
 
-__all__ = ["Protection", "ToolTestReport", "ToolTestResult", "report_as_json", "report_as_junit"]
-
-
 Protection: TypeAlias = Literal["landlock", "hook", "none"]
 
 

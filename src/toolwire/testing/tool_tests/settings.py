@@ -10,8 +10,6 @@ from ...ir.pointer import Object
 from ...ir.tools import Effect
 from ...ir.value import Value
 
-__all__ = ["AuditEvent", "CallOutcome", "LoadedFile", "RaisedError", "TestedTool", "ToolTestSettings"]
-
 
 class ToolTestSettings(Value, frozen=True):
     """Settings of a test run.

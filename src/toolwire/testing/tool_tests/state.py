@@ -20,8 +20,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FrozenState", "defaults_state", "files_state", "module_state"]
-
 _MAX_DEPTH = 10
 _MAX_VALUES = 50_000
 _DAY = 86_400

@@ -8,20 +8,6 @@ from __future__ import annotations
 
 from ...ir.pointer import JSON
 
-__all__ = [
-    "CANARY",
-    "FOLDER",
-    "INTEGERS",
-    "KEYS",
-    "NUMBERS",
-    "PATH_ATTACKS",
-    "PATH_NAMES",
-    "SAMPLE_FILES",
-    "TEXTS",
-    "deep_value",
-    "expand_placeholders",
-]
-
 CANARY = "${canary}"
 FOLDER = "${folder}"
 

@@ -18,8 +18,6 @@ from .literal import LiteralSyntax, write_literal
 from .offered_tools import ANY, OfferedTools, Types
 from .style import ArgumentNotation, JsonArguments, LiteralArguments, NestedArguments, TagArguments
 
-__all__ = ["argument_grammar"]
-
 _MAX_DEPTH = 24
 _FREE_DEPTH = 4
 _FREE_ITEMS = 16

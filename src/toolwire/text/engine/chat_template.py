@@ -12,8 +12,6 @@ from typing import Literal, NamedTuple
 
 from ...ir.value import Value
 
-__all__ = ["ChatTemplate", "PromptRole", "PromptTurn", "ReasoningState", "TurnMarkers"]
-
 ReasoningState = Literal["open", "closed"]
 PromptRole = Literal["system", "declaration", "user", "assistant", "tool"]
 

@@ -14,8 +14,6 @@ from .json_end_scanner import BrokenJson, read_json_value
 from .reader import Malformed, Parsing, Terminals, Truncated, terminals
 from .style import ParseContext
 
-__all__ = ["CallFields", "read_arguments", "read_envelope"]
-
 
 class CallFields(Value, frozen=True):
     """The keys of a call object; `id_last` if an id follows the arguments.

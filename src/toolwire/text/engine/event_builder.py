@@ -34,8 +34,6 @@ from ...stream.strict import parse, parse_arguments
 from .offered_tools import OfferedTools
 from .spans import SpanRecorder
 
-__all__ = ["Diagnostic", "DiagnosticCode", "EventBuilder"]
-
 DiagnosticCode: TypeAlias = Literal[
     "malformed",
     "unclosed",

@@ -25,8 +25,6 @@ from .turn_parser import parse_turn
 if TYPE_CHECKING:
     from .grammar import CallGrammar
 
-__all__ = ["Format", "Parsed", "Parser", "Rendered"]
-
 _AUTO = ToolChoice("auto")
 
 

@@ -36,8 +36,6 @@ from .markers import reasoning_markers
 from .offered_tools import OfferedTools
 from .style import CallTemplate, Slot, Style, closing_texts
 
-__all__ = ["CallGrammar", "GrammarOptions", "build_grammar"]
-
 _LIMITS = DecodingLimits(close_objects=True)
 _BREAKS = r"/\n{1,4}/"
 

@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 from .reader import Malformed, Parsing, Reader, Truncated
 
-__all__ = ["BrokenJson", "JsonEndScanner", "read_json_value"]
-
 # Up to a quote that is not surely escaped, that is, not preceded by exactly one or exactly three backslashes.
 # `[^"]*` is several times faster than a class of two characters.
 _string_inside = re.compile(r'[^"]*+(?:(?:(?<=[^\\]\\)|(?<=[^\\]\\\\\\))"[^"]*+)*+').match

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...ir.pointer import JSON
 from ...ir.text import dumps
 
-__all__ = ["LarkRules", "any_text", "quote_regex", "union"]
-
 _META = re.compile(r"[\\.+*?()|\[\]{}^$#&\-~/]")
 _EMPTY = '""'
 _JSON_OPTIONS: JSON = {

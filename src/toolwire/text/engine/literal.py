@@ -12,8 +12,6 @@ from ...ir.value import Value
 from ...stream.strict import parse
 from .reader import Malformed, Parsing, Reader, Truncated, terminals
 
-__all__ = ["GEMMA", "PYTHON", "RAW_PYTHON", "LiteralSyntax", "parse_literal", "read_literal", "write_literal"]
-
 _DEPTH = 64
 _bare = re.compile(r"[^,:()\[\]{}'\"\s<>=|]*").match
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}

@@ -11,8 +11,6 @@ from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
 from ...stream.strict import parse
 
-__all__ = ["ANY", "OfferedTools", "Types", "child_schema", "convert_text", "json_type", "schema_types"]
-
 Types = frozenset[str]
 ANY: Types = frozenset()
 """No schema covers it: text that looks like JSON is JSON."""

@@ -13,8 +13,6 @@ from collections.abc import Callable, Generator, Iterable
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
-__all__ = ["Malformed", "Parsing", "Reader", "Terminals", "Truncated", "terminals"]
-
 T = TypeVar("T")
 _Search: TypeAlias = Callable[[str, int, int], re.Match[str] | None]
 Parsing: TypeAlias = Generator[None, None, T]

@@ -11,8 +11,6 @@ from typing import Literal, TypeAlias
 from ...ir.value import Value
 from .reader import Reader
 
-__all__ = ["NO_SPANS", "Span", "SpanKind", "SpanMarks", "SpanRecorder"]
-
 SpanKind: TypeAlias = Literal["call", "name", "arguments", "reasoning"]
 
 

@@ -21,8 +21,6 @@ from .markers import (
 from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, terminals
 from .style import ParseContext, Style
 
-__all__ = ["TurnTokens", "parse_turn"]
-
 _HEAD = re.compile(HEAD).fullmatch
 _BARE_JSON = ('{"name": "', '{"name":"')
 

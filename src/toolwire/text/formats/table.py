@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MODULES"]
-
 MODULES = {
     "anthropic_legacy_xml": "invocations",
     "apertus": "json_arrays",

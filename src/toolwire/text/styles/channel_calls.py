@@ -13,8 +13,6 @@ from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ARGUMENTS, NAME, CallTemplate, JsonArguments, ParseContext, Slot, StyleBase, write_arguments
 from .tagged_calls import TaggedCalls
 
-__all__ = ["ChannelCalls"]
-
 _WEAK = "to="
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)").search
 _WORD = re.compile(r"\s*([\w.-]*)").match

@@ -13,8 +13,6 @@ from ..engine.offered_tools import OfferedTools
 from ..engine.reader import Malformed, Parsing, Truncated, terminals
 from ..engine.style import ARGUMENTS, NAME, CallTemplate, JsonArguments, ParseContext, Slot, StyleBase, write_arguments
 
-__all__ = ["HeaderCalls"]
-
 _FENCE = "```"
 _NUMBER = Slot("pattern", "[0-9]{1,4}")
 _ID = Slot("pattern", "[a-zA-Z0-9]{9,10}")

@@ -20,8 +20,6 @@ from ..engine.style import (
     write_arguments,
 )
 
-__all__ = ["JsonCalls"]
-
 
 class JsonCalls(StyleBase, frozen=True):
     """`open` call objects `close`. Several calls are an array, a sequence, or each in its own tags.

@@ -43,18 +43,6 @@ from ..fields import (
     write_extra,
 )
 
-__all__ = [
-    "NAME",
-    "PROVIDER",
-    "read_block",
-    "read_blocks",
-    "read_cache",
-    "write_block",
-    "write_blocks",
-    "write_cache",
-    "write_plain_block",
-]
-
 NAME = "anthropic"
 PROVIDER = "anthropic"
 _FORM = "anthropic~"

@@ -35,8 +35,6 @@ from .blocks import NAME, read_blocks, write_blocks, write_plain_block
 from .documents import count_leading_system
 from .tools import read_choice, read_tool, write_choice, write_tool
 
-__all__ = ["DEFAULT_MAX_TOKENS", "decode_request", "encode_request"]
-
 DEFAULT_MAX_TOKENS = 8192
 _FORM = "anthropic~"
 _SCOPES = frozenset({NAME, _FORM, f"{NAME}/metadata", f"{NAME}/output_config"})  # of the `extra` of a request

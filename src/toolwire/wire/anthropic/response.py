@@ -34,20 +34,6 @@ from ..protocol import Encoded
 from .blocks import NAME, read_block, write_block
 from .fault import read_fault
 
-__all__ = [
-    "ONE_CHOICE",
-    "STOP_REASONS",
-    "decode_response",
-    "encode_response",
-    "read_stop",
-    "read_usage",
-    "report_last_call",
-    "report_truncated",
-    "write_answer_block",
-    "write_stop",
-    "write_usage",
-]
-
 ONE_CHOICE = "an Anthropic answer has only one choice"
 _FORM = "anthropic~"
 _KNOWN = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"})

@@ -37,8 +37,6 @@ from .blocks import NAME, PROVIDER
 from .fault import write_fault
 from .response import ONE_CHOICE, report_last_call, report_truncated, write_answer_block, write_stop, write_usage
 
-__all__ = ["MessagesStreamEncoder"]
-
 _DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":"'
 _STARTS = frozenset({TextStart, ReasoningStart, CallStart, WholePart})
 _ENDS = frozenset({TextEnd, ReasoningEnd, CallEnd, WholePart})

@@ -16,8 +16,6 @@ from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object
 from ..fields import read_extra, write_extra
 
-__all__ = ["NAME", "read_fields", "single_fields", "to_camel_case", "write_fields"]
-
 NAME = "gemini"
 
 _FIELDS = """

@@ -43,8 +43,6 @@ from ..fields import (
 )
 from .field_names import NAME, read_fields, to_camel_case, write_fields
 
-__all__ = ["PROVIDER", "read_part", "read_signature", "report_foreign", "write_part", "write_result"]
-
 PROVIDER = "google"
 _FORM = "gemini~"
 _FOREIGN = "it belongs to another provider"

@@ -18,8 +18,6 @@ from .parts import read_part, write_part
 from .schemas import read_schema
 from .tools import read_choice, read_tools, write_choice, write_tools
 
-__all__ = ["decode_request", "encode_request"]
-
 _FORM = "gemini~"
 _GENERATION = "gemini/generationConfig"
 _TOOL_CONFIG = "gemini/toolConfig"

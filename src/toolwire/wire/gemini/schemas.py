@@ -18,8 +18,6 @@ from __future__ import annotations
 
 from ...ir.pointer import JSON, Object, join
 
-__all__ = ["document_pointer", "read_parameters", "read_schema"]
-
 _TYPES = ("type_unspecified", "string", "number", "integer", "boolean", "array", "object", "null")
 """Types, indexed by their numbers in the protobuf enum."""
 _FIELDS = {

@@ -38,8 +38,6 @@ from .field_names import NAME, write_fields
 from .parts import PROVIDER, report_foreign, write_part
 from .response import report_incomplete_call, stop_without_call, write_stop, write_usage
 
-__all__ = ["GeminiStreamEncoder"]
-
 
 class GeminiStreamEncoder(BaseStreamEncoder):
     """Encoder of streamGenerateContent answers (alt=sse): feed it events, get bytes."""

@@ -23,8 +23,6 @@ from ..fields import decode_list, read_optional_string, read_string, require_obj
 from .field_names import NAME, read_fields, to_camel_case, write_fields
 from .schemas import read_parameters, read_schema
 
-__all__ = ["read_choice", "read_tools", "write_choice", "write_tools"]
-
 _FORM = "gemini~"
 _ENTRY = "gemini/tool"
 _TOOLS_FORM = "gemini/tools~"

@@ -20,8 +20,6 @@ from ..fields import decode_list, read_extra, read_optional_string, read_string,
 from ..protocol import Kind
 from .versions import LATEST, since
 
-__all__ = ["DETECTION", "NAME", "declarations", "decode_tools", "encode_tools", "list_tools"]
-
 NAME = "mcp"
 _TOOL = frozenset({"name", "description", "inputSchema", "outputSchema"})
 DETECTION: Mapping[Kind, Callable[[JSON], int]] = {

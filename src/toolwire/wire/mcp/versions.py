@@ -10,18 +10,6 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = [
-    "HANDSHAKE",
-    "KNOWN",
-    "LATEST",
-    "LATEST_HANDSHAKE",
-    "STATELESS",
-    "Era",
-    "era_of",
-    "negotiate_version",
-    "since",
-]
-
 Era: TypeAlias = Literal["handshake", "stateless"]
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

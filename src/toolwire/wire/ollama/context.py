@@ -20,8 +20,6 @@ import re
 from ...ir.pointer import JSON, Object
 from ...ir.value import Value
 
-__all__ = ["ModelFacts", "choose_context", "estimate_prompt", "output_limit", "read_loaded_context", "read_model_facts"]
-
 _MIN_CONTEXT = 4096  # the smallest default of the server
 _MAX_CONTEXT = 1 << 24  # more than any model has; a report or an output limit may be any number
 _MAX_OUTPUT = 131_072  # the largest answer of models that run locally (gpt-oss, GLM); a larger limit is none

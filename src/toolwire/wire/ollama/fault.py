@@ -25,8 +25,6 @@ from ..faults import (
 from ..protocol import EncodedFault
 from .messages import NAME
 
-__all__ = ["OUT_OF_MEMORY", "decode_error", "encode_error", "read_fault", "write_fault"]
-
 OUT_OF_MEMORY = "out_of_memory"
 """The code of a model that does not fit into memory with its context. The server has no code for it."""
 # Servers before 0.30 write "model requires more system memory (5.6 GiB) than is available (5.2 GiB)". Newer ones pass

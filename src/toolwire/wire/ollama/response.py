@@ -30,25 +30,6 @@ from ..protocol import Encoded
 from .fault import read_fault
 from .messages import FORM, NAME, LocatedPart, read_assistant, write_assistant
 
-__all__ = [
-    "KNOWN",
-    "MESSAGE",
-    "ONE_CHOICE",
-    "STOP_REASONS",
-    "decode_response",
-    "encode_response",
-    "is_done",
-    "odd_envelope",
-    "read_created",
-    "read_stop",
-    "read_usage",
-    "report_incomplete_call",
-    "stop_without_call",
-    "write_created",
-    "write_stop",
-    "write_usage",
-]
-
 MESSAGE = "ollama/message"
 ONE_CHOICE = "an Ollama answer has only one choice"
 KNOWN = frozenset({"model", "created_at", "message", "done", "done_reason", "prompt_eval_count", "eval_count"})

@@ -37,8 +37,6 @@ from .fault import read_fault
 from .messages import FORM, NAME, THINKING_FORM, read_assistant
 from .response import KNOWN, MESSAGE, is_done, odd_envelope, read_created, read_stop, read_usage
 
-__all__ = ["OllamaStreamDecoder"]
-
 _MESSAGE = frozenset({"role", "content", "thinking", "images", "tool_calls"})
 _ANY_CALL: tuple[Part, ...] = (ToolCall("", ""),)
 

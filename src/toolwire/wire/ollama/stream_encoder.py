@@ -39,8 +39,6 @@ from .response import (
     write_usage,
 )
 
-__all__ = ["OllamaStreamEncoder"]
-
 
 class OllamaStreamEncoder(BaseStreamEncoder):
     """Encoder of /api/chat streams: feed it events, get bytes."""

@@ -17,8 +17,6 @@ from ..fields import write_extra
 from .content import NAME, is_in_content, write_part
 from .messages import write_call, write_function, write_plain_parts
 
-__all__ = ["SECOND_FUNCTION_CALL", "is_own_part", "write_answer"]
-
 _FORM = "openai_chat~"
 SECOND_FUNCTION_CALL = "the request declares `functions`, whose answers have one call; declare `tools` instead"
 _RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 2, ToolCall: 3}

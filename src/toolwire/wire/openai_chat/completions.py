@@ -22,8 +22,6 @@ from .request import encode_request
 from .response import decode_response
 from .stream_decoder import ChatStreamDecoder
 
-__all__ = ["COMPLETIONS"]
-
 
 def _encode_prompt(request: Request, kept_tokens: Sequence[str]) -> Encoded:
     """Encode a request of one message as a prompt.

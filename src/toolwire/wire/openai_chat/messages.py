@@ -28,22 +28,6 @@ from ..fields import (
 )
 from .content import MARKED, NAME, is_in_content, read_answer_part, read_content, take_cache_control, write_content
 
-__all__ = [
-    "DETAILS",
-    "find_reasoning",
-    "function_of",
-    "read_assistant",
-    "read_call",
-    "read_id",
-    "read_message",
-    "write_assistant",
-    "write_call",
-    "write_function",
-    "write_message",
-    "write_plain_parts",
-    "write_result",
-]
-
 _FORM = "openai_chat~"
 _PLAIN = frozenset({"role", "content"})
 _RESULT = frozenset({"role", "tool_call_id", "content", "name"})

@@ -18,8 +18,6 @@ from .content import NAME
 from .messages import read_message, write_message
 from .tools import read_choice, read_function, read_legacy_choice, read_tool, write_choice, write_tool
 
-__all__ = ["decode_request", "encode_request"]
-
 _FORM = "openai_chat~"
 _PARAMS = param_table(
     max_completion_tokens="max_tokens",

@@ -36,19 +36,6 @@ from .content import NAME
 from .messages import DETAILS, find_reasoning, read_assistant
 from .tools import declares_functions
 
-__all__ = [
-    "STOP_REASONS",
-    "decode_response",
-    "encode_response",
-    "find_usage",
-    "make_stop",
-    "read_reason",
-    "read_usage",
-    "stop_fault",
-    "write_stop",
-    "write_usage",
-]
-
 _FORM = "openai_chat~"
 _MESSAGE = "openai_chat/message"
 _MESSAGE_FORM = "openai_chat/message~"

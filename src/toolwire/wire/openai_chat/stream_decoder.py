@@ -91,8 +91,6 @@ from .stream_state import (
     report_other_reasoning,
 )
 
-__all__ = ["ChatStreamDecoder"]
-
 _CHUNK = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
 _CHOICE = frozenset({"index", "delta", "message", "text", "finish_reason"})
 _TEXT_FIELDS = (*REASONING_FIELDS, "content", "refusal")

@@ -38,8 +38,6 @@ from .content import NAME, write_part
 from .response import write_stop, write_usage
 from .tools import declares_functions
 
-__all__ = ["ChatStreamEncoder"]
-
 _TAIL = b'},"finish_reason":null}]}\n\n'
 _FIELD = b'"%b":"', b'"'  # the bytes before and after a fragment of text
 _THINKING = b'"content":[{"type":"thinking","thinking":[{"type":"text","text":"', b'"}]}]'  # Mistral's

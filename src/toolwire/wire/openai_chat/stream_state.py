@@ -15,25 +15,6 @@ from ..streaming.decoder import Fragments
 from .content import NAME, read_parts
 from .messages import DETAILS, NO_ID, REASONING_FIELDS, find_reasoning, function_of, read_signature
 
-__all__ = [
-    "FORM",
-    "PART_FIELDS",
-    "REASONING",
-    "THOUGHTS",
-    "GrowingCall",
-    "GrowingChoice",
-    "OpenText",
-    "as_copy",
-    "call_form",
-    "collect_logprobs",
-    "is_new_call",
-    "keep_chunk_fields",
-    "read_array",
-    "read_call_id",
-    "read_function",
-    "report_other_reasoning",
-]
-
 FORM = "openai_chat~"
 THOUGHTS = ":thinking"  # the reasoning of all fields, and the field of reasoning in an array of content (Mistral)
 REASONING = frozenset({*REASONING_FIELDS, DETAILS, THOUGHTS})

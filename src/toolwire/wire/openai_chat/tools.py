@@ -30,17 +30,6 @@ from ..fields import (
 )
 from .content import NAME, has_cache_control, take_cache_control
 
-__all__ = [
-    "declares_functions",
-    "is_bare_function",
-    "read_choice",
-    "read_function",
-    "read_legacy_choice",
-    "read_tool",
-    "write_choice",
-    "write_tool",
-]
-
 _OUTER = frozenset({"type", "function", "custom"})
 _extra = attrgetter("extra")
 _TOOL_TYPES = [dict, dict, str, str, dict]

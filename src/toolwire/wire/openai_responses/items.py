@@ -66,20 +66,6 @@ from .tool_search import (
     write_search_output,
 )
 
-__all__ = [
-    "ITEM_PREFIXES",
-    "PROVIDER",
-    "is_own_message",
-    "may_be_cut",
-    "read_call_id",
-    "read_items",
-    "read_output",
-    "read_output_item",
-    "write_items",
-    "write_output",
-    "write_result",
-]
-
 _FORM = "openai_responses~"
 _ITEM = "openai_responses/item"
 

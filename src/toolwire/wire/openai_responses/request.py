@@ -25,8 +25,6 @@ from .items import read_items, write_items
 from .tool_search import read_output_tools
 from .tools import read_choice, read_tools, write_choice, write_declared_tools
 
-__all__ = ["decode_request", "encode_request"]
-
 _FORM = "openai_responses~"
 _TEXT = "openai_responses/text"
 _PARAMS = param_table(

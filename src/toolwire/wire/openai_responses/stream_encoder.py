@@ -41,8 +41,6 @@ from .content import NAME, write_reasoning
 from .items import ITEM_PREFIXES, make_call_item, make_message_item, report_foreign, write_output_part
 from .response import ONE_CHOICE, make_envelope, write_status, write_usage
 
-__all__ = ["ResponsesStreamEncoder"]
-
 
 class _WrittenItem:
     """An output item that is being written."""

@@ -24,16 +24,6 @@ from ..fields import read_extra, write_extra
 from .content import NAME
 from .tools import read_tools, write_tools
 
-__all__ = [
-    "SEARCH",
-    "is_client_search",
-    "read_output_tools",
-    "read_search_call",
-    "read_search_output",
-    "write_search_call",
-    "write_search_output",
-]
-
 _FORM = "openai_responses~"
 _CALL = frozenset({"type", "execution", "call_id", "arguments"})
 _OUTPUT = frozenset({"type", "execution", "call_id", "tools"})

@@ -30,16 +30,6 @@ from ..fields import (
 )
 from .content import NAME
 
-__all__ = [
-    "is_loaded_later",
-    "read_choice",
-    "read_discovered_tools",
-    "read_tools",
-    "write_choice",
-    "write_declared_tools",
-    "write_tools",
-]
-
 _FORM = "openai_responses~"
 _NAMESPACE = "openai_responses/namespace"
 _FORMAT = "openai_responses/format"
