@@ -120,8 +120,8 @@ class HttpExchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
-        self.path = find_path(scope)
         self.root_path: str = scope.get("root_path") or ""  # the prefix at which the application is mounted
+        self.path: str = find_path(scope) if self.root_path else scope["path"]
         self.query = dict(parse_qsl(scope["query_string"].decode("latin-1"))) if scope["query_string"] else {}
         self.headers = decode_headers(scope["headers"])
         length = self.headers.get("content-length", "")

@@ -41,8 +41,8 @@ from .metadata_api import MetadataApi
 from .observe.metrics import Metrics
 from .observe.request_log import BeginSink, RequestLogWriter, Sink
 from .request.body import EnvelopeFound
-from .request.client_request import ClientRequest, ModelMissing
-from .request.dependencies import AnswerCache, Dependencies, KnownTools
+from .request.client_request import ClientRequest, KnownTools, ModelMissing
+from .request.dependencies import AnswerCache, Dependencies
 from .request.reader import RequestReader
 from .request.routes import (
     INGRESSES,

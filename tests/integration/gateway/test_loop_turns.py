@@ -38,8 +38,8 @@ from toolwire.bridge.restoration import repair
 from toolwire.gateway import responses_api
 from toolwire.gateway.answer.translated import TranslatedRequest
 from toolwire.gateway.observe import request_log
-from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.gateway.observe.metrics import Metrics
+from toolwire.gateway.observe.request_log import AnswerStats
 from toolwire.ir import text as json_text
 from toolwire.ir.parts import Artefact
 from toolwire.ir.response import Stop, Usage

@@ -27,8 +27,7 @@ from ...ir.response import Fault
 from ...net.http.transport import Reply
 from ...stream.framing import SSEDecoder
 from ..memory import UNCOUNTED, MemoryReservation, StreamMemory
-from ..observe.answer_stats import AnswerStats
-from ..observe.request_log import RequestLogWriter
+from ..observe.request_log import AnswerStats, RequestLogWriter
 from ..request.client_request import CALL_MARKS, ClientRequest
 from ..request.dependencies import Dependencies
 from .preparation import RequestPreparation

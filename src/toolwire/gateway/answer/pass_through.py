@@ -25,7 +25,7 @@ from ...net.model.pass_through import ForwardedStream
 from ...net.model.server_facts import SizedBody
 from ...stream.strict import parse_object
 from ...wire.protocol import Wire
-from ..observe.answer_stats import AnswerStats
+from ..observe.request_log import AnswerStats
 from ..request.client_request import ClientRequest
 from ..responses.recorder import ResponseRecorder
 

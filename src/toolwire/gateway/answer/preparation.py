@@ -168,7 +168,7 @@ class RequestPreparation:
         """Check whether some of the tools may be left out of the request for a target."""
         if not self._client_request.has_tools and runner is None:
             return False
-        return target.row.retrieval is not None or self._may_defer(target)
+        return bool(target.row.retrieve) or self._may_defer(target)
 
     async def _select_tools(
         self, target: Target, runner: Runner | None, work_size: int
@@ -200,7 +200,9 @@ class RequestPreparation:
         return _DEFER_LOADING in client_request.body or _TOOL_SEARCH in client_request.body
 
     def _runner_for(self, target: Target) -> Runner | None:
-        return self._dependencies.runner_for(self._client_request.model) if target.row.tools else None
+        dependencies = self._dependencies
+        has_tools = target.row.tools and dependencies.runners
+        return dependencies.runner_for(self._client_request.model) if has_tools else None
 
     def _restore(self, target: Target) -> RestoredRequest:
         """Return the client's request for a target, with its stored turns."""

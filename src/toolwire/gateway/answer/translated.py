@@ -35,7 +35,7 @@ from ...run.session.auxiliary import mark_repaired, mark_repaired_event
 from ...wire.protocol import StreamEncoder, Wire
 from ...wire.streaming.encoder import BaseStreamEncoder
 from ..gateway_tools import GatewayTools, TurnEvents
-from ..observe.answer_stats import AnswerStats
+from ..observe.request_log import AnswerStats
 from ..request.client_request import ClientRequest
 from ..responses.recorder import RecordingEncoder, ResponseRecorder
 from ..routing.router import Target
@@ -114,7 +114,7 @@ class TranslatedRequest:
             request,
             endpoint,
             stream=client_request.stream,
-            text=_find_emulation(target, request) if emulation is None else None,
+            text=_find_emulation(target, request) if emulation is None and target.row.emulate is not None else None,
             losses=self.losses,
             emulation=emulation,
             client=client_request.wire.capabilities,
