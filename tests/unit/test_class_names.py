@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import toolwire
@@ -25,6 +26,7 @@ def defined_names(tree):
                     yield name
 
 
+@cache
 def repeated_names():
     """Return the names that more than one module defines. A leading underscore makes no difference."""
     modules = defaultdict(list)

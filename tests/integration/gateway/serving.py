@@ -56,15 +56,37 @@ async def listening(
 ) -> AsyncIterator[str]:
     http = make_limited_protocol(limits, counts, gate)
     config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1, ws="none", http=http)
-    server = uvicorn.Server(config)
-    task = asyncio.ensure_future(server.serve())
-    while not server.started:
-        if task.done():
-            task.result()
-        await asyncio.sleep(0.005)
+    config.load()
+    server = _Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    await server.on_tick(0)  # sets the default headers
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.should_exit = True
-        await task
+        await server.stop()
+
+
+class _Server(uvicorn.Server):
+    """Listens like uvicorn, without its ticks: it looks ten times a second whether to stop, and waits as long to do so."""
+
+    async def stop(self) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        try:
+            await asyncio.wait_for(self._drain(), self.config.timeout_graceful_shutdown)
+        except TimeoutError:
+            for task in self.server_state.tasks:
+                task.cancel()
+        await self.lifespan.shutdown()
+
+    async def _drain(self) -> None:
+        delay = 0.0  # at first only until the loop has closed idle connections
+        while self.server_state.connections or self.server_state.tasks:
+            await asyncio.sleep(delay)
+            delay = min(delay + 0.001, 0.02)
+        for server in self.servers:
+            await server.wait_closed()

@@ -271,7 +271,7 @@ def test_long_result_is_shortened_and_reported(model):
     history = (
         Message("user", (Text("Read the log."),)),
         Message("assistant", (call,)),
-        Message("user", (call.result("some words" * 5000),)),  # a token has one digit, but several letters
+        Message("user", (call.result("understand" * 5000),)),  # few tokens; every digit would be one
     )
     losses = Losses()
     tools = (Tool("read_log", "Read the log.", {"type": "object"}),)
