@@ -12,12 +12,13 @@ import pytest
 from toolwire.testing import ToolTestSettings, check_python_tools
 from toolwire.testing.tool_tests import landlock
 from waiting import SAFETY, wait_until
+from warm_command import WARM
 
 COMMAND = [sys.executable, "-m", "toolwire", "test"]
 
 
 def run(*arguments):
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False)
+    return subprocess.run([*WARM, "test", *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 def write_tools(folder, text):

@@ -14,6 +14,7 @@ from toolwire.ir import ConfigError
 from toolwire.mcp import ServerSpec
 from toolwire.testing import TOOL_CHECKS, ToolTestSettings, check_python_tools, check_server_tools
 from waiting import SAFETY, wait_until
+from warm_command import WARM
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -36,7 +37,7 @@ PLANTED = {
 
 
 def run(*arguments, cwd=None):
-    command = [sys.executable, "-m", "toolwire", "test", *map(str, arguments)]
+    command = [*WARM, "test", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, encoding="utf-8")
 
 

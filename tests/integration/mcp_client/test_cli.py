@@ -9,6 +9,7 @@ import pytest
 from mcp_server.server_process import CONJUGATE, command, environment, http_server
 
 from mcp_client.client_helpers import MISBEHAVING, ROOT
+from warm_command import WARM
 
 SERVED = shlex.join(command(CONJUGATE, "--store", "memory:"))
 BAD = shlex.join([sys.executable, str(MISBEHAVING)])
@@ -17,7 +18,7 @@ EAT_ARGUMENTS = '{"verb": "eat", "tense": "past_simple", "person": "3sg"}'
 
 def toolwire(*arguments, stdin=""):
     done = subprocess.run(
-        [sys.executable, "-m", "toolwire", "mcp", *arguments],
+        [*WARM, "mcp", *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import sys
 
 from test_cli_run import DONE, MAIL, TOOLS, WEATHER
 
 from toolwire.ir.response import Fault
 from toolwire.testing import Upstream, says
+from warm_command import WARM
 
 
 def toolwire_chat(tmp_path, script, stdin, *arguments):
@@ -17,7 +17,7 @@ def toolwire_chat(tmp_path, script, stdin, *arguments):
     async def run():
         async with Upstream(*script) as upstream:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "toolwire", "chat", "-t", str(tools), *arguments),
+                *(*WARM, "chat", "-t", str(tools), *arguments),
                 *("-m", "vllm/any", "--base-url", upstream.url),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

@@ -13,13 +13,14 @@ import pytest
 from do_fixtures import VECTORS
 from toolwire import ToolCall
 from toolwire.testing import Upstream, says
+from warm_command import WARM
 
 if sys.platform == "win32":
     pytest.skip("programs of POSIX systems", allow_module_level=True)
 
 import termios
 
-COMMAND = (sys.executable, "-m", "toolwire", "do", "--words-only")  # encoding takes time
+COMMAND = ("do", "--words-only")  # encoding takes time
 NOTHING = b""
 
 
@@ -45,7 +46,7 @@ def run(environment, tmp_path, answers, *arguments, terminal=None):
 async def _run(environment, tmp_path, answers, arguments, terminal):
     """Return the exit code, standard output and standard error; both are one on a terminal."""
     async with Upstream(*answers) as upstream:
-        command = (*COMMAND, *arguments, "-m", "openai/scripted", "--base-url", f"{upstream.url}/v1")
+        command = (*WARM, *COMMAND, *arguments, "-m", "openai/scripted", "--base-url", f"{upstream.url}/v1")
         return await _start(command, environment, tmp_path, terminal)
 
 
@@ -120,7 +121,7 @@ def test_read_only_command_runs_with_yes(environment, tmp_path):
 )
 @pytest.mark.parametrize("terminal", [None, (NOTHING, b"y\n")])
 def test_local_model_shows_the_command_and_runs_nothing_with_yes(terminal, environment, tmp_path):
-    command = (*COMMAND, "count the lines of notes.txt", "--yes")
+    command = (*WARM, *COMMAND, "count the lines of notes.txt", "--yes")
     code, out, err = asyncio.run(_start(command, environment, tmp_path, terminal))
     assert code == 1
     assert out.splitlines()[0].startswith("wc ") or terminal is not None

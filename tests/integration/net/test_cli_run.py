@@ -12,6 +12,7 @@ from toolwire.cli.main import main
 from toolwire.ir.response import Stop
 from toolwire.testing import Upstream, says
 from toolwire.testing.upstream import RawReply
+from warm_command import WARM
 
 TOOLS = '''
 import toolwire
@@ -39,7 +40,7 @@ def toolwire_run(tmp_path: Path, script, *arguments: str, stdin: str | bytes = "
     async def run():
         async with Upstream(*script) as upstream:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "toolwire", "run", *arguments),
+                *(*WARM, "run", *arguments),
                 *("-t", str(tools), "-m", "vllm/any", "--base-url", upstream.url),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sqlite3
-import sys
 
 import pytest
 
@@ -11,6 +10,7 @@ from toolwire import ToolCall, open_store
 from toolwire.cli.main import main
 from toolwire.run import Claim, StoredRun
 from toolwire.testing import Upstream, says
+from warm_command import WARM
 
 TOOLS = '''
 from pathlib import Path
@@ -48,7 +48,7 @@ def toolwire(folder):
             async with Upstream(*script) as upstream:
                 model = ["-m", "vllm/any", "--base-url", upstream.url] if script else []
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "toolwire", *arguments, *model, "--store", str(folder / "runs.db")),
+                    *(*WARM, *arguments, *model, "--store", str(folder / "runs.db")),
                     cwd=folder,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.PIPE,

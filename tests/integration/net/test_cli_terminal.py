@@ -3,7 +3,6 @@ nothing that a model or a tool writes drives the terminal."""
 
 import asyncio
 import os
-import sys
 import termios
 
 import pytest
@@ -11,6 +10,7 @@ from test_cli_run import DONE, TOOLS
 
 from toolwire import ToolCall
 from toolwire.testing import Upstream, says
+from warm_command import WARM
 
 READABLE = (
     "# Title\n\n\tindented\u00a0text\r\nfamily \U0001f469\u200d\U0001f469\u200d\U0001f467, "
@@ -82,7 +82,7 @@ def toolwire(on, command, tmp_path, script, *, delta=8, typed=""):
 
     async def run():
         async with Upstream(*script, delta=delta) as upstream:
-            line = [sys.executable, "-m", "toolwire", command, *options, "-m", "vllm/any", "--base-url", upstream.url]
+            line = [*WARM, command, *options, "-m", "vllm/any", "--base-url", upstream.url]
             return await on(line, typed if command == "run" else "Go.\n/quit\n")
 
     return asyncio.run(asyncio.wait_for(run(), 300))

@@ -19,6 +19,7 @@ from scripted_answers import SCENARIOS
 from toolwire import Agent, Policy, Runner, ToolCall, open_store, tool
 from toolwire.run import Toolbox, plan_of
 from toolwire.testing import ScriptedModel, Upstream, says
+from warm_command import WARM
 
 ROOT = Path(__file__).parents[3]
 PYTHON_BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -215,7 +216,7 @@ def toolwire_run(folder: Path, *arguments: str):
     async def run():
         async with Upstream(*SCRIPT) as upstream:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "toolwire", "run", "Write to Ann.", "-t", "tools.py", "--dry-run", *arguments),
+                *(*WARM, "run", "Write to Ann.", "-t", "tools.py", "--dry-run", *arguments),
                 *("-m", "vllm/any", "--base-url", upstream.url, "--store", "calls.db"),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,

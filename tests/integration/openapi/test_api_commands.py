@@ -16,6 +16,7 @@ from toolwire.gateway.observe.telemetry import Telemetry
 from toolwire.ir import ConfigError
 from toolwire.mcp import McpServers, ServerSpec
 from toolwire.testing import Upstream, says
+from warm_command import WARM
 
 DOCUMENT = {
     "openapi": "3.1.0",
@@ -59,7 +60,7 @@ def test_run_calls_the_api_without_a_file_of_functions(server, document):
     async def run():
         async with Upstream(says(ToolCall("c1", "getPet", {"id": 7})), says("It is Rex.")) as upstream:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "toolwire", "run", "Which pet is 7?", "-m", "vllm/any"),
+                *(*WARM, "run", "Which pet is 7?", "-m", "vllm/any"),
                 *("--base-url", upstream.url, "--store", "none", "-t", document),
                 *("--api-url", server.url, "--api-auth-env", "token=PETS_TOKEN"),
                 stdout=asyncio.subprocess.PIPE,
