@@ -36,7 +36,7 @@ _EMOJI = "\u00a9\u00ae\u203c-\u3299\ufe0f\u20e3\U0001f000-\U0001faff"
 # scripts with joining or breaking characters: Hebrew, Arabic, Syriac, Indic, Thai to Myanmar, Khmer, Mongolian
 _SCRIPTS = "\u0590-\u08ff\u0900-\u109f\u1780-\u18af\ua840-\ua87f\ua8e0-\uaa7f\ufb1d-\ufdff\ufe70-\ufefc"
 _JOINED = re.compile(f"(?<=[{_EMOJI}])\u200d(?=[{_EMOJI}])|(?<=[{_SCRIPTS}])[\u200b-\u200d]")
-_SHOWN = 60
+_SHOWN = 60  # characters of hidden text in a finding: enough to recognise it, one line
 
 
 def describe_hidden(text: str) -> str:
@@ -71,7 +71,7 @@ def _remove_needed(text: str) -> str:
 __all__: list[str] = []
 
 _MAX_TEXTS = 100_000  # texts of one declaration
-_MAX_DEPTH = 200
+_MAX_DEPTH = 200  # below Python's limit of recursion
 
 
 def _texts(tool: Tool) -> Iterator[tuple[str, str]]:
@@ -192,7 +192,7 @@ def _search(tools: tuple[Tool, ...], patterns: dict[str, re.Pattern[str]]) -> It
 
 
 _ENCODED_TEXT = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/]{40,4000}={0,2}")
-_MAX_BLOBS = 20
+_MAX_BLOBS = 20  # per text, each of which is decoded; the first sentence found ends the search
 
 
 def _decoded_text(text: str) -> str:

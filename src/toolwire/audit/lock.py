@@ -9,7 +9,7 @@ from ..ir.pointer import JSON, Object
 from ..ir.text import to_bytes
 from ..ir.tools import Tool
 
-VERSION = 1
+VERSION = 1  # of the lock file; raise it when an older reader would compare it wrongly
 
 
 def lock(tools: Sequence[Tool]) -> Object:

@@ -14,7 +14,7 @@ N = TypeVar("N", bound=ast.AST)
 REQUEST_METHODS = ("create", "generate_content", "completion", "acompletion", "parse", "stream")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_PATH = 30  # accesses of one expression; a longer chain is generated code, and reading it again is quadratic
-_MAX_NESTING = 8
+_MAX_NESTING = 8  # names, calls and operators inside each other; also ends cycles such as `a = b; b = a`
 _CALL_OBJECTS = frozenset({"call", "tool_call", "function_call", "tool_use", "tool_calls", "function_calls"})
 _CALL_FIELDS = frozenset({"name", "arguments", "input", "args", "tool_name", "function"})
 _PARSERS = ("loads", "str", "dict", "literal_eval")

@@ -21,7 +21,7 @@ from .provider_rules.documents import items_of, texts_in
 # words to index follows from the sizes of the two sets (prefix filtering).
 
 
-SIMILARITY_THRESHOLD = 0.85
+SIMILARITY_THRESHOLD = 0.85  # of 20 words, two descriptions share all but about three
 """Minimum Jaccard similarity of two near-duplicates: shared words divided by all words."""
 _MIN_WORDS = 5  # words; shorter texts give no meaningful similarity
 
@@ -157,6 +157,7 @@ def check_no_result(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
                 yield index, Hit("/description", "it does not describe the result that the model gets")
 
 
+# OpenAI's limit of a function description; other providers have none, but each request pays for it
 MAX_CHARACTERS = 1024
 
 

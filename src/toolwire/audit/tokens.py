@@ -10,6 +10,7 @@ from ..wire import get
 
 # words with their leading space, digits in groups of three, runs of punctuation
 _PIECES = re.compile(r" ?[^\W\d_]+|\d{1,3}| ?[^\w\s]+|_+|\s+")
+# of longer words, which vocabularies split into pieces; an estimate within the error of other tokenizers
 _LETTERS_PER_TOKEN = 6
 _MAX_SINGLE_TOKEN_LETTERS = 10  # longest word that counts as one token
 

@@ -18,7 +18,7 @@ __all__: list[str] = []
 _CHAT = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 _LONG = re.compile(r"[a-zA-Z0-9_-]{1,128}").fullmatch
 _GEMINI = re.compile(r"[a-zA-Z_][\w.:-]{0,127}", re.ASCII).fullmatch
-MAX_TOKENS = 8000
+MAX_TOKENS = 8000  # 4 % of a context of 200,000 tokens, in every request; small local models have 8,192 in all
 
 
 @rule("TW001", "error", "all", "duplicate tool name", "rename one of the tools")

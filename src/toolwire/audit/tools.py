@@ -22,7 +22,7 @@ from .tokens import declaration_tokens
 
 
 _SHOWN = 3  # hits that the message describes
-_MAX_LABEL = 60
+_MAX_LABEL = 60  # characters; a longer file name would push the columns of a report apart
 
 
 def merge_hits(finding: Finding, hits: Sequence[Hit]) -> Finding:

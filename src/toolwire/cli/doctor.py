@@ -129,7 +129,7 @@ Keys are never shown; only the names of their environment variables are.
 exit codes: 0 no problem   1 a problem was found   2 wrong usage
 """
 _SIGNS = {"ok": ("✓", "green"), "problem": ("✗", "red"), "note": ("·", "dim")}
-_ONLINE_SECONDS = 10.0
+_ONLINE_SECONDS = 10.0  # per vendor; a model list is one small answer, and a report that hangs is of no use
 _CONFIG = "toolwire.toml"
 _PLACEHOLDER = re.compile(r"your[-_ ]|api[-_ ]?key[-_ ]here|changeme|\.\.\.|…|<[^<>]*+>|^x+$", re.IGNORECASE)
 

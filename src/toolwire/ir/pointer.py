@@ -16,7 +16,7 @@ def join(*segments: str | int) -> str:
     return "".join([f"/{str(segment).replace('~', '~0').replace('/', '~1')}" for segment in segments])
 
 
-_MAX_CHARACTERS = 2_000
+_MAX_CHARACTERS = 2_000  # of a pointer in a message; a hostile document could nest megabyte keys
 
 
 def child_pointer(pointer: str, *segments: str | int) -> str:
@@ -57,8 +57,8 @@ def find_field(document: JSON, pointer: str) -> str | None:
     return None if found or parent == outer else find_field(document, outer)
 
 
-_MAX_DEPTH = 6
-_MAX_FOUND = 2
+_MAX_DEPTH = 6  # levels below the nearest parent; provider documents nest their fields no deeper
+_MAX_FOUND = 2  # two are ambiguous already, and neither is used
 
 
 def _fields_below(value: JSON, name: str, prefix: list[str | int], depth: int) -> list[str]:

@@ -15,11 +15,12 @@ from .request import Message, Request
 from .text import to_bytes
 from .tools import Tool
 
-BYTES_PER_TOKEN = 4
+BYTES_PER_TOKEN = 4  # customary for English prose; `token_scale` corrects it with the usage of the last response
 _MESSAGE_OVERHEAD = 16  # bytes: the role and the marks around a message
-_PART_OVERHEAD = 8
+_PART_OVERHEAD = 8  # bytes: the marks around a part
 _MEDIA_SIZE = 1600 * BYTES_PER_TOKEN  # a large image of the providers that document its tokens
 _DOCUMENT_SHARE = 8  # bytes of base64 per counted byte: most of a PDF file is not text
+# dense scripts and digits take up to a token per byte (4); beyond 8 a provider's report is wrong
 _MIN_SCALE, _MAX_SCALE = 0.5, 8.0
 
 

@@ -89,7 +89,7 @@ class ToolChoice(Value, frozen=True):
 SEARCH_TOOLS = "search_tools"
 """The name of toolwire's search tool, and of a search on a wire where it has no name."""
 
-MAX_FOUND = 20
+MAX_FOUND = 20  # a search result is as long as these declarations; with more, the search saves nothing
 _DESCRIPTION = (
     "Search for more tools by a description of the task. Found tools can be called from then on. "
     "Search before you conclude that a task is impossible."

@@ -158,7 +158,7 @@ def _specification(tool: Tool) -> dict[str, object]:
 
 Dedupe: TypeAlias = Literal["exact", "near"]
 Side: TypeAlias = Literal["train", "test"]
-_MAX_DETAILS = 50
+_MAX_DETAILS = 50  # rejected examples in a report; the rest is only counted by reason
 
 
 class ExportSettings(Value, frozen=True, kw_only=True):
@@ -172,9 +172,9 @@ class ExportSettings(Value, frozen=True, kw_only=True):
     max_per_tool: int | None = None
     min_per_tool: int | None = None
     split: Literal["by-tool", "by-example"] | None = None
-    share: float = 0.1
+    share: float = 0.1  # the usual tenth: enough to measure, and nine tenths to train on
     seed: int = 0
-    k: int = 3
+    k: int = 3  # specifications per example, as the default of `retrieve.call`, for which such examples train a model
     gold: GoldMode = "retrieved"
     place: Placement = "tools"
 

@@ -29,6 +29,7 @@ from .examples import Example, is_result_message
 # Check training examples: order of roles, results of calls, offered tools, arguments, length.
 
 
+# about 25,000 tokens, more than the context in which examples are trained (`TuneSettings.max_length`)
 MAX_CHARACTERS = 100_000
 
 ExampleRule: TypeAlias = Literal[

@@ -37,7 +37,7 @@ _NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "outp
 _PERMUTED = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}
 _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 _NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # llama.cpp's types of tokens
-_HALF_MAXIMUM = 65504.0
+_HALF_MAXIMUM = 65504.0  # the largest finite value of IEEE 754 half precision; beyond it a weight would become infinite
 
 
 def convert_gguf(source: Path, folder: Path) -> None:

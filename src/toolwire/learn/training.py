@@ -90,16 +90,17 @@ _CHECKPOINT = "checkpoint.pt"
 class TrainSettings(Value, frozen=True):
     """The settings of a training run. `batch_tokens` bounds the tokens of a step, padding included."""
 
-    epochs: int = 3
-    learning_rate: float = 1e-3
-    batch_tokens: int = 4096
+    epochs: int = 3  # with rate 1e-3 as in docs/experiments/fine-tuning.md
+    learning_rate: float = 1e-3  # for an adapter; `toolwire learn train --full` uses 5e-5
+    batch_tokens: int = 4096  # the experiment's SmolLM2-135M trains with it; larger models may need fewer. Not measured
     warmup: float = 0.1
     """The share of steps in which the learning rate rises from 0."""
     final_rate: float = 0.1
     """The learning rate of the last step, as a share of the highest one."""
     weight_decay: float = 0.0
-    max_norm: float = 1.0
+    max_norm: float = 1.0  # of the gradient; the customary value, so that a rare example does not undo the others
     seed: int = 0
+    # the work that an interruption may cost, against the time of writing weights and optimiser state
     checkpoint_seconds: float = 60.0
 
 

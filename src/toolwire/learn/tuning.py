@@ -135,14 +135,14 @@ class TuneSettings(Value, frozen=True):
 
     model: str
     format: str = "hermes"
-    rank: int = 16
+    rank: int = 16  # the experiment's value (docs/experiments/fine-tuning.md)
     training: TrainSettings = TrainSettings()
     held_out: float = 0.1
     """The share of the examples that are not trained on, but measured."""
-    max_length: int = 2048
+    max_length: int = 2048  # tokens; longer rows are left out. Attention memory is quadratic in it
     prompts: int = 100
     """The most held-out prompts that are answered before and after."""
-    answer_tokens: int = 160
+    answer_tokens: int = 160  # a call with some arguments; an answer that is longer counts as wrong
     masked: bool = False
     """Answer the prompts a second time, with a mask that allows only calls."""
     mask_results: bool = False

@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 
 from .tokenizer import MaskTokenizer
 
-_MAX_STATES = 150
-_FEW_STATES = 40
-_MAX_STEPS = 2_000
-_FEW = 12
-_MAX_OTHERS = 200
+_MAX_STATES = 150  # grammar states of one search, which then takes about a millisecond (see above)
+_FEW_STATES = 40  # as _MAX_STATES, for each of up to _MAX_CHECKED choices
+_MAX_STEPS = 2_000  # tokens of one closing; a grammar that never ends must not loop
+_FEW = 12  # allowed tokens of a choice such as an enum; with more, the state is inside a text or a number
+_MAX_OTHERS = 200  # allowed tokens that are looked at; inside a text nearly the whole vocabulary is allowed
+# bytes of a token that fills a minimum length, and the number of longest ones that are kept
 _MAX_FILLER, _MANY_FILLERS = 16, 2_000
 _MAX_CHECKED = 16  # choices near the limit that are checked by a search
-_QUOTE = 0x22
+_QUOTE = 0x22  # the byte of "
 _SCALARS = re.compile(rb'"(?:[^"\\]|\\.)*"(?!:)|-?[0-9][0-9.eE+-]*|true|false|null', re.DOTALL)
 """Values without inner structure, complete; keys are followed by a colon."""
 

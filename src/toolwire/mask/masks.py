@@ -27,12 +27,12 @@ from .tokenizer import MaskTokenizer
 # Estimate how much one token can lengthen the shortest end of an output: the largest value that it may begin.
 
 
-_LEAST = 6
-_MOST = 200
-_FORMAT = 40
-_MAX_DEPTH = 12
-_MAX_VISITS = 4_000
-_SUBWORD_VOCABULARY = 2_000
+_LEAST = 6  # tokens: quotes, a colon and a brace may be needed after any token
+_MOST = 200  # tokens; a larger step would make every check due at once, and close answers long before their limit
+_FORMAT = 40  # bytes of a formatted string; a date-time with its time zone has 35, a UUID 36
+_MAX_DEPTH = 12  # levels of required objects; deeper ones add little to the largest value, up to _MOST
+_MAX_VISITS = 4_000  # subschemas; the estimate must stay cheaper than the grammar itself
+_SUBWORD_VOCABULARY = 2_000  # byte and character vocabularies are smaller; their tokens are one byte each
 
 
 def largest_step(schema: Object, tokenizer: MaskTokenizer) -> tuple[int, frozenset[bytes]]:
@@ -106,7 +106,7 @@ class _Estimate:
 
 MaskEngine: TypeAlias = Literal["llguidance", "xgrammar"]
 _MAX_GRAMMAR = 4_000_000  # characters
-_DEFAULT_STEP = 24
+_DEFAULT_STEP = 24  # tokens, for a grammar without a schema from which it could be estimated
 # Without \u, every key has one spelling. With it, the engine would accept an escaped form of a declared key as an
 # undeclared one, and so a value that the schema of the key forbids.
 _JSON_OPTIONS: Object = {

@@ -23,7 +23,7 @@ from .tokenizer import MaskTokenizer
 
 
 _MAX_DIGITS = 150  # in a row; with an exponent below 100, the number stays below 10**250
-_MAX_EXPONENT = 2
+_MAX_EXPONENT = 2  # digits: below 100, see _MAX_DIGITS
 _EXPONENT = re.compile(rb"[0-9][eE][+-]?([0-9]*)\Z").search
 _EXPONENT_END = 6  # a digit, the letter, the sign, and the digits of the exponent
 _LONG_EXPONENT = re.compile(rb"[0-9.]*[eE][+-]?[0-9]{3}").match

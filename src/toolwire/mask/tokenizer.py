@@ -13,7 +13,7 @@ from ..ir.errors import ConfigError
 from ..ir.pointer import Object
 
 _END_TOKENS = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<|endoftext|>", "</s>", "<eos>", "<|end_of_text|>", "[EOS]")
-_MAX_ROWS = 2_000_000
+_MAX_ROWS = 2_000_000  # eight times the largest vocabularies (262,144); a mask row has one bit per token
 
 
 class MaskTokenizer:

@@ -26,7 +26,7 @@ from .tokenizer import MaskTokenizer
 # Close an output with calls in a text format before its token limit: its tags close values that no quote closes.
 
 
-_MOST_CLOSERS = 3
+_MOST_CLOSERS = 3  # continuations per state; the search tries each of them, the shortest first
 _CHARACTER_REST = 3  # tokens that complete a character
 
 
@@ -109,12 +109,12 @@ class _TagSearch(ClosingSearch):
 
 
 _AUTO = ToolChoice("auto")
-_END = -1
+_END = -1  # the engine adds the end token by itself
 _NONE = ToolChoice("none")
-_LEAST_STEP = 8
-_MOST_KEYS = 200
-_MOST_LENGTH = 400
-_MOST_DEPTH = 8
+_LEAST_STEP = 8  # tokens beyond the longest call without optional values: marks of the format
+_MOST_KEYS = 200  # keys or constants that are looked at; the estimate must stay cheap for generated schemas
+_MOST_LENGTH = 400  # characters of a required minimum; beyond it no answer's limit would suffice
+_MOST_DEPTH = 8  # levels and items; the size of the example grows as their product
 
 
 class ToolMask(GrammarMask):

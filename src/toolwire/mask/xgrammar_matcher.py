@@ -20,7 +20,7 @@ from ..ir.pointer import Object
 from ..schema.lowering.conformance import violations
 from .tokenizer import MaskTokenizer
 
-_FIRST_PRINTABLE = 0x20
+_FIRST_PRINTABLE = 0x20  # smaller bytes are control characters, which JSON strings must escape (RFC 8259, 7)
 
 
 def compile_xgrammar(schema: Object, tokenizer: MaskTokenizer) -> XgrammarMatcher:

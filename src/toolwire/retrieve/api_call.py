@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from ..net.model.interface import Model
     from .ranking import SearchHit
 
-MAX_TOKENS = 256
+MAX_TOKENS = 256  # one call with its arguments; an answer that is cut counts as unfinished and is not read
 _MAX_SPEC = 1_500  # characters
-_MAX_ANSWER = 20_000
+_MAX_ANSWER = 20_000  # characters; many times MAX_TOKENS, for callers of `read_call` with answers of their own
 _SYSTEM = (
     "Answer the request with one call of the listed APIs, written as name(parameter='value'), and nothing else. "
     "Use only parameters of the signature; write one whose name is not an identifier as **{'name': value}. If none of the APIs fits, answer: none"

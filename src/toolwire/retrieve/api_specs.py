@@ -50,10 +50,10 @@ from ..stream.repair import repair_json
 from ..stream.strict import parse
 from ..wire import get, mcp
 
-MAX_SIGNATURE = 4_000
-_MAX_NAME = 64
-_MAX_PARAMETERS = 500
-_MAX_DEPTH = 4
+MAX_SIGNATURE = 4_000  # characters that Python's parser reads; a longer text is not a signature
+_MAX_NAME = 64  # the longest tool name that all providers accept
+_MAX_PARAMETERS = 500  # per object; beyond the largest APIs, a file with more is damaged or hostile
+_MAX_DEPTH = 4  # objects inside arguments; deeper ones become objects without properties
 _TYPES = {
     "string": "string",
     "str": "string",
@@ -247,11 +247,11 @@ def _literal(value: ast.expr) -> JSON:
     return found if type(found) in (bool, int, float, str) else None
 
 
-MAX_FILES = 10_000
-MAX_FILE_SIZE = 64 << 20
-MAX_TOTAL_SIZE = 1 << 30
-_MAX_PROBLEMS = 1_000
-_MAX_REPAIRED = 4 << 20
+MAX_FILES = 10_000  # a folder with more is most likely the wrong one, such as a home directory
+MAX_FILE_SIZE = 64 << 20  # bytes; a parsed document takes several times its size in memory
+MAX_TOTAL_SIZE = 1 << 30  # bytes of all files; their tools are in memory together
+_MAX_PROBLEMS = 1_000  # a file of lines in another form has a problem in each line
+_MAX_REPAIRED = 4 << 20  # bytes; a repair reads character by character in Python, a large file would take minutes
 _HINT = "give specs of the API zoo, {name, signature, doc}, or a list of tools"
 
 SpecReader: TypeAlias = Callable[[Path, bytes], Iterable[Tool] | None]

@@ -16,10 +16,10 @@ from ..run.values.keys import definition_hash
 FIELDS = ("name", "description", "parameters")
 """The fields of the word index. `parameters` has the names and descriptions of the parameters."""
 
-MAX_DESCRIPTION = 4_000
-MAX_PARAMETERS = 64
-_MAX_DEPTH = 4
-_MAX_PARAMETER_TEXT = 300
+MAX_DESCRIPTION = 4_000  # characters; the encoder reads 128 tokens, and longer texts dominate the index by their length
+MAX_PARAMETERS = 64  # of a tool; bounds the size of its document, the first ones are the most important
+_MAX_DEPTH = 4  # objects inside parameters; deeper names describe the data, not the tool
+_MAX_PARAMETER_TEXT = 300  # characters; a sentence or two
 _SPACES = re.compile(r"\s+")
 _SEPARATORS = re.compile(r"[_./\-]+")
 

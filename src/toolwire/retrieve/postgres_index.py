@@ -26,7 +26,7 @@ from .shared_index import SharedIndex, StoredTool
 from .vectors import Encoder, Vectors
 
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,40}")
-_READ_ROWS = 1_000
+_READ_ROWS = 1_000  # per answer; a row has a vector and a declaration
 _EFFECTS = frozenset(get_args(Effect))
 
 

@@ -46,9 +46,11 @@ class SearchHit(Value, frozen=True):
 # an opened index is first searched by meaning.
 
 
+# 384 numbers each: 300 MB are read per query, tens of milliseconds. A graph takes 1 ms per vector to build
 EXACT_LIMIT = 200_000
 """Vectors that are compared one by one. More are searched with a graph."""
 
+# by meaning, of the graph; more than SPREAD_COUNT and RERANK_COUNT need, so that good matches of words join them
 CANDIDATES = 1_000
 _BLOCK = 8_192  # vectors that are copied at once
 
@@ -130,10 +132,10 @@ _WORDS_FACTOR = np.float32(1.5e-4)
 _SENTENCE_WEIGHT = np.float32(0.3)
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
 _MIN_SENTENCE = 13  # characters; "Thank you." is no request
-_MAX_SENTENCES = 8
-_CANDIDATES = 1_024
+_MAX_SENTENCES = 8  # each costs a run of the encoder; a request with more is a document
+_CANDIDATES = 1_024  # compared with each sentence instead of all tools; many times the places that are returned
 _MAX_TEXT = 2_000  # characters that are split
-SPREAD_COUNT = 60
+SPREAD_COUNT = 60  # more than any k in use; each place costs a comparison with the remaining ones
 """The best tools, among which similar ones are spread."""
 _SIMILAR, _EQUAL = 0.6, 0.8  # tools with a similarity between these are similar, above they are variants
 _SIMILAR_WEIGHT = np.float32(0.2)
@@ -211,8 +213,8 @@ def _combine(words: Floats, meanings: Floats) -> Floats:
 # Describe why tools were found, for a person.
 
 
-_MAX_WORDS = 6
-_MAX_QUERY_WORDS = 200
+_MAX_WORDS = 6  # shown per hit, as the reason of its rank
+_MAX_QUERY_WORDS = 200  # as in word_index.py
 _PUNCTUATION = ".,;:!?\"'()[]{}<>"
 
 
@@ -250,7 +252,7 @@ def _find_spellings(query: str) -> dict[str, str]:
 # The optional last step of a search: a reranker orders the best tools again, such as a cross-encoder or a service.
 
 
-RERANK_COUNT = 30
+RERANK_COUNT = 30  # a cross-encoder reads each of them with the query; ten times the usual k
 """The best tools, which a reranker orders."""
 
 

@@ -43,6 +43,7 @@ from .documents import FIELDS
 # left is removed by the next writer; a lock distinguishes a file in use from an abandoned one.
 
 
+# names of 48 random bits never collide; only a writer that removes our file as abandoned causes another attempt
 _ATTEMPTS = 100
 
 
@@ -113,15 +114,15 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-VERSION = 1
+VERSION = 1  # raise it when an older reader would misread the file
 REBUILD = "make the index again with `toolwire tools index` or ToolIndex.save"
 _MAGIC = b"toolwire index\r\n"  # a transfer as text changes the line end
 _HEAD = struct.Struct("<16sIQQI")  # magic, version, position, length and checksum of the manifest
 _CHECK = struct.Struct("<I")
-_ALIGNMENT = 64
-_MAX_MANIFEST = 16 << 20
-_MAX_SIZE = 1 << 50
-_MAX_DIMENSIONS = 1 << 16
+_ALIGNMENT = 64  # bytes; a cache line, and enough for vector loads from the mapped file
+_MAX_MANIFEST = 16 << 20  # bytes; it lists a dozen sections. Checked before it is parsed
+_MAX_SIZE = 1 << 50  # bytes; sums of sizes stay below 2**63 in the checks of the sections
+_MAX_DIMENSIONS = 1 << 16  # encoders have up to a few thousand
 
 Section: TypeAlias = Iterable[bytes | NDArray[Any]]
 """The parts of a section in their order: a large section needs no second copy in memory."""

@@ -32,7 +32,7 @@ from .index import IndexChange, ToolIndex
 from .ranking import SPREAD_COUNT, NearestTools, find_best, rank_numbers
 from .vectors import Encoder, ProgressCallback, Vectors, encode_texts
 
-_BATCH = 500
+_BATCH = 500  # tools per write; some MB, so that a long import holds no transaction for long
 
 
 class StoredTool(NamedTuple):

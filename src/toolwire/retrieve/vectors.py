@@ -51,7 +51,7 @@ def encode_texts(encoder: Encoder, texts: Sequence[str], progress: ProgressCallb
 # A numpy array that grows by appending, in amortised constant time per row.
 
 
-_FIRST_CAPACITY = 64
+_FIRST_CAPACITY = 64  # rows; a small index is not copied while it grows
 
 
 class GrowingArray:

@@ -27,6 +27,7 @@ FIELD_WEIGHTS = np.array([2.0, 1.0, 0.5], np.float32)
 LENGTH_WEIGHTS = np.array([0.4, 0.75, 0.6], np.float32)  # b of BM25 per field: the discount for a long text
 SATURATION = 1.5  # k1 of BM25: how soon further occurrences of a word stop to count
 _MAX_COUNT = 4  # occurrences of a word in a field that count
+# each costs a pass over its postings; a longer query is a document, and its first part states the request
 _MAX_QUERY_WORDS = 200
 _MAX_QUERY_COUNT = 2  # repetitions of a word in a query that count
 

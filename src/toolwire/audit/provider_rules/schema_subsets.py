@@ -40,7 +40,7 @@ _OPENAPI_KEYWORDS = frozenset(
 )
 _VERTEX_KEYWORDS = _OPENAPI_KEYWORDS | {"additionalProperties", "ref", "defs", "$ref", "$defs"}
 _OPENAPI_TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
-_DEPTH = 200
+_DEPTH = 200  # below Python's limit of recursion; far beyond the depth that any provider accepts
 _DEFINITION = re.compile(r"/(?:\$defs|definitions)/[^/]+")
 
 

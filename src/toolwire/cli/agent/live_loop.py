@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _END = object()
 _CLOSE_TIMEOUT = 10.0  # seconds to end MCP servers and connections
-_CANCEL_TIMEOUT = 2.0
+_CANCEL_TIMEOUT = 2.0  # seconds; a tool that ignores its cancellation must not keep the terminal after Ctrl-C
 _MAX_AHEAD = 256  # events that wait for the terminal
 
 

@@ -62,6 +62,7 @@ async def _resume(store: Store, session: Session, arguments: argparse.Namespace)
 
 
 _STATUSES = ("waiting", "ready", "running", "interrupted", "done", "failed")
+# a store cannot search by prefix or displayed status: so many of the latest runs are read and filtered here
 _MAX_LISTED = 1000
 
 _EXAMPLES = """\

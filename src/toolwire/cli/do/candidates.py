@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # shown.
 
 
-_MAX_PROBLEMS = 10
+_MAX_PROBLEMS = 10  # a folder of broken specifications must not scroll the command line out of view
 
 
 class ToolSource(Value, frozen=True):
@@ -153,6 +153,7 @@ _FREQUENT = (
 )
 _NUMERIC = frozenset({"pid", "number", "port", "job", "seconds", "n"})
 _QUANTITY = re.compile(r"\b(?:number|lines|bytes|count|size|depth|seconds|levels|days)\b", re.IGNORECASE)
+# each may become an enum value in a small model's grammar; a request of one command has fewer. Not measured
 _MAX_VALUES = 12
 
 

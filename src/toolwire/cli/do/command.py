@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 # Let a model fill one call of the offered candidates.
 
 
+# the first answer, and one more with the problem of its call; each is a model request that the user waits for
 _MAX_ATTEMPTS = 2
-_MAX_REASON = 300
+_MAX_REASON = 300  # characters, four lines of a terminal; the text is a model's, without a limit of its own
 _SYSTEM = f"""\
 Turn the request of the user into one call of one function. Each function is a command of the user's machine or an API.
 Choose the function that fulfils the request. Set only the options that the request needs, with values from

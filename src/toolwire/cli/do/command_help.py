@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 _TIMEOUT = 5.0  # seconds
 _MAX_OUTPUT = 262_144  # bytes
+# bytes of data segments; enough for interpreters that reserve a heap at their start. Not measured
 _MAX_MEMORY = 2 << 30
 _MAX_FILES = 1 << 18  # bytes of a file that the program writes
+# beyond the user's present ones, which RLIMIT_NPROC also counts; stops a fork bomb, allows shell wrappers
 _MAX_PROCESSES = 64
 _MAX_WORDS = 2  # a third one could be an operand: `docker run IMAGE` starts a container
 
@@ -111,7 +113,7 @@ class _Descendants:
     before are left alone. Other systems have only the process group.
     """
 
-    _SUBREAPER = 36
+    _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h; Python has no name for it
     _MAX_ROUNDS = 100  # a program that starts processes faster than this is beyond the limit of processes
 
     def __enter__(self) -> None:

@@ -245,7 +245,7 @@ def _print_report(report: ExportReport, settings: ExportSettings) -> None:
         print(f"\ntrainer: {hint}")
 
 
-_MAX_ROWS = 40
+_MAX_ROWS = 40  # tools of a table; it stays on one screen with the lines around it
 
 
 def _document(report: ExportReport, written: dict[str, int]) -> dict[str, Any]:

@@ -231,7 +231,7 @@ def _share(calls: CallQuality, name: str) -> str:
 # `toolwire learn mine`: find the tool calls of plain texts that help a model to predict them (Toolformer).
 
 
-_MAX_REASONS = 4
+_MAX_REASONS = 4  # they share one line; the rest is counted as "other"
 _MINE_EXAMPLES = """\
 examples:
   toolwire learn mine texts.txt -m smollm2 -o runs/mined

@@ -34,7 +34,7 @@ _ASSIGNMENT = re.compile(r"([^=]+?)(:?=)(.*)", re.DOTALL)
 _INTEGER = re.compile(r"-?\d{1,400}")
 _NUMBER = re.compile(r"-?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][+-]?\d{1,3})?")
 _MAX_FILE = 16 * 1024 * 1024  # bytes: no server accepts a larger message
-_MAX_SHOWN = 20
+_MAX_SHOWN = 20  # names or problems in one error message
 
 
 class Assignment(NamedTuple):

@@ -146,7 +146,7 @@ examples:
 Values get the type that the schema of the tool declares; unknown and missing arguments are reported before the call.
 exit codes: 0 done   1 the tool reported an error   2 wrong usage, unknown tool, or no answer
 """
-_MAX_LISTED = 20
+_MAX_LISTED = 20  # names in one error message, about three lines
 
 
 def add_call(commands: Any) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 # room again.
 
 
+# records, some MB of memory; enough for bursts, while a pipe that is never read must cost a bounded amount
 _MAX_WAITING = 10_000
 _EXIT_TIMEOUT = 1.0  # seconds to write the last records at exit
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...mcp.client.servers import McpServers
 
 
-_MAX_FINDINGS = 100
+_MAX_FINDINGS = 100  # a server with many tools has more; --all prints the rest
 _MAX_MESSAGE = 200  # characters of a finding
 
 _EXAMPLES = """\

@@ -238,7 +238,7 @@ async def _request_models(url: str, key: str) -> tuple[str, ...]:
 
 
 ANY_KEY = "local"  # a gateway without keys accepts any key
-_MAX_NAMES = 6
+_MAX_NAMES = 6  # they share one line of the start message
 
 
 def client_commands(url: str, available: AvailableModels, key: str = ANY_KEY) -> list[str]:

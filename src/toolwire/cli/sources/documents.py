@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _LOGS = (".jsonl", ".ndjson", ".log")
 _REQUEST_KEYS = ("request", "body", "payload", "json", "postData", "text")
+# objects around a request; a HAR entry has three (request, postData, text). Deeper search only costs time
 _MAX_DEPTH = 4
 
 

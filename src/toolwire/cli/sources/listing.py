@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from ...schema.parsing.parser import ParsedSchema
 
 
-MAX_PARAMETERS = 1000
-_MAX_DEPTH = 4
-_MAX_VALUES = 8
-_MAX_VALUE_LENGTH = 60
-_MAX_BRANCHES = 6
+MAX_PARAMETERS = 1000  # also with --all: recursive schemas repeat their parameters at each of the four levels
+_MAX_DEPTH = 4  # dots in a path; deeper paths are wider than a terminal, and recursive schemas must end
+_MAX_VALUES = 8  # enum values in one cell; country codes and time zones would fill pages
+_MAX_VALUE_LENGTH = 60  # characters; a longer default or enum value would be a cell of its own
+_MAX_BRANCHES = 6  # alternatives in one cell, which _MAX_CELL cuts in any case
 _MAX_HOPS = 16  # references that lead to references
 
 
@@ -167,12 +167,12 @@ def _value_text(value: JSON) -> str:
 
 
 _Item = TypeVar("_Item")
-MAX_ITEMS = 50
-_MAX_PARAMETERS = 30
+MAX_ITEMS = 50  # tools, prompts or problems; --all lifts it
+_MAX_PARAMETERS = 30  # per tool; more than a screen per tool hides the others
 _MAX_LINES = 600  # of all tools, or all prompts; the item in which they end is printed completely
 _MAX_TEXT = 600  # characters of a description
-_MAX_PARAMETER_TEXT = 160
-_MAX_CELL = 120
+_MAX_PARAMETER_TEXT = 160  # characters, two lines of a terminal
+_MAX_CELL = 120  # characters; the width of a wide terminal
 _INDENT = "    "
 _HINTS = {
     ("readOnlyHint", True): "read-only",

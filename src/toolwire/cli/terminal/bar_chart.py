@@ -12,14 +12,14 @@ from ...ir.errors import ConfigError
 from ...ir.terminal import neutralise_line
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_MAX_LABEL = 40
-_MIN_BAR = 10
-_MAX_BAR = 50
+_MAX_LABEL = 40  # characters; half of an 80-column terminal is left for bar and value
+_MIN_BAR = 10  # characters; with eighths still 80 different lengths
+_MAX_BAR = 50  # characters; longer bars do not compare better
 _COLOURS = ("#4269d0", "#efb118", "#6cc5b0", "#ff725c", "#a463f2", "#9498a0")
 _ROW = 20  # pixels
-_LABEL_WIDTH = 300
-_BAR_WIDTH = 460
-_VALUE_WIDTH = 160
+_LABEL_WIDTH = 300  # pixels; _MAX_LABEL characters of 12-pixel text
+_BAR_WIDTH = 460  # pixels; with label and value 920, which fits into a page without scaling
+_VALUE_WIDTH = 160  # pixels for the value after the longest bar
 _STYLE = "text{font:12px system-ui,sans-serif;fill:currentColor}.title{font-weight:bold;font-size:14px}.group{font-weight:bold}"
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_MAX_ENTRIES = 1000
+_MAX_ENTRIES = 1000  # lines of history; loaded at each start, so that the file must stay small
 _MAX_ENTRY = 10_000  # characters
 _MAX_FILE = 2_000_000  # bytes
 

@@ -107,7 +107,7 @@ def _wrap(line: str, width: int) -> list[str]:
 # A progress bar on standard error. It is drawn on a terminal only, and removed at the end.
 
 
-_WIDTH = 30
+_WIDTH = 30  # characters; fits with label and numbers into 80 columns
 _INTERVAL = 0.1  # seconds between two updates
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _KEYS = ("request", "response", "body", "payload", "json", "content", "postData", "text", "answer", "output")
-_MAX_DEPTH = 5
+_MAX_DEPTH = 5  # objects around an answer; a HAR entry in a log line has four. Deeper search only costs time
 _TRACE = b'"toolwire_trace"'
 
 
@@ -156,8 +156,8 @@ def _detect_answer(document: Any) -> tuple[str, str]:
 
 
 _WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
-_BAR_WIDTH = 20
-_MAX_PLOTTED = 60
+_BAR_WIDTH = 20  # characters; the table has up to five columns before it
+_MAX_PLOTTED = 60  # bars of 20 pixels; the picture stays below 1,300 pixels
 _MAX_SERVERS = 20  # rows of the table of servers
 _EXAMPLES = """\
 examples:

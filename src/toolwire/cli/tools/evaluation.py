@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...retrieve.index import ToolIndex
 
 
+# all are held in memory and searched; far beyond the 50 that the documentation asks for. Not measured
 _MAX_QUERIES = 100_000
 _EXAMPLES = """\
 examples:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 # Draw operations as bars on a common time axis, one line each, so that parallel ones are below each other.
 
 
-_MIN_WIDTH = 80
-_MIN_BAR = 12
-_MAX_LABEL = 28
-_MAX_NOTE = 28
+_MIN_WIDTH = 80  # columns; a narrower terminal wraps the lines instead of losing its bars
+_MIN_BAR = 12  # characters; parallel operations stay distinguishable
+_MAX_LABEL = 28  # characters; label, note and duration leave at least _MIN_BAR of 80 columns
+_MAX_NOTE = 28  # as _MAX_LABEL
 _DURATION = 8  # characters of a duration column
 
 

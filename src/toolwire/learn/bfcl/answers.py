@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _FATAL = frozenset({"authentication", "billing", "permission", "not_found"})  # no other request would succeed
 _LIMITED = frozenset({"length", "context_window"})
-_MAX_CONCURRENCY = 1_000
+_MAX_CONCURRENCY = 1_000  # requests in flight; each is a task with a connection, and more is a slip of the keyboard
 
 
 class ClientAnswers:

@@ -113,6 +113,7 @@ def parameter_schema(parameters: Object, *, any_type: str | None = None) -> Obje
 # A multi-turn entry has Python calls as text.
 
 
+# characters; Python's parser takes time and memory for the syntax tree of a call, and the text is a model's
 _LONGEST_CALL = 100_000
 
 

@@ -42,7 +42,7 @@ _TYPES = {
 _NAMES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list", "object": "dict"}
 _BASE = re.compile(r"\s*+(?:typing\.)?(?:Optional\[)?\s*+([A-Za-z]+)")
 _OPTIONAL = re.compile(r",\s*optional\b|\AOptional\[", re.IGNORECASE)
-_MAX_DEPTH = 64
+_MAX_DEPTH = 64  # as in `schema/parsing/parser.py`; a deeper part is left as it is
 _SCHEMAS = frozenset({"items", "additionalProperties"})
 
 

@@ -242,6 +242,7 @@ def _prompt_tokens(model: LanguageModel, text: str, position: int, tool: MiningT
 
 
 _MAX_CALLS = 256  # calls of one run
+# calls with their results; bounds memory. Samples of a text repeat each other, so an emptied cache costs little
 _MAX_CACHED = 100_000
 
 

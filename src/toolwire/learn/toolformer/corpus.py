@@ -75,7 +75,7 @@ def insert_calls(text: str, calls: Sequence[InlineCall]) -> str:
 Objective: TypeAlias = Literal["paper", "masked"]
 
 _MAX_TEXT = 20_000  # characters
-_MAX_TEXTS = 10_000_000
+_MAX_TEXTS = 10_000_000  # all are held in memory; parts can be mined separately
 
 
 class CorpusText(Value, frozen=True):

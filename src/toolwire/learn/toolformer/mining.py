@@ -41,11 +41,12 @@ class MiningSettings(Value, frozen=True):
     positions: int | None = None
     samples: int | None = None
     call_probability: float | None = None
-    temperature: float = 0.8
-    share: float = 0.1
+    temperature: float = 0.8  # below 1: samples differ, but most remain well-formed. Not measured
+    share: float = 0.1  # of the candidates of a tool, for the filter `rank`
     seed: int = 0
+    # per forward pass, padding included; the model of the experiment fits with it, others were not measured
     batch_tokens: int = 16_384
-    max_length: int = 1024
+    max_length: int = 1024  # tokens; each candidate scores the text again, at quadratic cost
 
 
 class CallCandidate(Value, frozen=True):

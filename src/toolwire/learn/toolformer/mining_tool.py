@@ -22,8 +22,8 @@ from ...run.tools.function_tool import FunctionTool, tool
 # Evaluate arithmetic expressions without `eval`: four operations on bounded numbers.
 
 
-_MAX_LENGTH = 200
-_MAX_VALUE = 10**15
+_MAX_LENGTH = 200  # characters of an expression, which a model sampled; a real calculation is shorter
+_MAX_VALUE = 10**15  # floats below 2**53 (9e15) are exact integers; also stops towers of powers
 _ALLOWED = re.compile(r"[0-9+\-*/(). ]+").fullmatch
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _LEADING_ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
@@ -186,7 +186,7 @@ class MiningTool(Value, frozen=True):
     positions: int = 5
     samples: int = 5
     threshold: float = 1.0
-    max_tokens: int = 48
+    max_tokens: int = 48  # of one call; a longer sample is a continuation of the text, not a call
 
     @property
     def name(self) -> str:

@@ -27,7 +27,7 @@ from .head import ArgumentExample, ToolkenHead
 
 
 _MAX_CONTEXT = 600  # characters of the text before a call
-_MAX_EXAMPLES = 8
+_MAX_EXAMPLES = 8  # of a tool in the argument prompt, which must leave room for the text. Not measured
 
 
 def argument_prompt(tool: Tool, examples: Sequence[ArgumentExample], text: str) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MANIFEST = "head.json"
 _WEIGHTS = "head.safetensors"
-_VERSION = 1
+_VERSION = 1  # of the file; raise it when an older reader would misread a newer file
 
 
 class ArgumentExample(Value, frozen=True):

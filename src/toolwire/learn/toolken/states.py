@@ -24,8 +24,8 @@ from .demonstrations import Demonstration
 # The tokens of demonstrations, and the positions at which a head learns or is measured.
 
 
-NO_TOOL = -1
-MAX_TOKENS = 4096
+NO_TOOL = -1  # tools are numbered from 0
+MAX_TOKENS = 4096  # of one demonstration; attention is quadratic, and the states of all tokens are held at once
 
 
 class LabelledTokens(NamedTuple):

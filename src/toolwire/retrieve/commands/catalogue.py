@@ -36,7 +36,7 @@ from .manuals import is_alias, read_bash_completion, read_man_page, read_zsh_com
 # Read and write files of untrusted folders: regular files only, within limits, and private caches.
 
 
-MAX_FILE = 1_000_000
+MAX_FILE = 1_000_000  # the longest pages, such as bash(1), have less than half of it; also stops decompression bombs
 """Bytes of a page, also after decompression."""
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -120,14 +120,14 @@ def write_private(path: Path, data: bytes) -> None:
 ReadProgress = Callable[[int, int], None]
 FindProgram = Callable[[str], str | None]
 
-MAX_FILES = 20_000
-MAX_SECONDS = 120.0
+MAX_FILES = 20_000  # a full desktop has some thousands of pages and completions
+MAX_SECONDS = 120.0  # the user waits for the first call; the files read so far are cached
 """Time to read files anew. The rest is read by later calls."""
 
 _FORMAT = 2  # of the cache; to be raised when the readers change
-_MAX_CACHE = 200_000_000
+_MAX_CACHE = 200_000_000  # bytes; MAX_FILES records of 10 kB on average
 _PAGE = re.compile(r"(?P<stem>.+)\.(?P<section>[168])[a-z]*(?P<gz>\.gz)?")
-_MAX_DASHES = 4
+_MAX_DASHES = 4  # 2**(dashes - 1) ways to split a name are searched in the page; no page name of git has more
 
 
 class Roots(Value, frozen=True):

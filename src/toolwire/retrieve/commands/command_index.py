@@ -23,14 +23,14 @@ from .common_tasks import COMMON_TASKS
 if TYPE_CHECKING:
     from ..vectors import Encoder, ProgressCallback
 
-_MAX_OPTIONS = 30
+_MAX_OPTIONS = 30  # the rest would drown the description: BM25 normalises by length, and the encoder reads 128 tokens
 _MAX_ABOUT = 80  # characters of the description of an option
 _WIDTH = 8  # ranked tools per command that is wanted, before common commands are preferred
-_COMMON = 1.6
-_RANK_OFFSET = 10
-_MIN_WORDS = 2
-_MIN_SHARE = 0.45
-_FORMAT = 1
+_COMMON = 1.6  # `ls` before `lsattr` for the same description; chosen with the weights of `do`, not measured alone
+_RANK_OFFSET = 10  # of reciprocal rank fusion; smaller than the usual 60, because only the first few ranks are offered
+_MIN_WORDS = 2  # see `mentions`
+_MIN_SHARE = 0.45  # about half: a word of two, two of four
+_FORMAT = 1  # of the stored index; raise it when the searched text of a command changes
 # names and numbers of a request are values, not words that describe a command
 _VALUES = (
     (re.compile(r"(?<![\w+.-])[a-z][a-z0-9+.-]*+://\S+", re.IGNORECASE), " url "),

@@ -38,7 +38,7 @@ from .effects import (
 
 Property: TypeAlias = CommandOption | Operand
 
-MAX_VALUES = 64
+MAX_VALUES = 64  # for a model's schema; a command with more values is one for a pattern or a pipe
 """Values of one repeated option or operand."""
 
 _UNOFFERED_OPERANDS = frozenset({"expression"})  # of `find`: its parts are options
@@ -137,13 +137,13 @@ def _shown(text: str, limit: int) -> Any:
 # Write a call of a command as an argument vector. No shell reads it, and no value can become an option.
 
 
-MAX_VALUE = 1_000
+MAX_VALUE = 1_000  # the user confirms the line by reading it; PATH_MAX is 4,096, real paths are shorter
 """Characters of one value."""
 
 _PATH = re.compile(r"file|path|dir|source|dest|src|target|starting|archive|arg|folder|member")
 _SHELL_CHARACTERS = frozenset(";|&`$<>\\")
 _LEADING = frozenset({"-H", "-L", "-P"})  # options of `find` that precede the paths
-_MAX_VECTOR = 256
+_MAX_VECTOR = 256  # arguments; with _MAX_TOTAL, a line that can still be read before it is confirmed
 _MAX_TOTAL = 2_000  # characters: the beginning stays on the screen
 _SPACES = " " * 8
 # programs whose options follow the operands, and programs that accept `--` before operands

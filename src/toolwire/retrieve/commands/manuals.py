@@ -17,11 +17,11 @@ from .synopsis import SynopsisLine, first_sentence, mark_variables, read_option,
 # Read commands from man pages: name, summary, options, operands, and the subcommands that a page lists.
 
 
-_MAX_OPTIONS = 400
-_MAX_SUBCOMMANDS = 80
+_MAX_OPTIONS = 400  # curl, among the longest pages, has fewer than 300; a page with more is misread
+_MAX_SUBCOMMANDS = 80  # of one page; each becomes a candidate of the index
 _MAX_SHARED = 8_000  # options of all subcommands of a page
-_MAX_DESCRIPTION = 600
-_MAX_OPERANDS = 6
+_MAX_DESCRIPTION = 600  # characters; the encoder reads 128 tokens, about 500 characters
+_MAX_OPERANDS = 6  # of one command; more is a misread synopsis
 _WITHOUT_OPTIONS = frozenset(
     "AUTHOR AUTHORS BUGS COPYRIGHT EXAMPLE EXAMPLES ENVIRONMENT FILES HISTORY NOTES STANDARDS DIAGNOSTICS NAME SYNOPSIS".split()
 ) | {"SEE ALSO", "EXIT STATUS", "REPORTING BUGS", "RETURN VALUE", "ENVIRONMENT VARIABLES"}
@@ -198,9 +198,9 @@ def _merge_operand(name: str, usages: Sequence[SynopsisLine]) -> Operand:
 # Read options from completion files of bash and zsh. The files are programs: they are read as text, never run.
 
 
-_MAX_COMPLETED_OPTIONS = 300
-_MAX_NAMES = 8
-_MAX_COMPLETED_OPERANDS = 3
+_MAX_COMPLETED_OPTIONS = 300  # of a completion, which may list the options of all subcommands together
+_MAX_NAMES = 8  # programs of one completion file; some are written for dozens of aliases
+_MAX_COMPLETED_OPERANDS = 3  # of a completion, whose operands have no names; more is guesswork
 _MAX_BASH = 20_000  # characters: a larger file completes several subcommands, with options of their own
 _STRING = re.compile(r"'([^'\n]{0,2000}(?:\n[^'\n]{0,500}){0,30})'|\"([^\"\n]{0,2000}(?:\n[^\"\n]{0,500}){0,30})\"")
 _WORD_LIST = re.compile(r"compgen\s{1,8}-W\s{0,8}$|(?:opts|options|flags)\w{0,40}\+?=\(?\s{0,8}$", re.IGNORECASE)
@@ -315,7 +315,7 @@ def _make_command(name: str, options: list[CommandOption], operands: tuple[Opera
 # Read a command from the text that it prints for `--help`.
 
 
-_MAX_LINES = 3_000
+_MAX_LINES = 3_000  # of a help text; the output itself is limited by bytes in `cli/do/command_help.py`
 _HELP_OPTION = re.compile(r"\s{1,12}(-{1,2}\S(?:\S|\s(?!\s))*+)(?:\s{2,}+(\S.*))?+")
 _ENTRY = re.compile(r"\s{1,8}([a-z][a-z0-9-]*)\*?:?\s{2,}(\S.*)")
 _COMMANDS = re.compile(r"(?: ++|(?!(?:sub)?commands?\b)\w++)*+(?:sub)?commands?\b[\w ]*+:?", re.IGNORECASE)

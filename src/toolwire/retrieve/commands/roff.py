@@ -179,9 +179,9 @@ def _join(parts: list[str]) -> str:
 # A page is data: nothing is formatted by a program, and conditions and definitions of macros are skipped.
 
 
-MAX_LINES = 30_000
-_MAX_LINE = 4_000
-_MAX_ENTRIES = 2_000
+MAX_LINES = 30_000  # of a page; MAX_FILE bytes in lines of about 33 characters
+_MAX_LINE = 4_000  # characters; bounds the patterns that read a line
+_MAX_ENTRIES = 2_000  # of a page; several times the options of the longest ones
 _MAX_ENTRY = 2_000  # characters
 _FONTS = {"B", "I", "BI", "BR", "IB", "IR", "RB", "RI", "SB", "SM", "R", "MR"}
 _PARAGRAPHS = {"PP", "P", "LP", "sp", "Pp", "HP", "br"}

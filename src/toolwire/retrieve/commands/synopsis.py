@@ -23,9 +23,9 @@ _CHOICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _INTEGERS = re.compile(r"(?:num|number|count|depth|port|cols|columns|pid|lines|limit|int|integer)", re.IGNORECASE)
 _REPEATS = re.compile(r"(?:multiple|several|many) times\b|more than once\b|repeated(?:ly)?\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[a-z0-9)\]>'\"][.;:])\s+(?=[A-Z(\"'`-])")
-_MAX_NAMES = 6
-_MAX_CHOICES = 24
-_MAX_DESCRIPTION = 160
+_MAX_NAMES = 6  # spellings of one option; most have two
+_MAX_CHOICES = 24  # values in braces; a longer list is a description, not an enumeration
+_MAX_DESCRIPTION = 160  # characters; one line of a description in a model's prompt, times all offered options
 
 
 def read_option(tag: str, description: str) -> CommandOption | None:
@@ -127,10 +127,10 @@ _SIMPLIFIED = (
     (re.compile(r"\+FORMAT\b"), "<+format>"),
 )
 _PLURALS = frozenset({"files", "paths", "directories", "args", "arguments", "urls", "names", "hosts", "packages"})
-_MAX_TOKENS = 4_000
-_MAX_OPERANDS = 6
+_MAX_TOKENS = 4_000  # as many as _MAX_USAGE characters can have
+_MAX_OPERANDS = 6  # of one line; more is a misread synopsis
 _MAX_USAGE = 4_000  # characters
-_MAX_LINES = 40
+_MAX_LINES = 40  # usages of one command, such as the list of all subcommands
 
 
 class SynopsisLine:
