@@ -93,10 +93,10 @@ def guess_wire(path: str, headers: Mapping[str, str]) -> str:
 # Both are limited in number and in bytes; the oldest entries are dropped.
 
 
-_MAX_ENTRIES = 4096
-_MAX_BYTES = 64 * 1024 * 1024
-_MAX_SECONDS = 24 * 3600.0
-_MAX_CHAIN = 1000  # responses in one conversation
+_MAX_ENTRIES = 4096  # turns of one process; an agent's conversation has tens of them
+_MAX_BYTES = 64 * 1024 * 1024  # as much as the gateway keeps of translated conversations
+_MAX_SECONDS = 24 * 3600.0  # a day, as the records of calls (`records.DAY`)
+_MAX_CHAIN = 1000  # responses in one conversation; the ids come from the client, and a cycle must end
 _OWNER = ""  # a transport has one user
 
 

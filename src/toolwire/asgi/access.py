@@ -127,7 +127,7 @@ _UNREPEATABLE_HEADERS = frozenset(
         b"api-key",
     )
 )
-_MAX_KNOWN_HOSTS = 64
+_MAX_KNOWN_HOSTS = 64  # names and ports of one server are a few; a client may invent ports without end
 
 
 class RequestRefused(ToolwireError):

@@ -56,7 +56,7 @@ _MIN_LATE = 3  # delays in a row; one long turn gives a single delay
 # Seconds: longer than most bursts, and than the periods in which a control group limits the CPU (0.1 s).
 _INTERVAL = 0.2
 _RECOVERY = 1.0  # seconds without a refusal, several times the interval: an overload that pauses is not over
-_REPORT_INTERVAL = 10.0  # seconds between two log lines
+_REPORT_INTERVAL = 10.0  # seconds between two log lines: an overload refuses thousands of requests in this time
 # Requests per turn. A request needs three turns or more, so those in flight are about seven, and each of them waits for the
 # others: at four times the capacity the median of `bench/gateway/overload.py` was 7 ms, with 5 requests per turn 17 ms. The
 # goodput is the same, since a loop that always has two requests to start is never idle.
@@ -228,8 +228,8 @@ class ConnectionLimits(Protocol):
 class DefaultLimits(Struct, frozen=True):
     """The limits of a server without settings for them."""
 
-    head: int = 64 * 1024
-    slow_client: float = 30.0
+    head: int = 64 * 1024  # bytes; nginx allows 32 KiB (`large_client_header_buffers`), uvicorn with httptools any size
+    slow_client: float = 30.0  # seconds; half of nginx's `client_header_timeout`: a slow network pauses for a few
 
 
 class AdmissionGate(Protocol):
@@ -257,9 +257,9 @@ _SHARE = 4  # a quarter of few descriptors is for files, sockets and pipes of th
 _BYTES_PER_REQUEST = 64 * 1024
 _MEMORY_SHARE = 2  # half of the memory is for the program, for bodies and for caches
 _MIN_REQUESTS = 16  # also of a process with few descriptors
-_FILES = 128
-_RESERVE = 32  # connections beyond the limit that are served, for health checks
-_UNLIMITED = 1_000_000
+_FILES = 128  # descriptors for the log, the store, the pipes and the event loop; not measured
+_RESERVE = 32  # connections beyond the limit that are served, for health checks of a few load balancers
+_UNLIMITED = 1_000_000  # descriptors; a process runs out of memory before
 
 
 class ConnectionCounts:

@@ -70,7 +70,7 @@ def find_direct_exchange(receive: Receive, send: Send) -> DirectExchange | None:
 HeaderPairs: TypeAlias = list[tuple[bytes, bytes]]
 _CallLater: TypeAlias = Callable[[float, Callable[[], object]], "DeadlineHandle | asyncio.TimerHandle"]
 
-_WATCH_DELAY = 0.02  # seconds
+_WATCH_DELAY = 0.02  # seconds; answers without a model are faster, and the task would cost more than they do
 _PIECE = 64 * 1024  # bytes written at once; the server then waits for a slow client
 _TIMERS = SharedTimers()
 

@@ -26,12 +26,14 @@ from ..net.threads import ThreadPool
 
 LARGE = 32 * 1024
 """Bytes; the work for a larger document leaves the event loop."""
+# More of them only compete for the interpreter lock, and each delays the event loop by one switch interval.
 _THREADS = 4
 # Calls of average length that a call may wait for. With half of the threads, 16 requests of a client at a time need no more. At
 # 80 % of the capacity a call waits for three or four at most, so the latency under overload is a few times as long.
 _MAX_CALLS = 8
 _INTERVAL = 0.2  # seconds; a burst is over after this time, as for the event loop (`admission`)
-_MEAN_WEIGHT = 1 / 16  # of the last call, in the mean of durations
+# Of the last call, in the mean of durations: it follows a change of the load within some 16 calls.
+_MEAN_WEIGHT = 1 / 16
 
 WorkParameters = ParamSpec("WorkParameters")
 WorkResult = TypeVar("WorkResult")

@@ -229,7 +229,8 @@ class RequestCycle(DirectExchange, RequestResponseCycle):
         self.on_response()
 
 
-_REQUEST_OVERHEAD = 2048  # bytes of memory for a request, besides its headers and body
+# Bytes of memory for a request, besides its headers and body: the cycle, the scope and their parts.
+_REQUEST_OVERHEAD = 2048
 
 
 class BoundedFlow(FlowControl):

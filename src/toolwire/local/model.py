@@ -43,8 +43,8 @@ from .plan import (
 )
 from .weights import find_weights
 
-_SLOTS = 2
-_CONTEXT = 4096
+_SLOTS = 2  # requests at a time; each slot keeps a key-value cache in memory; not measured
+_CONTEXT = 4096  # tokens of each slot: short conversations in little memory; not measured
 _open: dict[str, LocalModel] = {}
 _opening = Lock()
 

@@ -15,7 +15,7 @@ from ..ir.pointer import Object
 from ..ir.tools import Tool
 
 _MAX_TEXT = 2000  # characters of a prompt or description that are compared
-_MAX_ENUM = 50
+_MAX_ENUM = 50  # values of an enum that are compared with the prompt
 _STOP_WORDS = frozenset(
     """a about all also am an and any are as at be been but by call can could current did do does each else find for from
     function get give given gives had has have he her here him his how i if in into is it its just know let like list made
@@ -25,7 +25,7 @@ _STOP_WORDS = frozenset(
     with would yes you your""".split()
 )
 _ENDINGS = ("ations", "ation", "ings", "ing", "ers", "er", "ies", "ied", "es", "ed", "s", "y", "e")
-_MIN_STEM = 3
+_MIN_STEM = 3  # letters; "use" and "us" would get the same stem with fewer
 _WORD = re.compile(r"[^\W\d_]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NUMBER = re.compile(r"\d++(?:[.,:]\d++)*")

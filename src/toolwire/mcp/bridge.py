@@ -57,7 +57,8 @@ from .server.reply_writer import ReplyWriter
 _log = logging.getLogger("toolwire.mcp")
 _MAX_SESSIONS = 64
 """Maximum number of sessions. Each session is a process."""
-_GRACE = 5.0
+_GRACE = 5.0  # seconds to write the rest of the output to a client that still reads
+# Seconds between two looks at a full output buffer; short beside a message, and long beside a turn of the event loop.
 _PAUSE = 0.005
 
 

@@ -38,6 +38,7 @@ class _Work(NamedTuple):
 
 
 _open_pools: WeakSet[ThreadPool] = WeakSet()
+# Seconds; an idle thread ends within milliseconds, and a busy one must not delay the exit of the program.
 _JOIN_TIMEOUT = 0.5
 
 
@@ -220,7 +221,7 @@ def _closed_error() -> NotExecuted:
 
 T = TypeVar("T")
 
-_MAX_AHEAD = 64  # items that a stream may produce before the caller has taken them
+_MAX_AHEAD = 64  # items that a stream may produce before the caller has taken them: about a second of a fast model
 _END = object()
 
 

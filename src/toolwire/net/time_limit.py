@@ -92,7 +92,7 @@ class SharedTimers:
 
 LimitedOutcome: TypeAlias = Returned | Failed | TimedOut
 
-_GRACE = 2.0
+_GRACE = 2.0  # seconds to clean up after a cancellation, such as closing a connection; then the coroutine is abandoned
 _log = logging.getLogger("toolwire.net")
 
 

@@ -81,7 +81,9 @@ def toolbox(
     tags: Sequence[str] = (),
     operations: Sequence[str] | Callable[[ApiTool], bool] = (),
     headers: Mapping[str, str] | None = None,
+    # Seconds; half of the default of other tools: an API that takes longer usually has another operation for it.
     timeout: float = 30.0,
+    # Bytes; results are shortened to 64 KiB of text, and the rest is stored for `read_output`.
     max_response: int = 4 * 1024 * 1024,
     trusted: bool = False,
     trust_servers: bool = False,

@@ -17,9 +17,9 @@ from ..ir.pointer import JSON, Object, resolve
 # Load OpenAPI documents within limits: bytes, nodes and depth. A document may come from an untrusted source.
 
 
-MAX_BYTES = 32 * 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024  # GitHub's document, one of the largest in use, has about 12 MB
 MAX_NODES = 2_000_000  # GitHub's document, one of the largest in use, has about 900,000
-MAX_DEPTH = 100
+MAX_DEPTH = 100  # levels; Python's stack has 1,000 frames, and a reader needs several for each level
 _BOM = b"\xef\xbb\xbf"
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
@@ -103,7 +103,7 @@ def _check_size(document: JSON) -> None:
 # Resolve references inside one document. A reference to another document is an error: nothing is fetched.
 
 
-_MAX_CHAIN = 16
+_MAX_CHAIN = 16  # references to references; real documents have one or two, and a cycle must end
 _SHOWN = 200  # characters of a reference in a message
 
 

@@ -28,7 +28,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _HARMLESS_RESERVED = frozenset(b":/?@!$'()*,;")
 has_dot_segment = re.compile(r"(?:^|[/\\])\.\.?(?:$|[/\\;])").search  # servers in Java read `..;x` as `..`
 _is_header_text = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?").fullmatch
-_MAX_NESTING = 20
+_MAX_NESTING = 20  # levels; `qs` reads 5 by default, and the URL has a limit of its own
 
 
 def percent_encode(text: str, *, allow_reserved: bool = False) -> str:

@@ -30,12 +30,12 @@ from .security import SecurityScheme, read_requirements, read_schemes
 
 _EFFECTS: dict[str, Effect] = {"get": "read", "query": "read", "put": "idempotent", "delete": "idempotent"}
 _METHODS = ("get", "put", "post", "delete", "patch", "query")  # a response to HEAD, OPTIONS or TRACE has no content
-_MAX_OPERATIONS = 5_000
-_MAX_NAME = 64
-_MAX_DESCRIPTION = 4_000
-_MAX_TAGS = 50
-_MAX_URL = 2_000
-_MAX_VARIABLES = 20
+_MAX_OPERATIONS = 5_000  # GitHub's document has more than 1,000
+_MAX_NAME = 64  # characters; the smallest limit of the providers for the name of a tool
+_MAX_DESCRIPTION = 4_000  # characters, about 1,000 tokens of every request; some documents contain whole manuals
+_MAX_TAGS = 50  # an operation has one or two
+_MAX_URL = 2_000  # characters; browsers and proxies accept about as many
+_MAX_VARIABLES = 20  # of a server's URL: host, region, version
 _MAX_SERVERS = 20  # documents list a handful: production, staging, regions
 _SHOWN = 120  # characters of a path in a message
 

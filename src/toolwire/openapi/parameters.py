@@ -28,11 +28,11 @@ _EXCLUDED_HEADERS = frozenset(
 )
 _PREFERENCE = ("json", "form", "multipart", "text", "bytes")
 _CONCRETE = {"json": "application/json", "text": "text/plain", "bytes": "application/octet-stream"}  # for wildcards
-_MAX_PARAMETERS = 500
+_MAX_PARAMETERS = 500  # of one operation; far above real ones, which have up to a few dozen
 MAX_TOTAL_PARAMETERS = 200_000
 """Maximum number of parameters of all operations together; operations may share them."""
-_MAX_MEDIA_TYPES = 50
-_MAX_MEDIA_TYPE = 200  # characters
+_MAX_MEDIA_TYPES = 50  # of one body; real ones have one to three
+_MAX_MEDIA_TYPE = 200  # characters; the longest registered types have about 80
 _ANY: Object = {}
 _is_header_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}").fullmatch
 _is_media_type = re.compile(r"[\w!#$&^.+*-]++/[\w!#$&^.+*-]++(?:\s*+;\s*+[\w-]++=[\w.-]++)*+", re.ASCII).fullmatch

@@ -35,7 +35,7 @@ _REMOVED = frozenset(
 )
 _SAME_OBJECT = frozenset({"allOf", "anyOf", "oneOf", "then", "else"})
 """Keywords whose schemas are for the same object; not those that negate, where less means more."""
-_MAX_COMPOSED = 100  # schemas that are searched for hidden properties
+_MAX_COMPOSED = 100  # schemas that are searched for hidden properties; references may form a cycle
 _TEXTS = ("title", "description")
 
 

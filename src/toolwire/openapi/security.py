@@ -26,8 +26,8 @@ from .encoding import percent_encode
 
 SchemeKind: TypeAlias = Literal["bearer", "basic", "http", "header", "query", "cookie", "none"]
 Requirements: TypeAlias = "tuple[tuple[str, ...], ...] | None"
-_MAX_SCHEMES = 200
-_MAX_ALTERNATIVES = 20
+_MAX_SCHEMES = 200  # real documents have fewer than ten
+_MAX_ALTERNATIVES = 20  # of one operation; real ones have one or two
 _is_token = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}").fullmatch
 # Headers that frame the request, or that other code sets.
 _RESERVED = frozenset(

@@ -13,6 +13,7 @@ from ..ir.errors import MissingExtra, SchemaError
 from ..ir.pointer import JSON
 
 _STANDARD_TAG = "tag:yaml.org,2002:"
+# A float has at most 309 digits before the point; `int` refuses more than 4,300, after quadratic work.
 _MAX_DIGITS = 400
 _BLANK_LINES = re.compile(r"^ *+\t[ \t]*+$", re.MULTILINE)  # libyaml refuses the tab in a block scalar
 _CONSTANTS: dict[str, JSON] = {

@@ -72,7 +72,7 @@ from .listing import ServerProblem, ToolList, fetch_all_pages
 from .negotiation import ClientIdentity, NegotiatedProtocol
 
 Handler: TypeAlias = Callable[[Object], "Object | Awaitable[Object]"]
-_MAX_THREADS = 8
+_MAX_THREADS = 8  # handlers of a client that may block; those of a user's answers have a thread of their own
 _METHODS = {"elicitation/create": "elicit", "sampling/createMessage": "sample"}
 
 
@@ -167,8 +167,8 @@ def accept_defaults(params: Object) -> Object:
 
 
 _log = logging.getLogger("toolwire.mcp")
-_MAX_ROUNDS = 8
-_MAX_QUESTIONS = 1000
+_MAX_ROUNDS = 8  # a server asks once or twice (user, then model); one that asks without end is broken
+_MAX_QUESTIONS = 1000  # tasks of a connection; a server that floods its client with requests is cut off
 ProgressHandler: TypeAlias = Callable[[str, Progress], None]
 """Called with the name of a tool and the progress of its call."""
 

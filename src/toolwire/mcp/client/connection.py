@@ -36,6 +36,7 @@ from .stdio import StdioLink
 # the second request.
 
 
+# Seconds; a package runner may have to download the server first, and the answer of a slow start is still used.
 _PROBE_TIMEOUT = 10.0
 
 
@@ -102,8 +103,8 @@ async def _first_answer(
 
 
 _log = logging.getLogger("toolwire.mcp")
-_PAUSE = 0.25
-_PING_TIMEOUT = 2.0
+_PAUSE = 0.25  # seconds before the first reconnection, doubled each time
+_PING_TIMEOUT = 2.0  # seconds; a ping needs no work, and a caller waits for it before the call is sent again
 Build: TypeAlias = Callable[[int], RpcRequest]
 """Builds a request with this id."""
 

@@ -29,16 +29,16 @@ from .negotiation import ClientIdentity, NegotiatedProtocol
 
 _log = logging.getLogger("toolwire.mcp")
 _ACCEPT = "application/json, text/event-stream"
-_DAY = 86400.0
-_RETRY_SECONDS = 1.0
-_MIN_WAIT = 0.1
-_MAX_WAIT = 60.0
-_LISTEN_TIMEOUT = 2.0
+_DAY = 86400.0  # seconds; a stream of notifications has no end, but a transport needs a timeout
+_RETRY_SECONDS = 1.0  # before a stream is requested again, if the server has set no `retry`; doubled after each failure
+_MIN_WAIT = 0.1  # seconds; a server with `retry: 0` would be asked in a busy loop
+_MAX_WAIT = 60.0  # seconds; a server with a large `retry` would never notify again
+_LISTEN_TIMEOUT = 2.0  # seconds for a round trip; a server may send the head of the stream only with its first event
 _LATER = 5.0
 """Added to the timeout, because the caller has a limit of its own that should take effect first."""
-_MAX_RESUMES = 5
-_MAX_LOGINS = 3
-_ERROR_LIMIT = 64 * 1024
+_MAX_RESUMES = 5  # of one request, which mostly ends by its timeout before
+_MAX_LOGINS = 3  # an expired token, then missing scopes; a third refusal is final
+_ERROR_LIMIT = 64 * 1024  # bytes of an HTTP error: a JSON-RPC error or a page of a proxy
 
 
 class Sender(Protocol):

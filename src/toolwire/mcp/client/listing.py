@@ -28,8 +28,8 @@ from .link import Link
 
 
 _log = logging.getLogger("toolwire.mcp")
-_MAX_PAGES = 1000
-_MAX_ITEMS = 100_000
+_MAX_PAGES = 1000  # servers send hundreds of tools a page; a server may invent cursors without end
+_MAX_ITEMS = 100_000  # tools or resources; a toolbox is tested with as many
 
 
 class ServerProblem(Value, frozen=True):
@@ -123,8 +123,8 @@ def _warn_unchecked(name: str, check: Validator) -> None:
 # 4. A listing that fails leaves the last list in place.
 
 
-_MIN_PAUSE = 0.5
-_MAX_PAUSE = 60.0
+_MIN_PAUSE = 0.5  # seconds; announcements in quick succession, as while a server loads its plugins, become one listing
+_MAX_PAUSE = 60.0  # seconds; a server that announces without end costs one listing a minute
 
 
 class ToolList:

@@ -31,8 +31,8 @@ from .oauth import (
     refresh,
 )
 
-_TIMEOUT = 30.0
-_MAX_RESPONSE = 1024 * 1024
+_TIMEOUT = 30.0  # seconds for a request without computation
+_MAX_RESPONSE = 1024 * 1024  # bytes; metadata and tokens have a few kB
 
 
 class Login:
@@ -134,6 +134,7 @@ async def _fetch(sender: Sender, step: Fetch) -> FetchResult:
 class Browser:
     """Open the user's browser, and wait for the redirect to `redirect` on this machine."""
 
+    # A person has to log in, perhaps with a second factor.
     def __init__(self, redirect: str = "http://127.0.0.1:8765/callback", *, seconds: float = 300.0) -> None:
         parts = urlsplit(redirect)
         if parts.hostname not in ("127.0.0.1", "localhost") or parts.port is None:

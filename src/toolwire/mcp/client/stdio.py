@@ -41,11 +41,11 @@ from .link import LinkTraffic, LostHandler, MessageHandler, TrafficEvent, subscr
 from .negotiation import ClientIdentity, NegotiatedProtocol
 
 _log = logging.getLogger("toolwire.mcp")
-_GRACE = 2.0
-_EXIT_GRACE = 0.5
+_GRACE = 2.0  # seconds for each step of the shutdown: closed input, SIGTERM, SIGKILL (MCP, lifecycle, stdio)
+_EXIT_GRACE = 0.5  # seconds between the end of the output and the exit of the process, whose code explains it
 _ENDED = "has ended"
 _ENDED_HINT = "run the command in a terminal: a server must keep running while its standard input is open"
-_CHUNK = 256 * 1024
+_CHUNK = 256 * 1024  # bytes; asyncio buffers at most 128 KiB by default, so a read takes all that has arrived
 _INHERITED = (
     "APPDATA COMSPEC HOME HOMEDRIVE HOMEPATH LANG LC_ALL LOCALAPPDATA LOGNAME PATH PATHEXT PROGRAMFILES SHELL SYSTEMDRIVE "
     "SYSTEMROOT TEMP TERM TMP TMPDIR TZ USER USERNAME USERPROFILE"

@@ -39,7 +39,7 @@ _SENTINEL = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL).fullmatch
 _PRIMITIVE = frozenset({"string", "integer", "boolean"})
 _DATA_KEYWORDS = frozenset({"const", "default", "enum", "examples", HEADER_KEYWORD})
 _SCHEMA_MAPS = frozenset({"$defs", "definitions", "patternProperties", "dependentSchemas"})
-_MAX_SAFE_INTEGER = 2**53 - 1
+_MAX_SAFE_INTEGER = 2**53 - 1  # as JavaScript's Number.MAX_SAFE_INTEGER: a proxy reads no larger integer exactly
 
 
 def encode_value(value: str) -> str:

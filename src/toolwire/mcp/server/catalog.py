@@ -18,7 +18,7 @@ from ..protocol.rpc import INVALID_PARAMS, RpcError
 from .offers import Prompt, Resource
 
 _log = logging.getLogger("toolwire.mcp")
-_PAGE = 500
+_PAGE = 500  # items; most servers fit on one page, and a page of long declarations stays below a megabyte
 
 
 class Catalog:
@@ -32,7 +32,7 @@ class Catalog:
         *,
         info: Object,
         instructions: str | None = None,
-        ttl_ms: int = 60_000,
+        ttl_ms: int = 60_000,  # a minute: clients without notifications see a changed list soon
         scope: str = "private",
     ) -> None:
         self.info = info

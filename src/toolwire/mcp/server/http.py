@@ -50,7 +50,8 @@ from .sessions import HttpSession, HttpSessions
 
 __all__ = ["Guard", "HttpApp"]
 
-_MAX_VALUES = 100_000  # of a message
+# Of a message: each value takes 50 bytes or more as an object, so bytes alone do not bound the memory.
+_MAX_VALUES = 100_000
 _ALLOW: Headers = ((b"allow", b"POST, GET, DELETE"),)
 
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from ..protocol.notifications import DISCARDABLE
 from ..protocol.rpc import Notification, RpcMessage, write
 
+# Bytes; a few large results, after which a client that does not read stops its own requests.
 _HIGH_WATER = 4 * 1024 * 1024
 
 

@@ -21,8 +21,8 @@ _EVENTS: Headers = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-_KEEP_ALIVE = 15.0
-_MAX_WAITING = 4096
+_KEEP_ALIVE = 15.0  # seconds; proxies close streams that are silent for a minute (nginx, `proxy_read_timeout`) or less
+_MAX_WAITING = 4096  # messages for a client that does not read; then progress and logs are dropped, which MCP allows
 
 
 class ReplyWriter:

@@ -91,7 +91,7 @@ _CAPABILITIES = {"elicitation/create": "elicitation", "sampling/createMessage": 
 
 
 _NO_LISTENERS = Listeners()
-_SMALLEST_PROGRESS = 1e-6
+_SMALLEST_PROGRESS = 1e-6  # below any step that a client shows, and above the precision of a float near 1
 
 
 class InputNeeded(Transient):

@@ -27,7 +27,7 @@ from ..protocol.rpc import Failure, Result, RpcMessage, RpcRequest
 
 _log = logging.getLogger("toolwire.mcp.requests")
 _MAX_TEXT = 100  # characters of a name
-_MAX_ARGUMENTS = 500
+_MAX_ARGUMENTS = 500  # characters of the arguments in a log line
 
 
 class RequestRecord:

@@ -83,6 +83,7 @@ from .request_context import InputNeeded, Listeners, RequestContext, make_approv
 class RequestState:
     """Seal and open states. Servers with the same `secret` accept each other's states."""
 
+    # Seconds in which a person answers the question of a call.
     def __init__(self, secret: bytes, now: Callable[[], float], lifetime: float = 3600.0) -> None:
         self._secret = secret
         self._now = now
@@ -138,8 +139,8 @@ def _refusal(reason: str) -> RpcError:
 
 
 _log = logging.getLogger("toolwire.mcp")
-_MAX_KEY_LENGTH = 200
-_MAX_THREADS = 32
+_MAX_KEY_LENGTH = 200  # characters; with the principal before it, a key stays within the 255 of a store
+_MAX_THREADS = 32  # resources and prompts that are plain functions; half of those for tools
 _Worker: TypeAlias = Callable[[ServeRequest, RequestContext], Awaitable[Object]]
 
 
@@ -166,9 +167,9 @@ class Server:
         policy: Policy | None = None,
         approve: Approver | Literal["elicit", "suspend"] | None = None,
         secret: bytes | None = None,
-        lease: float = 60.0,
+        lease: float = 60.0,  # seconds, as `Claim.lease`
         ttl: float = DAY,
-        ttl_ms: int = 60_000,
+        ttl_ms: int = 60_000,  # as `Catalog`
         runner: Runner | None = None,
         log_arguments: bool = False,
     ) -> None:

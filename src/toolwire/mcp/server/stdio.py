@@ -17,8 +17,8 @@ from .conversation import Conversation
 from .output import OutputStream, is_full, open_output, reserve_stdout, write_line
 from .server import Server
 
-_GRACE = 5.0
-_READ_BYTES = 1024 * 1024
+_GRACE = 5.0  # seconds for requests in progress, and for the rest of the output, after the client closed its side
+_READ_BYTES = 1024 * 1024  # the input is a file here, such as recorded messages
 _PAUSE_LEVEL, _RESUME_LEVEL = 1024, 512
 
 

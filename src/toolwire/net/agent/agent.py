@@ -99,7 +99,7 @@ class Agent(Generic[Deps, Output]):
         skills: str | Path | None = None,
         transfers: Sequence[Agent[Any, Any]] = (),
         cache: Literal["auto"] | None = None,
-        max_parallel: int = 16,
+        max_parallel: int = 16,  # as in `Runner`
         price: Callable[[Response], float] | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:

@@ -50,12 +50,12 @@ class Auxiliary(Value, frozen=True):
     """
 
     model: Model | str
-    summarise_above: int | None = 16_000
+    summarise_above: int | None = 16_000  # about 4,000 tokens: a summary of less costs a request and saves little
     deduplicate: bool = True
     repair: bool = True
-    max_requests: int = 8
-    max_input: int = 100_000
-    max_summary: int = 4_000
+    max_requests: int = 8  # a run has 16 iterations by default, so half of its turns may need one
+    max_input: int = 100_000  # about 25,000 tokens, within the context of small models
+    max_summary: int = 4_000  # about 1,000 tokens, a quarter of the shortest summarised result
 
     def __post_init__(self) -> None:
         for name in ("summarise_above", "max_requests", "max_input", "max_summary"):

@@ -47,8 +47,9 @@ from ...run.values.waiting import WaitingCall
 
 
 _log = logging.getLogger("toolwire.runs")
+# Seconds; renewed three times within it, so two lost renewals are survived, and another process waits a minute at most.
 _LEASE = 60.0
-_MAX_SUMMARY = 200  # characters
+_MAX_SUMMARY = 200  # characters of a run's summary; a line in a listing of runs
 
 
 class StoreThreads(Protocol):

@@ -42,10 +42,11 @@ if TYPE_CHECKING:
 
 
 SKILL_TOOL = "load_skill"
-_MAX_SKILLS = 200
-_MAX_SIZE = 256 * 1024  # bytes of a file
+_MAX_SKILLS = 200  # each adds up to 1,024 characters to the tool's description, in every request
+# Bytes of a file, far more than instructions for a model; another file is probably in the folder by mistake.
+_MAX_SIZE = 256 * 1024
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # neither is on Windows
-_MAX_DESCRIPTION = 1024  # characters that are offered
+_MAX_DESCRIPTION = 1024  # characters that are offered; the limit of a description in the Agent Skills format
 
 
 class Skill(Value, frozen=True):
@@ -160,7 +161,7 @@ def _read_text(file: Path) -> str:
 # Connect the retriever of an agent with its tools and runs.
 
 
-_THREADS = 16
+_THREADS = 16  # as many as the calls that run at the same time; not measured
 _RetrieverResult = TypeVar("_RetrieverResult")
 
 

@@ -37,7 +37,7 @@ from .model_requests import ask_model, in_own_context, stream_model
 StreamItem: TypeAlias = Event | ToolCall | ToolResult | UnfinishedCall | PartialOutput
 
 
-_MAX_CHARACTERS = 32 * 1024  # of a structured output that is read on the event loop
+_MAX_CHARACTERS = 32 * 1024  # of a structured output that is read on the event loop; a larger one is read in a thread
 
 
 class LoopAgent(Protocol):

@@ -76,6 +76,7 @@ class _ContextAwaitable:
 # Choose how a run obtains its structured output: by the model's structured outputs or by a final-answer tool.
 
 
+# An unmasked model often succeeds at the second attempt, which costs less than a turn with the error; not measured.
 _RESAMPLES = 2
 
 

@@ -40,8 +40,9 @@ class HttpTransport:
         self,
         *,
         environment: Mapping[str, str] | None = None,
-        connections: int = 256,
+        connections: int = 256,  # the descriptors of a process, often 1,024, have to suffice for several origins
         max_wait: float | None = None,
+        # Seconds for DNS, TCP, proxy and TLS; a lost packet is sent again after 1, 3 and 7 s (RFC 6298).
         connect_timeout: float = 10.0,
         roots: Sequence[bytes] = (),
         client_certificate: str | None = None,

@@ -13,13 +13,13 @@ from .connection import HttpConnection
 from .connection_settings import ClientTls, HttpProxy, ProxySettings
 from .head import Origin
 
-_HAPPY_EYEBALLS_DELAY = 0.25  # seconds
+_HAPPY_EYEBALLS_DELAY = 0.25  # seconds; the recommended Connection Attempt Delay of RFC 8305, section 5
 # The server's side of a connection may disappear without a packet: its machine stops, or a NAT gateway forgets a connection
 # that was idle for 350 seconds (docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-troubleshooting.html). A whole answer
 # takes minutes without a byte, and would wait for its timeout. So the kernel asks after 30 seconds, and gives up after 60.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
-_MAX_PROXY_HEAD = 16 * 1024  # bytes of the response to CONNECT
-_AUTHENTICATION_REQUIRED = 407
+_MAX_PROXY_HEAD = 16 * 1024  # bytes of the response to CONNECT: a status line and a few headers
+_AUTHENTICATION_REQUIRED = 407  # RFC 9110, 15.5.8
 _match_status = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]").match
 
 

@@ -15,13 +15,16 @@ from typing import Any, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-_MAX_BUFFERED = 256 * 1024  # bytes that have not been read yet
-_SLICE = 16 * 1024  # bytes of compressed data
-_MAX_OVERHEAD = 64 * 1024  # bytes of a response that are not body
+# Bytes that have not been read yet; above it the server has to wait, so a slow reader costs no memory.
+_MAX_BUFFERED = 256 * 1024
+# Bytes of compressed data at once: zlib copies the input that it did not use, for each piece of output.
+_SLICE = 16 * 1024
+_MAX_OVERHEAD = 64 * 1024  # bytes of a response that are not body; as much as a client's head may have in `asgi`
 _PIECE_OVERHEAD = 32  # bytes around a piece of the body that are not counted: the size of a chunk and line breaks
-_MAX_HEADERS = 256
-_SWITCHING_PROTOCOLS = 101
-_STALE_WINDOW = 0.1  # seconds
+_MAX_HEADERS = 256  # far more than providers send; each costs more memory than its bytes
+_SWITCHING_PROTOCOLS = 101  # RFC 9110, 15.2.2; no request asks for it
+# Seconds; an idle connection that the server has closed is reset within a round trip, before any work.
+_STALE_WINDOW = 0.1
 _CONTENT_CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # zlib's wbits
 
 

@@ -27,7 +27,7 @@ from .transport import PoolExhausted, Reply, RequestBody, StreamedBody
 
 _log = getLogger("toolwire.net")
 _MAX_IDLE = 512  # connections to an origin; thousands of past streams must not keep their descriptors
-_REPORT_INTERVAL = 10.0  # seconds between two log lines
+_REPORT_INTERVAL = 10.0  # seconds between two log lines: a full pool concerns every request
 _IDLE_TIMEOUT = 50.0  # seconds; servers close connections that are idle for a minute
 
 
@@ -271,7 +271,7 @@ def _frame(chunk: bytes) -> Sequence[bytes]:
 
 
 _MAX_JOINED_BODY = 64 * 1024  # bytes; up to this size the body is copied and written together with the head
-_MIN_SECONDS = 0.001
+_MIN_SECONDS = 0.001  # a timeout of 0 would end a request before it has begun, without the reason
 
 
 class PreparedRequest:

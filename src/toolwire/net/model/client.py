@@ -88,8 +88,9 @@ class ModelClient:
         model: str,
         *,
         text: Format | str | EmulationSettings | None = None,
+        # Seconds; the default of the SDKs of OpenAI and Anthropic: whole answers with reasoning take minutes.
         timeout: float = 600.0,
-        retries: int | RetryPolicy = 2,
+        retries: int | RetryPolicy = 2,  # as in the SDKs of OpenAI and Anthropic
         limit: int = LIMIT,
         strict: bool = False,
         transport: Transport | None = None,

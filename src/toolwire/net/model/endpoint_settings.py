@@ -318,7 +318,7 @@ def merge_body(body: Object, extra: Mapping[str, JSON]) -> Object:
 # Load a file of capability rows.
 
 
-_MAX_BYTES = 4 * 1024 * 1024
+_MAX_BYTES = 4 * 1024 * 1024  # thousands of rows; a row has a few hundred bytes
 
 
 def load_capability_rows(file: str | Path) -> tuple[CapabilityRow, ...]:

@@ -56,7 +56,7 @@ TRIAL_INTERVAL = 1.0
 _MAX_SPREAD = 5.0  # seconds; with more processes, traffic would return too late after a cooldown
 TRIAL_SECONDS = 5.0  # for the verdict of a trial; then another one is admitted
 SLOW_TRIAL = 2.0  # seconds; errors of providers come faster than that
-DEPARTURES = 3  # of clients, in a row
+DEPARTURES = 3  # of clients, in a row: a person who cancels twice does not make a target suspect
 MIN_WAIT = 2.0  # seconds before a departure counts; people cancel faster than that for their own reasons
 _BUDGET_PER_SECOND = 3.0  # retries a second that are always allowed, so that a target with little traffic has some
 _MAX_SAVED_RETRIES = 30.0  # the burst after a quiet time: ten seconds of the rate above
@@ -71,6 +71,7 @@ class RetryBudget:
 
     __slots__ = ("_filled_at", "_saved", "_settled", "processes", "ratio", "refused", "requests")
 
+    # A failing upstream gets at most 20 % more requests; Finagle's default retry budget.
     def __init__(self, ratio: float = 0.2) -> None:
         self.ratio = ratio
         self.processes = 1
@@ -132,7 +133,7 @@ class TargetHealth:
 
     def __init__(
         self,
-        cooldown: float = 10.0,
+        cooldown: float = 10.0,  # seconds; a restart or a short rate limit is over by then
         *,
         budget: RetryBudget | None = None,
         can_probe: bool = False,

@@ -30,11 +30,14 @@ from ...stream.strict import parse_object
 from ..http.head import is_header_value
 
 _MAX_OUTPUT = 64 * 1024  # bytes; a key is a header
-_MAX_STDERR = 4 * 1024  # bytes that are read
-_SHOWN_STDERR = 300  # characters of standard error in a message
-_MARGIN = 60.0  # seconds before its expiry that a key is not used any more
-_KILL_TIMEOUT = 5.0  # seconds for the end of a command that was killed
-_FAILURE_PAUSE = 5.0  # seconds after a failure before the command runs again
+_MAX_STDERR = 4 * 1024  # bytes that are read; only the beginning is shown
+_SHOWN_STDERR = 300  # characters of standard error in a message: two or three lines
+# Seconds before its expiry that a key is not used any more: clocks differ, and a request may wait for a connection.
+_MARGIN = 60.0
+# Seconds for the end of a command that was killed; only a process in an uninterruptible system call takes longer.
+_KILL_TIMEOUT = 5.0
+# Seconds after a failure before the command runs again, so that not every request starts a process.
+_FAILURE_PAUSE = 5.0
 _KEY_FIELDS = ("token", "access_token", "accessToken", "key")
 _EXPIRY_FIELDS = ("expires_at", "expires_on", "expiry", "expiration")
 _HINT = "run the command in a shell as the same user, and check that it prints only the key"
@@ -61,8 +64,8 @@ class KeyCommand:
         self,
         arguments: Sequence[str],
         *,
-        timeout: float = 10.0,
-        ttl: float = 300.0,
+        timeout: float = 10.0,  # seconds; a command that asks a metadata server or a vault needs about one
+        ttl: float = 300.0,  # seconds; tokens of clouds live for an hour, and may be replaced before
         clock: Callable[[], float] = time.monotonic,
         on_key: Callable[[str], None] | None = None,
     ) -> None:

@@ -26,8 +26,9 @@ from .endpoint import Endpoint
 
 LOSSES_HEADER = "x-toolwire-lost"
 """The header in which a model in this process reports losses of the request."""
-_GRACE = 0.25  # seconds
-_LARGE_PIECE = 64 * 1024  # bytes
+# Seconds; the last bytes are in the same packet or the next one, and a new connection costs less than waiting longer.
+_GRACE = 0.25
+_LARGE_PIECE = 64 * 1024  # bytes; reading many of them without a pause would keep the event loop from other requests
 _FORWARDED = re.compile(r"(?:x|anthropic)-ratelimit-[a-z0-9_-]{1,64}").fullmatch
 _MAX_FORWARDED = 32  # rate-limit headers; Anthropic sends 15
 _MAX_VALUE = 200  # characters of a forwarded header; dates and request ids have fewer than 50

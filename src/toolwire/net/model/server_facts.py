@@ -207,8 +207,8 @@ class SizedBody:
 # Ask a server for the names of its models. It also shows that the server is reachable and accepts the key.
 
 
-_MAX_BODY = 8 * 1024 * 1024  # bytes
-_MAX_LISTED = 10_000
+_MAX_BODY = 8 * 1024 * 1024  # bytes; enough for vendors with hundreds of models and their prices; not measured
+_MAX_LISTED = 10_000  # models; far more than any server lists
 _ANY_MODEL = "model"  # the list does not depend on the model, but an endpoint has one
 
 
@@ -238,6 +238,7 @@ async def list_vendor_models(
     return await list_models(endpoint_of(vendor, _ANY_MODEL, environment, base_url=base_url), environment, seconds)
 
 
+# For a document without computation.
 async def list_models(endpoint: Endpoint, environment: Mapping[str, str], seconds: float = 10.0) -> tuple[str, ...]:
     """Return the names of the models of a server, sorted. UpstreamError if it cannot be reached or refuses."""
     url, listing = _listing_of(endpoint)

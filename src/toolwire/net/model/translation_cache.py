@@ -33,11 +33,13 @@ from ...wire.codec import WireCodec
 from ...wire.protocol import Wire
 
 _SMALL = 8 * 1024  # bytes; a smaller document is translated faster than it is looked up and stored
-_STEP = 4096  # bytes between the offsets at which a prefix can be looked up
-_WINDOW = 256  # bytes before such an offset, which are the key of the prefix
-_MAX_CANDIDATES = 8  # conversations with one key, which are compared
+_STEP = 4096  # bytes between the offsets at which a prefix can be looked up: 25 look-ups for 100 kB
+# Bytes before such an offset, which are the key of the prefix: long enough to differ between most conversations.
+_WINDOW = 256
+_MAX_CANDIDATES = 8  # conversations with one key, which are compared byte by byte
 _MIN_IDLE = 30.0  # seconds after which a new conversation replaces another; most tools and models need less for a turn
-_LARGEST_SHARE = 4  # a conversation of more than this part of the cache is not stored
+# A conversation of more than this part of the cache is not stored: it would evict those of many clients.
+_LARGEST_SHARE = 4
 
 # The name of a wire, the last offset of a prefix, and the bytes before it. The offset makes each prefix a candidate at one
 # offset of a request only: a long repetitive text has the same bytes at every offset, and comparing all of them is quadratic.

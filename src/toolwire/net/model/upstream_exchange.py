@@ -34,7 +34,8 @@ _TRANSIENT_KINDS = frozenset({"rate_limit", "overloaded", "timeout", "server"})
 class RetryPolicy:
     """The number of retries and the waits between them: exponential with jitter, or as the provider demands.
 
-    A provider that demands more than `max_delay` seconds gets no retry.
+    A provider that demands more than `max_delay` seconds gets no retry: limits per minute are over by then. The delays
+    begin with half a second, as in the SDKs of OpenAI and Anthropic.
     """
 
     __slots__ = ("_initial_delay", "_max_delay", "_max_retries", "_random")
@@ -96,7 +97,7 @@ def resolve_retry_after(fault: Fault, headers: Mapping[str, str], now: datetime 
 ReplyMeaning: TypeAlias = Literal["whole", "stream", "fault", "redirect", "resend"]
 ERROR_LIMIT = 1024 * 1024
 """The bytes of an error's body that are read."""
-_UNAUTHORISED = 401
+_UNAUTHORISED = 401  # RFC 9110, 15.5.2
 
 
 class UpstreamRequest(Protocol):

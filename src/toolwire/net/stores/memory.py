@@ -45,7 +45,7 @@ class MemoryRuns:
         expected_version: int,
         *,
         ttl: float = WEEK,
-        lease: float = 60.0,
+        lease: float = 60.0,  # seconds, as for records (`Claim.lease`)
         restart: bool = False,
     ) -> StoredRun | None:
         """Append to the log of a run if its version is `expected_version`; 0 for a new run."""
@@ -178,7 +178,7 @@ class MemoryStore:
         with self._lock_records() as records:
             return effective_state(records.get(key), self._clock(), self._expiry.now())
 
-    def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
+    def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:  # a page in a terminal
         """List records, the newest first, without expired ones."""
         with self._lock_records() as records:
             now, expiry_now = self._clock(), self._expiry.now()

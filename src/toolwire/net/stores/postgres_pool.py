@@ -29,10 +29,12 @@ T = TypeVar("T")
 NOW = "extract(epoch FROM now())::float8"
 """The clock of the server, as an SQL expression."""
 
-_CONNECT_SECONDS = 3
+_CONNECT_SECONDS = 3  # of a server in the same network; the event loop is not blocked, but the call waits
+# For lost packets; above the statement timeout, so that a busy server reports the statement.
 _NETWORK_TIMEOUT_MILLISECONDS = 10_000
+# Every statement takes milliseconds; a call should fail before its own timeout of a minute.
 _STATEMENT_MILLISECONDS = 5_000
-_MAX_IDLE = 8  # maximum number of idle connections
+_MAX_IDLE = 8  # idle connections; the threads of `StoreSteps` are as many
 _LOCK_ID = 0x746F6F6C77697265  # "toolwire": the advisory lock for creating the tables
 _LOCK_TABLES = f"SELECT pg_advisory_xact_lock({_LOCK_ID});"
 _LIMIT_STATEMENTS = f"""

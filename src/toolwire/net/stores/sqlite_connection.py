@@ -24,7 +24,7 @@ from ...run.values.records import old_form
 from .rules import BATCH_SECONDS
 
 _VERSION = 5  # 1: without runs; 2 to 4: one state per run
-_BUSY_TIMEOUT = 10.0  # seconds that a statement waits for writers of other processes
+_BUSY_TIMEOUT = 10.0  # seconds that a statement waits for writers of other processes: a hundred batches of a sweep
 
 _MAX_WAL_BYTES = (
     16 * 1024 * 1024

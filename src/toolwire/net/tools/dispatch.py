@@ -31,8 +31,9 @@ from ...stream.scanner import ArgumentWatch
 # Recognise calls with arguments so large that checking and repairing them would delay the event loop.
 
 
+# Values; checking and converting as many delays the event loop by about 2 ms; more are checked in a thread.
 _MAX_VALUES = 1000
-_MAX_CHARACTERS = 32 * 1024  # of all strings, or of arguments that could not be parsed
+_MAX_CHARACTERS = 32 * 1024  # of all strings, or of arguments that could not be parsed; as `asgi.offload.LARGE`
 
 
 def is_large(call: ToolCall) -> bool:

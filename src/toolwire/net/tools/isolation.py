@@ -37,8 +37,8 @@ from ...run.values.results import error_text
 # Collect a generator into a list, capped at 100,000 items, because a tool may yield forever.
 
 
-_MAX_ITEMS = 100_000
-_MAX_CHARACTERS = 64 * 1024 * 1024
+_MAX_ITEMS = 100_000  # more than a model can read; not measured
+_MAX_CHARACTERS = 64 * 1024 * 1024  # a quarter of the texts that `StoredOutputs` keeps for `read_output`
 
 
 class TooManyItems(Exception):

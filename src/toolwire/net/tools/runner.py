@@ -64,7 +64,7 @@ from .arguments import check_approver, check_store
 from .dispatch import Dispatch, failed_result, is_large
 from .steps import Approver, ApproverThread, Invoker, StoreSteps
 
-_MAX_TAINTED_RUNS = 4096
+_MAX_TAINTED_RUNS = 4096  # ids of runs that the caller drives itself: far more than are in progress at a time
 _CHECK_THREADS = 4  # few, because each of them delays the event loop by one switch interval
 
 
@@ -90,13 +90,14 @@ class Runner:
         gates: tuple[Gate, ...] = GATES,
         approve: Approver | Literal["suspend"] | None = None,
         observers: Sequence[Observer] = (),
+        # Enough for the calls of a turn, and few enough for the rate limits of an API; not measured.
         max_parallel: int = 16,
-        max_per_turn: int = 256,
-        threads: int = 64,
+        max_per_turn: int = 256,  # real turns have a few calls; a model that repeats itself emits thousands
+        threads: int = 64,  # four times `max_parallel`: calls that are stuck keep their threads
         caller: str = "",
         tenant: str = "",
         while_running: str = "wait",
-        lease: float = 60.0,
+        lease: float = 60.0,  # seconds, as `Claim.lease`
         ttl: float = DAY,
         keeps_keyless: bool = True,
         dry_run: bool = False,

@@ -103,7 +103,7 @@ class Rates:
 class Invoker:
     """Performs `Invoke`. A function that does not return occupies its thread until it does; see `ThreadPool`."""
 
-    def __init__(self, threads: int = 64) -> None:
+    def __init__(self, threads: int = 64) -> None:  # as in `Runner`
         self._pool = ThreadPool(threads)
         self._rates = Rates()
         self.limits = TimeLimiter()
@@ -222,12 +222,12 @@ async def _await_value(work: Awaitable[Any]) -> Any:
 # sweep.
 
 
-_SAVE_ATTEMPTS = 3
-_THREADS = 8
+_SAVE_ATTEMPTS = 3  # a lost result makes the outcome of a write unknown, so a short failure of the store is survived
+_THREADS = 8  # operations take milliseconds; PostgreSQL keeps as many connections
 _SWEEP_INTERVAL = 600.0  # seconds on average; records live for a day, runs for a week
 _SWEEP_LIMIT = 5000  # records and runs per sweep: a few seconds of one thread, which mostly pauses
 _NEXT_SWEEP_AFTER_LIMIT = 2.0  # seconds until the next sweep if this one left something: above any rate of new runs
-_FIRST_USE_SHARE = 1 / 16  # share of the processes that sweep at their first use
+_FIRST_USE_SHARE = 1 / 16  # share of the processes that sweep at their first use: of many short processes, some do
 _log = logging.getLogger("toolwire.runs")
 
 

@@ -32,9 +32,9 @@ from ...run.values.records import DAY, RunConflict, RunStore, StoredRun, read_ro
 from ...run.values.results import result_note
 from ...run.values.waiting import Suspend, WaitingCall, suspended_result
 
-_ATTEMPTS = 10
-_MAX_LISTED = 10_000  # questions of all clients
-_HOUR = 3600.0
+_ATTEMPTS = 10  # lost races in a row; each means that another process decided or asked about the same call
+_MAX_LISTED = 10_000  # questions of all clients; it bounds the listing that every new question needs
+_HOUR = 3600.0  # seconds that the store keeps a question after it has expired, because clocks differ
 _TOO_MANY = "too many calls wait for approval; repeat it when some of them are decided"
 
 _owner: ContextVar[str] = ContextVar("toolwire_call_owner", default="")
@@ -56,6 +56,7 @@ class StoredApprovals:
     Further calls of a client with `max_waiting` questions are denied, so that one client cannot fill the store.
     """
 
+    # More than a person decides in a day; a client cannot fill the store.
     def __init__(self, runs: RunStore, *, ttl: float = DAY, max_waiting: int = 100) -> None:
         if max_waiting < 1:
             raise ConfigError(f"max_waiting must be at least 1, got {max_waiting}")

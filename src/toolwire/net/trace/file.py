@@ -17,7 +17,7 @@ from ...run.traces.format import RecordingCut, TraceEvent, TraceHeader, decode_t
 
 SUFFIX = ".jsonl"
 _RECORDINGS = f"[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9]*Z-*{SUFFIX}"  # named by their time
-_MAX_BYTES = 64 * 1024 * 1024  # of one file
+_MAX_BYTES = 64 * 1024 * 1024  # of one file: long runs fit, and a reader can hold it in memory
 _MAX_READ = 2 * _MAX_BYTES
 _PRUNE_INTERVAL = 16  # new files between two looks at a folder: listing it costs more than writing a small trace
 

@@ -18,6 +18,8 @@ from .pending import Pending
 from .settings import RunSettings
 from .steps import ClaimKey, CompleteClaim, GetRecord, Reconcile, ReleaseClaim, Returned, Step, Wait
 
+# Seconds between two looks at a claim of another process; a call takes longer than that, and a store answers in
+# milliseconds.
 _POLL = 0.2
 
 

@@ -38,7 +38,7 @@ else:
 
     Deps = TypeVar("Deps")
 
-_MAX_MESSAGE = 1000  # characters of a progress message
+_MAX_MESSAGE = 1000  # characters of a progress message, which is shown on a line
 
 
 class CallContext(Struct, Generic[Deps]):

@@ -52,6 +52,7 @@ from .steps import (
     approval_hash,
 )
 
+# Seconds of a retry's delay; the model waits meanwhile, and after a longer demand it had better do something else.
 _MAX_WAIT = 30.0
 _BEGUN = StartDecision(
     begins=True

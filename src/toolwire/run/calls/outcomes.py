@@ -76,8 +76,9 @@ def _failure_result(call: ToolCall, effect: Effect, error: BaseException) -> tup
 
 
 _STATUSES = frozenset({429, 502, 503, 504})
-_MAX_DEPTH = 4  # exceptions inside exceptions
-_MAX_HEADER = 64  # characters of a Retry-After header
+# Exceptions inside exceptions: requests wraps urllib3, which wraps the error of the socket; a cycle is possible.
+_MAX_DEPTH = 4
+_MAX_HEADER = 64  # characters of a Retry-After header; a date has 29
 
 # (top-level package, class): httpx 0.28 and 2, httpcore 1, requests 2.34, urllib3 2.8, aiohttp 3.14, the standard library
 _HTTPX_CLASSES = ("TimeoutException", "NetworkError", "RemoteProtocolError")

@@ -35,8 +35,9 @@ from .observe import Retriever, ToolSearcher
 
 
 EMPTY_QUERY = 'The argument "query" must be a text, such as {"query": "send an e-mail"}.'
-_DEFAULT_COUNT = 5
-_MAX_QUERY = 2_000  # characters
+_DEFAULT_COUNT = 5  # tools of a search; more descriptions cost tokens, and the model can search again
+_MAX_QUERY = 2_000  # characters; a query is a sentence, and an encoder reads a few hundred tokens of it
+# Characters of a found tool: enough to choose; the whole declaration is offered with the next turn.
 _MAX_DESCRIPTION = 200
 
 
@@ -157,6 +158,7 @@ def defer_found_tools(request: Request) -> Request:
 # They are offered only in runs that have such an output.
 
 
+# Characters of one `read_output`; half of `outputs.LIMIT`, so that the result is never shortened again.
 _MAX_READ = 32_768
 _ID: Object = {"type": "string", "description": "the id in the notice of the shortened result"}
 _OFFSET: Object = {"type": "integer", "minimum": 0, "default": 0, "description": "position of the first character"}
@@ -190,7 +192,7 @@ _SEARCH = Tool(
     },
     effect="pure",
 )
-_MAX_MATCHES = 20
+_MAX_MATCHES = 20  # with 120 characters around each, a result of about 5,000 characters
 
 
 def output_entries(outputs: StoredOutputs) -> list[Entry]:

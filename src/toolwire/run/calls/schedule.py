@@ -51,7 +51,7 @@ class Schedule:
     (0, 1, [0, 1])
     """
 
-    def __init__(self, box: Toolbox, *, max_running: int = 16) -> None:
+    def __init__(self, box: Toolbox, *, max_running: int = 16) -> None:  # as `Runner(max_parallel=…)`
         self._box = box
         self._max_running = max_running
         self._calls: list[ToolCall] = []

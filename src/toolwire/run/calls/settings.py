@@ -34,7 +34,7 @@ def cache_key(tool: str, arguments: Object, *scope: str) -> str:
 class ResultCache:
     """A bounded cache that evicts the least recently used result. The caller passes the current time."""
 
-    def __init__(self, size: int = 1024) -> None:
+    def __init__(self, size: int = 1024) -> None:  # results of at most 64 KiB of text each by default
         self._size = size
         self._entries: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
 
@@ -97,10 +97,10 @@ class RunSettings(Value, frozen=True):
     gates: tuple[Gate, ...] = GATES
     has_store: bool = False
     keeps_keyless: bool = True  # False: no client can present a derived key again, so its result is not stored
-    lease: float = 60.0
+    lease: float = 60.0  # seconds, as `Claim.lease`
     ttl: float = DAY
     while_running: str = "wait"  # or "refuse"
-    wait_timeout: float = 30.0
+    wait_timeout: float = 30.0  # seconds for the same call in another process; half of a tool's default timeout
     output_limit: int = LIMIT
     cache: ResultCache | None = None
     outputs: StoredOutputs | None = None  # for the full texts of shortened results

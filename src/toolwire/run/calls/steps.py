@@ -104,7 +104,7 @@ class Invoke(Value, frozen=True, gc=False):
     arguments: Object
     context: CallContext[Any]
     token: str | None = None
-    lease: float = 60.0
+    lease: float = 60.0  # seconds, as `Claim.lease`
     start: StartDecision = msgspec.field(default_factory=StartDecision)
     signature: FunctionSignature | None = None  # of the function, if the caller has looked it up
 

@@ -42,12 +42,12 @@ class Compaction(Value, frozen=True):
 
     max_tokens: int | None = None
     max_messages: int | None = None
-    target: float = 0.5
-    keep_first: int = 1
-    keep_last: int = 4
-    max_result: int = 400
+    target: float = 0.5  # half of the limit is free for new turns; each compaction ends the provider's prompt cache
+    keep_first: int = 1  # the task is in the first turn
+    keep_last: int = 4  # turns to which the model refers most; not measured
+    max_result: int = 400  # about 100 tokens; the note in place of a shorter one would save little
     summarise: bool = False
-    max_summary: int = 4000
+    max_summary: int = 4000  # about 1,000 tokens, as `Auxiliary.max_summary`
 
     def __post_init__(self) -> None:
         limits = (self.max_tokens, self.max_messages)

@@ -241,7 +241,7 @@ class StructuredOutput(Generic[T]):
 
 PlanMode: TypeAlias = Literal["native", "tool", "prompt"]
 _NAME = "final_answer"
-_MAX_LISTED = 10
+_MAX_LISTED = 10  # problems that a model is asked to fix at once; the rest are usually consequences
 _LIMITS = frozenset({"length", "context_window"})
 _REFUSALS = frozenset({"refusal", "content_filter"})
 _ACCEPTED = "The answer was accepted."
@@ -268,7 +268,7 @@ class OutputPlan:
         mode: PlanMode,
         tools: Iterable[Tool] = (),
         *,
-        retries: int = 2,
+        retries: int = 2,  # turns with the problems of the last answer; each costs a request of the whole conversation
         resamples: int = 0,
         requires_call: bool = True,
     ) -> None:

@@ -23,7 +23,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.value import Value
 from .output import OutputPlan
 
-_GROWTH = 32
+_GROWTH = 32  # a text is read again once it has grown by 1/32, so that all readings together stay linear in its size
 _FENCE = re.compile(r"\s*```[a-zA-Z]*\s*")
 _NUMBER_CHARACTERS = "-+0123456789.eE"
 

@@ -29,13 +29,13 @@ class Budget(Value, frozen=True):
     only errors; until then the model may adapt.
     """
 
-    iterations: int = 16
-    calls: int | None = 256
+    iterations: int = 16  # model requests; most tasks need fewer than ten, and each costs the whole conversation
+    calls: int | None = 256  # of the whole run; as many as one turn may have (`Runner(max_per_turn=…)`)
     seconds: float | None = None
     tokens: int | None = None
     cost: float | None = None
-    same_call: int = 4
-    failures: int = 6
+    same_call: int = 4  # a model may poll a status a few times; more identical calls are a loop
+    failures: int = 6  # turns; the model had several attempts to adapt its calls
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -146,7 +146,7 @@ class RunState(Value, frozen=True):
     offered: tuple[ToolReference, ...] = ()
 
 
-STATE_VERSION = 2
+STATE_VERSION = 2  # 2: the tools of a toolbox are references; 1: declarations
 
 _decode = msgspec.json.Decoder(RunState).decode
 

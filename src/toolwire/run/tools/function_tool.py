@@ -79,8 +79,8 @@ class Options(Value, frozen=True):
     itself, so it is cancelled with its run even if it has side effects; by default such a function is awaited.
     """
 
-    timeout: float | None = 60.0
-    retries: int = 2
+    timeout: float | None = 60.0  # seconds; the model, and mostly a person, wait for the result
+    retries: int = 2  # as in the SDKs of OpenAI and Anthropic
     resource: str | Callable[[Object], str] | None = None
     isolation: str = "thread"
     key: Callable[[Object], str] | None = None

@@ -57,8 +57,8 @@ class Entry(Value, frozen=True):
 Source: TypeAlias = "Callable[..., Any] | Tool | Entry | Toolbox | LiveSource | ModuleType | Sequence[Source]"
 
 
-_MANY_TOOLS = 500
-_MAX_REMOVED = 1000
+_MANY_TOOLS = 500  # building the index of their names takes milliseconds, which is too long for the event loop
+_MAX_REMOVED = 1000  # tools that disappeared; a model may still call them, and gets the reason
 
 
 class _ParametersByTool(dict[str, Parameters]):

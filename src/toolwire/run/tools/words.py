@@ -50,7 +50,7 @@ from ...ir.tools import Tool
 MAX_TEXT = 8_000
 """Characters of a text that are read; a description may have any length."""
 
-_MAX_WORD = 40
+_MAX_WORD = 40  # characters; longer ones are hashes or encoded data, which no request repeats
 _CASE_CHANGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _DIGITS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _WORD = re.compile(r"[^\W_]+")
@@ -125,14 +125,14 @@ def _repair_stem(stem: str) -> str:
     return stem[:-1] if is_doubled else stem
 
 
-_MAX_CHARACTERS = 1_200  # of a declaration
-_ALL_CHARACTERS = 800_000  # of all declarations of a request
-_MIN_CHARACTERS = 80  # of a declaration in the longest list
-_MAX_WORDS = 120  # of a declaration
-_MAX_QUERY_WORDS = 200
-_MAX_TEXTS = 3  # user texts that are read, the last one first
-_CACHED_TOOLS = 20_000
-_NAME_WEIGHT = 3
+_MAX_CHARACTERS = 1_200  # of a declaration: its name and the beginning of its description decide
+_ALL_CHARACTERS = 800_000  # of all declarations of a request, which bounds the time of a choice
+_MIN_CHARACTERS = 80  # of a declaration in the longest list: its name
+_MAX_WORDS = 120  # of a declaration: about 1,200 characters with spaces between them
+_MAX_QUERY_WORDS = 200  # a prompt with a pasted file must not cost more than the tools
+_MAX_TEXTS = 3  # user texts that are read, the last one first: "yes, do it" refers to an earlier text
+_CACHED_TOOLS = 20_000  # declarations; several agents with thousands of tools each
+_NAME_WEIGHT = 3  # a name is short and chosen with care, so each of its words counts like three of the description
 _MAX_COUNT = 4  # occurrences of a word that count: repetition does not help
 _SATURATION = 1.2  # k1 of BM25
 _LENGTH_WEIGHT = 0.5  # b of BM25
@@ -257,10 +257,10 @@ def _scores(documents: list[tuple[str, ...]], query: dict[str, float]) -> list[f
 # later, and one that has a selection keeps it: the prompt cache of a provider depends on an unchanged beginning.
 
 
-_MAX_QUERY = 4_000  # characters of a user message
-_MAX_SYSTEM = 1_000  # characters of the system prompt that are added to a short message
-_MAX_QUERIES = 8
-_FEW_WORDS = 3
+_MAX_QUERY = 4_000  # characters of a user message: half of `MAX_TEXT`
+_MAX_SYSTEM = 1_000  # characters of the system prompt that are added to a short message: its beginning names the task
+_MAX_QUERIES = 8  # user messages that are searched until one has matches; each costs a search
+_FEW_WORDS = 3  # "hello", "help me" have no meaning for a search
 
 
 def selection_queries(messages: Sequence[Message]) -> list[str]:

@@ -27,10 +27,10 @@ from ...ir.response import Usage
 from ...ir.text import dumps
 from ...ir.value import Value
 
-VERSION = 2
-MAX_LINE = 1024 * 1024  # bytes
+VERSION = 2  # 2: runs and exchanges have one format; 1: exchanges only
+MAX_LINE = 1024 * 1024  # bytes; a line can be read and shown by any tool for JSON lines
 _ALLOWANCES = (256 * 1024, 16 * 1024, 1024, 64)  # characters of a string, tried in this order
-_MAX_SHRUNK = 1024  # characters of the JSON text of one field
+_MAX_SHRUNK = 1024  # characters of the JSON text of one field, if no allowance was small enough
 _PAYLOADS = frozenset({"arguments", "body", "call", "request", "result"})  # fields that may have any type
 _CUT = re.compile(r"…\[cut: \d+ characters\]\Z")
 

@@ -122,7 +122,7 @@ _SCHEMA_MAPS = frozenset(
 )
 _MAX_DEPTH = 100  # levels of a document; each takes several frames of the stack
 _MIN_SECRET_NUMBER = 10**7  # no text of fewer digits is a known secret
-_MAX_SECRET_NUMBER = 10**64
+_MAX_SECRET_NUMBER = 10**64  # no secret has more digits; `int` to text is quadratic, and refuses more than 4,300 digits
 _MEDIA_PREFIX_LENGTH = 64  # characters of base64: whole groups of four
 
 

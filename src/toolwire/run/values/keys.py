@@ -26,7 +26,7 @@ from ...ir.tools import Tool
 KEY_ARGUMENT = "idempotency_key"
 """The argument in which a caller may pass its key; it is removed before the arguments are validated."""
 
-_MAX_KEY_LENGTH = 255
+_MAX_KEY_LENGTH = 255  # characters; the limit of Stripe's idempotency keys
 
 
 def canonical_json(value: JSON) -> bytes:

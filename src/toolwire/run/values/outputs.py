@@ -20,12 +20,12 @@ from .results import NOTES_KEY, annotate
 # Shorten large results: the model gets the beginning and the end, and reads the rest with tools (`output_tools`).
 
 
-LIMIT = 64 * 1024
+LIMIT = 64 * 1024  # characters, about 16,000 tokens: a longer result would take a large part of a model's context
 READ_OUTPUT = "read_output"
 SEARCH_OUTPUT = "search_output"
-_MAX_TEXTS = 256
-_MAX_PATTERN = 200
-_CONTEXT = 120  # characters around a match
+_MAX_TEXTS = 256  # texts of all runs; with the limit of each tool's result there are rarely more than a few in a run
+_MAX_PATTERN = 200  # characters; a longer literal text is found by its beginning
+_CONTEXT = 120  # characters around a match: about a line before and after it
 
 
 class OutputMatch(Value, frozen=True):
@@ -41,6 +41,7 @@ class StoredOutputs:
     An id is unique within its run. A text can be read only with the id of its run.
     """
 
+    # Characters; four results of the largest size that a generator may yield.
     def __init__(self, max_size: int = 256 * 1024 * 1024) -> None:
         self._max_size = max_size
         self._stored_size = 0
@@ -85,7 +86,7 @@ class StoredOutputs:
     ) -> list[OutputMatch] | None:
         """Find a literal text, in time linear in the size of the output; None if it is not stored.
 
-        Without an exact match, upper and lower case are the same.
+        Without an exact match, upper and lower case are the same. The default limit is as many as `search_output` shows.
         """
         text = self._texts.get((run_id, output_id))
         if text is None:
@@ -133,8 +134,9 @@ def how_to_read(output_id: str, offset: int = 0) -> str:
 
 
 _MIN_LENGTH = 400  # characters; a reference would not be much shorter
-_MAX_COMPARED = 8  # latest results of the same tool that are compared line by line
-_MAX_ARGUMENTS = 200
+# Latest results of the same tool that are compared line by line; a model mostly repeats its last calls.
+_MAX_COMPARED = 8
+_MAX_ARGUMENTS = 200  # characters of the arguments in a reference: enough to recognise the call
 _MAX_CHANGED_SHARE = 4  # a result is near-identical if less than a quarter of it has changed
 _REPLACING_NOTES = frozenset({"shortened", "summarised", "duplicate_of"})
 

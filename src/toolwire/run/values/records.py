@@ -64,7 +64,7 @@ from ...ir.value import Value
 
 RunStatus: TypeAlias = Literal["running", "waiting", "done", "failed"]
 
-WEEK = 7 * 24 * 60 * 60.0
+WEEK = 7 * 24 * 60 * 60.0  # seconds that a stored run is kept: a person may decide after a weekend or a short absence
 MAX_ROW_BYTES = 1024 * 1024  # far below the limits of all stores, of which 512 MB for a value in Redis is the smallest
 PAGE_ROWS = 8  # rows that are sent in one statement or read at once: 8 MiB pass a slow network within a timeout of 5 s
 _MAX_ID_LENGTH = 255  # characters; the ids of toolwire have 32
@@ -215,7 +215,7 @@ def old_form(place: str, what: str) -> StoreError:
 
 
 RecordState: TypeAlias = Literal["running", "done", "unknown"]
-DAY = 24 * 60 * 60.0
+DAY = 24 * 60 * 60.0  # seconds that a result is kept under its key; as long as Stripe keeps idempotency keys
 
 
 class Claim(Value, frozen=True):
@@ -230,6 +230,7 @@ class Claim(Value, frozen=True):
     tool: str
     fingerprint: str
     token: str
+    # Seconds; renewed three times within it, so it outlives two lost renewals, and a crash is noticed within a minute.
     lease: float = 60.0
     ttl: float = DAY
     reclaim: bool = False

@@ -46,6 +46,7 @@ Code: TypeAlias = Literal[
     "over_budget",
     "dry_run",
 ]
+# Below it, the size of the text is known without writing it, and below 2**53, so that clients read it exactly.
 _MAX_INTEGER = 10**15
 _MAX_INTEGER_DIGITS = 16  # including the sign
 _PART_MARK = b'"part":"'  # in the JSON of every `Text` and `Media`; a value without it need not be searched for them
