@@ -193,6 +193,11 @@ class HistoryOutline(Struct, eq=False):
     has_found_tools: bool = False  # in results of searches
     has_opaque_parts: bool = False
 
+    @property
+    def may_refer(self) -> bool:
+        """True if a part or a message may refer to state that a provider stores (see `provider_state`)."""
+        return self.has_opaque_parts or self.has_empty_messages
+
     def has_fields(self, names: Mapping[str, frozenset[str]]) -> bool:
         """Return whether a part has one of these fields, by key of `extra`."""
         return any(not names[group].isdisjoint(fields) for group, fields in self.fields.items() if group in names)

@@ -147,7 +147,7 @@ def _may_refer(request: Request, outline: HistoryOutline | None) -> bool:
     if not _FIELDS.keys().isdisjoint(request.extra):
         return True
     if outline is not None:
-        return outline.has_opaque_parts or outline.has_empty_messages
+        return outline.may_refer
     parts = [message.parts for message in request.messages]
     return () in parts or Opaque in map(type, chain.from_iterable(parts))
 

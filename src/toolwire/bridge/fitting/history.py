@@ -236,12 +236,12 @@ def fit_history(
     wire: Wire,
     names: NameMap,
     losses: Losses,
-    history_model: str | None = None,
-    lifts: Mapping[str, Lowered] | None = None,
-    plan: SearchPlan = NO_SEARCH,
-    tools: list[tuple[Tool, int]] | None = None,
-    reuse: PrefixReuse | None = None,
-    outline: HistoryOutline | None = None,
+    history_model: str | None,
+    lifts: Mapping[str, Lowered],
+    plan: SearchPlan,
+    tools: list[tuple[Tool, int]],
+    reuse: PrefixReuse | None,
+    outline: HistoryOutline,
 ) -> tuple[list[DraftMessage], int]:
     """Return the conversation in a form that the target accepts, and the number of its cache marks.
 
@@ -250,17 +250,17 @@ def fit_history(
     """
     _refuse_prefill(request, wire)
     can = wire.capabilities
-    is_part = continues_stored(request, wire.name, outline)
-    if outline is not None and outline.plain is not None and plan is NO_SEARCH and not is_part:
-        turns = fit_plain(outline.plain, wire, names, losses, lifts or {})
+    is_part = bool(request.extra or outline.may_refer) and continues_stored(request, wire.name, outline)
+    if outline.plain is not None and plan is NO_SEARCH and not is_part:
+        turns = fit_plain(outline.plain, wire, names, losses, lifts)
         if turns is not None:
             return fit_ends(turns, can, losses), 0
     search = HistorySearch(request, plan, tools)
     if reuse is not None and not is_part:
-        fitted = _fit_rest(request, wire, names, losses, history_model, lifts or {}, search, reuse)
+        fitted = _fit_rest(request, wire, names, losses, history_model, lifts, search, reuse)
         if fitted is not None:
             return fitted
-    fitter = TurnFitter(request, wire, names, losses, history_model, lifts or {}, search)
+    fitter = TurnFitter(request, wire, names, losses, history_model, lifts, search)
     turns = fitter.fit_all(gather(request.messages) if is_part else normalise(request.messages, losses))
     if not is_part and all(turn.message.role in ("system", "developer") for turn in turns):
         turns = ensure_user_message(turns, request, wire, losses)

@@ -212,6 +212,10 @@ class FittedOutput(NamedTuple):
     """Optional parameters and unions, which count with those of strict tools."""
 
 
+FREE_OUTPUT = FittedOutput(None)
+"""No form of the answer is required."""
+
+
 def fit_output(request: Request, wire: Wire, losses: Losses) -> FittedOutput:
     """Return the form of the answer that the target accepts."""
     output, can = request.output, wire.capabilities

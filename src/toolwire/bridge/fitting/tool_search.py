@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -134,8 +133,6 @@ class HostedSearchConverter:
 
 
 ToolLoading: TypeAlias = Literal["native", "results", "append", "at once"]
-_FUNCTION = frozenset({"function"})
-_kind, _deferred = attrgetter("kind"), attrgetter("deferred")
 _LOADED = "a search has found the tool, or the conversation names it"
 _SEARCH_WORDS = ("search", "find", "discover")
 
@@ -160,8 +157,6 @@ def plan_search(
 
     `outline` is that of the messages; with it, most histories need no pass over them.
     """
-    if outline is not None and not outline.has_found_tools and are_plain_functions(request.tools):
-        return NO_SEARCH
     can, choice = wire.capabilities, request.choice
     if choice is not None and choice.mode == "allowed" and "allowed" not in can.choices:  # only these are declared
         request = replace(request, tools=tuple([tool for tool in request.tools if tool.name in choice.names]))
@@ -175,11 +170,6 @@ def plan_search(
         is_native = can.deferred and _loads_without_search(request, wire, outline)
         return SearchPlan(loading="native", found=found) if is_native else NO_SEARCH
     return SearchPlan(search.name, "search" if can.search_calls else "function", False, _loading(can), found)
-
-
-def are_plain_functions(tools: Sequence[Tool]) -> bool:
-    """Return whether there is neither a search nor a deferred, freeform or built-in tool."""
-    return _FUNCTION.issuperset(map(_kind, tools)) and not any(map(_deferred, tools))
 
 
 def _loads_without_search(request: Request, wire: Wire, outline: HistoryOutline | None) -> bool:

@@ -165,25 +165,31 @@ def _translate_request(
     if not len(prepared.losses) and not len(encode_losses):
         return Translation(encoded, model=canonical.model)
     # The pointers are looked up only when they are needed.
-    origin = SourceDocument(document, reader.locator(canonical))
-    losses = partial(_locate_losses, prepared, encode_losses, origin, encoded, writer)
+    losses = partial(_locate_losses, prepared, encode_losses, document, reader, canonical, encoded, writer)
     return Translation(encoded, losses, model=canonical.model)
 
 
 def _locate_losses(
-    prepared: Prepared, encode_losses: Losses, origin: SourceDocument, encoded: Object, writer: Wire
+    prepared: Prepared,
+    encode_losses: Losses,
+    document: Object,
+    reader: Wire,
+    request: Request,
+    encoded: Object,
+    writer: Wire,
 ) -> tuple[Loss, ...]:
     """Merge the losses of fitting and of encoding, with pointers into both documents.
 
     Losses of fitting have paths of the request, those of encoding have paths of the fitted request.
     """
+    origin = SourceDocument(document, reader.locator(request))
     write = WrittenRequest(prepared.request, encoded, writer).locate
 
     def write_fitted(path: str) -> str | None:
         fitted = prepared.destination(path)
         return None if fitted is None else write(fitted)
 
-    fitted_origin = SourceDocument(origin.document, lambda path: origin.locate(prepared.origin(path)))
+    fitted_origin = SourceDocument(document, lambda path: origin.locate(prepared.origin(path)))
     merged = locate(prepared.losses, origin, TargetDocument(encoded, write_fitted))
     merged += locate(encode_losses, fitted_origin, TargetDocument(encoded, write))
     return tuple(Losses(merged))

@@ -6,14 +6,6 @@
 
 `prepare` is a pure function of the request and the target, so any process can rebuild the Exchange.
 `encode_best_version` needs no endpoint: a program that sends requests itself calls it after `prepare`.
-
-Fit a request to its target.
-
-    prepared = prepare(request, toolwire.wire.get("gemini"))
-    body, more = wire.encode_request(prepared.request)      # the fitted request
-    answer = prepared.exchange.restore(response)            # the answer in the terms of the request
-
-`prepare` is a pure function of the request and the target, so any process can rebuild the Exchange.
 """
 
 from __future__ import annotations
@@ -32,6 +24,7 @@ from ...wire import get
 from ...wire.codec import WireCodec
 from ...wire.models.capabilities import UNKNOWN_MODEL, ModelCapabilities
 from ...wire.models.profiles import fit_codec, match_capabilities
+from ...wire.params import NO_PARAMS
 from ...wire.protocol import Capabilities, Encoded, Wire
 from ..conversation.fitted_prefix import PrefixReuse, PrefixStore, encode_marked
 from ..conversation.history import DraftMessage, location_pointer, message_index, message_locations
@@ -42,9 +35,9 @@ from ..fitting.cache_marks import has_body_mark, limit_marks, place_marks
 from ..fitting.fields import drop_rejected_fields, fit_extra, fit_params, limit_output, report_extra
 from ..fitting.history import fit_history
 from ..fitting.reasoning import fit_reasoning, fit_reasoning_to_history
-from ..fitting.schemas import add_instructions, fit_output
-from ..fitting.tool_search import SearchPlan, plan_search
-from ..fitting.tools import ToolChooser, fit_tools
+from ..fitting.schemas import FREE_OUTPUT, add_instructions, fit_output
+from ..fitting.tool_search import NO_SEARCH, SearchPlan, plan_search
+from ..fitting.tools import ToolChooser, are_plain_functions, fit_choice, fit_tools
 from .exchange import Exchange
 from .required_call import fit_required_call
 
@@ -162,7 +155,7 @@ def prepare(
     if model is not UNKNOWN_MODEL and isinstance(wire, WireCodec):
         wire = fit_codec(wire, model)  # a third party's implementation declares its own capabilities
     outline = outline_history(request.messages) if store is None else store.outline(request.messages)
-    stored = find_stored(request, wire.name, outline)
+    stored = find_stored(request, wire.name, outline) if request.extra or outline.may_refer else None
     if stored is not None:
         raise stored
     losses = Losses()
@@ -174,19 +167,25 @@ def prepare(
     if can.rejected_fields:
         request = drop_rejected_fields(request, can.rejected_fields, losses, outline)
     names = NameMap(wire.limits, can.namespaces)
-    answer = fit_output(request, wire, losses)
-    plan = plan_search(request, wire, runs_search=runs_search, outline=outline)
+    answer = FREE_OUTPUT if request.output is None else fit_output(request, wire, losses)
+    has_search = outline.has_found_tools or not are_plain_functions(request.tools)
+    plan = plan_search(request, wire, runs_search=runs_search, outline=outline) if has_search else NO_SEARCH
     indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs, choose, plan)
     tools = [tool for tool, _ in indexed_tools]
-    choice, required = fit_required_call(request, indexed_tools, can, lifts, losses)
+    choice, required = (
+        fit_required_call(request, indexed_tools, can, lifts, losses)
+        if can.choice_by_schema
+        else (fit_choice(request, indexed_tools, can, losses), None)
+    )
     if choice is not None and choice.mode == "validated" and not can.strict:
         tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
-    reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools))
+    may_reason = request.reasoning is not None or model is not UNKNOWN_MODEL
+    reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools)) if may_reason else None
     reuse = None if store is None else _find_prefix(store, request, wire, history_model, indexed_tools, plan)
     turns, marks = fit_history(request, wire, names, losses, history_model, lifts, plan, indexed_tools, reuse, outline)
     has_marks = marks > 0 or any(tool.cache is not None for tool in tools)
     extra = fit_extra(request.extra, wire, losses, vendor_marks) if request.extra else request.extra
-    body_mark = has_body_mark(extra, wire.name)  # only a mark that the target gets counts
+    body_mark = wire.name in extra and has_body_mark(extra, wire.name)  # only a mark that the target gets counts
     if has_marks:
         tools = limit_marks(turns, tools, wire, marks, losses, has_body_mark=body_mark)
     if reasoning is not None or model.reasoning_replay == "required":
@@ -197,13 +196,14 @@ def prepare(
         turns = add_instructions(turns, required.instructions, can)
     _report_extras(request, wire.name, losses)
     parallel = _fit_parallel(request, can, model, losses, has_tools=bool(tools))
+    params = request.params
     fitted = Request(
         request.model,
         tuple(map(_message, turns)),
         tuple(tools),
         choice,
         parallel if required is None else None,
-        fit_params(request.params, reasoning, wire, model, losses),
+        params if params is NO_PARAMS else fit_params(params, reasoning, wire, model, losses),
         reasoning,
         answer.output if required is None else required.output,
         request.stream,

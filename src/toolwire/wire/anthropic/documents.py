@@ -28,6 +28,7 @@ from ..documents import (
     scorer,
 )
 from ..protocol import Kind
+from .request import count_leading_system
 from .response import STOP_REASONS, read_usage
 
 # JSON pointers into Messages documents, and the detection of such documents.
@@ -42,18 +43,6 @@ _FIELDS = {
     "examples": "input_examples",
     "cache": "cache_control",
 }
-
-
-def count_leading_system(request: Request) -> int:
-    """Count the leading messages that go into the field `system`."""
-    count = 0
-    for message in request.messages:
-        if message.role not in ("system", "developer"):
-            break
-        if message.extra and ":place" in message.extra.get("anthropic~", {}):
-            break
-        count += 1
-    return count
 
 
 def locator(value: Request | Response) -> Callable[[str], str]:

@@ -32,7 +32,6 @@ from ..fields import (
 from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
 from .blocks import NAME, read_blocks, write_blocks, write_plain_block
-from .documents import count_leading_system
 from .tools import read_choice, read_tool, write_choice, write_tool
 
 DEFAULT_MAX_TOKENS = 8192
@@ -177,6 +176,18 @@ def _read_format(raw: Object) -> OutputFormat:
     return OutputFormat("text", extra={f"{NAME}/format": raw})
 
 
+def count_leading_system(request: Request) -> int:
+    """Count the leading messages that go into the field `system`."""
+    count = 0
+    for message in request.messages:
+        if message.role not in ("system", "developer"):
+            break
+        if message.extra and ":place" in message.extra.get("anthropic~", {}):
+            break
+        count += 1
+    return count
+
+
 def encode_request(request: Request, version: str, items: ConversationItems | None = None) -> Encoded:
     """Encode a request for one API version; values that this version rejects are losses.
 
@@ -223,7 +234,7 @@ def _write_default_limit(reasoning: ReasoningConfig | None, out: Object, losses:
     budget = 0 if reasoning is None else reasoning.budget or 0
     out["max_tokens"] = DEFAULT_MAX_TOKENS + max(budget, 0)
     detail = f"Anthropic requires it and the request has none; set to {out['max_tokens']}"
-    losses.add(join("params", "max_tokens"), "max_tokens", "rewritten", detail, "info")
+    losses.add("/params/max_tokens", "max_tokens", "rewritten", detail, "info")
 
 
 def _write_tools(tools: tuple[Tool, ...], out: Object, losses: Losses) -> None:
