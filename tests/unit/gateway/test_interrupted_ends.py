@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from toolwire.asgi.http_exchange import HttpExchange
-from toolwire.gateway.answer.delivery import AnswerContext, StreamDelivery
+from toolwire.gateway.answer.delivery import AnswerContext, AnswerState, StreamDelivery
 from toolwire.gateway.answer.request_handler import RequestHandler
 from toolwire.ir.response import Fault
 
@@ -47,11 +47,10 @@ def make_handler(http_exchange, delivery):
         memory=None,
         offload=None,
         preparation=preparation,
-        delivery=delivery,
-        stream_delivery=delivery,
     )
     handler = RequestHandler.__new__(RequestHandler)
     handler._context = context
+    handler._state = AnswerState(delivery, delivery)
     return handler
 
 

@@ -28,7 +28,7 @@ from ..faults import IDLE_FAULT, key_fault_of, network_fault_of, overflow_fault
 from ..memory import StreamMemory, admit_document
 from ..request.client_request import CALL_MARKS
 from ..routing.router import Target
-from .delivery import AnswerContext, Stream, StreamDelivery, StreamRelay
+from .delivery import AnswerContext, AnswerState, Stream, StreamDelivery, StreamRelay
 from .preparation import OutboundRequest
 
 _log = getLogger("toolwire.gateway")
@@ -59,6 +59,7 @@ class Attempt(Struct, eq=False):
     """One attempt to answer, at one target."""
 
     _context: AnswerContext
+    _state: AnswerState
     _target: Target
     _deadline: float  # of all attempts, by the clock of the dependencies
     _sent_at: float
@@ -84,7 +85,7 @@ class Attempt(Struct, eq=False):
         context.log_writer.start_attempt(target, out.is_passed_through, started_at)
         context.http_exchange.answer_headers = []  # without the headers of a failed target
         self._reply_headers = [*target.headers]
-        self._begin_wait(context.stream_delivery)
+        self._begin_wait(self._state.stream_delivery)
         try:
             window = target.window
             if window is not None and len(out.body) > window * _BYTES_OF_TOKEN:
@@ -136,7 +137,7 @@ class Attempt(Struct, eq=False):
     async def _handle_interruption(self, out: OutboundRequest) -> Fault | None:
         """Go on after an interruption that concerns only this attempt; any other one is raised again."""
         context = self._context
-        interruption, delivery = context.http_exchange.interruption, context.stream_delivery
+        interruption, delivery = context.http_exchange.interruption, self._state.stream_delivery
         if context.http_exchange.disconnected:
             if self._is_fully_sent and interruption.caught("client_gone"):
                 return None  # the client has the last event and did not wait for the end of the connection
@@ -148,9 +149,9 @@ class Attempt(Struct, eq=False):
             if delivery is None:
                 return IDLE_FAULT
             delivery.start_timer()
-            if context.stream is None or not delivery.has_output:
+            if self._state.stream is None or not delivery.has_output:
                 return IDLE_FAULT
-            return await self._fail_stream(context.stream.fail(IDLE_FAULT), context.stream, delivery)
+            return await self._fail_stream(self._state.stream.fail(IDLE_FAULT), self._state.stream, delivery)
         raise asyncio.CancelledError
 
     async def _log_estimate(self, out: OutboundRequest) -> None:
@@ -202,7 +203,7 @@ class Attempt(Struct, eq=False):
                         rejected = await self._reject_answer(out, data)
                 elif meaning == "stream":
                     fault, rejected = await self._relay_stream(target, out, reply)
-                    if fault is not None or (context.stream is not None and context.stream.fault is not None):
+                    if fault is not None or (self._state.stream is not None and self._state.stream.fault is not None):
                         return fault
                 elif meaning != "resend":
                     failure = await self._read_fault(exchange, meaning, reply)
@@ -228,8 +229,8 @@ class Attempt(Struct, eq=False):
             meaning = "whole"
         context.http_exchange.watch()  # the upload has ended, perhaps early
         is_stream = meaning == "stream" or (meaning == "whole" and context.client_request.is_stream_required)
-        if is_stream and context.open_stream_delivery is not None:
-            context.delivery = context.stream_delivery = context.open_stream_delivery()
+        if is_stream:
+            self._state.open_stream(context)
         context.log_writer.set_stream(is_stream=is_stream)
         return "fault" if meaning == "resend" else meaning
 
@@ -321,7 +322,7 @@ class Attempt(Struct, eq=False):
     async def _run_tools(self, out: OutboundRequest) -> OutboundRequest | None:
         """Run the gateway's tools that the answer calls. Return the request with their results, or None if it is final."""
         context = self._context
-        delivery = context.stream_delivery
+        delivery = self._state.stream_delivery
         if delivery is not None:
             delivery.suspend_idle_timeout()  # the upstream is idle while the tools run
         try:
@@ -340,8 +341,8 @@ class Attempt(Struct, eq=False):
     async def _finish_answer(self, target: Target, out: OutboundRequest, data: bytes | None) -> None:
         """Write a whole answer, or the rest of a stream. `data` is a whole answer of the upstream."""
         context = self._context
-        if context.stream_delivery is not None:
-            await self._end_stream(target, out, context.stream_delivery, data)
+        if self._state.stream_delivery is not None:
+            await self._end_stream(target, out, self._state.stream_delivery, data)
             return
         if out.is_passed_through:
             written = out.encode_answer()
@@ -352,10 +353,10 @@ class Attempt(Struct, eq=False):
         # answers with gateway tools also set the first
         if out.stats.turn is not None or context.client_request.pending_response is not None:
             await self._store(target, out, written, len(data or b""))
-        if context.cache_key is not None:
-            context.dependencies.cache.put(context.cache_key, written, context.cache_seconds)
+        if self._state.cache_answer is not None:
+            self._state.cache_answer(written)
         self._announce()
-        await context.delivery.respond(context.response_headers(), written)
+        await self._state.delivery.respond(context.response_headers(), written)
 
     async def _end_stream(
         self, target: Target, out: OutboundRequest, delivery: StreamDelivery, data: bytes | None
@@ -365,7 +366,7 @@ class Attempt(Struct, eq=False):
         if data is not None:
             size = len(data) + context.repeated_work
             self._pending_end = await context.offload.run(size, out.encode_stream)
-        await self._store(target, out, self._pending_end, len(data or b"") or context.streamed_bytes)
+        await self._store(target, out, self._pending_end, len(data or b"") or self._state.streamed_bytes)
         await self._write_pending_end()
         if not delivery.has_output:
             self._announce()
@@ -424,7 +425,7 @@ class Attempt(Struct, eq=False):
         await delivery.write(data)
 
     async def _write_pending_end(self) -> None:
-        delivery = self._context.stream_delivery
+        delivery = self._state.stream_delivery
         if self._pending_end and delivery is not None:
             pending, self._pending_end = self._pending_end, b""
             await self._write(pending, delivery)
@@ -435,12 +436,12 @@ class Attempt(Struct, eq=False):
         self, target: Target, out: OutboundRequest, reply: Reply
     ) -> tuple[Fault | None, RejectedAnswer | None]:
         """Relay a stream except its end. Return a fault that occurred before any output, or a rejected answer."""
-        context, delivery = self._context, self._context.stream_delivery
+        context, delivery = self._context, self._state.stream_delivery
         assert delivery is not None
         self._add_transport_losses(out, reply)
         work_size = context.client_request.work_size
         stream: Stream = await context.offload.run(0 if out.is_passed_through else work_size, out.open_stream)
-        context.stream = stream
+        self._state.stream = stream
         max_start = 0 if self._is_only_target or delivery.has_output else self._start_limit()
         if not max_start:
             self._announce()
@@ -495,7 +496,7 @@ class Attempt(Struct, eq=False):
             target.health.is_heard = True
             size = len(data)
             remaining -= size
-            context.streamed_bytes += size
+            self._state.streamed_bytes += size
             if remaining < 0 or relay.item_count > max_items:
                 output = stream.fail(_too_large_fault(limits, max_items, is_too_long=remaining < 0))
             else:
@@ -515,7 +516,7 @@ class Attempt(Struct, eq=False):
         context = self._context
         self._pending_end = output
         if context.preparation.gateway_tools is None and stream.rejected is None:
-            await self._store(target, out, output, context.streamed_bytes)
+            await self._store(target, out, output, self._state.streamed_bytes)
             await self._write_pending_end()
             self._is_fully_sent = stream.ended and not context.client_request.as_array
 

@@ -519,8 +519,8 @@ class StreamDelivery(Delivery):
 _CONTENT_TYPE = (b"content-type", b"application/json")
 
 
-class AnswerContext(Struct, eq=False):
-    """One request in progress, with the objects that its attempts share."""
+class AnswerContext(Struct, frozen=True, eq=False):
+    """A request that is answered, with the objects that its attempts share. Everything that changes is in `AnswerState`."""
 
     dependencies: Dependencies
     http_exchange: HttpExchange
@@ -529,13 +529,6 @@ class AnswerContext(Struct, eq=False):
     memory: MemoryReservation
     offload: ClientOffload
     preparation: RequestPreparation
-    delivery: Delivery
-    cache_key: bytes | None = None  # of a request whose answer may be cached
-    cache_seconds: float = 0.0
-    stream_delivery: StreamDelivery | None = None  # the delivery, if it is that of a stream
-    open_stream_delivery: Callable[[], StreamDelivery] | None = None  # if the reply decides about it
-    stream: Stream | None = None  # the stream being relayed
-    streamed_bytes: int = 0  # received in streams
 
     @property
     def has_run_tools(self) -> bool:
@@ -552,6 +545,35 @@ class AnswerContext(Struct, eq=False):
         return [_CONTENT_TYPE, (b"x-request-id", self.log_writer.log.id.encode())]
 
 
+class AnswerState(Struct, eq=False):
+    """The delivery of one answer. Each attempt continues from the state in which the attempt before has left it."""
+
+    delivery: Delivery
+    stream_delivery: StreamDelivery | None = None  # the same, if the answer is a stream
+    idle_timeout: float = 0.0  # seconds, of a stream
+    stream: Stream | None = None  # the stream being relayed
+    streamed_bytes: int = 0  # received in streams
+    cache_answer: Callable[[bytes], None] | None = None  # of a request whose answer may be cached
+
+    def open_stream(self, context: AnswerContext) -> None:
+        """Open the client's stream. A JSON array (`as_array`) is kept alive by spaces, which JSON ignores."""
+        ingress, as_array = context.client_request.ingress, context.client_request.as_array
+        headers: HeaderPairs = [
+            (b"content-type", b"application/json" if as_array else ingress.framing.media_type.encode()),
+            (b"cache-control", b"no-cache"),
+            (b"x-accel-buffering", b"no"),
+            (b"x-request-id", context.log_writer.log.id.encode()),
+        ]
+        self.delivery = self.stream_delivery = StreamDelivery(
+            context.http_exchange,
+            headers,
+            b" " if as_array else ingress.ping,
+            ping_interval=context.dependencies.limits.ping,
+            idle_timeout=self.idle_timeout,
+            frames=ArrayFrames() if as_array else None,
+        )
+
+
 def open_context(
     dependencies: Dependencies,
     http_exchange: HttpExchange,
@@ -562,7 +584,4 @@ def open_context(
 ) -> AnswerContext:
     """Return the context of a request whose answer begins."""
     preparation = RequestPreparation(client_request, memory.client, offload, dependencies)
-    delivery = Delivery(http_exchange)
-    return AnswerContext(
-        dependencies, http_exchange, client_request, log_writer, memory, offload, preparation, delivery
-    )
+    return AnswerContext(dependencies, http_exchange, client_request, log_writer, memory, offload, preparation)

@@ -19,7 +19,7 @@ from logging import getLogger
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...asgi.http_exchange import ClientGone, HeaderPairs
+from ...asgi.http_exchange import ClientGone
 from ...asgi.offload import LARGE
 from ...ir.errors import ToolwireError
 from ...ir.events import ResponseStart, StreamFault
@@ -33,7 +33,7 @@ from ..request.dependencies import AnswerCache
 from ..responses.records import ResponseStateError
 from ..routing.router import Router, Target
 from .attempt import Attempt
-from .delivery import AnswerContext, ArrayFrames, StreamDelivery
+from .delivery import AnswerContext, AnswerState, Delivery
 
 
 def select_capable_targets(plan: Sequence[Target], requested: ClientRequest) -> Sequence[Target]:
@@ -218,10 +218,11 @@ _SEARCHES_PER_WORK = 8  # a search for envelopes takes 1 ms for 1 MB, or 3 ms if
 class RequestHandler:
     """One request in progress. `run` writes the answer, or raises if nothing has been written yet."""
 
-    __slots__ = ("_context", "_plan")
+    __slots__ = ("_context", "_plan", "_state")
 
     def __init__(self, context: AnswerContext) -> None:
         self._context = context
+        self._state = AnswerState(Delivery(context.http_exchange))
 
     async def run(self) -> None:
         """Answer from the cache or from the targets.
@@ -229,7 +230,7 @@ class RequestHandler:
         A failure after the answer has begun is written into it; an earlier one is raised. ClientGone if the client has
         closed the connection.
         """
-        context = self._context
+        context, state = self._context, self._state
         client_request, dependencies = context.client_request, context.dependencies
         targets: Sequence[Target] = dependencies.router.plan(client_request.model, tools=client_request.has_tools)
         if not all(map(context.preparation.needs_no_change, targets)):
@@ -237,10 +238,10 @@ class RequestHandler:
         self._plan = AttemptPlan(targets, dependencies.router, dependencies.clock)
         if targets[0].row.cache and await self._answer_from_cache(targets[0]):
             return
-        if client_request.upload is not None:
-            context.open_stream_delivery = self._open_stream_delivery
-        elif client_request.stream:
-            context.delivery = context.stream_delivery = self._open_stream_delivery()
+        if client_request.stream or client_request.upload is not None:
+            state.idle_timeout = self._plan.idle_timeout
+            if client_request.upload is None:  # else the reply decides whether the answer is a stream
+                state.open_stream(context)
         try:
             size = len(client_request.body) // _SEARCHES_PER_WORK
             if size > LARGE:
@@ -251,14 +252,14 @@ class RequestHandler:
         except asyncio.CancelledError:
             await self._handle_interruption()
         except Exception as error:  # must be reported if a tool has run or output was sent
-            has_begun = context.has_run_tools or context.delivery.state != "silent"
+            has_begun = context.has_run_tools or state.delivery.state != "silent"
             if context.http_exchange.ended or not has_begun:
                 raise
             await self._finish_with_fault(self._fault_for_error(error))
         finally:
-            if context.stream_delivery is not None:
-                context.stream_delivery.close()
-                context.log_writer.set_first_chunk(context.stream_delivery.time_to_first_chunk)
+            if state.stream_delivery is not None:
+                state.stream_delivery.close()
+                context.log_writer.set_first_chunk(state.stream_delivery.time_to_first_chunk)
 
     async def _select_targets(self, targets: Sequence[Target]) -> Sequence[Target]:
         """Select the targets that can serve a request which is decoded; a large one in a thread.
@@ -292,37 +293,20 @@ class RequestHandler:
         """Hash the request if its answer may be cached, and answer it if it is."""
         context = self._context
         size = len(context.client_request.body) // 8
-        key = context.cache_key = await context.offload.run(size, self._make_cache_key)
-        context.cache_seconds = target.row.cache
-        answer = None if key is None else context.dependencies.cache.get(key)
+        key, cache = await context.offload.run(size, self._make_cache_key), context.dependencies.cache
+        if key is None:
+            return False
+        answer = cache.get(key)
         if answer is None:
+            self._state.cache_answer = lambda answer: cache.put(key, answer, target.row.cache)
             return False
         context.log_writer.answer_from_cache(target.model)
-        await context.delivery.respond([*context.response_headers(), (b"x-toolwire-cache", b"hit")], answer)
+        await self._state.delivery.respond([*context.response_headers(), (b"x-toolwire-cache", b"hit")], answer)
         return True
-
-    def _open_stream_delivery(self) -> StreamDelivery:
-        """Open the client's stream. A JSON array (`as_array`) is kept alive by spaces, which JSON ignores."""
-        client_request, http_exchange = self._context.client_request, self._context.http_exchange
-        as_array, ingress = client_request.as_array, client_request.ingress
-        headers: HeaderPairs = [
-            (b"content-type", b"application/json" if as_array else ingress.framing.media_type.encode()),
-            (b"cache-control", b"no-cache"),
-            (b"x-accel-buffering", b"no"),
-            (b"x-request-id", self._context.log_writer.log.id.encode()),
-        ]
-        return StreamDelivery(
-            http_exchange,
-            headers,
-            b" " if as_array else ingress.ping,
-            ping_interval=self._context.dependencies.limits.ping,
-            idle_timeout=self._plan.idle_timeout,
-            frames=ArrayFrames() if as_array else None,
-        )
 
     async def _try_targets(self) -> None:
         """Try the targets as planned. Stop once a tool has run, because a retry would run it again."""
-        context, plan = self._context, self._plan
+        context, state, plan = self._context, self._state, self._plan
         fault: Fault | None = None
         while True:
             target = plan.next_target()
@@ -335,7 +319,7 @@ class RequestHandler:
             context.log_writer.count_attempt()
             is_only = len(plan.targets) == 1
             has_other = not is_only and plan.has_other_target
-            failure = await Attempt(context, target, plan.deadline, plan.sent_at, is_only, has_other).run()
+            failure = await Attempt(context, state, target, plan.deadline, plan.sent_at, is_only, has_other).run()
             if failure is None:
                 plan.succeed(target, failed_late=context.log_writer.log.error is not None)
                 return
@@ -343,7 +327,7 @@ class RequestHandler:
             context.log_writer.fail_attempt(target.upstream.name, failure.kind)
             upload = context.client_request.upload
             is_final = (
-                context.delivery.has_output  # of an answer that was rejected
+                state.delivery.has_output  # of an answer that was rejected
                 or context.has_run_tools
                 or (upload is not None and upload.is_sent)
             )
@@ -356,7 +340,7 @@ class RequestHandler:
         await self._finish_with_fault(plan.overflow or fault or plan.refusal())
 
     async def _pause(self, seconds: float) -> None:
-        delivery = self._context.stream_delivery
+        delivery = self._state.stream_delivery
         await (asyncio.sleep(seconds) if delivery is None else delivery.pause(seconds))
 
     async def _handle_interruption(self) -> None:
@@ -364,7 +348,7 @@ class RequestHandler:
         context = self._context
         interruption = context.http_exchange.interruption
         if interruption.caught("client_gone"):
-            context.delivery.abandon()
+            self._state.delivery.abandon()
             raise ClientGone from None
         if interruption.caught("upstream_idle"):
             await self._finish_with_fault(IDLE_FAULT)
@@ -391,15 +375,15 @@ class RequestHandler:
         context = self._context
         if context.has_run_tools:
             fault = replace(fault, retryable=False, retry_after=None)  # a retry would run our tools again
-        delivery = context.stream_delivery
+        delivery = self._state.stream_delivery
         if delivery is None or delivery.state == "silent":
             raise UpstreamError(fault)
         if delivery.state == "ended":
             await self._end_interrupted(fault)
             return
         context.log_writer.fail(fault.kind, fault.code)
-        if context.stream is not None and delivery.has_output:
-            await delivery.write(context.stream.fail(fault))
+        if self._state.stream is not None and delivery.has_output:
+            await delivery.write(self._state.stream.fail(fault))
         else:
             client_request = context.client_request
             encoder = client_request.wire.stream_encoder(client_request.cheap_request)
