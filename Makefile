@@ -1,7 +1,7 @@
-# Every target sets itself up in .venv with pip, and is quick the second time.
+# Every target sets itself up in .venv with pip, and is quick the second time. With PYTHON=python3.13 it is .venv-python3.13.
 
 PYTHON ?= python3
-VENV   := .venv
+VENV   := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 NPM    := npm install --no-audit --no-fund --loglevel=error
@@ -155,5 +155,5 @@ advisories: $(VENV)/core ## look for known vulnerabilities in the packages of th
 	.advisories/bin/pip-audit --requirement deploy/requirements.lock --no-deps --disable-pip
 
 clean: ## delete everything that can be generated again
-	rm -rf $(VENV) site dist .advisories .clients .peers bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* site dist .advisories .clients .peers bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

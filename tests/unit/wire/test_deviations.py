@@ -6,6 +6,7 @@ import pytest
 
 from deviations import assert_expected, content, decode, load_deviations, outcome
 from recordings import WIRES
+from tables import every_case
 from toolwire import ToolwireError, fold, translate_response, translate_stream
 from toolwire.testing.stream_checks import bytewise, decode_stream, random_chunks
 from toolwire.wire import get
@@ -14,9 +15,9 @@ DEVIATIONS = load_deviations()
 STREAMS = [deviation for deviation in DEVIATIONS if deviation.events]
 ANSWERS = [deviation for deviation in DEVIATIONS if deviation.is_answer and not deviation.untranslatable]
 
-every_deviation = pytest.mark.parametrize("deviation", DEVIATIONS, ids=repr)
-every_stream = pytest.mark.parametrize("deviation", STREAMS, ids=repr)
-every_answer = pytest.mark.parametrize("deviation", ANSWERS, ids=repr)
+every_deviation = every_case("deviation", DEVIATIONS, ids=repr)
+every_stream = every_case("deviation", STREAMS, ids=repr)
+every_answer = every_case("deviation", ANSWERS, ids=repr)
 
 
 @pytest.mark.finding("GA1", "GA4", "GA7", "GA8", "GA12", "GA17")
@@ -41,7 +42,7 @@ def test_chunking_does_not_change_a_deviant_stream(deviation):
         assert events(random_chunks(deviation.data, random, pieces)) == expected
 
 
-@every_stream
+@pytest.mark.parametrize("deviation", STREAMS, ids=repr)  # not a table: half a minute, which several processes share
 def test_prefix_of_a_deviant_stream_is_an_error_or_the_answer(deviation):
     """A prefix never has a complete call that the answer lacks."""
     wire, whole = get(deviation.wire), decode(deviation)
