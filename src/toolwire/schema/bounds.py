@@ -19,7 +19,7 @@ from ..ir.pointer import JSON
 # timed: the same input gives the same result on every machine.
 
 
-_CHARACTERS_PER_STEP = 32
+_CHARACTERS_PER_STEP = 32  # characters are copied or compared in C, a value is visited in Python
 
 
 class StepBudget:

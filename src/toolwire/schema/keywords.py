@@ -106,7 +106,7 @@ def has_old_forms(schema: JSON) -> bool:
 # fetched.
 
 
-_DEPTH = 64
+_DEPTH = 64  # as DEPTH in parsing/parser.py: deeper schemas are not read, so that their identifiers do not matter
 _PERCENT = re.compile(r"%([0-7][0-9a-fA-F])")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
 _PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//[^/]*)?(.*)", re.DOTALL).fullmatch

@@ -102,7 +102,7 @@ _TEMPLATE_MARK = (
 _LEADING = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}}[\w+-]*+)|(?P<token>{_TEMPLATE_MARK}))")
 _TRAILING = re.compile(rf"{_SPACE}(?:(?P<fence>`{{3,}})|(?P<token>{_TEMPLATE_MARK})|(?P<closer>[}}\]]))")
 _LAST_MARK = re.compile(_TEMPLATE_MARK)
-_MAX_MARK = 64
+_MAX_MARK = 64  # characters; a little more than the longest mark that _TEMPLATE_MARK matches
 _OPEN_STRING = re.compile(r"[=:(,]\s*+'[^']*+$")
 _CALL = re.compile(r"[A-Za-z_][\w.]*+\(")
 _SECOND_BRACE = re.compile(r"\s*+\}")

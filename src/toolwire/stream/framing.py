@@ -21,13 +21,14 @@ from ..ir.errors import ProtocolError
 Frame: TypeAlias = tuple[bytes, bytes]
 """(event name or b"", data)"""
 
+# digits of `retry`, in milliseconds; more is not a delay, and int() of a long text takes quadratic time
 _MAX_NUMBER_LENGTH = 16
 _BOM = b"\xef\xbb\xbf"
 # The usual form of a frame, and as many of them as there are: read by the regular expression engine.
 _PLAIN_FRAME = re.compile(rb"(?:event: ?([^\r\n]*+)\n)?data: ?([^\r\n]*+)\n\n")
 _PLAIN_FRAMES = re.compile(rb"(?:(?:event: ?[^\r\n]*+\n)?data: ?[^\r\n]*+\n\n)*+").match
 _COMMENT_LINES = re.compile(rb"(?<=\n):[^\n]*+\n").sub
-LIMIT = 64 * 1024 * 1024
+LIMIT = 64 * 1024 * 1024  # bytes of a frame; as in strict.py, which parses its data
 
 
 class SSEDecoder:

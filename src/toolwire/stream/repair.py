@@ -82,7 +82,7 @@ def rewrite_form(text: str, end: int, attempt: RepairAttempt, names: Collection[
     return rewritten, at
 
 
-MAX_INTERPRETATIONS = 64
+MAX_INTERPRETATIONS = 64  # readings of one text; a text with more is ambiguous, and each costs a pass
 MAX_READ = 256 * 1024
 """Longer texts are repaired only if one pass finds a single reading: comparing readings takes several passes."""
 _MAX_CHARACTERS = 4 * 1024 * 1024  # total of all readings for one assumed form

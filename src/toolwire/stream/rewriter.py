@@ -31,7 +31,7 @@ from .notation import (
 from .quotes import StringReader, read_over_escaped
 from .strict import pointer_at
 
-DEPTH = 200
+DEPTH = 200  # as in strict.py, whose parser reads the result
 
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _ESCAPED_SPACE = re.compile(r"(?:\\[nrt][ \t\r\n]*+)++")

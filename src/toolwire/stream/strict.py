@@ -29,7 +29,7 @@ from ..ir.pointer import JSON, Object, join
 BUDGET = 100_000
 """The maximum number of steps of one pointer search: about 0.15 s."""
 
-_WINDOW = 4096
+_WINDOW = 4096  # bytes that are read line by line; below it another halving costs more
 _next_token = re.compile(rb'[^"{}\[\],]*+("[^"]*+"?+|[{}\[\],])').match
 # Up to 1,000 items of an array, or members of an object, without nested containers: 16 of them cost one step.
 _PLAIN = rb'[^"{}\[\],]*+'
@@ -38,7 +38,7 @@ _MEMBER = rb'%b"[^"]*+"%b(?:"[^"]*+"%b)?+,' % (_PLAIN, _PLAIN, _PLAIN)
 _each_item = re.compile(_ITEM).findall
 _skip_items = re.compile(rb"(?:%b){1,1000}+" % _ITEM).match
 _skip_members = re.compile(rb"(?:%b){1,1000}+" % _MEMBER).match
-_SKIPPED_PER_STEP = 16
+_SKIPPED_PER_STEP = 16  # items that the regular expression skips in the time of one step in Python
 
 
 def mask_escapes(data: bytes) -> bytes:
@@ -149,8 +149,8 @@ def _infinite_path(container: JSON) -> list[str | int] | None:
 # report.
 
 
-LIMIT = 64 * 1024 * 1024
-MAX_MEMBERS = 250_000
+LIMIT = 64 * 1024 * 1024  # bytes; OpenAI accepts request bodies of 50 MB with files in them, other providers less
+MAX_MEMBERS = 250_000  # a member takes some 200 bytes as Python objects: a few MB of text would become 50 MB
 _FEW_MEMBERS = len('"":1') * MAX_MEMBERS  # bytes of a document that cannot have more
 _BOM = b"\xef\xbb\xbf"
 
@@ -164,7 +164,7 @@ _NUMBER_SHAPE = bytes(
 )
 _SHORT = 200  # bytes; a shorter document cannot overflow without an exponent
 _MANY_DIGITS = b"0" * _SHORT
-_BYTES_PER_MEMBER = 512
+_BYTES_PER_MEMBER = 512  # with fewer members per byte, looking at all values is cheaper than the search of the text
 _MANY_BYTES = 4096  # the search in a smaller document costs less than a look at its values
 _EXPONENT_SHAPE = b"0e000"
 _MAX_SHAPES = 200  # that are looked at; a document with more may contain an infinite number

@@ -28,9 +28,10 @@ from .limits import MAX_COUNT, DecodingState, SchemaPath, schema_pointer
 
 
 _ALL_TYPES = frozenset({"null", "boolean", "number", "string", "array", "object"})
+# pairs of branches; 63 branches without a tag. Those with a tag are separated before, in linear time
 _MAX_PAIRS = 2_000
-_MAX_DEPTH = 3
-_MAX_HOPS = 8
+_MAX_DEPTH = 3  # levels of properties in which a difference is searched; tags are at the first or second
+_MAX_HOPS = 8  # references that lead to references; a cycle must end
 
 
 def type_names(schema: Object) -> frozenset[str]:
@@ -164,10 +165,10 @@ def _excludes_required(closed: Object, other: Object) -> bool:
 # value.
 
 
-_MAX_MIN_COUNT = 10_000
-_MAX_LENGTH = 1_000_000
-_EXACT = 2**53
-_MAX_NUMBER = 9.2e18
+_MAX_MIN_COUNT = 10_000  # items or properties that the engine would have to unroll
+_MAX_LENGTH = 1_000_000  # characters; no answer of a model is longer
+_EXACT = 2**53  # integers from here on are not exact as doubles, in which engines compare numbers
+_MAX_NUMBER = 9.2e18  # below 2**63: bounds beyond it are not passed to the engine, whose integers have 64 bits
 _ENFORCED_FORMATS = frozenset("date-time time date duration email hostname ipv4 ipv6 uuid uri".split())
 _EXACT_FORMATS = frozenset({"uuid", "ipv4"})
 _UNTYPABLE = re.compile(r"[\x00-\x07\x0b\x0e-\x1f\x7f\ud800-\udfff]").search

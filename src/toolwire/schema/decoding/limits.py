@@ -27,9 +27,9 @@ class DecodingLimits(Value, frozen=True):
     compile. `close_objects` forbids undeclared properties in objects that declare some and do not mention others.
     """
 
-    max_length: int | None = 4_000
-    max_items: int | None = 64
-    max_properties: int | None = 64
+    max_length: int | None = 4_000  # a longer text is most likely a loop of the model
+    max_items: int | None = 64  # as max_length; the engine unrolls them
+    max_properties: int | None = 64  # as max_items
     max_integer: int | None = None
     max_limited: int | None = None
     close_objects: bool = False

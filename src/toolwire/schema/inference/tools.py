@@ -221,7 +221,7 @@ def _clean_object(schema: Object) -> Object:
     return {**head, **{key: value for key, value in schema.items() if key != "type"}}
 
 
-_MAX_MESSAGE = 300
+_MAX_MESSAGE = 300  # characters of pydantic's message, which may quote the whole input; it is returned to a model
 _SCHEMA_MAPS = frozenset({"$defs", "dependentSchemas", "patternProperties", "properties"})
 _VALUE_KEYWORDS = frozenset({"const", "default", "enum", "examples"})
 

@@ -258,6 +258,7 @@ class _CodecState:
         return self._budget
 
 
+# steps to place a value in its branches, in proportion to its size: a codec reads each value a few times per level
 _STEPS, _STEPS_PER_VALUE = 4_000, 20
 _codec_state: ContextVar[_CodecState | None] = ContextVar("_carried", default=None)
 

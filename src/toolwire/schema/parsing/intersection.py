@@ -31,9 +31,11 @@ from .nodes import (
     is_free,
 )
 
+# two references in a row (a definition that names another) are frequent; a definition that contains itself would be
+# expanded forever
 _MAX_HOPS = 2
-_MAX_BRANCHES = 100
-_MAX_DEPTH = 64
+_MAX_BRANCHES = 100  # pairs of two unions; all become branches of the result. More is kept as an unmodelled `allOf`
+_MAX_DEPTH = 64  # as DEPTH in parser.py
 _COPIED_PER_STEP = 16
 """Dictionary entries that are copied without inspection, in C, at the cost of one step."""
 _PATTERNS_PER_STEP = 2

@@ -42,7 +42,8 @@ RefResolver: TypeAlias = Callable[[str], Node | None]
 """Resolves a reference; None if that is not possible."""
 
 
-_MAX_HOPS = 3
+_MAX_HOPS = 3  # references that are followed without a value in between; each property starts again from 0
+# each value is compared with a few branches; the limit stops unions of unions. Not measured
 _STEPS, _STEPS_PER_VALUE = 20_000, 20
 _UNITS_PER_STEP = 200  # of `match_cost`
 
@@ -234,8 +235,8 @@ _KINDS: tuple[tuple[type, frozenset[str]], ...] = (
 )
 
 
-_MAX_DEPTH = 4
-_OVERLAP_STEPS = 20_000
+_MAX_DEPTH = 4  # levels of properties in which a difference is searched; tags are at the first or second
+_OVERLAP_STEPS = 20_000  # as _STEPS; a union that is too large counts as not proved
 
 
 def are_disjoint(branches: list[Node], target: RefResolver, budget: StepBudget | None = None) -> bool:

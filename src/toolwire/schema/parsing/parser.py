@@ -70,7 +70,7 @@ _STEPS, _STEPS_PER_VALUE = 100, 4
 """The budget of intersections. The tools of public servers need less than one step per JSON value."""
 _MAX_NESTING = 16
 """Nodes being read at once beyond which a reference is read later, from an empty stack."""
-_MAX_HOPS = 3
+_MAX_HOPS = 3  # definitions that only name another one; with more, the reference stays
 _REFERENCES = ("$ref", "$recursiveRef", "$dynamicRef")
 
 

@@ -47,7 +47,7 @@ from .coercion import Coercion, RepairStep, coercion_budget
 from .spellings import Renamed, Spellings, ambiguous_spelling, find_spellings, rename_members, written_arguments
 from .wrappers import Unwrapped, declared_names, may_be_call, other_tool, unwrap, unwrap_members
 
-_MAX_PLACEMENTS = 64
+_MAX_PLACEMENTS = 64  # places of one missing bracket; each is validated, and several that fit are ambiguous in any case
 
 
 def bracket_placements(repaired: Repaired) -> Iterator[JSON]:

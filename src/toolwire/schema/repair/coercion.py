@@ -87,7 +87,7 @@ _SEPARATOR = re.compile(r"[,;\n]")
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 _NULLS = frozenset({"null", "none"})
 _NO_SPELLINGS: Mapping[str, str] = MappingProxyType({})
-_MAX_HOPS = 16
+_MAX_HOPS = 16  # references that lead to references; a cycle must end
 _STEPS, _STEPS_PER_VALUE = 20_000, 20  # unions within unions may be tried in very many ways
 
 

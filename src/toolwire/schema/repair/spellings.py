@@ -23,7 +23,7 @@ from ..parsing.membership import RefResolver, fits, text_matches
 from ..parsing.nodes import AnyNode, ArrayNode, Node, ObjectNode, TupleNode, UnionNode
 from .coercion import RepairStep, coercion_budget, resolve_refs
 
-_MAX_CHECKED = 8
+_MAX_CHECKED = 8  # numbers whose text is validated as well; beyond it the call is reported as ambiguous, the safe side
 _NOISE = r"[\s\u200b-\u200d\u2060\ufeff\"'`\u2018\u2019\u201c\u201d]"  # spaces and quotes
 _NAME_NOISE = re.compile(
     rf"\A{_NOISE}++|(?<!{_NOISE}){_NOISE}++\Z|[\\\u200b-\u200d\u2060\ufeff]"

@@ -12,7 +12,7 @@ from typing import Final
 
 from ...ir.pointer import JSON, Object, resolve
 
-MAX_VISITS = 20_000
+MAX_VISITS = 20_000  # a schema with more paths is measured with each value instead
 _LEAVE: Final = object()
 _PERCENT = re.compile(r"%([0-7][0-9a-fA-F])")
 _REFS = ("$ref", "$dynamicRef", "$recursiveRef")

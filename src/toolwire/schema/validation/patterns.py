@@ -47,6 +47,7 @@ MATCH_LIMIT = 200_000
 
 _LOOKS_AROUND = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]|\(\?P?<|\\[kpPuxc]").search
 _BOUNDARY = re.compile(r"\\[bB]").search
+# a bounded repetition is unrolled: each character is a state of the automaton, also of the provider's
 _MAX_MIN_LENGTH, _MAX_LENGTH_BOUND = 32, 256
 
 
@@ -153,6 +154,7 @@ def automaton_size(pattern: str) -> int:
 
 # the estimate
 
+# a cautious bound of the states whose table the engine surely keeps, and lookups per state beyond it (see `match_cost`)
 _TABLE_STATES, _STATE_COST = 12, 4
 _LITERAL, _SET, _WIDE, _UNICODE = 64, 128, 1_200, 50_000  # bytes, measured: a byte, ASCII, most of Unicode, \p{…}
 _TOKEN = re.compile(

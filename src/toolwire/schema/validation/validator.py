@@ -144,8 +144,8 @@ def _allow_null(schema: Object) -> Object:
 # the schema, not an error of the arguments.
 
 
-DEPTH = 64
-MAX_PROBLEMS = 50
+DEPTH = 64  # as in parsing/parser.py; the engine recurses in native code
+MAX_PROBLEMS = 50  # a model corrects a few at a time, and a list of 10,000 items may have one each
 MAX_VALIDATION_COST = 1_000_000
 """Schemas that may be applied to parts of one value: about a quarter of a second."""
 MAX_LISTING_COST = 20_000

@@ -18,9 +18,9 @@ from .literal import LiteralSyntax, write_literal
 from .offered_tools import ANY, OfferedTools, Types
 from .style import ArgumentNotation, JsonArguments, LiteralArguments, NestedArguments, TagArguments
 
-_MAX_DEPTH = 24
-_FREE_DEPTH = 4
-_FREE_ITEMS = 16
+_MAX_DEPTH = 24  # levels of a schema; deeper values are free JSON, since each level is a rule of the grammar
+_FREE_DEPTH = 4  # levels of a value without a schema; a grammar without recursion must end somewhere
+_FREE_ITEMS = 16  # of a list or map without a limit; more is most likely a loop of the model
 _TYPE_NAMES = {"integer": "number"}
 _ALL_TYPES = ("null", "boolean", "number", "object", "array")
 _PLAIN_KEY = r"[A-Za-z_][A-Za-z0-9_]{0,63}"

@@ -19,7 +19,7 @@ from .style import write_json
 
 
 _KEPT = frozenset({"type", "enum", "const", "$ref", "$defs", "anyOf", "allOf", "description", "title", "default"})
-_MAX_HOPS = 16
+_MAX_HOPS = 16  # references that lead to references; a cycle must end
 
 
 class SchemaBranches:

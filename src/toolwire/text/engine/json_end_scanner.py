@@ -17,7 +17,7 @@ _string_inside = re.compile(r'[^"]*+(?:(?:(?<=[^\\]\\)|(?<=[^\\]\\\\\\))"[^"]*+)
 _after_escape = re.compile(r".(?:\\.)*+", re.DOTALL).match
 _space = re.compile(r"[ \t\r\n]*").match
 _bare = re.compile(r"[-+.0-9A-Za-z]*").match
-_DEPTH = 200
+_DEPTH = 200  # as in stream/strict.py, whose parser reads the result
 
 # The states, each named after the expected text.
 _VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _COLON, _NEXT, _STRING, _ESCAPE, _BARE = range(9)

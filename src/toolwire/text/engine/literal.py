@@ -12,7 +12,7 @@ from ...ir.value import Value
 from ...stream.strict import parse
 from .reader import Malformed, Parsing, Reader, Truncated, terminals
 
-_DEPTH = 64
+_DEPTH = 64  # levels of recursion; each takes two generator frames
 _bare = re.compile(r"[^,:()\[\]{}'\"\s<>=|]*").match
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}
 _SAME = "\\'\"/"
@@ -22,7 +22,7 @@ _string_runs = {
 }  # text with common escapes, by the first character of the quotes
 _CODES = {"x": 2, "u": 4, "U": 8}
 _open_fraction = re.compile(r"(-?)(?=[0-9]|\.[0-9])([0-9]*)\.([0-9]*)\Z").match  # `.5` and `5.` are numbers in Python
-_LOOKAHEAD = 32
+_LOOKAHEAD = 32  # characters; spaces and the beginning of the next name decide. More would delay the stream
 _after_string = re.compile(r"\s*(?:[,)\]}:]|\Z)").match
 # After an unescaped quote, only the beginning of the next argument or item, or the end of the call, ends the string.
 _after_doubtful_string = re.compile(

@@ -22,6 +22,7 @@ from .style import ParseContext
 # a complete structural sequence of its own format cannot be distinguished from structure.
 
 
+# characters; enough for closing tags, the next opening and its key, also indented. More would delay the stream
 LOOKAHEAD = 512
 Decision: TypeAlias = bool | None  # None: more text is needed
 

@@ -18,7 +18,7 @@ _Search: TypeAlias = Callable[[str, int, int], re.Match[str] | None]
 Parsing: TypeAlias = Generator[None, None, T]
 """A generator that yields when it needs more text and returns a T."""
 
-_NEAR = 256
+_NEAR = 256  # characters; a streamed token is shorter, and a search without windows costs less
 _SPACES = " \t\r\n"
 _space = re.compile(r"[ \t\r\n]*").match
 

@@ -143,7 +143,7 @@ def _write_call(call: ToolCall) -> str:
 # Calls whose arguments are nested tags named after their keys, each tag after a token that no value contains.
 
 
-_DEPTH = 64
+_DEPTH = 64  # as in engine/literal.py
 _ITEM = "item"
 _TEXT = frozenset({"string"})
 
