@@ -3,6 +3,19 @@
 Valid text is copied, text with one meaning is rewritten, and the strict parser checks the result (duplicate keys,
 numbers out of range, half characters). Open containers are closed only after a complete value: after `{`, `[`, a comma,
 a key or a colon more was to follow, and a number, a bare word or a string at the end of the text may be truncated.
+
+The state is the stack of open brackets and whether the last one was just opened (`_fresh`). Each round of `rewrite`
+reads a closing bracket, or a comma and the next member or item; a value that is a container is only pushed. So the
+depth of a text costs memory of the stack, never a Python frame.
+
+These rules hold:
+
+- The output is always the beginning of a JSON document. `pointer_at` reads it to locate an error.
+- Every deviation is recorded as a step, and a deviation with several meanings is a choice of the attempt. Without
+  permission to guess, it is an error. There is no backtracking: another reading is another pass, with other choices
+  (attempt.py), so the cost of a repair is the number of readings times the length of the text.
+- Runs of valid members are copied by one regular expression (`_SOUND`), because most of a broken text is valid. Under
+  the assumption that inner quotes are not escaped, nothing is copied: a valid string may end too early.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Scan JSON arguments incrementally: detect when they are complete, and emit `ArgumentEnd` for each completed argument.
-
-The scanner reads every character once and forwards nothing: the caller keeps the raw text and passes it on unchanged.
-`ArgumentWatch` applies it to the events of a stream.
-
-Scan JSON arguments incrementally: detect when they are complete and which argument was just completed.
+"""Scan JSON arguments incrementally: detect when they are complete, and which argument was just completed.
 
 The scanner reads every character once and forwards nothing: the caller keeps the raw text and passes it on unchanged.
 Between two calls it holds a state, a depth and the pieces of the argument in progress, so a fragment costs the same
@@ -18,7 +13,7 @@ may still be refused by the strict parser, which decides about the finished text
                     └───────────────────────── , ◀──────────────────── after ◀───────┘
                                                                          └──}──▶ done
 
-Emit `ArgumentEnd` events as soon as an argument is complete, to dispatch on the first one.
+`ArgumentWatch` emits `ArgumentEnd` events as soon as an argument is complete, to dispatch on the first one:
 
     watch = ArgumentWatch()
     for event in decoder.feed(data):

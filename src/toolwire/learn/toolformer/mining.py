@@ -1,4 +1,18 @@
-"""Mine calls: propose positions, sample calls, execute them, and keep those that reduce the loss."""
+"""Mine calls: propose positions, sample calls, execute them, and keep those that reduce the loss.
+
+The steps of the paper (Schick et al. 2023, section 2), for each tool and a batch of texts:
+
+1. `propose_positions`: the places where the few-shot prompt makes a call likely (τ_s), the k most likely of each text.
+2. `sample_batch`: m calls at each place; equal ones are one candidate.
+3. `CallExecutor`: the calls run, equal ones once. A call that fails or is malformed stays, with the reason.
+4. `score_candidates`: the weighted loss of the text after each place, without the call, with it, and with its result.
+5. `decide`: a call is kept if its result reduces the loss by τ_f, and only the best at each place.
+6. `build_corpus`: the texts with the kept calls, and the texts without any unchanged.
+
+Steps 1 to 4 use a batch of texts and depend on nothing else: the seed is derived from the tool and the number of the
+first text, so an interrupted run continues with equal candidates. Step 5 needs all candidates of a corpus, because the
+filter `rank` compares them.
+"""
 
 from __future__ import annotations
 

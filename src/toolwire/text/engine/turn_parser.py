@@ -1,4 +1,34 @@
-"""The engine outside calls: text, reasoning, special tokens without meaning, and the start of calls."""
+"""The engine outside calls: text, reasoning, special tokens without meaning, and the start of calls.
+
+One generator reads a turn and yields where it needs more text, so its state is a position in the code. It waits in one
+of three places:
+
+    text        `read_text`, the main loop: text is emitted at once, except for the beginning of a possible tag
+    call        `_read_call`: the style of the format reads it; an opener that proves to begin no call is emitted as text
+    reasoning   `read_reasoning`: ends with its closer, a token that ends reasoning, or a call
+
+        ┌─────────── opener ──────────▶ call ─────────────┐
+      text ◀── end of the call, or the text of no call ───┘
+        │ ▲
+        │ └── closer, ending token, or call ──┐
+        └───── opening tag ─────────────▶ reasoning
+
+These rules hold:
+
+- The events do not depend on how the text is cut into fragments. Nothing is decided before the text that decides it
+  has arrived, and `reader.taken` keeps the text of an attempt that may fail.
+- Emitted text cannot be retracted. So an opener that is ordinary text (a weak one, such as `[`) counts only at the
+  start of a message, unless the style declares it as inline; and reasoning before a closer without an opener stays
+  text, because the prompt may have opened it, unknown to the caller.
+- A call that the model may not have meant must not run. A tag in quoted code is an example. A call inside reasoning is
+  held until the reasoning ends with it; reasoning that continues after it makes it a draft, and a text that ends before
+  this is known makes it truncated. A closer that closes nothing shows that a value contained the format's own tags, so
+  the calls before it become invalid.
+
+The order of the checks in `read_text` follows from these rules. Quoted code is first, because an example may contain
+any tag. A halting token ends the turn only after a call: before it, the token is text. The closers of reasoning that a
+call ended precede the orphans, because they show that the call was a draft.
+"""
 
 from __future__ import annotations
 
