@@ -75,8 +75,8 @@ def declared_tools(body: JSON) -> list[Object]:
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
 _MAX_BYTES = 1_000_000  # a smaller document cannot exceed the limits of `stream.strict`
-_MAX_DEPTH = 64
-_MAX_TOKENS = 1_000_000_000
+_MAX_DEPTH = 64  # calls of `count_members`; a deeper document takes the slow, exact path
+_MAX_TOKENS = 1_000_000_000  # a thousand times the largest context windows
 _UNCOUNTABLE = -1_000_000_000  # no sum with it is the number of members of a document
 _CONTAINERS = (dict, list)
 _SPACED_COLON = re.compile(rb'"[ \t\r\n]* :').search

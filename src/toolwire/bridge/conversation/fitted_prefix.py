@@ -25,7 +25,7 @@ Scanned = TypeVar("Scanned")
 _MAX_TARGETS = 4  # targets for which one conversation is stored: a request and its fallbacks
 _MAX_INSERTED = 2  # messages that may be inserted before a fitted prefix: instructions, an opening
 _DRAFT_SIZE = 600  # bytes of a fitted turn besides its text: measured with tracemalloc
-_LOSS_SIZE = 400
+_LOSS_SIZE = 400  # bytes of a loss with its texts, as _DRAFT_SIZE
 _SCANNED_SIZE = 150  # bytes of a message in a scanned value
 
 

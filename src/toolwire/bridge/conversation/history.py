@@ -33,7 +33,7 @@ BLANK = "[blank message]"
 
 
 PartLocation: TypeAlias = int
-_BITS = 24
+_BITS = 24  # 16 million parts per message, more than a document of 64 MB can have
 LOCATIONS_PER_MESSAGE = 1 << _BITS
 """The distance between the first parts of two adjacent messages."""
 _PART_MASK = LOCATIONS_PER_MESSAGE - 1

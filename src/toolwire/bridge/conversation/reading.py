@@ -88,7 +88,7 @@ _KEPT_TURNS = 2
 """The last turns of the model that are not part of a prefix: clients move cache marks at the end of a conversation."""
 _MARKER = token_hex(16)  # an item in place of the known ones; no client can know it
 _MARKER_TEXT = b'"%b"' % _MARKER.encode()
-_BYTES_PER_VALUE = 120
+_BYTES_PER_VALUE = 120  # of a Python object with its reference, on average
 _ENTRY_SIZE = 2000  # bytes of a prefix besides its content
 
 

@@ -38,7 +38,7 @@ from ...ir.request import Message
 # The turns of a model that a client cannot return in full, stored for the next request.
 
 
-MAX_TURN_BYTES = 1024 * 1024
+MAX_TURN_BYTES = 1024 * 1024  # 128,000 tokens of an answer take about half of it; a longer turn is not stored
 _ENTRY_OVERHEAD = 500  # bytes of overhead besides the content
 
 

@@ -153,7 +153,7 @@ _INSIDE = re.compile(
     r'(?:[^"\\\x00-\x1f]|\\(?:[^u\x00-\x1f]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
     r"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+"
 )
-_MAX_ESCAPE = 12
+_MAX_ESCAPE = 12  # characters: a surrogate pair as two escapes of six. More is not an incomplete escape
 
 
 class FreeformUnwrapper:

@@ -12,8 +12,17 @@ Each call takes these steps at its end:
    - Malformed arguments are passed on if the client receives them as text and can check them. If the client would
      receive an object, or plain input, the answer ends in a fault.
 
+The order follows from the two schemas. Only the schema that was sent describes the text that the model wrote, so broken
+text is repaired before lifting (2, 3). Only the original schema describes the tool, so values are repaired after it (4).
+The check is last, because a repair may have made a broken call valid.
+
+A stream and a whole answer share these steps: `restore` feeds the start and the end of each call to the same methods.
+The start of a call is sent before its end is known. So its name and id are restored at the start, and arguments are
+passed on as they arrive only if no later step can change them; `_converting` has the calls for which that is not so.
+After a fault nothing more is returned: the client has seen the end of the answer.
+
 An answer without content and without a stop reason is a fault of the provider, not an answer. The text of a structured
-output is lifted to the schema of the client (lift_output.py).
+output is lifted to the schema of the client (output.py).
 """
 
 from __future__ import annotations

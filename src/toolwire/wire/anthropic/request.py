@@ -34,7 +34,7 @@ from ..protocol import Encoded
 from .blocks import NAME, read_blocks, write_blocks, write_plain_block
 from .tools import read_choice, read_tool, write_choice, write_tool
 
-DEFAULT_MAX_TOKENS = 8192
+DEFAULT_MAX_TOKENS = 8192  # the maximum of Claude 3.5; a larger value would be refused by it
 _FORM = "anthropic~"
 _SCOPES = frozenset({NAME, _FORM, f"{NAME}/metadata", f"{NAME}/output_config"})  # of the `extra` of a request
 _PARAMS = param_table(

@@ -57,7 +57,7 @@ class Vendor(Value, frozen=True):
     keyless: bool = False  # also answers without a key
     dialect: str | None = None  # of schemas, if it is not the wire's own
     id: str | None = None  # a regular expression for call ids, if it is not the wire's own
-    id_length: int = 40
+    id_length: int = 40  # Azure rejects longer call ids
     choice_by_schema: Literal["declared", "stated"] | None = None  # it ignores a forced choice; see `Capabilities`
     limits_tools: bool = True  # the wire's maximum number of tools applies to requests of other wires
     # Wires whose maximum number of tools a source states for this vendor: it applies to requests of the same wire, too.
