@@ -92,9 +92,6 @@ class CallOrder:
         call.done.set_result(None)
 
 
-# Make entries of a toolbox from the tools of another framework.
-
-
 Effects: TypeAlias = Mapping[str, Effect]
 """The effects of tools by name. A tool that is not listed has the effect of its metadata, else `write`."""
 

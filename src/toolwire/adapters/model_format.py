@@ -18,8 +18,6 @@ from ..text.engine.style import ParseContext, StyleBase
 from ..text.styles.channel_calls import ChannelCalls
 from ..text.styles.message_calls import ReactCalls
 
-# Choose the format of a model, and find out whether its prompt opens the reasoning.
-
 
 class NoCalls(StyleBase, frozen=True):
     """A style without calls: all text that is not reasoning is content."""

@@ -205,9 +205,6 @@ def _parse_items(data: bytes) -> list[JSON]:
     return items if isinstance(items, list) else []
 
 
-# One request of an SDK for a model's answer, and the encoding of the answer on the SDK's wire.
-
-
 _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 
 

@@ -1,33 +1,32 @@
 """Admission of connections and requests: a server refuses the excess at once, so that it answers the others in time.
 
-`Admission` bounds requests by their number and by the queueing time of the CPU. `ConnectionCounts` bounds connections by the
-descriptors of the process.
-
-Admission of requests: above its capacity a server refuses some at once, so that it answers the others in time.
+`Admission` bounds requests by their number and by the queueing time of the CPU. `ConnectionCounts` bounds connections
+by the descriptors of the process.
 
 Without a bound, requests wait, clients give up, and the server works for clients that are gone. There are two bounds:
 
     requests in flight    each needs memory and two descriptors, for the client and for the upstream
     queueing time         of the CPU
 
-Requests in flight are no measure of the CPU: 4,000 slow streams need little of it, 50 large translations need all. The signal for
-the CPU is the delay of a timer. Everything that happens during a turn of the event loop waits for its end: new connections,
-requests, answers of upstreams. So the delay is the queueing time of all of them, and it costs a request nothing to
-measure. Large requests wait for threads, too; `Offload.is_late` is the bound on that wait, for each client.
+Requests in flight are no measure of the CPU: 4,000 slow streams need little of it, 50 large translations need all. The
+signal for the CPU is the delay of a timer. Everything that happens during a turn of the event loop waits for its end:
+new connections, requests, answers of upstreams. So the delay is the queueing time of all of them, and it costs a
+request nothing to measure. Large requests wait for threads, too; `Offload.is_late` is the bound on that wait, for each
+client.
 
-    calm          Nothing is refused. The delay is measured every 10 ms while requests are in flight.
-                  Three delays in a row above the bound, over 200 ms or more, begin an overload. A burst, or a single
-                  long turn, does not: only a queue that never becomes short is one (CoDel, RFC 8289, section 4).
-                  At four times the capacity each turn is four times as long as the turn before. So after a late turn the 129th request of
-                  the next one begins the overload, 50 ms after the last turn in time.
-    overloaded    Each turn starts at most two requests and refuses the others that arrive in it, so a turn lasts about as long
-                  as two requests and those refusals need. After a turn that was not late at all, their number is
-                  doubled. One second without a refusal ends an overload.
+    calm          Nothing is refused. The delay is measured every 10 ms while requests are in flight. Three delays in a
+                  row above the bound, over 200 ms or more, begin an overload. A burst, or a single long turn, does not:
+                  only a queue that never becomes short is one (CoDel, RFC 8289, section 4). At four times the capacity
+                  each turn is four times as long as the turn before. So after a late turn the 129th request of the next
+                  one begins the overload, 50 ms after the last turn in time.
+    overloaded    Each turn starts at most two requests and refuses the others that arrive in it, so a turn lasts about
+                  as long as two requests and those refusals need. After a turn that was not late at all, their number
+                  is doubled. One second without a refusal ends an overload.
 
-A number of requests per turn that adapts to the delay was tried: if refusals alone, or other programs on the machine, make turns
-long, it falls to one, and so does the throughput. A fixed number needs no tuning: more expensive requests make longer turns,
-but they also last longer without overload. Refusing everything until the delay is short again was not tried: several turns
-of requests would be admitted before the next measurement, so the latency should oscillate.
+A number of requests per turn that adapts to the delay was tried: if refusals alone, or other programs on the machine,
+make turns long, it falls to one, and so does the throughput. A fixed number needs no tuning: more expensive requests
+make longer turns, but they also last longer without overload. Refusing everything until the delay is short again was
+not tried: several turns of requests would be admitted before the next measurement, so the latency should oscillate.
 """
 
 from __future__ import annotations

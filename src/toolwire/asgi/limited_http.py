@@ -1,13 +1,23 @@
-"""HTTP/1.1 for clients: uvicorn's protocol, with limits that it leaves to a reverse proxy.
+"""HTTP/1.1 for clients: uvicorn's protocol, with limits that it leaves to a reverse proxy. It is uvicorn's `http`.
 
-The head of a request is limited in size and time. A body that is no longer awaited, and a client that does not read its
-answer, are limited in time. Requests that wait for the answer to an earlier one are limited in size. The number of
-connections stays below the number of descriptors. An upgrade is ignored, trailers are not headers, and a transfer
-coding that cannot be decoded is refused. A refused request is answered after the requests before it, and the connection is
-closed. Pass it to uvicorn as `http`.
+The two directions of a connection have states of their own, because a client may send requests before it has read the
+answers (RFC 9112, 9.3.2), and an application may answer before it has read the body:
 
-With an `Admission`, a request above its bounds is answered with 503 before its body is read. The rest of the body is
-discarded, and the connection stays open: a new one would cost the server more than the answer.
+    input    head       `_awaits_head`: limited in size, and in time unless an answer is in progress
+             body       for `cycle`, the newest request; limited in time once it is answered; before, by the application
+             ignored    `_ignores_input`: a request was refused, and the rest cannot be framed; it is read and discarded
+    output   idle       closed after the keep-alive timeout
+             answering  `_current_cycle`, the oldest request; the others are in `pipeline`, limited in bytes
+             closing    limited in time by the data that the client acknowledges (`client_transport`)
+
+Rules: 1. Answers keep the order of the requests: a refusal waits for those before it, then the connection is closed.
+2. Input is read in every state, within limits: only a connection that is read reports a disconnect, and one that is
+closed with unread data is reset, which can destroy the answer (RFC 9112, 9.6). 3. Every state has a timer or a bound,
+so no client keeps a descriptor for nothing. 4. Connections beyond the number of descriptors may send a health check.
+
+An upgrade is ignored, trailers are not headers, and a transfer coding that cannot be decoded is refused. With an
+`Admission`, a request above its bounds gets 503 before its body is read. The rest of the body is discarded, and the
+connection stays open: a new one would cost the server more than the answer.
 """
 
 from __future__ import annotations
@@ -258,9 +268,8 @@ class _LimitedHttp(HttpToolsProtocol):
         if default_headers is not self._default_headers:  # uvicorn replaces them every second
             self._default_headers, self._default_lines = default_headers, encode_fields(default_headers)
         keep_alive = http_version != "1.0" and parser.should_keep_alive() and not self._serves_last_request
-        expects_continue = (
-            b"expect" in fields and http_version != "1.0" and self._expects_continue()
-        )  # RFC 9110, 10.1.1
+        # RFC 9110, 10.1.1
+        expects_continue = b"expect" in fields and http_version != "1.0" and self._expects_continue()
         current = self._current_cycle
         is_next = current is None or (current.response_complete and not self.pipeline)
         if is_next and self._is_excess(self._raw_path):

@@ -21,9 +21,6 @@ Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-# Read the path, the headers and the body of a request, and refuse ambiguous or oversized ones.
-
-
 SLOW_CLIENT = 30.0
 """Seconds for the body of a request."""
 
@@ -80,9 +77,6 @@ def parse_headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
             raise AccessDenied(400, f"duplicate header {key}")
         headers[key] = value.decode("latin-1")
     return headers
-
-
-# Cancel work for a client that has disconnected.
 
 
 class DisconnectWatch:

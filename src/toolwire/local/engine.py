@@ -1,9 +1,7 @@
 """Run llama.cpp in this process through xllamacpp, which only this module imports.
 
-`Engine` loads the weights; its functions block. `ChatEngine` runs a model without tool support: requests and responses are
-bytes of OpenAI's chat protocol.
-
-Run a model without tool support in this process. Requests and responses are bytes of OpenAI's chat protocol.
+`Engine` loads the weights; its functions block. `ChatEngine` runs a model without tool support: requests and responses
+are bytes of OpenAI's chat protocol.
 
 async for piece in chat.stream(body): …     # the bytes of a stream, `data: [DONE]` at the end
 await chat.complete(body)                   # a complete response

@@ -3,8 +3,6 @@
 Calls and results of the conversation are rewritten as plain text, because a small model copies calls that it sees. The
 schemas of the possible calls become a grammar for llama.cpp's constrained decoding.
 
-Plan a request with tools for a very small model: either a call or text.
-
     plan = plan_call(request)   # tools as text in the prompt, with a grammar that allows only a call
     plan = plan_text(request)   # … without tools
     mentions_tool(request)      # does the prompt mention a tool?
@@ -12,8 +10,8 @@ Plan a request with tools for a very small model: either a call or text.
 
 Measurements (bench/local.py) show the abilities of a model of 135 million parameters: it fills in arguments after
 examples. Without a grammar it makes no calls at all, so it cannot choose while it generates. A call is made if the last
-prompt mentions a tool (`relevance`). A prompt that mentions none, but has a name or a number, is put to the model, which
-classifies it with one token.
+prompt mentions a tool (`relevance`). A prompt that mentions none, but has a name or a number, is put to the model,
+which classifies it with one token.
 """
 
 from __future__ import annotations
@@ -72,9 +70,6 @@ def _forbid_additional(shape: Object, number: int) -> Object:
     arguments = {"additionalProperties": False, **shape["properties"]["arguments"]}
     moved = relocate_refs(arguments, f"/anyOf/{number}/properties/arguments")
     return {**shape, "properties": {**shape["properties"], "arguments": moved}}
-
-
-# Rewrite the calls and results of a conversation as plain text, because a small model copies calls that it sees.
 
 
 _SYSTEM = "Tell the user the result in one sentence."

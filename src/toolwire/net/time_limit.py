@@ -87,9 +87,6 @@ class SharedTimers:
         return self.queue_for(seconds, loop).add(expire, loop.time() + seconds)
 
 
-# Run a function's coroutine with a timeout in the current task.
-
-
 LimitedOutcome: TypeAlias = Returned | Failed | TimedOut
 
 _GRACE = 2.0  # seconds to clean up after a cancellation, such as closing a connection; then the coroutine is abandoned

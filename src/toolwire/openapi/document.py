@@ -14,9 +14,6 @@ import jiter
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import JSON, Object, resolve
 
-# Load OpenAPI documents within limits: bytes, nodes and depth. A document may come from an untrusted source.
-
-
 MAX_BYTES = 32 * 1024 * 1024  # GitHub's document, one of the largest in use, has about 12 MB
 MAX_NODES = 2_000_000  # GitHub's document, one of the largest in use, has about 900,000
 MAX_DEPTH = 100  # levels; Python's stack has 1,000 frames, and a reader needs several for each level

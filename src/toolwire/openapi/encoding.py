@@ -20,9 +20,6 @@ from ..ir.pointer import JSON, Object
 from ..ir.text import dumps, to_bytes
 from ..ir.value import Value
 
-# Serialise arguments in the styles of OpenAPI parameters.
-
-
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 # Reserved characters that do not end a value in a query. The others (`&=+#[]`) are encoded with `allowReserved`, too.
 _HARMLESS_RESERVED = frozenset(b":/?@!$'()*,;")
@@ -161,9 +158,6 @@ def _elements(value: JSON) -> list[str]:
 def _members(value: JSON) -> list[tuple[str, JSON]]:
     members: Object = value if type(value) is dict else {}
     return [(key, inner) for key, inner in members.items() if inner is not None]
-
-
-# Encode request bodies: JSON, forms, multipart, text and bytes.
 
 
 class FieldEncoding(Value, frozen=True):

@@ -7,23 +7,14 @@
 
     Handlers(elicit=ask_user, sample=ask_model, roots=lambda: [{"uri": "file:///work"}])
 
-Questions that a server may ask its client while it serves a call: to the user, to the model, or for the directories.
-
 Each is answered by a function of yours, plain or async. Without the function the client does not declare the
 capability, and a server that asks anyway gets an error.
 
     Handlers(elicit=ask_user, sample=ask_model, roots=lambda: [{"uri": "file:///work"}])
 
-A client for one server.
-
-    async with McpClient(ServerSpec.parse("toolwire", "mcp", "serve", "tools.py")) as client:
-        client.tools                                       its tools, by its own names
-        await client.call(ToolCall("1", "get_weather", {"city": "Paris"}))
-        await client.resources(); await client.read("notes://today")
-
 A broken connection is reopened automatically, a few times. In-flight requests are not sent again, unless the server
-runs a call with an idempotency key at most once (`meta.IDEMPOTENCY`). `unavailable_reason` is the reason why a server cannot be
-used now.
+runs a call with an idempotency key at most once (`meta.IDEMPOTENCY`). `unavailable_reason` is the reason why a server
+cannot be used now.
 """
 
 from __future__ import annotations

@@ -2,10 +2,6 @@
 
     McpClient(spec, traffic=lambda server, event: print(event.direction, event.message))
 
-The messages between a client and a server, for programs that show or measure them.
-
-    McpClient(spec, traffic=lambda server, event: print(event.direction, event.message))
-
 Values of headers that may be secret are removed: those of the configuration, tokens, cookies and session ids. Messages
 are complete, so a program that shows them removes secrets from them.
 """
@@ -43,9 +39,6 @@ def shown_headers(headers: Mapping[str, str], secrets: Mapping[str, str]) -> dic
     """Return the headers of a request, without the values of secret ones."""
     shown = {name: REMOVED if name == SESSION else value for name, value in headers.items()}
     return {**shown, **dict.fromkeys(map(str.lower, secrets), REMOVED)}
-
-
-# The link to a server. There are two: a process that the client starts (stdio), and a URL (http).
 
 
 LISTEN = "subscriptions/listen"

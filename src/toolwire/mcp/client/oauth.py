@@ -2,11 +2,24 @@
 
     steps = authorize(url, challenge, app, known)      → Fetch | OpenBrowser …, and Grant at the end
 
-The metadata of the server names its authorization server (RFC 9728), whose own metadata names the endpoints (RFC
-8414, OpenID). Everything is verified on the way: the metadata must belong to this server and to that authorization
-server; the authorization response must carry our state and, if it names its issuer, the right one (RFC 9207); the
-code is bound to this client (PKCE) and the token to the server (RFC 8707). A registration at one authorization server
-is never sent to another. A server elsewhere cannot name addresses of this machine or of a private network.
+Each step uses an address or a name from the step before, and the first of them comes from a server that is not trusted.
+So each has a check against the attack that it allows:
+
+    resource metadata     of the MCP server (RFC 9728). It must be of the server's origin and cover its URL: else one
+                          server could have tokens issued for another.
+    authorization server  its metadata (RFC 8414, OpenID) must name the issuer that was asked for: a mix-up would send
+                          the code to an attacker. A server without metadata is its own authorization server, as in MCP
+                          2025-03-26.
+    PKCE                  S256 must be supported, before anything is registered: it binds the code to this client.
+    registration          given, by a metadata document, known, or dynamic (RFC 7591). It belongs to one issuer and is
+                          never sent to another.
+    code                  in the browser. The response must carry our state, and the right issuer if it names one (RFC
+                          9207).
+    token                 for this resource only (RFC 8707), so that a server cannot use it elsewhere.
+
+All addresses must be https, except on this machine. A server elsewhere cannot name addresses of this machine or of a
+private network, where services may trust every request. Scopes only grow: a request for more includes those of earlier
+grants, because a new token replaces the old one.
 """
 
 from __future__ import annotations

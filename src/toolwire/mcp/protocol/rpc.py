@@ -3,11 +3,6 @@
     read(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')  →  RpcRequest(1, "tools/list")
     write(Result(1, {"tools": []}))                          →  b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
 
-JSON-RPC messages as MCP uses them, to bytes and back.
-
-    read(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')  →  RpcRequest(1, "tools/list")
-    write(Result(1, {"tools": []}))                          →  b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
-
 One message per document: a line on stdio, a body or an SSE event on HTTP. Only 2025-03-26 has batches (`read_batch`).
 Stricter than JSON-RPC, as the specification demands: an id is a string or an integer and never null, `params` is an
 object. An invalid message raises an `RpcError` with the id of the message if that could be read, so that its sender

@@ -5,13 +5,6 @@
         exchange.report(1, 3, "looking for hotels")
         answer = await exchange.elicit("Which night?", {"type": "object", "properties": {"night": {"type": "string"}}})
 
-The request that a tool is serving: progress, logs, and questions to the client.
-
-    async def book(city: str) -> str:
-        exchange = current_exchange()
-        exchange.report(1, 3, "looking for hotels")
-        answer = await exchange.elicit("Which night?", {"type": "object", "properties": {"night": {"type": "string"}}})
-
 Questions work in both eras. In the handshake era the question is sent at once and its answer is awaited. In the
 stateless era the call ends at the question (`InputNeeded`), the client receives the list of missing answers, and
 sends the call again with them. The function then runs again from the start, and the question is answered at once. So

@@ -7,16 +7,6 @@
 Calls pass the gates of `toolwire.net.runner`. A write runs at most once per key: a client whose stream broke repeats
 the call with the same key in `_meta` and gets the answer of the first run. A failed tool, or a call with wrong
 arguments, is a result that the model reads (`isError`); an unknown tool is a protocol error.
-
-A toolbox published over MCP: for every client, both eras, every transport.
-
-    server = Server(my_module, name="weather", store=open_store("runs.db"))
-    await serve_stdio(server)                    toolwire.mcp.server.stdio
-    app = HttpApp(server)                        toolwire.mcp.server.http: an ASGI app
-
-Calls pass the gates of `toolwire.net.tools.runner`. A write runs at most once per key: a client whose stream broke repeats
-the call with the same key in `_meta` and gets the answer of the first run. A failed tool, or a call with wrong
-arguments, is a result that the model reads (`isError`); an unknown tool is a protocol error.
 """
 
 from __future__ import annotations

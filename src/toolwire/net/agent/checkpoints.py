@@ -2,8 +2,6 @@
 
 While a stored run waits for approvals or results of its calls, any process may decide about them.
 
-Decide about the waiting calls of a stored run, in any process.
-
 approve_call(store, run_id, call_id)                      # or with other arguments: arguments={…}
 deny_call(store, run_id, call_id, "too expensive")
 supply_result(store, run_id, call_id, {"total": 3})

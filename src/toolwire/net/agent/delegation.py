@@ -23,9 +23,6 @@ from ...run.values.results import annotate, refusal, result_note, value_result
 from ...run.values.waiting import Suspended
 from .answers import Answer
 
-# Agents as tools of other agents: a subagent answers a prompt, and its answer is the result of the call.
-
-
 _MARK = "__toolwire_subagent__"
 _RESUME = "__toolwire_resume__"
 

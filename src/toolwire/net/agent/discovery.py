@@ -3,16 +3,14 @@
 Skills are instructions in Markdown files, which a model loads when it needs them. A retriever selects the tools of the
 first request, and a tool search finds others.
 
-Skills: instructions in Markdown files that a model loads when it needs them.
-
     skills/refunds.md                 a skill in one file
     skills/reports/SKILL.md           a skill in a folder, with further files beside it
 
 A skill begins with front matter: `name` and `description`, between lines of `---`. Models see these two; the tool
 `load_skill` returns the text.
 
-A skill may come from someone else, such as a cloned repository. So no symbolic link is followed: it could show any file of
-the user to a model. A pipe or a device is refused before it is read: it could block forever.
+A skill may come from someone else, such as a cloned repository. So no symbolic link is followed: it could show any file
+of the user to a model. A pipe or a device is refused before it is read: it could block forever.
 """
 
 from __future__ import annotations
@@ -156,9 +154,6 @@ def _read_text(file: Path) -> str:
         raise ConfigError(f"cannot read {file}: {error.strerror}", hint=hint) from None
     except UnicodeDecodeError:
         raise ConfigError(f"{file} is not valid UTF-8") from None
-
-
-# Connect the retriever of an agent with its tools and runs.
 
 
 _THREADS = 16  # as many as the calls that run at the same time; not measured

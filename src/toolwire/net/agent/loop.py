@@ -1,4 +1,22 @@
-"""Perform the steps of one run of an agent: ask the model, run its calls, until the run is done."""
+"""Perform the steps of one run of an agent: ask the model, run its calls, until the run is done.
+
+`Session` decides which step is next; this module performs it. The order within a turn:
+
+    offer, compact   Before a model request only, because both change it. Then the session is asked again: a summary may
+                     have exhausted the budget.
+    ask              Within the remaining time of the run. A timeout of the model itself is an error of the request.
+    save             In a stream before the results are awaited: a process that is killed while tools run leaves the
+                     calls in the stored run, and their records show which of them ran.
+    run              In a stream, pure and read calls have begun already (`Dispatch`). When the time is over, no call
+                     starts and only writes are awaited: an interrupted write would have an unknown outcome.
+    improve          The auxiliary model repairs and shortens results before the conversation gets them, because a
+                     message that was sent must not change: it is part of a cached prefix.
+    add, transfer    An agent that a tool returned takes over after the results were added, with the whole conversation.
+    save             A run is reported as waiting or ended only if that was saved.
+
+Around all steps are the observation of the run, then the lease of the stored run: a lost lease is an outcome that
+observers see.
+"""
 
 from __future__ import annotations
 

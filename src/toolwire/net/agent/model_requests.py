@@ -109,9 +109,6 @@ def _is_unmasked(support: OutputSupport | None, mode: PlanMode) -> bool:
     return mode == "prompt" or (mode == "native" and support in ("accepted", "stated"))
 
 
-# The model requests of a run: within its time limit, and observed.
-
-
 class ObservedModel(Protocol):
     """The parts of an `Agent` that its requests use."""
 

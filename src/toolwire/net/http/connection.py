@@ -1,8 +1,16 @@
 """One HTTP/1.1 connection: it writes a request and reads the response as a stream, with back-pressure both ways.
 
-The server is not trusted. Its response must be framed in one way only. The head with all interim responses is limited to
-64 KiB, and so are the chunk extensions and trailers after it. Bytes after a complete response close the
-connection, so that they are never read as the response to the next request.
+    idle ──begin, write──▶ sent ──head──▶ body ──its end──▶ complete ──reuse──▶ idle
+                            └──────────────┴──deadline, broken framing, lost connection──▶ failed
+
+The server is not trusted. Its response must be framed in one way only. The head with all interim responses is limited
+to 64 KiB, and so are the chunk extensions and trailers after it. Bytes after a complete response close the connection,
+so that they are never read as the response to the next request.
+
+A failure is stored until the reader asks: pieces that arrived before it are read first, so that a client sees as much
+of a stream as the server sent. There is one timer for many requests, which checks the current deadline and waits on:
+setting and cancelling a timer for each of them costs more. A compressed body is decompressed on reading and not on
+arrival: its size is limited then, whatever the ratio.
 """
 
 from __future__ import annotations

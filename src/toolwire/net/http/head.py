@@ -14,9 +14,6 @@ from ...ir.errors import ConfigError
 from ...ir.value import Value
 from ...wire.loopback import is_loopback
 
-# Check base URLs, and join them with paths.
-
-
 _FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]").search
 _HINT = "such as https://example.com/v1 or http://127.0.0.1:8000/v1"
 _MAX_SHOWN = 100  # characters of a wrong URL
@@ -59,9 +56,6 @@ def join_path(base: str, path: str) -> str:
     """Join base and path; the base may already end with the path, or with its version."""
     version = "/" + path.split("/")[1]
     return base.rstrip("/").removesuffix(path).removesuffix(version) + path
-
-
-# Check names and values of HTTP headers that come from settings.
 
 
 is_header_value = re.compile(r"[\x21-\x7e]+").fullmatch
@@ -115,9 +109,6 @@ def _expand_variables(template: str, header: str, environment: Mapping[str, str]
         return value
 
     return _VARIABLE.sub(value_of, template)
-
-
-# Write the head of an HTTP/1.1 request: its target, its Host and its headers.
 
 
 _DEFAULT_HEADERS = {"user-agent": "toolwire", "accept-encoding": "identity"}

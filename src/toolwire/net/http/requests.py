@@ -1,7 +1,23 @@
 """In-flight requests of the HTTP client, and the pools that lend them connections.
 
-A `PreparedRequest` is the part that many requests share. Each in-flight request takes a connection from its origin's
-pool, sends its body, also a streamed body while the response is awaited, and returns the connection if it can be reused.
+A `PreparedRequest` is the part that many requests share. Each in-flight request takes these steps:
+
+    slot         At most `limit` requests to an origin at a time. Others wait in order: a request that ends hands its
+                 slot to the first of them without freeing it, so that no new request can overtake.
+    connection   The idle one that was used last, so that the others can time out; else a new one.
+    write        The head and the body; a streamed body by a task of its own, because the server may answer before its
+                 end.
+    read         The head, then the body, by the caller.
+    release      The connection becomes idle if the response is complete, nothing is unread and the server keeps it
+                 open. Otherwise it is aborted, also on cancellation: reading a long answer to its end costs more.
+
+A server may close an idle connection while a request is on its way. A client cannot know whether the request was
+processed (RFC 9110, 9.2.2). So connections are dropped after 50 seconds, before most servers close them, and a request
+is sent again only if a reused connection was closed at once without a byte (`StaleConnection`). It is then sent on a
+new connection, once, because other idle connections are probably closed as well. A streamed body cannot be sent again,
+so it always gets a new connection. `resends=False` and `reuse=False` are for requests that must not run twice.
+
+Connections belong to an event loop. A loop closes its asynchronous generators when it ends, which closes the pools.
 """
 
 from __future__ import annotations
@@ -21,9 +37,6 @@ from ...ir.errors import ConfigError
 from .connection import HttpConnection, StaleConnection
 from .head import Origin
 from .transport import PoolExhausted, Reply, RequestBody, StreamedBody
-
-# Pools of connections: those in use, limited for each origin, and the idle ones.
-
 
 _log = getLogger("toolwire.net")
 _MAX_IDLE = 512  # connections to an origin; thousands of past streams must not keep their descriptors
@@ -204,9 +217,6 @@ class OriginPool:
         self._in_use -= 1
 
 
-# Send a streamed request body while the response is awaited.
-
-
 def body_header(body: StreamedBody) -> bytes:
     """Return the header that describes the body, and the end of the head."""
     if body.length is None:
@@ -265,9 +275,6 @@ class BodyUpload:
 
 def _frame(chunk: bytes) -> Sequence[bytes]:
     return b"%x\r\n" % len(chunk), chunk, b"\r\n"
-
-
-# Requests of the HTTP client: the part that is the same for many of them, and each one that is in flight.
 
 
 _MAX_JOINED_BODY = 64 * 1024  # bytes; up to this size the body is copied and written together with the head

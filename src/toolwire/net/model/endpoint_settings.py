@@ -315,9 +315,6 @@ def merge_body(body: Object, extra: Mapping[str, JSON]) -> Object:
     return merged
 
 
-# Load a file of capability rows.
-
-
 _MAX_BYTES = 4 * 1024 * 1024  # thousands of rows; a row has a few hundred bytes
 
 

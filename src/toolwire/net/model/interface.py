@@ -2,8 +2,6 @@
 
 A prompt is text, files, images and other parts. Observers get each request as a `ModelOperation`.
 
-Build the messages of a prompt from text, files, images and other parts.
-
 await agent.run("What is the weather?")
 await agent.run(["What is in this picture?", Path("cat.png")])
 await agent.run(["Summarise this.", Media("file", url="https://example.com/report.pdf")])
@@ -25,8 +23,6 @@ from ...ir.parts import Media, MediaKind, Part, Text
 from ...ir.request import Message, Request
 from ...ir.response import Response
 from ...run.calls.observe import ModelOperation
-
-# The interface of models, and their requests for observers.
 
 
 class Model(Protocol):

@@ -27,9 +27,6 @@ from ...wire.streaming.encoder import framing_of
 from .endpoint import Endpoint
 from .endpoint_request import redact_secrets
 
-# Send a client's body to an endpoint of its own wire without encoding it again. No I/O.
-
-
 # at the start of an object, members with plain values, up to the model
 _LEADING_MODEL = re.compile(
     rb'\s*+\{(?:\s*+"(?!model")[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[-+.\w]++)\s*+,)*+\s*+"model"\s*+:\s*+("(?:[^"\\]|\\.)*+")'

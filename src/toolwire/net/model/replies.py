@@ -21,9 +21,6 @@ from ...ir.terminal import neutralise_line
 from ..http.transport import Reply
 from .endpoint import Endpoint
 
-# Read replies: the body, the losses, the headers for a client, the rest of a stream.
-
-
 LOSSES_HEADER = "x-toolwire-lost"
 """The header in which a model in this process reports losses of the request."""
 # Seconds; the last bytes are in the same packet or the next one, and a new connection costs less than waiting longer.
@@ -108,9 +105,6 @@ def _are_safe(values: list[str], secrets: Iterable[str]) -> bool:
     if not text.isascii() or not text.isprintable() or max(map(len, values)) > _MAX_VALUE:
         return False
     return not any(secret in text for secret in secrets)
-
-
-# Describe a failed request to a server: the address, and how to fix it.
 
 
 def describe_refusal(error: UpstreamError, endpoint: Endpoint, url: str) -> UpstreamError:

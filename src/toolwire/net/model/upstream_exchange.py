@@ -1,9 +1,7 @@
 """A request to an endpoint until its answer or its fault, and the decision to retry it.
 
-No I/O: a driver sends the request, and reports the replies. A request is retried after transient faults, before the first
-byte of a response, and within the timeout.
-
-One request to an endpoint, until its answer or its fault. No I/O: a driver sends it, and reports what arrives.
+No I/O: a driver sends the request, and reports the replies. A request is retried after transient faults, before the
+first byte of a response, and within the timeout.
 
 exchange = UpstreamExchange(sent, stream)
 reply = …                                        # of exchange.url, sent.headers, sent.body
@@ -24,9 +22,6 @@ from msgspec.structs import replace
 
 from ...ir.response import Fault, UpstreamError
 from .endpoint import Endpoint
-
-# Decide when to retry: after transient faults, before the first byte of a response, and within the timeout.
-
 
 _TRANSIENT_KINDS = frozenset({"rate_limit", "overloaded", "timeout", "server"})
 

@@ -26,8 +26,6 @@ from .rules import (
     next_version,
 )
 
-# Store runs in the memory of this process.
-
 
 class MemoryRuns:
     """The runs of a `MemoryStore`, under its lock. They end with the process."""

@@ -24,9 +24,6 @@ from ...run.values.records import (
 from .postgres_pool import NOW, PostgresPool, PostgresTable
 from .rules import COLUMNS, RUN_COLUMNS, as_bytes, is_repeated_append, record_from_row, run_from_row, sweep_in_batches
 
-# Store runs in PostgreSQL, with the server's clock: their summaries in `toolwire_runs`, their logs in
-# `toolwire_run_rows`.
-#
 # An append is one transaction: the statement that changes the summary compares the version and locks the row, so the
 # second of two writers finds another version; then the rows are inserted, a page per statement.
 
@@ -208,9 +205,8 @@ def _row_id(run_id: str) -> bytes:
     return hashlib.sha256(as_bytes(run_id)).digest()
 
 
-# The tables `toolwire_records`, `toolwire_runs` and `toolwire_run_rows` are created on first use; their comments contain the
-# version. A key may
-# exceed the maximum size of an index entry, so its hash is the primary key.
+# The tables are created on first use; their comments contain the version. A key may exceed the maximum size of an index
+# entry (8 KiB pages: about 2.7 kB), so its hash is the primary key.
 #
 # The server keeps acknowledged writes unless `synchronous_commit` or `fsync` is off, or a standby with replication
 # lag takes over. Safe between threads, processes and machines.

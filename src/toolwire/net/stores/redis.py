@@ -2,8 +2,6 @@
 
 A record is a hash. A run is a hash and a list of rows with a time to live.
 
-Store records and runs in Redis or Valkey: one hash for each, one script per operation, with the server's clock.
-
     {toolwire:1}:record:<key>    the record; has a time to live only when it is done
     {toolwire:1}:open            running and unknown keys by the time of their claim: for listing
     {toolwire:1}:done            done keys by the time of their claim
@@ -43,8 +41,6 @@ from ...run.values.records import (
 from .redis_client import OLD_FORM, PREFIX, SWEEP_BATCH, RedisClient
 from .rules import as_bytes, is_listed, is_repeated_append, record_from_row, run_from_row, sweep_in_batches
 
-# Store runs in Redis or Valkey: a hash and a list of rows per run with a time to live, one script per operation.
-#
 # A large append is staged in a list of its own, page by page, because a script receives its arguments in one message;
 # the script that compares the version moves the rows to the log. A staged list that no script takes expires by
 # itself.

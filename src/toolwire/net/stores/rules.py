@@ -1,7 +1,22 @@
 """The rules that every store follows, in plain Python: states of records, leases of runs, expiry, rows.
 
-Finished records expire by a clock that does not jump, and are removed in batches. Text is stored as bytes: stores differ
-in the text they accept, but all accept bytes.
+`run.values.records` defines the states. The memory store calls these functions inside its lock, SQLite in
+part, inside a transaction. Redis (Lua) and PostgreSQL (SQL) implement the same rules in their own language: a check in
+Python and a write after it would be two operations, and two processes could both pass the check. One set of tests runs
+against all stores (tests/integration/stores).
+
+    clock        Leases and expiry use one clock per store: of the server, or of this machine. Clocks of clients differ.
+    claim        Reads first, and writes only if the key is free: most repeated claims find a finished record.
+    complete     The holder of the token may complete after its lease has expired: its outcome is a fact, and better
+                 than unknown. A repeated completion with the same result succeeds, because its first answer may be
+                 lost.
+    append       A compare-and-set on the version, which accepts an identical repetition for the same reason
+                 (`is_repeated_append`).
+    sweep        In batches limited by their time, because a run has a kilobyte or many megabytes, and others must
+                 write.
+
+Finished records expire by a clock that does not jump. Text is stored as bytes: stores differ in the text they accept,
+but all accept bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +28,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...run.values.records import Claim, Record, RecordState, RunStatus, StoredRun, append_digest
-
-# The rules that every store follows, in plain Python: the effective state of a record, and the claims that may take
-# it.
-#
-# The stores with their own language (SQL, Lua) implement the same rules there, so that each operation is atomic.
 
 
 def effective_state(record: Record | None, now: float, expiry_now: float) -> Record | None:
@@ -58,11 +68,6 @@ def may_complete(record: Record | None, token: str, result: str, state: RecordSt
     if record is None or record.token != token:
         return False
     return record.state != "done" or (state == "done" and record.result == result)
-
-
-# The rules of stored runs in plain Python: expiry, compare-and-set and leases.
-#
-# The stores with their own language (SQL, Lua) implement the same rules there, so that each operation is atomic.
 
 
 def existing_run(run: StoredRun | None, now: float) -> StoredRun | None:
@@ -172,10 +177,6 @@ def _since_start() -> float:
     """Return the seconds since the machine started, if possible with the time in which it slept."""
     boot_time = getattr(time, "CLOCK_BOOTTIME", None)  # Linux; elsewhere the monotonic clock
     return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
-
-
-# Convert records and runs to rows. Text is stored as bytes: stores differ in the text they accept, but all accept
-# bytes.
 
 
 COLUMNS = "key, tool, fingerprint, state, token, lease_until, expires_at, created_at, result"

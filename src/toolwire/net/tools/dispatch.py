@@ -61,9 +61,6 @@ def is_large(call: ToolCall) -> bool:
     return characters > _MAX_CHARACTERS
 
 
-# Run the calls of one turn as they arrive: start each when the schedule allows, return the results in call order.
-
-
 _log = logging.getLogger("toolwire.runs")
 
 
@@ -272,9 +269,6 @@ class Dispatch:
 def failed_result(call: ToolCall, error: Exception) -> ToolResult:
     """Build the result of a call that was not run because a user-defined gate or check raised."""
     return exception_result(call, "failed", f"{call.name} could not be run", error)
-
-
-# Collect the stream of a response, and start its calls while the model is still generating.
 
 
 class StreamCollector:

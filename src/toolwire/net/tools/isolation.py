@@ -34,9 +34,6 @@ from ...run.calls.steps import Failed, Invoke, Returned, TimedOut
 from ...run.tools.function_tool import FunctionTool
 from ...run.values.results import error_text
 
-# Collect a generator into a list, capped at 100,000 items, because a tool may yield forever.
-
-
 _MAX_ITEMS = 100_000  # more than a model can read; not measured
 _MAX_CHARACTERS = 64 * 1024 * 1024  # a quarter of the texts that `StoredOutputs` keeps for `read_output`
 
@@ -87,9 +84,6 @@ async def collect_async_items(items: AsyncGenerator[Any, Any]) -> list[Any]:
     finally:
         await items.aclose()
     return collector.items
-
-
-# Call a function in a separate process, which is killed on timeout.
 
 
 async def run_in_process(step: Invoke, arguments: Object) -> Returned | Failed | TimedOut:
@@ -259,9 +253,6 @@ def _collect_value(value: Any) -> Any:
     elif inspect.isgenerator(value):
         return collect_items(value)
     return asyncio.run(value) if inspect.iscoroutine(value) else value
-
-
-# Keep the paths of a call below a directory of this machine, symbolic links included.
 
 
 def disk_jail(argument: str, root: str) -> PolicyCheck:

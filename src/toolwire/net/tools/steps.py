@@ -80,9 +80,6 @@ class ApproverThread:
         self._thread.close()
 
 
-# Call a tool's function: on the event loop, in a thread of a bounded pool, or in a process that can be killed.
-
-
 InvokeOutcome: TypeAlias = Returned | Failed | TimedOut | ArgumentMismatch
 
 

@@ -7,15 +7,6 @@
 
 The parameter is recognised by its annotation and is not part of the schema. `current_call()` returns the same object.
 A tool raises an exception of this module to report how it failed. After any other exception the effect is unknown.
-
-The context of a call, for the tool's function that runs it.
-
-    @toolwire.tool(effect="read")
-    async def find_orders(customer: str, context: CallContext[Database]) -> list[str]:
-        await context.progress("searching", 0.5)
-        return await context.deps.orders(customer)
-
-The parameter is recognised by its annotation and is not part of the schema. `current_call()` returns the same object.
 """
 
 from __future__ import annotations
@@ -92,9 +83,6 @@ running: ContextVar[CallContext[Any] | None] = ContextVar("toolwire_call", defau
 def current_call() -> CallContext[Any]:
     """Return the current call inside a tool's function; elsewhere a context with an empty `call_id` and no key."""
     return running.get() or CallContext("", "")
-
-
-# Exceptions that a tool raises to report how it failed. After any other exception the effect is unknown.
 
 
 class ToolError(Exception):

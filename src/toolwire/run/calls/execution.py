@@ -6,9 +6,22 @@
         step = run.next(<outcome of the step>)     # a driver performs the step: toolwire.net.tools.runner
     step.result
 
-The order is: gates (the last one is the policy), approval, claim, function, record of the result. Two rules hold after
-the claim. A write whose outcome is not known is recorded as unknown and never retried automatically. A claim is released
-only if the call certainly had no effect.
+The order of the steps, each with the reason for its place:
+
+    gates      First, because they have no effects; the last gate is the policy, which checks converted values.
+    approval   After the gates: a person sees only calls that could run, with the values that they would get. A recorded
+               result is looked up before: a repeated call needs no second approval.
+    hold       A call after a suspended one is checked and approved, but does not run before it.
+    claim      After the approval: a lease would expire while a person thinks. Before the function: at most one run.
+    function   With its retries. The policy is applied again before each, because time has passed.
+    record     From its start the call cannot be stopped: the outcome of a write must be stored.
+
+Two rules hold after the claim. A write whose outcome is not known is recorded as unknown and never retried
+automatically. A claim is released only if the call certainly had no effect.
+
+Most calls need no approval and no claim. For them `next` returns Invoke and Finished without a generator, which would
+cost more than a short function. A call whose function fails continues in `_run`, so both have the same retries and
+records.
 """
 
 from __future__ import annotations

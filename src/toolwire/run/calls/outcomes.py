@@ -19,9 +19,6 @@ from ..values.waiting import Suspended, suspend_call
 from .context import NotExecuted, ToolError, Transient
 from .steps import ArgumentMismatch, Failed, Returned, TimedOut
 
-# Classify the outcome of a function: the result that the model reads, and whether the call had an effect.
-
-
 EffectState: TypeAlias = Literal["done", "unknown", "nothing"]
 """`done`: the function finished. `unknown`: the call may or may not have had an effect. `nothing`: it had none."""
 

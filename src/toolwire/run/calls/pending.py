@@ -19,8 +19,6 @@ from ...schema.repair.arguments import RepairPolicy
 from ..tools.toolbox import Entry, Toolbox
 from .signature import function_signature
 
-# The results of a policy check.
-
 
 class Deny(Value, frozen=True):
     """Refuse the call. The model reads `why`."""
@@ -32,9 +30,6 @@ class Ask(Value, frozen=True):
     """Run the call only if a person approves it."""
 
     why: str
-
-
-# A call on its way through the gates.
 
 
 Taint: TypeAlias = Literal["off", "warn", "enforce"]
@@ -88,9 +83,6 @@ class Pending(Value, frozen=True, gc=False):
 
 
 PolicyCheck: TypeAlias = Callable[[Pending], Deny | Ask | None]
-
-
-# Get the values of an argument as the tool receives them: converted, with defaults filled in.
 
 
 ABSENT: Final = object()

@@ -14,19 +14,6 @@ list.
 A `PathJail` keeps the paths of a call below a directory. A relative path names one file below the root and another in
 the working directory of the tool. Therefore the argument is rewritten to an absolute path before it is checked, and the
 tool receives the path that was checked.
-
-Rules beyond the schema that decide whether a caller may make a call.
-
-    policy = Policy(
-        checks=(deny("delete_*"), path_jail("path", "/files"), hosts("url", "api.example.com"), at_most("amount", 100)),
-        approve=("write",),
-        taint="enforce",
-    )
-
-A check takes a `Pending` call and returns None, a `Deny` or an `Ask`. The checks of this module use the values that
-the tool will receive: converted to its types, with defaults filled in (`toolwire.run.calls.pending`). A value that cannot be
-checked is denied. A check names an argument (`amount`) or a JSON pointer into one (`/order/amount`). It checks every
-item of a list.
 """
 
 from __future__ import annotations
@@ -60,9 +47,6 @@ from .pending import (
 
 if TYPE_CHECKING:
     from decimal import Decimal
-
-
-# Keep the paths of a call below a directory.
 
 
 _MAX_PATH_LENGTH = 4096  # characters of one path; PATH_MAX of Linux

@@ -31,9 +31,6 @@ from ..values.outputs import LIMIT, READ_OUTPUT, SEARCH_OUTPUT, StoredOutputs
 from .context import CallContext, ToolError
 from .observe import Retriever, ToolSearcher
 
-# The tool `search_tools`: the model of an agent with a retriever finds tools that are not offered yet.
-
-
 EMPTY_QUERY = 'The argument "query" must be a text, such as {"query": "send an e-mail"}.'
 _DEFAULT_COUNT = 5  # tools of a search; more descriptions cost tokens, and the model can search again
 _MAX_QUERY = 2_000  # characters; a query is a sentence, and an encoder reads a few hundred tokens of it

@@ -23,8 +23,6 @@ from .gates import GATES, Gate, build_gates, find, fuse_gates, make_unknown_gate
 from .policy import Policy
 from .signature import function_signature
 
-# Cache the results of pure and read tools, keyed by tool, arguments and scope.
-
 
 def cache_key(tool: str, arguments: Object, *scope: str) -> str:
     """Hash a call with the scope in which its result may be reused: the source of the tool, the tenant, the run."""
@@ -53,9 +51,6 @@ class ResultCache:
         self._entries[key] = (expires_at, result)
         while len(self._entries) > self._size:
             self._entries.popitem(last=False)
-
-
-# The settings of a run, and the gates of each tool under them.
 
 
 class ToolGates:

@@ -164,9 +164,6 @@ def _is_plain(annotation: Any) -> bool:
         return False
 
 
-# Check the dependencies of an agent: the value of a run, and the types that tools declare with `CallContext[…]`.
-
-
 def check_deps(expected: object, deps: object) -> None:
     """Raise ConfigError for dependencies of another type than `expected`."""
     if isinstance(expected, type) and not isinstance(deps, expected):

@@ -22,8 +22,6 @@ from ..values.waiting import Suspend
 from .context import CallContext
 from .signature import FunctionSignature
 
-# The steps that a call yields while it runs. A driver performs each step and returns its outcome.
-
 
 class Approve(Value, frozen=True):
     """Ask for approval → bool | Approved | Denied.

@@ -3,8 +3,6 @@
 A history that a run continues may contain calls without a result; these get one. Every call has a unique id, and counts
 towards the limits of the budget.
 
-Histories: check them, replace their system prompt, and save them as JSON for another process.
-
 Path("history.json").write_text(dump_messages(answer.messages))
 agent.run("…", history=load_messages(Path("history.json").read_text()))
 """
@@ -59,9 +57,6 @@ def replace_system(messages: Sequence[Message], system: str) -> tuple[Message, .
     """Return the messages with this system prompt instead of theirs; without any if it is empty."""
     others = [message for message in messages if message.role not in ("system", "developer")]
     return (Message("system", (Text(system),)), *others) if system else tuple(others)
-
-
-# Complete a history that contains calls without a result.
 
 
 _NO_RESULT = (

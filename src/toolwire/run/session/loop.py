@@ -8,8 +8,8 @@
         case Done(response):    …
         case GiveUp(reason):    …
 
-After every step `session.dump()` returns the whole state; `Session.load` continues the run in another process, hours
-later if it waits for approval.
+`state` has the phases and the order of the steps. After every step `session.dump()` returns the whole state;
+`Session.load` continues the run in another process, hours later if it waits for approval.
 """
 
 from __future__ import annotations

@@ -1,4 +1,28 @@
-"""The values of the agent loop: the limits of a run, its steps and its state.
+"""The values of the agent loop: the limits of a run, its steps, and its state with the phases of `Session`.
+
+    ask ──response with calls──▶ run ──results──▶ ask ──response without calls──▶ done
+     │                            └──some suspended──▶ wait ──results──▶ ask        (or ask again: invalid output)
+     └──a fault, a violated limit, too many failed turns, no time left──▶ gave_up
+
+    phase     next() returns             accepted
+    ask       AskModel, or GiveUp        add_response, compact, add_prompt
+    run       RunTools                   add_results, add_prompt
+    wait      AwaitApproval, RunTools    approve, deny, supply, add_results, add_prompt
+    done      Done                       nothing
+    gave_up   GiveUp                     nothing
+
+The state is an immutable value, and each method of `Session` replaces it once its decision is made. So the state
+between any two steps can be stored, by reference and without a copy, and `next()` returns the same step again in a
+process that continues the run after a crash.
+
+The order inside `add_response`: ids of calls are made unique first, because decisions and results refer to them; tokens
+and cost are counted next, also of a response that ends the run, because it was paid for; then a fault, the output and
+the limits are checked, in this order, before `next` returns the calls. A turn that violates a limit is refused as a
+whole.
+
+A waiting run is decided by any process, but only a process with the agent's settings completes the turn: after the last
+decision, `next()` returns RunTools even if nothing is left to run. The time of waiting does not count: `started` is
+moved by it.
 
 A stored state refers to the tools of a toolbox by name and hash.
 """
@@ -172,9 +196,6 @@ def check_state_version(state: RunState) -> RunState:
             hint="continue the run with the version of toolwire that dumped it",
         )
     return state
-
-
-# The tools in the state of a run. A stored state refers to those of a toolbox by name and hash.
 
 
 def refer_to_tools(state: RunState, offer: ToolOffer) -> RunState:

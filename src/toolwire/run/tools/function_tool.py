@@ -25,9 +25,6 @@ from ...ir.value import Value
 from ...schema.inference.tools import infer_tool
 from ...schema.validation.validator import Problem, validator
 
-# The execution options of a tool.
-
-
 ApprovalRule: TypeAlias = bool | str | Callable[[Object], bool | str]
 """True, or the reason, if every call needs approval; a function of the arguments decides per call."""
 
@@ -233,9 +230,6 @@ def _make_options(effect: Effect, values: OptionValues) -> Options:
         if values.get(name) and effect not in ("pure", "read"):
             raise ConfigError(f"{name} applies to pure and read tools only, not to effect={effect!r}")
     return Options(**values)
-
-
-# The parameters of a tool, computed once because every call needs them.
 
 
 _ANY_OBJECT: Object = {"type": "object"}

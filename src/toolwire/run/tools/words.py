@@ -14,22 +14,6 @@ numpy.
 
 Tools are selected for the first text that has matches. So a conversation that begins with "hello" gets its tools later,
 and a conversation with a selection keeps it: the prompt cache of a provider depends on an unchanged beginning.
-
-Split names and texts into comparable words, and rank tools by the words that they share with a request.
-
-    split_words("getUserAccounts by e-mail")   # ["user", "account", "mail"]
-
-Identifiers are split at case changes, digits, underscores and dots. English endings are removed, so that "listing" and
-"list" are equal. Words that occur in every request, such as "please", are left out. Text in other languages is compared
-by whole words, and text without spaces (Chinese, Japanese, Thai) by pairs of characters.
-
-Select tools for a request by the words that they share with the user's texts, in pure Python.
-
-    prepare(request, wire, choose=choose_by_words)
-
-BM25 over the names, descriptions and parameters of the tools. The cost is linear in the number of tools and bounded: each
-tool contributes at most `_MAX_CHARACTERS` characters, and fewer if the list is long. The words of a declaration are
-cached by a digest of its text. `toolwire.retrieve` has a better ranking, which needs numpy.
 """
 
 from __future__ import annotations

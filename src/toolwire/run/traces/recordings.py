@@ -8,14 +8,6 @@ exchange has the client's request and answer, and the requests and answers of th
 
 `body` is JSON if it was JSON, else text; a stream is `pieces`, with the original boundaries. Bytes that are not text
 (half a character, a picture) are in `base64`.
-
-A recorded exchange of the gateway: the client's request and answer, and those of the upstreams.
-
-    trace = load_trace("traces/….jsonl")
-    trace.ingress.body, trace.upstreams[0].answer, trace.outcome, trace.losses
-
-`body` is JSON if it was JSON, else text; a stream is `pieces`, with the original boundaries. Bytes that are not text
-(half a character, a picture) are in `base64`.
 """
 
 from __future__ import annotations
@@ -55,9 +47,6 @@ from .format import (
     is_cut,
 )
 from .redact import REMOVED
-
-# A recorded agent run: its operations as spans, and its requests, responses and results as canonical values.
-
 
 SpanStart: TypeAlias = RunStarted | RequestSent | CallStarted | ApprovalAsked
 SpanEnd: TypeAlias = RunEnded | ResponseReceived | ResultReturned | ApprovalDecided | OperationFailed

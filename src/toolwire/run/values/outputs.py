@@ -130,9 +130,6 @@ def how_to_read(output_id: str, offset: int = 0) -> str:
     return f'read them with {READ_OUTPUT}(id="{output_id}", offset={offset}) or find text with {SEARCH_OUTPUT}'
 
 
-# Replace a result that the conversation already contains by a reference to it, or by its changed lines.
-
-
 _MIN_LENGTH = 400  # characters; a reference would not be much shorter
 # Latest results of the same tool that are compared line by line; a model mostly repeats its last calls.
 _MAX_COMPARED = 8

@@ -25,32 +25,6 @@ limit of a store applies to a run.
 Two rules let any number of processes share a run. `append` is a compare-and-set on the version: a writer that read an
 older version appends nothing. A lease with a fencing token lets one process at a time continue a run: while the lease
 lasts, a writer with another token appends nothing. An append is atomic: all of its rows are stored, or none.
-
-Runs that outlive their process: the stored form of a run and the interface of a store of runs.
-
-    absent ──append(run, rows, 0)──▶ version 1 ──append(run, rows, 1)──▶ version 2 … ──ttl──▶ absent
-
-A stored run is an append-only log of events (`run_events`), and a small summary of it, the `StoredRun`. The log is a
-sequence of rows with at most `MAX_ROW_BYTES` each: an event that is larger continues in the next row, so that no limit
-of a store applies to a run.
-
-Two rules let any number of processes share a run. `append` is a compare-and-set on the version: a writer that read an
-older version appends nothing. A lease with a fencing token lets one process at a time continue a run: while the lease
-lasts, a writer with another token appends nothing. An append is atomic: all of its rows are stored, or none.
-
-At-most-once execution: the records of calls and the interface of a store.
-
-    absent ──claim──▶ running ──complete──▶ done ──ttl──▶ absent
-                        │  └────release (not executed)──▶ absent
-                        └──lease expired─▶ unknown ──resolve──▶ done | absent
-
-A claim has a fencing token, and only the holder of the token can complete it. The state `unknown` means that the call
-may or may not have had its effect. It is reported, and never retried automatically unless the tool declares a second
-run harmless.
-
-The guarantee: at most one execution per key, within the time to live, as long as the store does not lose acknowledged
-writes. Exactly-once effects need a backend that takes the key, or a transaction that commits the effect and the
-record together.
 """
 
 from __future__ import annotations

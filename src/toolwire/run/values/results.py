@@ -293,9 +293,6 @@ def from_record(record: str, call: ToolCall) -> ToolResult:
     return annotate(msgspec.structs.replace(result, call_id=call.id, name=call.name), replayed=True)
 
 
-# Mark untrusted tool output, and find it in a conversation that a run continues.
-
-
 def is_untrusted(result: ToolResult) -> bool:
     """Return True for a result that was marked as untrusted output when its call ran."""
     return result_note(result, "untrusted") is True
