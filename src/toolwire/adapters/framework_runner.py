@@ -38,7 +38,7 @@ from ..run.values.waiting import Suspend, WaitingCall, waiting_call
 
 # Keep the order of calls that a framework starts at once: a call waits for the earlier writes of its run.
 #
-# The rule is that of `run.schedule`, for calls that arrive one by one and from several threads or event loops.
+# The rule is as in `run.calls.schedule`, for calls that arrive one by one and from several threads or event loops.
 
 
 class _StartedCall:

@@ -136,7 +136,7 @@ def tool_entry(tool: Any, effects: Effects | None) -> Entry:
 
 
 def _schema(json_schema: Any, schema: types.Schema | None) -> Object | None:
-    """Return a JSON Schema: the declared one, or that of Gemini's dialect."""
+    """Return a JSON Schema: as declared, or from Gemini's dialect."""
     if isinstance(json_schema, dict):
         return json_schema
     return None if schema is None else read_schema(schema.model_dump(exclude_none=True, mode="json", by_alias=True))

@@ -261,7 +261,7 @@ def _make_response(http: Any, head: SdkAnswerHead | bytes, body: Any) -> Any:
 
 
 def _http_error(http: Any, error: OSError, request: Any) -> Exception:
-    """Convert a network error to that of the HTTP library, from which an SDK makes its own."""
+    """Convert a network error to the HTTP library's error, from which an SDK makes its own."""
     kind = http.ReadTimeout if isinstance(error, TimeoutError) else http.ConnectError
     raised: Exception = kind(str(error) or "the model did not answer in time", request=request)
     return raised

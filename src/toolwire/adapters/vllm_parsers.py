@@ -366,7 +366,7 @@ def _offered(tools: Iterable[Any]) -> Iterator[Tool]:
         if hasattr(function, "parameters"):
             yield _tool(function.name, function)
         for member in getattr(tool, "tools", None) or ():
-            if hasattr(member, "parameters"):  # vLLM shows the model the name of a namespace before that of its tool
+            if hasattr(member, "parameters"):  # vLLM shows the model the name of a namespace before its tool's name
                 yield _tool(f"{tool.name}__{member.name}", member)
 
 

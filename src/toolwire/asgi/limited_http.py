@@ -70,7 +70,7 @@ class _HeadRefused(Exception):
 class _LimitedHttp(HttpToolsProtocol):
     """uvicorn's protocol with limits on the size and time of a head, and on slow clients.
 
-    The callbacks of the parser replace those of uvicorn instead of extending them, which saves a call for each event.
+    The parser's callbacks replace uvicorn's instead of extending them, which saves a call for each event.
     """
 
     cycle: RequestCycle
@@ -589,5 +589,5 @@ class _LimitedHttp(HttpToolsProtocol):
             self._read_timer = None
 
 
-_REFUSED = RequestCycle.__new__(RequestCycle)  # in place of the cycle of a refused request: its answer is complete
+_REFUSED = RequestCycle.__new__(RequestCycle)  # in place of a refused request's cycle: its answer is complete
 _REFUSED.response_started = _REFUSED.response_complete = True

@@ -187,6 +187,7 @@ class TimeLimitedCall:
         self._deadline_handle = deadlines.add(self.expire, self.loop.time() + self._limit - elapsed)
 
     def expire(self) -> None:
+        # Counted, so that `_clean_up` removes exactly these: a cancellation by the caller must stay (`Task.uncancel`).
         self._cancelled += 1
         self._task.cancel()
         self._grace = self.loop.call_later(_GRACE, self.expire)

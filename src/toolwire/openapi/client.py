@@ -36,9 +36,9 @@ from .responses import ApiResponse, failure, result
 from .security import ApiCredentials, AppliedCredentials, Auth, SecretFilter
 
 _ACCEPT = "application/json, text/*;q=0.8, image/*;q=0.7, */*;q=0.5"
-_MAX_ERROR = 64 * 1024  # bytes of the body of an error
+_MAX_ERROR = 64 * 1024  # bytes of an error's body; it is shortened to 2,000 characters for the model
 _LARGE_BODY = 256 * 1024  # bytes; the conversion of a larger body would delay the event loop
-_GRACE = 5.0  # seconds; the timeout of the request ends the call before that of the runner
+_GRACE = 5.0  # seconds; the request's timeout ends the call before the runner's
 
 
 class RequestSender(Protocol):

@@ -81,7 +81,7 @@ def _check_path_value(value: JSON) -> None:
 def query_pairs(
     name: str, value: JSON, style: str, *, explode: bool, allow_reserved: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield the encoded names and values of a query parameter, or of a field of a form."""
+    """Yield the encoded names and values of a query parameter, or of a form's field."""
 
     def encode(text: str) -> str:
         return percent_encode(text, allow_reserved=allow_reserved)
@@ -149,7 +149,7 @@ def cookie_pairs(name: str, value: JSON, *, explode: bool) -> Iterator[tuple[str
 
 
 def _elements(value: JSON) -> list[str]:
-    """Return the texts of a scalar or of the elements of an array, without nulls; none for an object."""
+    """Return the texts of a scalar, or of an array's elements without nulls; an empty list for an object."""
     if type(value) is dict:
         return []
     return [plain_text(one) for one in (value if type(value) is list else [value]) if one is not None]
@@ -170,7 +170,7 @@ class FieldEncoding(Value, frozen=True):
 
 
 class ApiBody(Value, frozen=True):
-    """The media type of a body, and the encodings of the fields of a form."""
+    """The media type of a body, and the encodings of a form's fields."""
 
     media_type: str
     fields: dict[str, FieldEncoding] = {}

@@ -93,7 +93,7 @@ class ArgumentReader:
         return OperationArguments(self._schemas.with_defs(schema, sources, "request"), parameters, body)
 
     def _declared(self, item: Object, fields: Object) -> dict[tuple[str, str], Object]:
-        """Return the parameters by location and name. Those of the operation override those of the path item."""
+        """Return the parameters by location and name. The operation's override the path item's."""
         listed: dict[tuple[str, str], Object] = {}
         for owner in (item, fields):
             raw = owner.get("parameters")
@@ -137,7 +137,7 @@ class ArgumentReader:
         return ApiBody(media_type, encodings), schema, is_required
 
     def _field_encodings(self, schema: Object, declared: JSON) -> dict[str, FieldEncoding]:
-        """Return the encodings of the fields of a form."""
+        """Return the encodings of a form's fields."""
         properties = schema.get("properties")
         encodings = declared if type(declared) is dict else {}
         return {
@@ -254,7 +254,7 @@ def _mark_files(schema: JSON, encodings: Mapping[str, FieldEncoding]) -> JSON:
 
 
 def _describe(schema: JSON, description: JSON) -> JSON:
-    """Add the description of a parameter or body, which is more specific than that of its schema."""
+    """Add the description of a parameter or body, which is more specific than its schema's."""
     if type(description) is not str or not description.strip() or type(schema) is not dict:
         return schema
     return {**schema, "description": description.strip()}

@@ -141,7 +141,7 @@ class ApiCredentials:
                 _apply(scheme, credential)  # an unusable value is an error now, not at the first call
 
     async def resolve(self, required: Requirements) -> AppliedCredentials:
-        """Return the credentials for a request: those of the first alternative that is available completely."""
+        """Return the credentials for a request: the first alternative that is available completely."""
         applied = [_apply(scheme, await _current_value(scheme, one)) for scheme, one in self._select(required)]
         return AppliedCredentials(
             {name: value for one in applied for name, value in one.headers.items()},
@@ -163,7 +163,7 @@ class ApiCredentials:
 
 
 def _assign(auth: Auth | None, schemes: Mapping[str, SecurityScheme]) -> list[tuple[SecurityScheme, Credential]]:
-    """Assign credentials to schemes. A single credential is that of the only scheme, or of all bearer tokens."""
+    """Assign credentials to schemes. A single credential is for the only scheme, or for all bearer tokens."""
     if auth is None:
         return []
     if isinstance(auth, Mapping):

@@ -63,7 +63,7 @@ from .listing import ServerProblem, ToolList, fetch_all_pages
 from .negotiation import ClientIdentity, NegotiatedProtocol
 
 Handler: TypeAlias = Callable[[Object], "Object | Awaitable[Object]"]
-_MAX_THREADS = 8  # handlers of a client that may block; those of a user's answers have a thread of their own
+_MAX_THREADS = 8  # a client's handlers that may block; questions to the user have a thread of their own
 _METHODS = {"elicitation/create": "elicit", "sampling/createMessage": "sample"}
 
 

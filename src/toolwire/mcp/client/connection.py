@@ -29,8 +29,6 @@ from .link import Link, TrafficHandler
 from .negotiation import ClientIdentity, NegotiatedProtocol, negotiate, read_late_discovery
 from .stdio import StdioLink
 
-# Greet a server over a link.
-#
 # A server that neither answers `server/discover` nor rejects it gets `initialize` after a while. If the answer to the
 # first request still arrives (the server was only slow to start), it takes precedence, because such a server refuses
 # the second request.
@@ -92,9 +90,8 @@ async def _first_answer(
         return task.result()
     await asyncio.wait({task, late_task}, return_when=asyncio.FIRST_COMPLETED)
     if not late_task.done() and task.exception() is None and isinstance(task.result(), Failure):
-        await asyncio.wait(
-            {late_task}, timeout=_PROBE_TIMEOUT
-        )  # refused, perhaps because the first request is still being served
+        # refused, perhaps because the first request is still being served
+        await asyncio.wait({late_task}, timeout=_PROBE_TIMEOUT)
     if late_task.done() and not late_task.cancelled() and late_task.exception() is None:
         greeting = read_late_discovery(late_task.result())
         if greeting is not None:
@@ -110,7 +107,14 @@ Build: TypeAlias = Callable[[int], RpcRequest]
 
 
 class ServerConnection:
-    """`on_message` is called with messages that are not answers, and the link that they came over. `on_negotiated` is
+    """The connection to a server, which may use several links one after the other.
+
+    Two tasks may notice a broken link: a request, and the link itself. Both call `_reopen` with the link that they saw,
+    and the lock lets the first of them open a new one; the second finds another link and returns. While a link is opened,
+    only `_opener` may send, so that no call overtakes the negotiation. Answers to other calls may still arrive over the
+    old link, so it is closed after them.
+
+    `on_message` is called with messages that are not answers, and the link that they came over. `on_negotiated` is
     the last step of opening: it may send requests, and its failure is a failure to connect. `on_change` is called when
     the availability of the server has changed, `traffic` with every message; `unavailable_reason` is the reason why it cannot be used, or None.
     """

@@ -15,9 +15,8 @@ from .reply_writer import ReplyWriter
 from .server import Server
 
 _MAX_SESSIONS = 10_000  # a session without requests is a few kB, so all of them are some 10 MB; not measured
-_MAX_PER_CLIENT = (
-    1_000  # a tenth of all: above the users that share an address or a key, and far from the sessions of others
-)
+# A tenth of all: above the users that share an address or a key, and far from the sessions of others.
+_MAX_PER_CLIENT = 1_000
 _IDLE_SECONDS = 3600.0  # a person may pause; a client whose session ended starts a new one (status 404)
 
 

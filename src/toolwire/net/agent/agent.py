@@ -69,7 +69,7 @@ class Agent(Generic[Deps, Output]):
     - `settings`: settings of the model requests.
     - `budget`: the limits of a run.
     - `policy`, `store` and `approve` as for `Runner`. Without a policy, writes run without a question.
-    - `retriever` selects the tools that a conversation offers, among those of the agent; the model finds others with
+    - `retriever` selects the tools that a conversation offers, among the agent's own; the model finds others with
       the tool `search_tools`. A `Request` with tools of its own offers exactly these.
     - `auxiliary`: another, cheaper model that summarises long results and repairs malformed calls.
     - `compaction` limits the conversation that is sent to the model.
@@ -160,7 +160,7 @@ class Agent(Generic[Deps, Output]):
 
     @property
     def model(self) -> Model:
-        """The model: that of `override`, else the agent's own. A client for a model's name is made on first use."""
+        """The model of `override`, else the agent's own. A client for a model's name is made on first use."""
         override = _overrides.get().get(id(self))
         if override is not None:
             return override

@@ -62,7 +62,7 @@ class Checkpoints:
     def __init__(
         self, runs: RunStore, threads: StoreThreads, *, ttl: float = WEEK, record_ttl: float = DAY, tenant: str = ""
     ) -> None:
-        """Prepare the checkpoints of a run of a tenant.
+        """Prepare the checkpoints of a tenant's run.
 
         `ttl`: how long a run that waits or has ended is kept. `record_ttl`: the time to live of the records of calls. A
         run that is interrupted is kept as long as they are: without them, its last calls could run twice.
@@ -143,7 +143,7 @@ class Checkpoints:
         session.steps = []
 
     async def take_over(self, session: Session) -> None:
-        """Take the lease of the run of a session, if it is stored, and append its changes.
+        """Take the lease of a session's run, if it is stored, and append its changes.
 
         Raises RunConflict if the run was changed in the store after the session was loaded: a decision of another
         process would be lost.
@@ -223,7 +223,7 @@ class Checkpoints:
                 _log.warning("cannot renew the lease of run %s: %s", self._run_id, error)
 
     async def _belongs_to_another(self, run_id: str) -> bool:
-        """Return True if the run is that of another tenant, whose lease must not be taken."""
+        """Return True if the run belongs to another tenant, whose lease must not be taken."""
         stored: StoredRun | None = await self._threads.use_store(self._runs.get, run_id)
         return stored is not None and stored.tenant != self._tenant
 

@@ -1,4 +1,4 @@
-"""A conversation with an agent: each answer becomes part of the history of the next prompt."""
+"""A conversation with an agent: each answer becomes part of the next prompt's history."""
 
 from __future__ import annotations
 

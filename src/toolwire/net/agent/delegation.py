@@ -120,7 +120,7 @@ async def continue_subagents(session: Session, box: Toolbox, deps: Any) -> bool:
 
 
 def _answer_result(call: ToolCall, answer: Answer[Any], context: CallContext[Any]) -> ToolResult:
-    """Build the result of the call of a subagent that has ended after it waited."""
+    """Build the result of a subagent's call that has ended after it waited."""
     if answer.finished:
         result = value_result(call, answer.output)
     else:

@@ -180,7 +180,7 @@ def prepare_retriever(retriever: Retriever, runner: Runner) -> None:
 
 
 def first_tools(agent: RetrievingAgent, tools: tuple[Tool, ...], offered: Sequence[str] = ()) -> tuple[Tool, ...]:
-    """Return the tools that a run offers from the start; with a retriever, those of the conversation so far."""
+    """Return the tools that a run offers from the start; with a retriever, the tools that the conversation has so far."""
     if agent.retriever is None:
         return tools
     known = {tool.name: tool for tool in tools}

@@ -186,7 +186,7 @@ class AgentLoop:
         return Observation(self._run_observers(), operation)
 
     def _run_observers(self) -> Sequence[Observer]:
-        """Return the observers of the run: those of the first agent, and of the one that continues a transferred run."""
+        """Return the run's observers: the first agent's, and those that the agent after a transfer adds."""
         first, own = self._origin.observers, self.agent.observers
         return own if first is own else (*first, *(observer for observer in own if observer not in first))
 

@@ -278,7 +278,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parse data. Invalid HTTP and too many bytes that are not body fail the response and close the connection."""
         if self._is_complete:
-            self.abort()  # unsolicited data, which must not be read as the next response
+            self.abort()  # unsolicited data, which must not be read as the next response (response splitting)
             return
         self._has_received = True
         self._overhead += len(data)

@@ -191,7 +191,7 @@ class ProxySettings(Struct, frozen=True):
 
 
 def proxies_from_environment(environment: Mapping[str, str]) -> ProxySettings:
-    """Read the variables. ConfigError for a URL that cannot be used, such as that of a SOCKS proxy."""
+    """Read the variables. ConfigError for a URL that cannot be used, such as a SOCKS proxy's."""
     variable = next((name for name in PROXY_VARIABLES if environment.get(name, "").strip()), None)
     no_proxy = next(filter(None, (environment.get(name, "").strip() for name in _NO_PROXY_VARIABLES)), "")
     entries = [entry for entry in _separator.split(no_proxy) if entry]

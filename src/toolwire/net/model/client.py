@@ -357,6 +357,7 @@ class ModelClient:
         health.budget.requests += 1
         while True:
             sent_at = clock()
+            # In each attempt: a key from a command may have expired, or was dropped after a status 401 ("resend").
             secrets = await endpoint.authorise()
             post = self._transport.post(
                 exchange.url, endpoint_request.headers, secrets, endpoint_request.body, deadline - clock()
@@ -371,6 +372,8 @@ class ModelClient:
                 try:
                     meaning = exchange.receive_head(reply.status, reply.headers, secrets)
                     if meaning in ("whole", "stream"):
+                        # The head counts as a success, although the stream may still break: a retry is impossible from
+                        # here on, because the caller has got the first events.
                         health.succeed(clock(), sent_at)
                         refuse_web_page(reply, endpoint, exchange.url)
                         self._add_transport_losses(reply, endpoint_request)

@@ -159,7 +159,7 @@ class Endpoint:
 
     @property
     def is_own_origin(self) -> bool:
-        """True if the address is one of the vendor's own, not that of another server with its API."""
+        """True if the address is one of the vendor's own, not another server with its API."""
         return _is_own_origin(self.vendor, self._address, self.origin)
 
     @property
@@ -194,9 +194,9 @@ class Endpoint:
         return True
 
     def merge_headers(self, client_headers: Mapping[str, str]) -> dict[str, str]:
-        """Merge our headers with those of a client on the same wire.
+        """Merge our headers with a client's on the same wire.
 
-        Lists of beta features are joined. Otherwise configured headers win, then those of the client. The version of
+        Lists of beta features are joined. Otherwise configured headers win, then the client's. The version of
         the wire is left out if it is in the body.
         """
         merged = dict(self.headers)
@@ -371,7 +371,7 @@ class _Credentials(NamedTuple):
 def _find_credentials(
     vendor: Vendor, address: EndpointAddress, environment: Mapping[str, str], options: EndpointOptions
 ) -> _Credentials:
-    """Find the key: the one that was passed, that of a command, or that of the environment at the vendor's origin."""
+    """Find the key: passed, printed by a command, or from the environment at the vendor's origin."""
     key, command, auth = options.get("key"), options.get("key_command"), options.get("auth")
     if key is not None and command is not None:
         raise ConfigError("both a key and a key_command are set", hint="remove one of them")

@@ -191,9 +191,9 @@ class TargetHealth:
             return True
         if not (self.is_preferred(now) or (is_last_resort and now >= self._next_trial)):
             return False
-        if (
-            self.state != "half-open"
-        ):  # the outcomes of earlier trials still count: answers may take longer than an interval
+        if self.state != "half-open":
+            # Otherwise the state is not changed: the outcomes of earlier trials, which may take longer than an interval,
+            # would count as sent before the change.
             self._change("half-open", now)
         self._trial_at, self._next_trial = now, now + max(TRIAL_SECONDS, TRIAL_INTERVAL * self.processes)
         return True
@@ -257,10 +257,8 @@ class TargetHealth:
         """Note that a client left before the first byte of its answer."""
         self._note_bytes(now)
         if self._trial_at is not None:
-            self._trial_at, self._next_trial = (
-                None,
-                now + TRIAL_INTERVAL / 2 * self.processes,
-            )  # it may have been the trial
+            # The client may have sent the trial, which has no verdict then.
+            self._trial_at, self._next_trial = None, now + TRIAL_INTERVAL / 2 * self.processes
         if now - sent_at < MIN_WAIT or self._heard_at >= sent_at or not self.cooldown:
             return
         self._departures += 1

@@ -120,7 +120,7 @@ def describe_refusal(error: UpstreamError, endpoint: Endpoint, url: str) -> Upst
 
 
 def refuse_web_page(reply: Reply, endpoint: Endpoint, url: str) -> None:
-    """Raise ProtocolError if a server answers a request with a web page: the path is not that of an API."""
+    """Raise ProtocolError if a server answers a request with a web page: the path belongs to no API."""
     if reply.headers.get("content-type", "").partition(";")[0].strip().lower() == "text/html":
         message = f"{_shown_address(endpoint, url)} answered with a web page instead of JSON"
         raise ProtocolError(message, hint="check base_url=…", status=502)

@@ -1,6 +1,6 @@
 """Facts that model servers report: the names of their models, and the context sizes of Ollama's models.
 
-Choose the context of the models of an Ollama server (`num_ctx`), from facts that the server reports.
+Choose the context size of an Ollama server's models (`num_ctx`), from facts that the server reports.
 
 `wire.ollama.context` has the rule and its reasons. This module asks the server, and remembers each model's largest size:
 
@@ -213,7 +213,7 @@ _ANY_MODEL = "model"  # the list does not depend on the model, but an endpoint h
 
 
 class _ModelListing(NamedTuple):
-    """The list of models of a wire: the end of the path of a request, the path of the list, and its fields."""
+    """A wire's list of models: the end of a request's path, the path of the list, and its fields."""
 
     request: re.Pattern[str]
     path: str
@@ -240,7 +240,7 @@ async def list_vendor_models(
 
 # For a document without computation.
 async def list_models(endpoint: Endpoint, environment: Mapping[str, str], seconds: float = 10.0) -> tuple[str, ...]:
-    """Return the names of the models of a server, sorted. UpstreamError if it cannot be reached or refuses."""
+    """Return the names of a server's models, sorted. UpstreamError if it cannot be reached or refuses."""
     url, listing = _listing_of(endpoint)
     secrets = await endpoint.authorise()
     transport = HttpTransport(environment=environment)

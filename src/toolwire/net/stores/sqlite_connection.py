@@ -26,10 +26,8 @@ from .rules import BATCH_SECONDS
 _VERSION = 5  # 1: without runs; 2 to 4: one state per run
 _BUSY_TIMEOUT = 10.0  # seconds that a statement waits for writers of other processes: a hundred batches of a sweep
 
-_MAX_WAL_BYTES = (
-    16 * 1024 * 1024
-)  # the log file is truncated to this size after a checkpoint; else it stays at its peak
-
+# The log file is truncated to this size after a checkpoint; otherwise it stays at its peak.
+_MAX_WAL_BYTES = 16 * 1024 * 1024
 _SWEEP_PAUSE = 0.11  # seconds; SQLite's busy handler tries again after at most 0.1 s, so a waiting writer gets its turn
 _MAX_SHRINKS = 5  # batches that only shrink the file, in a sweep with a limit: a second, about 180 MB
 _INCREMENTAL = 2  # the value of `auto_vacuum` in files that can shrink

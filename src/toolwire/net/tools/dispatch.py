@@ -165,6 +165,7 @@ class Dispatch:
 
         On cancellation, await the writes that have begun and start no other calls.
         """
+        # Only now: a response that breaks off, or exceeds a limit, must not have run a write. Reads may start before.
         self._allow_writes = True
         try:
             while len(self._results) < len(self._runs):
@@ -182,6 +183,7 @@ class Dispatch:
         Speculative calls are reads that were started before their arguments were complete. `stop()` returns True if the
         function of the call has not been started.
         """
+        # Waiting calls first: a task that ends below would start them.
         self._held.clear()
         for number in self._schedule.cancel_waiting():
             self._results.setdefault(number, self._cancelled_result(number))
@@ -258,7 +260,7 @@ class Dispatch:
             self._changed.set()
 
     async def _use_speculative(self, run: CallRun, guess: ToolCall, work: asyncio.Task[ToolResult]) -> ToolResult:
-        """Return the result of the early start if its arguments are those of the complete call; else run the call."""
+        """Return the result of the early start if the complete call has the same arguments; else run the call."""
         call = run.call
         if guess.name == call.name and guess.arguments == call.arguments and call.state == "complete":
             return await work

@@ -42,7 +42,7 @@ _owner: ContextVar[str] = ContextVar("toolwire_call_owner", default="")
 
 @contextmanager
 def owned_by(client: str) -> Iterator[None]:
-    """Make the calls inside the block those of a client: other clients cannot use its approvals."""
+    """Assign the calls inside the block to a client: other clients cannot use its approvals."""
     token = _owner.set(client)
     try:
         yield

@@ -132,7 +132,7 @@ class OtelObserver:
         def end(outcome: OperationOutcome) -> None:
             gave_up = outcome.reason and outcome.decision != "suspended"  # to wait for a person is not an error
             error_type = "gave_up" if gave_up else _error_type(outcome.error)
-            # the text after the colon may be that of a refusal or of an invalid output
+            # the text after the colon may come from a refusal or an invalid output
             reason = outcome.reason if self._content else outcome.reason.partition(":")[0]
             span.close(
                 {**usage_attributes(outcome.usage), names.COST: outcome.cost, names.GIVE_UP_REASON: reason}, error_type

@@ -67,9 +67,7 @@ from .steps import (
 
 # Seconds of a retry's delay; the model waits meanwhile, and after a longer demand it had better do something else.
 _MAX_WAIT = 30.0
-_BEGUN = StartDecision(
-    begins=True
-)  # a call that may be cancelled at any time is never stopped, so it needs no decision
+_BEGUN = StartDecision(begins=True)  # a call that may be cancelled at any time needs no decision, so all share it
 
 
 class CallRun:
@@ -122,7 +120,7 @@ class CallRun:
     def next(self, reply: Any = None) -> Step:
         """Return the next step. `reply` is the outcome of the previous step; None for the first.
 
-        An ordinary call has two steps, Invoke and Finished. The steps of any other call are those of `_run`.
+        An ordinary call has two steps, Invoke and Finished. Any other call has the steps of `_run`.
         """
         if self._steps is not None:
             try:
@@ -306,6 +304,7 @@ class CallRun:
         arguments, so that a change of the originals has no effect on the call.
         """
         if self.settings.has_store and needs_claim(pending):
+            # Only looked up: a claim would hold the key of a call that may be denied.
             claim = make_claim(pending, self.settings, self._occurrence)
             recorded = yield from find_recorded(pending, claim)
             if recorded is not None:

@@ -70,7 +70,7 @@ class Session:
     """One run. `untrusted`: tools whose output may contain third-party instructions. `price`: cost of a response.
 
     `output`: the plan for a structured output; by default, the output is the text of the last response. `tainted`: the
-    run starts with untrusted output, in addition to that of the untrusted tools in its messages. `has_toolbox_tools`: a
+    run starts with untrusted output, in addition to the output of untrusted tools in its messages. `has_toolbox_tools`: a
     dump refers to the tools by name and hash, because the agent that continues the run has their declarations.
     """
 
@@ -231,7 +231,7 @@ class Session:
             self._call.untrusted = True
 
     def add_usage(self, usage: Usage | None, cost: float = 0.0) -> None:
-        """Count tokens and cost of other requests in this run: those of a subagent or of an auxiliary model."""
+        """Count tokens and cost of other requests in this run: by a subagent or an auxiliary model."""
         if self._parent is not None:
             self._parent.add_usage(usage, cost)
         # Reports are merged: a subagent checks the budgets of all its parents, which must not cost more with every report.
@@ -255,7 +255,7 @@ class Session:
         return True
 
     def add_auxiliary_response(self, response: Response) -> None:
-        """Count the tokens and the cost of a response of an auxiliary model."""
+        """Count the tokens and the cost of an auxiliary model's response."""
         self.add_usage(response.usage, 0.0 if self._price is None else self._price(response))
         self.state = replace(self.state, auxiliary_usage=add_usage(self.state.auxiliary_usage, response.usage))
 

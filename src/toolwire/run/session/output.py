@@ -61,7 +61,7 @@ class OutputReading(Value, frozen=True):
 
 
 class OutputType:
-    """A resolved output type. `arguments_schema` is that of the final-answer tool, always an object."""
+    """A resolved output type. `arguments_schema` is the final-answer tool's schema, always an object."""
 
     def __init__(
         self, schema: Object, *, name: str, inferred: InferredType | None = None, repair: RepairPolicy = "aggressive"

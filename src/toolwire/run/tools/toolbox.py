@@ -166,7 +166,7 @@ class Toolbox:
         return True
 
     def _choose_entries(self) -> dict[str, Entry]:
-        """Return the present tools by name; of those with one name, that of the owner, else the first."""
+        """Return the present tools by name. If several have one name: the owner's, else the first."""
         candidates: dict[str, list[tuple[object, Entry]]] = {}
         for source, entry in _owned_entries(self._sources):
             if entry.name in self._unlisted:

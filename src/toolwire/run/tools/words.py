@@ -155,7 +155,7 @@ def _score_tools(tools: Sequence[Tool], query: dict[str, float]) -> list[float]:
 
 
 def _query_weights(request: Request) -> dict[str, float]:
-    """Return the weights of the words of the last user texts; each earlier text has half the weight of the next one."""
+    """Return the weights of words in the last user texts; each earlier text has half the weight of the next."""
     weights: dict[str, float] = {}
     weight = 1.0
     for text in islice(_user_texts(request), _MAX_TEXTS):
@@ -188,7 +188,7 @@ def _declaration_words(tool: Tool, budget: int) -> tuple[str, ...]:
 
 
 def _descriptions(tool: Tool, budget: int) -> Iterator[str]:
-    """Yield at most `budget` characters of the texts of a declaration."""
+    """Yield at most `budget` characters of a declaration's texts."""
     for text in _texts(tool):
         if budget <= 0:
             return

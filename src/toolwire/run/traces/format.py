@@ -107,7 +107,7 @@ class ApprovalAsked(_SpanEvent, frozen=True, kw_only=True, tag="approval"):
 
 
 class ApprovalDecided(_SpanEvent, frozen=True, kw_only=True, tag="decision"):
-    """The answer to a question for approval. `arguments` are those of a person who edited them."""
+    """The answer to a question for approval. `arguments`: as a person edited them."""
 
     decision: str = ""
     reason: str = ""

@@ -51,7 +51,7 @@ _MAX_INTEGER = 10**15
 _MAX_INTEGER_DIGITS = 16  # including the sign
 _PART_MARK = b'"part":"'  # in the JSON of every `Text` and `Media`; a value without it need not be searched for them
 RESULT_METHOD = "__toolwire_result__"
-"""A method of a return value that builds the result of the call, such as that of an agent that takes over."""
+"""A method of a return value that builds the result of the call, such as for an agent that takes over."""
 
 _ITERABLES = (deque, KeysView, ValuesView, ItemsView)
 _LISTS = (list, tuple, *_ITERABLES)
