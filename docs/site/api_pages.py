@@ -20,10 +20,17 @@ def public_names() -> dict[str, list[str]]:
 
 
 def _exported(path: Path) -> list[str]:
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
-            return list(ast.literal_eval(node.value))
-    return []
+    """Return the names that a package imports `as` themselves, the names in `own=`, or else its literal `__all__`."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.ImportFrom():
+                found.update(alias.name for alias in node.names if alias.asname == alias.name)
+            case ast.keyword(arg="own", value=ast.Constant(value=str() as own)):
+                found.update(own.split())
+            case ast.Assign(targets=[ast.Name(id="__all__")]):
+                found.update(ast.literal_eval(node.value))
+    return sorted(found)
 
 
 def api_pages() -> dict[str, str]:

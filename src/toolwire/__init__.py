@@ -12,140 +12,85 @@ TYPE_CHECKING = False  # as in `typing`, without the import
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import text, wire
-    from .bridge.emulation.requests import emulate
-    from .bridge.emulation.settings import EmulationSettings
-    from .bridge.translation.detection import detect
-    from .bridge.translation.documents import (
-        translate,
-        translate_error,
-        translate_request,
-        translate_response,
-        translate_stream,
-    )
-    from .bridge.translation.preparation import prepare
-    from .bridge.translation.shortcuts import calls, list_tools, results
-    from .bridge.translation.tool_lists import translate_tools
-    from .ir.errors import EncodeError, ProtocolError, ToolwireError, TruncatedStream
-    from .ir.folding import fold, unfold
-    from .ir.losses import Loss, LossError
-    from .ir.parts import Media, Reasoning, Text, ToolCall, ToolResult
-    from .ir.request import Message, Request
-    from .ir.response import Response, UpstreamError
-    from .ir.tools import Tool, ToolChoice
-    from .net.agent.agent import Agent
-    from .net.agent.answers import Answer
-    from .net.model.client import ModelClient
-    from .net.stores import open_store
-    from .net.tools.runner import Runner
-    from .run.calls.context import CallContext, ToolError, Transient
-    from .run.calls.policy import Policy
-    from .run.session.output import StructuredOutput
-    from .run.session.state import Budget
-    from .run.tools.function_tool import tool
-    from .run.tools.toolbox import Toolbox
+    from . import text as text
+    from . import wire as wire
+    from .bridge.emulation.requests import emulate as emulate
+    from .bridge.emulation.settings import EmulationSettings as EmulationSettings
+    from .bridge.translation.detection import detect as detect
+    from .bridge.translation.documents import translate as translate
+    from .bridge.translation.documents import translate_error as translate_error
+    from .bridge.translation.documents import translate_request as translate_request
+    from .bridge.translation.documents import translate_response as translate_response
+    from .bridge.translation.documents import translate_stream as translate_stream
+    from .bridge.translation.preparation import prepare as prepare
+    from .bridge.translation.shortcuts import calls as calls
+    from .bridge.translation.shortcuts import list_tools as list_tools
+    from .bridge.translation.shortcuts import results as results
+    from .bridge.translation.tool_lists import translate_tools as translate_tools
+    from .ir.errors import EncodeError as EncodeError
+    from .ir.errors import ProtocolError as ProtocolError
+    from .ir.errors import ToolwireError as ToolwireError
+    from .ir.errors import TruncatedStream as TruncatedStream
+    from .ir.folding import fold as fold
+    from .ir.folding import unfold as unfold
+    from .ir.losses import Loss as Loss
+    from .ir.losses import LossError as LossError
+    from .ir.parts import Media as Media
+    from .ir.parts import Reasoning as Reasoning
+    from .ir.parts import Text as Text
+    from .ir.parts import ToolCall as ToolCall
+    from .ir.parts import ToolResult as ToolResult
+    from .ir.request import Message as Message
+    from .ir.request import Request as Request
+    from .ir.response import Response as Response
+    from .ir.response import UpstreamError as UpstreamError
+    from .ir.tools import Tool as Tool
+    from .ir.tools import ToolChoice as ToolChoice
+    from .net.agent.agent import Agent as Agent
+    from .net.agent.answers import Answer as Answer
+    from .net.model.client import ModelClient as ModelClient
+    from .net.stores import open_store as open_store
+    from .net.tools.runner import Runner as Runner
+    from .run.calls.context import CallContext as CallContext
+    from .run.calls.context import ToolError as ToolError
+    from .run.calls.context import Transient as Transient
+    from .run.calls.policy import Policy as Policy
+    from .run.session.output import StructuredOutput as StructuredOutput
+    from .run.session.state import Budget as Budget
+    from .run.tools.function_tool import tool as tool
+    from .run.tools.toolbox import Toolbox as Toolbox
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
+            "bridge.emulation.requests": "emulate",
+            "bridge.emulation.settings": "EmulationSettings",
+            "bridge.translation.detection": "detect",
             "bridge.translation.documents": (
-                "translate",
-                "translate_error",
-                "translate_request",
-                "translate_response",
-                "translate_stream",
+                "translate translate_error translate_request translate_response translate_stream"
             ),
-            "bridge.translation.tool_lists": ("translate_tools",),
-            "bridge.translation.detection": ("detect",),
-            "bridge.translation.shortcuts": ("calls", "list_tools", "results"),
-            "bridge.translation.preparation": ("prepare",),
-            "bridge.emulation.requests": ("emulate",),
-            "bridge.emulation.settings": ("EmulationSettings",),
-            "ir.tools": ("Tool", "ToolChoice"),
-            "ir.parts": ("Media", "Reasoning", "Text", "ToolCall", "ToolResult"),
-            "ir.request": ("Message", "Request"),
-            "ir.response": ("Response", "UpstreamError"),
-            "ir.losses": ("Loss", "LossError"),
-            "ir.folding": ("fold", "unfold"),
-            "run.tools.function_tool": ("tool",),
-            "ir.errors": ("EncodeError", "ProtocolError", "ToolwireError", "Transient", "TruncatedStream"),
-            "net.agent.agent": ("Agent",),
-            "net.agent.answers": ("Answer",),
-            "run.calls.context": ("CallContext", "ToolError", "Transient"),
-            "run.session.state": ("Budget",),
-            "net.tools.runner": ("Runner",),
-            "net.model.client": ("ModelClient",),
-            "net.stores": ("open_store",),
-            "run.tools.toolbox": ("Toolbox",),
-            "run.calls.policy": ("Policy",),
-            "run.session.output": ("StructuredOutput",),
+            "bridge.translation.preparation": "prepare",
+            "bridge.translation.shortcuts": "calls list_tools results",
+            "bridge.translation.tool_lists": "translate_tools",
+            "ir.errors": "EncodeError ProtocolError ToolwireError TruncatedStream",
+            "ir.folding": "fold unfold",
+            "ir.losses": "Loss LossError",
+            "ir.parts": "Media Reasoning Text ToolCall ToolResult",
+            "ir.request": "Message Request",
+            "ir.response": "Response UpstreamError",
+            "ir.tools": "Tool ToolChoice",
+            "net.agent.agent": "Agent",
+            "net.agent.answers": "Answer",
+            "net.model.client": "ModelClient",
+            "net.stores": "open_store",
+            "net.tools.runner": "Runner",
+            "run.calls.context": "CallContext ToolError Transient",
+            "run.calls.policy": "Policy",
+            "run.session.output": "StructuredOutput",
+            "run.session.state": "Budget",
+            "run.tools.function_tool": "tool",
+            "run.tools.toolbox": "Toolbox",
         },
-        packages=(
-            "asgi",
-            "audit",
-            "bridge",
-            "gateway",
-            "ir",
-            "local",
-            "mcp",
-            "net",
-            "openapi",
-            "run",
-            "schema",
-            "stream",
-            "testing",
-            "text",
-            "wire",
-        ),
-        own=("text", "wire"),
+        packages="asgi audit bridge gateway ir local mcp net openapi run schema stream testing text wire",
+        own="text wire",
     )
-
-__all__ = [
-    "Agent",
-    "Answer",
-    "Budget",
-    "CallContext",
-    "EmulationSettings",
-    "EncodeError",
-    "Loss",
-    "LossError",
-    "Media",
-    "Message",
-    "ModelClient",
-    "Policy",
-    "ProtocolError",
-    "Reasoning",
-    "Request",
-    "Response",
-    "Runner",
-    "StructuredOutput",
-    "Text",
-    "Tool",
-    "ToolCall",
-    "ToolChoice",
-    "ToolError",
-    "ToolResult",
-    "Toolbox",
-    "ToolwireError",
-    "Transient",
-    "TruncatedStream",
-    "UpstreamError",
-    "calls",
-    "detect",
-    "emulate",
-    "fold",
-    "list_tools",
-    "open_store",
-    "prepare",
-    "results",
-    "text",
-    "tool",
-    "translate",
-    "translate_error",
-    "translate_request",
-    "translate_response",
-    "translate_stream",
-    "translate_tools",
-    "unfold",
-    "wire",
-]

@@ -9,19 +9,22 @@ if TYPE_CHECKING:
 
 def lazy_exports(
     package: str,
-    exports: Mapping[str, tuple[str, ...]],
-    packages: tuple[str, ...] = (),
-    own: tuple[str, ...] = (),
+    exports: Mapping[str, str],
+    packages: str = "",
+    own: str = "",
     extras: Mapping[str, str] | None = None,
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package.
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package. Lists of names are texts, separated by spaces.
 
     `exports` maps a module of the package to the names that it defines. `packages` are subpackages that are imported
     on first use. `own` are public names that the package defines itself. `extras` maps a module that may be missing to
     the extra that installs it; if that import fails, `__getattr__` raises MissingExtra with the install command.
+
+    Type checkers cannot evaluate this `__all__`. For them, a package imports each name `as` itself below
+    `if TYPE_CHECKING`, which marks it as exported (typing specification, "Library interface").
     """
-    homes = {name: module for module, names in exports.items() for name in names}
-    public = sorted([*homes, *own])
+    homes = {name: module for module, names in exports.items() for name in names.split()}
+    public = sorted([*homes, *own.split()])
 
     def import_home(name: str) -> object:
         from importlib import import_module
@@ -43,7 +46,7 @@ def lazy_exports(
 
         if name in homes:
             value = getattr(import_home(name), name)
-        elif name in packages:
+        elif name in packages.split():
             value = import_module(f"{package}.{name}")
         else:
             raise AttributeError(  # with `name` and `obj` the interpreter suggests a similar name
@@ -52,4 +55,4 @@ def lazy_exports(
         setattr(import_module(package), name, value)  # later accesses find the attribute itself
         return value
 
-    return load, lambda: public
+    return load, lambda: public, public

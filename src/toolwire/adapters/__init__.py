@@ -18,67 +18,39 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .framework_runner import AdapterOptions
-    from .frameworks import (
-        from_google_adk,
-        from_langchain,
-        from_llama_index,
-        from_openai_agents,
-        from_pydantic_ai,
-        to_google_adk,
-        to_langchain,
-        to_llama_index,
-        to_openai_agents,
-        to_pydantic_ai,
-    )
-    from .model_format import format_of_model, prompt_opens_reasoning, without_calls
-    from .sdk_transport import TransportOptions, async_transport, transport
-    from .sglang_plugin import register_detectors
-    from .turn_reader import CallPiece, TurnDelta, TurnReader
+    from .framework_runner import AdapterOptions as AdapterOptions
+    from .frameworks import from_google_adk as from_google_adk
+    from .frameworks import from_langchain as from_langchain
+    from .frameworks import from_llama_index as from_llama_index
+    from .frameworks import from_openai_agents as from_openai_agents
+    from .frameworks import from_pydantic_ai as from_pydantic_ai
+    from .frameworks import to_google_adk as to_google_adk
+    from .frameworks import to_langchain as to_langchain
+    from .frameworks import to_llama_index as to_llama_index
+    from .frameworks import to_openai_agents as to_openai_agents
+    from .frameworks import to_pydantic_ai as to_pydantic_ai
+    from .model_format import format_of_model as format_of_model
+    from .model_format import prompt_opens_reasoning as prompt_opens_reasoning
+    from .model_format import without_calls as without_calls
+    from .sdk_transport import TransportOptions as TransportOptions
+    from .sdk_transport import async_transport as async_transport
+    from .sdk_transport import transport as transport
+    from .sglang_plugin import register_detectors as register_detectors
+    from .turn_reader import CallPiece as CallPiece
+    from .turn_reader import TurnDelta as TurnDelta
+    from .turn_reader import TurnReader as TurnReader
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "framework_runner": ("AdapterOptions",),
+            "framework_runner": "AdapterOptions",
             "frameworks": (
-                "from_google_adk",
-                "from_langchain",
-                "from_llama_index",
-                "from_openai_agents",
-                "from_pydantic_ai",
-                "to_google_adk",
-                "to_langchain",
-                "to_llama_index",
-                "to_openai_agents",
-                "to_pydantic_ai",
+                "from_google_adk from_langchain from_llama_index from_openai_agents from_pydantic_ai to_google_adk "
+                "to_langchain to_llama_index to_openai_agents to_pydantic_ai"
             ),
-            "model_format": ("format_of_model", "prompt_opens_reasoning", "without_calls"),
-            "sglang_plugin": ("register_detectors",),
-            "sdk_transport": ("TransportOptions", "async_transport", "transport"),
-            "turn_reader": ("CallPiece", "TurnDelta", "TurnReader"),
+            "model_format": "format_of_model prompt_opens_reasoning without_calls",
+            "sdk_transport": "TransportOptions async_transport transport",
+            "sglang_plugin": "register_detectors",
+            "turn_reader": "CallPiece TurnDelta TurnReader",
         },
     )
-
-__all__ = [
-    "AdapterOptions",
-    "CallPiece",
-    "TransportOptions",
-    "TurnDelta",
-    "TurnReader",
-    "async_transport",
-    "format_of_model",
-    "from_google_adk",
-    "from_langchain",
-    "from_llama_index",
-    "from_openai_agents",
-    "from_pydantic_ai",
-    "prompt_opens_reasoning",
-    "register_detectors",
-    "to_google_adk",
-    "to_langchain",
-    "to_llama_index",
-    "to_openai_agents",
-    "to_pydantic_ai",
-    "transport",
-    "without_calls",
-]

@@ -7,13 +7,13 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .access import AccessDenied, Guard, OriginPolicy
+    from .access import AccessDenied as AccessDenied
+    from .access import Guard as Guard
+    from .access import OriginPolicy as OriginPolicy
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "access": ("AccessDenied", "Guard", "OriginPolicy"),
+            "access": "AccessDenied Guard OriginPolicy",
         },
     )
-
-__all__ = ["AccessDenied", "Guard", "OriginPolicy"]

@@ -7,43 +7,31 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .app import Gateway
-    from .config.parsing import parse_settings
-    from .config.settings import Settings
-    from .gateway_tools import GatewayTools, ToolBindings
-    from .observe.request_log import RequestLog, Sink
-    from .observe.telemetry import Telemetry, open_telemetry
-    from .settings_file import load_settings
-    from .state.opening import usage_address
-    from .state.usage import UsageRow, open_usage
+    from .app import Gateway as Gateway
+    from .config.parsing import parse_settings as parse_settings
+    from .config.settings import Settings as Settings
+    from .gateway_tools import GatewayTools as GatewayTools
+    from .gateway_tools import ToolBindings as ToolBindings
+    from .observe.request_log import RequestLog as RequestLog
+    from .observe.request_log import Sink as Sink
+    from .observe.telemetry import Telemetry as Telemetry
+    from .observe.telemetry import open_telemetry as open_telemetry
+    from .settings_file import load_settings as load_settings
+    from .state.opening import usage_address as usage_address
+    from .state.usage import UsageRow as UsageRow
+    from .state.usage import open_usage as open_usage
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "app": ("Gateway",),
-            "gateway_tools": ("GatewayTools", "ToolBindings"),
-            "config.settings": ("Settings",),
-            "settings_file": ("load_settings",),
-            "config.parsing": ("parse_settings",),
-            "observe.request_log": ("RequestLog", "Sink"),
-            "observe.telemetry": ("Telemetry", "open_telemetry"),
-            "state.usage": ("UsageRow", "open_usage"),
-            "state.opening": ("usage_address",),
+            "app": "Gateway",
+            "config.parsing": "parse_settings",
+            "config.settings": "Settings",
+            "gateway_tools": "GatewayTools ToolBindings",
+            "observe.request_log": "RequestLog Sink",
+            "observe.telemetry": "Telemetry open_telemetry",
+            "settings_file": "load_settings",
+            "state.opening": "usage_address",
+            "state.usage": "UsageRow open_usage",
         },
     )
-
-__all__ = [
-    "Gateway",
-    "GatewayTools",
-    "RequestLog",
-    "Settings",
-    "Sink",
-    "Telemetry",
-    "ToolBindings",
-    "UsageRow",
-    "load_settings",
-    "open_telemetry",
-    "open_usage",
-    "parse_settings",
-    "usage_address",
-]

@@ -7,13 +7,12 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .model import LocalModel, open_model
+    from .model import LocalModel as LocalModel
+    from .model import open_model as open_model
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "model": ("LocalModel", "open_model"),
+            "model": "LocalModel open_model",
         },
     )
-
-__all__ = ["LocalModel", "open_model"]

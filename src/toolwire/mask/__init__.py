@@ -14,20 +14,25 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .masks import BatchMask, GrammarMask, JSONSchemaMask, Mask, RegexMask
-    from .processor import MaskProcessor
-    from .state import MaskState, UnfinishedOutput
-    from .tokenizer import MaskTokenizer
-    from .tool_mask import ToolMask
+    from .masks import BatchMask as BatchMask
+    from .masks import GrammarMask as GrammarMask
+    from .masks import JSONSchemaMask as JSONSchemaMask
+    from .masks import Mask as Mask
+    from .masks import RegexMask as RegexMask
+    from .processor import MaskProcessor as MaskProcessor
+    from .state import MaskState as MaskState
+    from .state import UnfinishedOutput as UnfinishedOutput
+    from .tokenizer import MaskTokenizer as MaskTokenizer
+    from .tool_mask import ToolMask as ToolMask
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "masks": ("BatchMask", "GrammarMask", "JSONSchemaMask", "Mask", "RegexMask"),
-            "processor": ("MaskProcessor",),
-            "state": ("MaskState", "UnfinishedOutput"),
-            "tokenizer": ("MaskTokenizer",),
-            "tool_mask": ("ToolMask",),
+            "masks": "BatchMask GrammarMask JSONSchemaMask Mask RegexMask",
+            "processor": "MaskProcessor",
+            "state": "MaskState UnfinishedOutput",
+            "tokenizer": "MaskTokenizer",
+            "tool_mask": "ToolMask",
         },
         extras={
             "llguidance": "mask",
@@ -38,16 +43,3 @@ else:
             "transformers": "learn",
         },
     )
-
-__all__ = [
-    "BatchMask",
-    "GrammarMask",
-    "JSONSchemaMask",
-    "Mask",
-    "MaskProcessor",
-    "MaskState",
-    "MaskTokenizer",
-    "RegexMask",
-    "ToolMask",
-    "UnfinishedOutput",
-]

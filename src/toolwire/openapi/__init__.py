@@ -12,29 +12,22 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .api_tools import ApiTool, OperationProblem, OperationRequest
-    from .client import ApiToolbox, toolbox
-    from .document import load_document, parse_document
-    from .operations import OperationList, read_operations
+    from .api_tools import ApiTool as ApiTool
+    from .api_tools import OperationProblem as OperationProblem
+    from .api_tools import OperationRequest as OperationRequest
+    from .client import ApiToolbox as ApiToolbox
+    from .client import toolbox as toolbox
+    from .document import load_document as load_document
+    from .document import parse_document as parse_document
+    from .operations import OperationList as OperationList
+    from .operations import read_operations as read_operations
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "client": ("ApiToolbox", "toolbox"),
-            "operations": ("OperationList", "read_operations"),
-            "api_tools": ("ApiTool", "OperationProblem", "OperationRequest"),
-            "document": ("load_document", "parse_document"),
+            "api_tools": "ApiTool OperationProblem OperationRequest",
+            "client": "ApiToolbox toolbox",
+            "document": "load_document parse_document",
+            "operations": "OperationList read_operations",
         },
     )
-
-__all__ = [
-    "ApiTool",
-    "ApiToolbox",
-    "OperationList",
-    "OperationProblem",
-    "OperationRequest",
-    "load_document",
-    "parse_document",
-    "read_operations",
-    "toolbox",
-]

@@ -7,151 +7,99 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .calls.context import CallContext, ToolError, Transient, current_call
-    from .calls.gates import GATES
-    from .calls.observe import (
-        AgentOperation,
-        ApprovalOperation,
-        EndOperation,
-        ModelOperation,
-        ObservedOperation,
-        Observer,
-        OperationOutcome,
-        Retriever,
-        ToolOperation,
-        ToolSearcher,
-    )
-    from .calls.pending import Ask, Deny, Pending, received
-    from .calls.plan import CallPlan, plan_of
-    from .calls.policy import Policy, allow, at_most, deny, hosts, only_effects, path_jail
-    from .calls.steps import Approve, Approved, Denied
-    from .session.compaction import Compaction, CompactionPlan, plan_compaction
-    from .session.events import RunEvent, decode_events, fold_events
-    from .session.history import dump_messages, load_messages
-    from .session.loop import Session
-    from .session.model_settings import ModelSettings
-    from .session.output import OutputPlan, StructuredOutput
-    from .session.partial_output import PartialOutput, UnfinishedCall
-    from .session.state import Budget
-    from .tools.function_tool import FunctionTool, Options, OptionValues
-    from .tools.toolbox import Entry, LiveSource, Source, Toolbox
-    from .tools.words import choose_by_words
-    from .values.records import DAY, WEEK, Claim, Record, RunConflict, RunStore, Store, StoredRun, read_rows
-    from .values.waiting import ApprovalExpired, Suspend, Suspended, WaitingCall
+    from .calls.context import CallContext as CallContext
+    from .calls.context import ToolError as ToolError
+    from .calls.context import Transient as Transient
+    from .calls.context import current_call as current_call
+    from .calls.gates import GATES as GATES
+    from .calls.observe import AgentOperation as AgentOperation
+    from .calls.observe import ApprovalOperation as ApprovalOperation
+    from .calls.observe import EndOperation as EndOperation
+    from .calls.observe import ModelOperation as ModelOperation
+    from .calls.observe import ObservedOperation as ObservedOperation
+    from .calls.observe import Observer as Observer
+    from .calls.observe import OperationOutcome as OperationOutcome
+    from .calls.observe import Retriever as Retriever
+    from .calls.observe import ToolOperation as ToolOperation
+    from .calls.observe import ToolSearcher as ToolSearcher
+    from .calls.pending import Ask as Ask
+    from .calls.pending import Deny as Deny
+    from .calls.pending import Pending as Pending
+    from .calls.pending import received as received
+    from .calls.plan import CallPlan as CallPlan
+    from .calls.plan import plan_of as plan_of
+    from .calls.policy import Policy as Policy
+    from .calls.policy import allow as allow
+    from .calls.policy import at_most as at_most
+    from .calls.policy import deny as deny
+    from .calls.policy import hosts as hosts
+    from .calls.policy import only_effects as only_effects
+    from .calls.policy import path_jail as path_jail
+    from .calls.steps import Approve as Approve
+    from .calls.steps import Approved as Approved
+    from .calls.steps import Denied as Denied
+    from .session.compaction import Compaction as Compaction
+    from .session.compaction import CompactionPlan as CompactionPlan
+    from .session.compaction import plan_compaction as plan_compaction
+    from .session.events import RunEvent as RunEvent
+    from .session.events import decode_events as decode_events
+    from .session.events import fold_events as fold_events
+    from .session.history import dump_messages as dump_messages
+    from .session.history import load_messages as load_messages
+    from .session.loop import Session as Session
+    from .session.model_settings import ModelSettings as ModelSettings
+    from .session.output import OutputPlan as OutputPlan
+    from .session.output import StructuredOutput as StructuredOutput
+    from .session.partial_output import PartialOutput as PartialOutput
+    from .session.partial_output import UnfinishedCall as UnfinishedCall
+    from .session.state import Budget as Budget
+    from .tools.function_tool import FunctionTool as FunctionTool
+    from .tools.function_tool import Options as Options
+    from .tools.function_tool import OptionValues as OptionValues
+    from .tools.toolbox import Entry as Entry
+    from .tools.toolbox import LiveSource as LiveSource
+    from .tools.toolbox import Source as Source
+    from .tools.toolbox import Toolbox as Toolbox
+    from .tools.words import choose_by_words as choose_by_words
+    from .values.records import DAY as DAY
+    from .values.records import WEEK as WEEK
+    from .values.records import Claim as Claim
+    from .values.records import Record as Record
+    from .values.records import RunConflict as RunConflict
+    from .values.records import RunStore as RunStore
+    from .values.records import Store as Store
+    from .values.records import StoredRun as StoredRun
+    from .values.records import read_rows as read_rows
+    from .values.waiting import ApprovalExpired as ApprovalExpired
+    from .values.waiting import Suspend as Suspend
+    from .values.waiting import Suspended as Suspended
+    from .values.waiting import WaitingCall as WaitingCall
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "tools.toolbox": ("Entry", "LiveSource", "Source", "Toolbox"),
-            "tools.function_tool": ("FunctionTool", "OptionValues", "Options"),
-            "calls.pending": ("Ask", "Deny", "Pending", "received"),
-            "calls.policy": ("Policy", "allow", "at_most", "deny", "hosts", "only_effects", "path_jail"),
-            "session.state": ("Budget",),
-            "session.loop": ("Session",),
-            "session.compaction": ("Compaction", "CompactionPlan", "plan_compaction"),
-            "calls.context": ("CallContext", "ToolError", "Transient", "current_call"),
-            "calls.gates": ("GATES",),
-            "calls.steps": ("Approve", "Approved", "Denied"),
-            "calls.plan": ("CallPlan", "plan_of"),
-            "session.events": ("RunEvent", "decode_events", "fold_events"),
-            "values.records": (
-                "Claim",
-                "DAY",
-                "Record",
-                "RunConflict",
-                "RunStore",
-                "Store",
-                "StoredRun",
-                "WEEK",
-                "read_rows",
-            ),
-            "session.history": ("dump_messages", "load_messages"),
-            "session.model_settings": ("ModelSettings",),
+            "calls.context": "CallContext ToolError Transient current_call",
+            "calls.gates": "GATES",
             "calls.observe": (
-                "AgentOperation",
-                "ApprovalOperation",
-                "EndOperation",
-                "ModelOperation",
-                "ObservedOperation",
-                "Observer",
-                "OperationOutcome",
-                "Retriever",
-                "ToolOperation",
-                "ToolSearcher",
+                "AgentOperation ApprovalOperation EndOperation ModelOperation ObservedOperation Observer "
+                "OperationOutcome Retriever ToolOperation ToolSearcher"
             ),
-            "session.output": ("OutputPlan", "StructuredOutput"),
-            "session.partial_output": ("PartialOutput", "UnfinishedCall"),
-            "values.waiting": ("ApprovalExpired", "Suspend", "Suspended", "WaitingCall"),
-            "tools.words": ("choose_by_words",),
+            "calls.pending": "Ask Deny Pending received",
+            "calls.plan": "CallPlan plan_of",
+            "calls.policy": "Policy allow at_most deny hosts only_effects path_jail",
+            "calls.steps": "Approve Approved Denied",
+            "session.compaction": "Compaction CompactionPlan plan_compaction",
+            "session.events": "RunEvent decode_events fold_events",
+            "session.history": "dump_messages load_messages",
+            "session.loop": "Session",
+            "session.model_settings": "ModelSettings",
+            "session.output": "OutputPlan StructuredOutput",
+            "session.partial_output": "PartialOutput UnfinishedCall",
+            "session.state": "Budget",
+            "tools.function_tool": "FunctionTool Options OptionValues",
+            "tools.toolbox": "Entry LiveSource Source Toolbox",
+            "tools.words": "choose_by_words",
+            "values.records": "DAY WEEK Claim Record RunConflict RunStore Store StoredRun read_rows",
+            "values.waiting": "ApprovalExpired Suspend Suspended WaitingCall",
         },
     )
-
-__all__ = [
-    "AgentOperation",
-    "ApprovalExpired",
-    "ApprovalOperation",
-    "Approve",
-    "Approved",
-    "Ask",
-    "Budget",
-    "CallContext",
-    "CallPlan",
-    "Claim",
-    "Compaction",
-    "CompactionPlan",
-    "DAY",
-    "Denied",
-    "Deny",
-    "EndOperation",
-    "Entry",
-    "FunctionTool",
-    "GATES",
-    "LiveSource",
-    "ModelOperation",
-    "ModelSettings",
-    "ObservedOperation",
-    "Observer",
-    "OperationOutcome",
-    "OptionValues",
-    "Options",
-    "OutputPlan",
-    "PartialOutput",
-    "Pending",
-    "Policy",
-    "Record",
-    "Retriever",
-    "RunConflict",
-    "RunEvent",
-    "RunStore",
-    "Session",
-    "Source",
-    "Store",
-    "StoredRun",
-    "StructuredOutput",
-    "Suspend",
-    "Suspended",
-    "ToolError",
-    "ToolOperation",
-    "ToolSearcher",
-    "Toolbox",
-    "Transient",
-    "UnfinishedCall",
-    "WEEK",
-    "WaitingCall",
-    "allow",
-    "at_most",
-    "choose_by_words",
-    "current_call",
-    "decode_events",
-    "deny",
-    "dump_messages",
-    "fold_events",
-    "hosts",
-    "load_messages",
-    "only_effects",
-    "path_jail",
-    "plan_compaction",
-    "plan_of",
-    "read_rows",
-    "received",
-]

@@ -15,49 +15,37 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .composition import call_union
-    from .decoding.converter import DecodingSchema, decoding_schema
-    from .decoding.limits import DecodingLimits, Residual
-    from .dialects import DIALECTS, OUTPUT_DIALECTS, Dialect, dialect, output_dialect
-    from .inference.tools import infer_tool
-    from .lowering.conformance import violations
-    from .lowering.lowered import Lowered, lower
-    from .repair.arguments import Repair, repair_arguments
-    from .validation.validator import Problem, Validator, validator
+    from .composition import call_union as call_union
+    from .decoding.converter import DecodingSchema as DecodingSchema
+    from .decoding.converter import decoding_schema as decoding_schema
+    from .decoding.limits import DecodingLimits as DecodingLimits
+    from .decoding.limits import Residual as Residual
+    from .dialects import DIALECTS as DIALECTS
+    from .dialects import OUTPUT_DIALECTS as OUTPUT_DIALECTS
+    from .dialects import Dialect as Dialect
+    from .dialects import dialect as dialect
+    from .dialects import output_dialect as output_dialect
+    from .inference.tools import infer_tool as infer_tool
+    from .lowering.conformance import violations as violations
+    from .lowering.lowered import Lowered as Lowered
+    from .lowering.lowered import lower as lower
+    from .repair.arguments import Repair as Repair
+    from .repair.arguments import repair_arguments as repair_arguments
+    from .validation.validator import Problem as Problem
+    from .validation.validator import Validator as Validator
+    from .validation.validator import validator as validator
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "dialects": ("DIALECTS", "Dialect", "OUTPUT_DIALECTS", "dialect", "output_dialect"),
-            "composition": ("call_union",),
-            "decoding.converter": ("DecodingSchema", "decoding_schema"),
-            "decoding.limits": ("DecodingLimits", "Residual"),
-            "lowering.lowered": ("Lowered", "lower"),
-            "validation.validator": ("Problem", "Validator", "validator"),
-            "repair.arguments": ("Repair", "repair_arguments"),
-            "lowering.conformance": ("violations",),
-            "inference.tools": ("infer_tool",),
+            "composition": "call_union",
+            "decoding.converter": "DecodingSchema decoding_schema",
+            "decoding.limits": "DecodingLimits Residual",
+            "dialects": "DIALECTS OUTPUT_DIALECTS Dialect dialect output_dialect",
+            "inference.tools": "infer_tool",
+            "lowering.conformance": "violations",
+            "lowering.lowered": "Lowered lower",
+            "repair.arguments": "Repair repair_arguments",
+            "validation.validator": "Problem Validator validator",
         },
     )
-
-__all__ = [
-    "DIALECTS",
-    "DecodingLimits",
-    "DecodingSchema",
-    "Dialect",
-    "Lowered",
-    "OUTPUT_DIALECTS",
-    "Problem",
-    "Repair",
-    "Residual",
-    "Validator",
-    "call_union",
-    "decoding_schema",
-    "dialect",
-    "infer_tool",
-    "lower",
-    "output_dialect",
-    "repair_arguments",
-    "validator",
-    "violations",
-]

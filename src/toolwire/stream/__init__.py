@@ -10,15 +10,13 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .repair import repair_json
-    from .scanner import ArgumentWatch
+    from .repair import repair_json as repair_json
+    from .scanner import ArgumentWatch as ArgumentWatch
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "scanner": ("ArgumentWatch",),
-            "repair": ("repair_json",),
+            "repair": "repair_json",
+            "scanner": "ArgumentWatch",
         },
     )
-
-__all__ = ["ArgumentWatch", "repair_json"]

@@ -18,49 +18,34 @@ from typing import TYPE_CHECKING
 
 from .._lazy import lazy_exports
 from ..ir.errors import ConfigError
-from . import formats
+from . import formats as formats
 from .formats.table import MODULES
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from .engine.format import Format
-    from .engine.grammar import CallGrammar
-    from .engine.prompt import ResultTemplate, ToolPrompt
-    from .engine.spans import Span
-    from .styles.header_calls import HeaderCalls
-    from .styles.json_calls import JsonCalls
-    from .styles.tagged_calls import TaggedCalls
+    from .engine.format import Format as Format
+    from .engine.grammar import CallGrammar as CallGrammar
+    from .engine.prompt import ResultTemplate as ResultTemplate
+    from .engine.prompt import ToolPrompt as ToolPrompt
+    from .engine.spans import Span as Span
+    from .styles.header_calls import HeaderCalls as HeaderCalls
+    from .styles.json_calls import JsonCalls as JsonCalls
+    from .styles.tagged_calls import TaggedCalls as TaggedCalls
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "engine.format": ("Format",),
-            "engine.grammar": ("CallGrammar",),
-            "engine.prompt": ("ResultTemplate", "ToolPrompt"),
-            "engine.spans": ("Span",),
-            "styles.header_calls": ("HeaderCalls",),
-            "styles.json_calls": ("JsonCalls",),
-            "styles.tagged_calls": ("TaggedCalls",),
+            "engine.format": "Format",
+            "engine.grammar": "CallGrammar",
+            "engine.prompt": "ResultTemplate ToolPrompt",
+            "engine.spans": "Span",
+            "styles.header_calls": "HeaderCalls",
+            "styles.json_calls": "JsonCalls",
+            "styles.tagged_calls": "TaggedCalls",
         },
-        own=("detect", "detect_template", "formats", "get", "names"),
+        own="detect detect_template formats get names",
     )
-
-__all__ = [
-    "CallGrammar",
-    "Format",
-    "HeaderCalls",
-    "JsonCalls",
-    "ResultTemplate",
-    "Span",
-    "TaggedCalls",
-    "ToolPrompt",
-    "detect",
-    "detect_template",
-    "formats",
-    "get",
-    "names",
-]
 
 _ALIASES = {"deepseek_r1": "deepseek_v3", "hy_v3": "hy3", "ling3": "glm47", "openhands": "function_xml"}
 """Other names of the same format."""

@@ -20,36 +20,25 @@ from ..ir.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .faults import Signature
-    from .models.capabilities import CapabilityRow, ModelCapabilities, parse_capability_rows
-    from .models.profiles import CapabilityMatch
-    from .protocol import Capabilities, Limits, Wire
+    from .faults import Signature as Signature
+    from .models.capabilities import CapabilityRow as CapabilityRow
+    from .models.capabilities import ModelCapabilities as ModelCapabilities
+    from .models.capabilities import parse_capability_rows as parse_capability_rows
+    from .models.profiles import CapabilityMatch as CapabilityMatch
+    from .protocol import Capabilities as Capabilities
+    from .protocol import Limits as Limits
+    from .protocol import Wire as Wire
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "models.capabilities": ("CapabilityRow", "ModelCapabilities", "parse_capability_rows"),
-            "models.profiles": ("CapabilityMatch",),
-            "protocol": ("Capabilities", "Limits", "Wire"),
-            "faults": ("Signature",),
+            "faults": "Signature",
+            "models.capabilities": "CapabilityRow ModelCapabilities parse_capability_rows",
+            "models.profiles": "CapabilityMatch",
+            "protocol": "Capabilities Limits Wire",
         },
-        own=("capabilities_for", "explain_capabilities", "get", "names"),
+        own="capabilities_for explain_capabilities get names",
     )
-
-__all__ = [
-    "Capabilities",
-    "CapabilityMatch",
-    "CapabilityRow",
-    "Limits",
-    "ModelCapabilities",
-    "Signature",
-    "Wire",
-    "capabilities_for",
-    "explain_capabilities",
-    "get",
-    "names",
-    "parse_capability_rows",
-]
 
 # The only list of the built-in wires: each is a package here with a CODEC.
 _BUILT_IN = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")

@@ -10,15 +10,14 @@ from ..._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .constraints import Violation
-    from .providers import PROVIDERS, check_body
+    from .constraints import Violation as Violation
+    from .providers import PROVIDERS as PROVIDERS
+    from .providers import check_body as check_body
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "constraints": ("Violation",),
-            "providers": ("PROVIDERS", "check_body"),
+            "constraints": "Violation",
+            "providers": "PROVIDERS check_body",
         },
     )
-
-__all__ = ["PROVIDERS", "Violation", "check_body"]

@@ -15,35 +15,26 @@ from ..._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
-    from .client import Handlers, McpClient, accept_defaults
-    from .config import ServerSpec
-    from .failures import NotAuthorized, ServerGone, ServerRefused
-    from .listing import ServerProblem
-    from .login import Browser, Login
-    from .servers import McpServers
+    from .client import Handlers as Handlers
+    from .client import McpClient as McpClient
+    from .client import accept_defaults as accept_defaults
+    from .config import ServerSpec as ServerSpec
+    from .failures import NotAuthorized as NotAuthorized
+    from .failures import ServerGone as ServerGone
+    from .failures import ServerRefused as ServerRefused
+    from .listing import ServerProblem as ServerProblem
+    from .login import Browser as Browser
+    from .login import Login as Login
+    from .servers import McpServers as McpServers
 else:
-    __getattr__, __dir__ = lazy_exports(
+    __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "client": ("Handlers", "McpClient", "accept_defaults"),
-            "servers": ("McpServers",),
-            "config": ("ServerSpec",),
-            "login": ("Browser", "Login"),
-            "failures": ("NotAuthorized", "ServerGone", "ServerRefused"),
-            "listing": ("ServerProblem",),
+            "client": "Handlers McpClient accept_defaults",
+            "config": "ServerSpec",
+            "failures": "NotAuthorized ServerGone ServerRefused",
+            "listing": "ServerProblem",
+            "login": "Browser Login",
+            "servers": "McpServers",
         },
     )
-
-__all__ = [
-    "Browser",
-    "Handlers",
-    "Login",
-    "McpClient",
-    "McpServers",
-    "NotAuthorized",
-    "ServerGone",
-    "ServerProblem",
-    "ServerRefused",
-    "ServerSpec",
-    "accept_defaults",
-]
