@@ -44,9 +44,6 @@ def applies_to(rule_id: str, providers: Collection[str], targets: Collection[str
     return not words.isdisjoint(providers)
 
 
-# Rules, their registration, and their findings.
-
-
 C = TypeVar("C")
 Level: TypeAlias = Literal["error", "warning", "info"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")

@@ -67,9 +67,6 @@ def _prefix_filter(ranked: list[str], other: int) -> list[str]:
     return ranked[: len(ranked) - shared + 1]
 
 
-# TQ01 to TQ20: wording of declarations that leads models to wrong calls.
-
-
 __all__: list[str] = []
 
 

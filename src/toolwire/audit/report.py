@@ -13,9 +13,6 @@ from .explain import explain, render_page
 from .findings import LEVELS, RULES, TARGETS, Finding, Level, applies_to
 from .tools import Compatibility, estimate_tokens, rate_compatibility
 
-# Report findings as JSON, SARIF 2.1.0 or markdown. The HTML page is in page.py.
-
-
 _NOT_REPAIRED = frozenset(
     {"TW001", "TW016", "TW017", "TW027", "TW037", "TQ20"}
 )  # errors that no translation of the tool repairs

@@ -42,9 +42,6 @@ def _label(path: str) -> str:
     return name if len(name) <= _MAX_LABEL else f"{name[: _MAX_LABEL - 1]}…"
 
 
-# Run all rules on a list of tools, and rate each tool per provider.
-
-
 _RULE_MODULES = (injection_rules, schema_rules, quality_rules, tool_rules)
 
 

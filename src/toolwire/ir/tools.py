@@ -29,9 +29,6 @@ from .parts import Extra
 from .pointer import Object
 from .value import Value
 
-# Tool declarations and tool choice.
-
-
 ToolKind: TypeAlias = Literal["function", "freeform", "builtin", "search"]
 Effect: TypeAlias = Literal["pure", "read", "idempotent", "write"]
 ChoiceMode: TypeAlias = Literal["auto", "required", "none", "tool", "allowed", "validated"]

@@ -26,9 +26,6 @@ from ..ir.value import Value
 from ..schema.validation.validator import Validator, validator
 from .examples import Example, is_result_message
 
-# Check training examples: order of roles, results of calls, offered tools, arguments, length.
-
-
 # about 25,000 tokens, more than the context in which examples are trained (`TuneSettings.max_length`)
 MAX_CHARACTERS = 100_000
 

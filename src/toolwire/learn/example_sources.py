@@ -27,9 +27,6 @@ from ..wire import get as get_wire
 from .example_files import RejectedExample, read_examples
 from .examples import Example, make_example
 
-# Training examples from traces: recorded agent runs, and recorded exchanges of the gateway.
-
-
 _COMPLETE = frozenset({"stop", "stop_sequence", "tool_calls"})
 _SYSTEM = ("system", "developer")
 _STORED = frozenset({"previous_response_id", "conversation", "prompt"})

@@ -212,9 +212,6 @@ def _system_first(messages: list[Message]) -> tuple[Message, ...]:
     return (Message("system", (Text(text),)), *messages[lead:])
 
 
-# The interface of a training format: rows of a file to examples, and back.
-
-
 class EncodedRow(NamedTuple):
     """A row, and the parts of the example that it does not contain."""
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     import torch
 
 
-# Find the folder of a model by name or path. A GGUF file is converted once into the cache. Nothing is downloaded.
-
-
 _CONVERTER = "1"  # part of the cache key: increment it when the conversion changes
 
 
@@ -77,9 +74,6 @@ def _convert(source: Path, folder: Path) -> None:
 def _cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "toolwire" / "models"
-
-
-# A causal language model with its tokenizer, read from a folder. Nothing is downloaded.
 
 
 class LanguageModel:
@@ -241,9 +235,6 @@ def _find_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"cannot use the device {name!r}: {reason}", hint="use cpu, cuda or cuda:0") from None
-
-
-# Generate tokens for a batch of prompts, greedily or sampled, with processors such as masks.
 
 
 def generate_tokens(

@@ -43,9 +43,6 @@ def require_installed(user: str, *modules: str) -> None:
             raise MissingExtra(f"{user} requires {module}", hint=install_command("learn"))
 
 
-# The folder of one training, mining or evaluation run: a manifest of its inputs, and results that survive a restart.
-
-
 _MANIFEST = "manifest.json"
 
 

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     import torch
 
 
-# Low-rank adapters (LoRA) of peft on the linear layers of a model, and their merge into the weights.
-
-
 def add_adapter(model: LanguageModel, rank: int, *, seed: int = 0) -> Any:
     """Freeze the model, add an adapter to all its linear layers except the output, and return peft's model.
 

@@ -24,9 +24,6 @@ from .closing import ClosingPlan
 from .state import MaskState
 from .tokenizer import MaskTokenizer
 
-# Estimate how much one token can lengthen the shortest end of an output: the largest value that it may begin.
-
-
 _LEAST = 6  # tokens: quotes, a colon and a brace may be needed after any token
 _MOST = 200  # tokens; a larger step would make every check due at once, and close answers long before their limit
 _FORMAT = 40  # bytes of a formatted string; a date-time with its time zone has 35, a UUID 36
@@ -246,9 +243,6 @@ def _require_valid(matcher: Any, kind: str) -> None:
     if matcher.is_error():
         message = " ".join(matcher.get_error().split())[:300]
         raise SchemaError(f"the engine refused the {kind}: {message}", hint=f"simplify the {kind}")
-
-
-# Masks of many outputs at once, computed on the threads of the engine, without the lock of the interpreter.
 
 
 class BatchMask:

@@ -94,9 +94,6 @@ def _digit_tokens(tokenizer: MaskTokenizer) -> _DigitTokens:
     )
 
 
-# The state of one constrained output: allowed tokens, accepted tokens, and the forced end of a limited output.
-
-
 class UnfinishedOutput(ToolwireError):
     """The output ended before it was complete: the token limit was reached, or the engine gave up.
 

@@ -23,9 +23,6 @@ from .masks import GrammarMask
 from .state import MaskState
 from .tokenizer import MaskTokenizer
 
-# Close an output with calls in a text format before its token limit: its tags close values that no quote closes.
-
-
 _MOST_CLOSERS = 3  # continuations per state; the search tries each of them, the shortest first
 _CHARACTER_REST = 3  # tokens that complete a character
 
@@ -103,9 +100,6 @@ class _TagSearch(ClosingSearch):
             return True
         following = state.deep_copy()
         return bool(following.consume_tokens(tokens)) and bool(following.is_accepting())
-
-
-# A mask for the calls of a tool set in a text format, with the tool choice of the request.
 
 
 _AUTO = ToolChoice("auto")

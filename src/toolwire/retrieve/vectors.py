@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 
 from ..ir.errors import ConfigError
 
-# The interface of an encoder: a function from texts to vectors, with an identity.
-
-
 Vectors: TypeAlias = NDArray[np.float32]
 ProgressCallback: TypeAlias = Callable[[int, int], None]
 """Called with the number of finished texts and of all texts."""

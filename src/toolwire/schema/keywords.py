@@ -10,9 +10,6 @@ import re
 
 from ..ir.pointer import JSON, Object, child_pointer, resolve
 
-# The keywords of JSON Schema, all drafts, by purpose.
-
-
 DATA = frozenset({"enum", "const", "default", "example", "examples"})
 """Keywords whose value is data, never a schema."""
 MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})

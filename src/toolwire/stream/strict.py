@@ -140,15 +140,6 @@ def _infinite_path(container: JSON) -> list[str | int] | None:
     return None
 
 
-# Strict JSON: an unambiguous value, or an error with its position.
-#
-# Also refused, beyond invalid JSON: duplicate keys (the checker and the executor would see different values), NaN and
-# infinities in any spelling (`1e400` too), lone surrogates, nesting beyond 200, integers beyond 4,300 digits, more
-# than `limit` bytes or MAX_MEMBERS members. jiter does the parsing and reports line and column; `pointer_at` turns
-# them into a JSON pointer by one bounded walk over the valid prefix. That walk happens only when there is an error to
-# report.
-
-
 LIMIT = 64 * 1024 * 1024  # bytes; OpenAI accepts request bodies of 50 MB with files in them, other providers less
 MAX_MEMBERS = 250_000  # a member takes some 200 bytes as Python objects: a few MB of text would become 50 MB
 _FEW_MEMBERS = len('"":1') * MAX_MEMBERS  # bytes of a document that cannot have more

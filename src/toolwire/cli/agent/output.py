@@ -123,9 +123,6 @@ def _counts(usage: Any) -> Object:
     return {name: value for name in names if (value := getattr(usage, name)) is not None}
 
 
-# Print the calls of a dry run.
-
-
 _MAX_DETAILS = 120  # characters of the last column
 
 
@@ -156,9 +153,6 @@ def _plan_details(plan: CallPlan) -> str:
     details = [dumps(plan.arguments) if plan.preview is None else preview, plan.why, plan.preview_error]
     line = neutralise_line("; ".join(detail for detail in details if detail))
     return line if len(line) <= _MAX_DETAILS else f"{line[:_MAX_DETAILS]}…"
-
-
-# Print the end of a run: as JSON, or the reason why there is no answer and the waiting calls.
 
 
 def print_outcome(

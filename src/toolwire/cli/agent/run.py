@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from ...run.values.records import Store
 
 
-# `toolwire run --list` and `--resolve`: the recorded calls of a store.
-
-
 def list_records(store: Store, *, as_json: bool) -> int:
     """Print the recorded calls of the store."""
     import msgspec

@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from ...run.calls.steps import Approve
 
 
-# Tools of other sources for `toolwire do`: APIs, functions and MCP servers run through a toolbox, specifications are
-# shown.
-
-
 _MAX_PROBLEMS = 10  # a folder of broken specifications must not scroll the command line out of view
 
 

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from ...retrieve.index import ToolIndex
 
 
-# `toolwire learn export`: recorded conversations and training files as training data in another format.
-
-
 _FORMATS = (
     "openai",
     "trl",

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from ...learn.tuning import Measurement, TuneReport, TuneSettings
 
 
-# `toolwire learn train`: fine-tune a model on tool calls.
-
-
 _TRAIN_EXAMPLES = """\
 examples:
   toolwire learn train train.jsonl -m smollm2 -o runs/tuned --gguf

@@ -128,9 +128,6 @@ def _decode(data: str) -> bytes | None:
         return None
 
 
-# `toolwire mcp call`: call one tool of an MCP server.
-
-
 _CALL_EXAMPLES = """\
 examples:
   toolwire mcp call "toolwire mcp serve tools.py" forecast city=Oslo days=2
@@ -223,9 +220,6 @@ def _print_progress(_: str, progress: Any) -> None:
     print(neutralise_line(f"{progress.progress:g}{of} {progress.message or ''}".rstrip()), file=sys.stderr)
 
 
-# `toolwire mcp read`: read a resource of an MCP server.
-
-
 _READ_EXAMPLES = """\
 examples:
   toolwire mcp read tools.py notes://today
@@ -289,9 +283,6 @@ async def _suggest(client: McpClient, uri: str) -> str:
         return "the server lists no resources"
     close = nearest(uri, known)
     return "toolwire mcp inspect SERVER lists the resources" if close is None else f"did you mean {close}?"
-
-
-# `toolwire mcp prompt`: get a prompt of an MCP server.
 
 
 _PROMPT_EXAMPLES = """\

@@ -19,9 +19,6 @@ from .http import add_http_options, make_guard, parse_address, run_server, serve
 from .inspect import add_to as add_inspect
 from .serve import add_to as add_serve
 
-# `toolwire mcp bridge`: connect a server of one transport to clients of the other.
-
-
 _BRIDGE_EXAMPLES = """\
 examples:
   toolwire mcp bridge https://mcp.example.com/                 for clients that only start commands
@@ -71,9 +68,6 @@ def _serve(arguments: argparse.Namespace) -> int:
     print(f"serving {arguments.target} at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True)
     run_server(serve_app(app, host, port))
     return 0
-
-
-# `toolwire mcp server-json`: write the entry of a server for the MCP registry.
 
 
 _SERVER_JSON_EXAMPLES = """\

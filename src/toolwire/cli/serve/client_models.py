@@ -112,9 +112,6 @@ def _is_pattern(name: str) -> bool:
     return any(mark in name for mark in "*?[")
 
 
-# Find the models of a gateway and their limits: from its settings file, or from the running gateway.
-
-
 _TIMEOUT = 2.0  # seconds
 _MAX_DESCRIPTION = 64 * 1024  # bytes; ours have a few hundred
 

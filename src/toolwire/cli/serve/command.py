@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from ...gateway.state.opening import State
 
 
-# The parent process of `toolwire serve --workers N`.
-
-
 async def run_workers(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run the workers until a signal, and return an exit code. They share a folder, which is deleted at the end."""
     from ...gateway.observe.telemetry import open_telemetry
@@ -126,9 +123,6 @@ def _worker_command(arguments: argparse.Namespace) -> list[str]:
         value = getattr(arguments, option)
         command += [] if value is None else [f"--{option}", str(value)]
     return command + [f"--{option}" for option in ("demo", "quiet", "strict") if getattr(arguments, option)]
-
-
-# `toolwire serve`: run the gateway.
 
 
 _CONFIG = "toolwire.toml"

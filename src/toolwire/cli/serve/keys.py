@@ -209,9 +209,6 @@ def replace_file(path: Path, text: str) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
 
-# `toolwire serve usage`: sum the usage of a gateway by key, model or day.
-
-
 _USAGE_EXAMPLES = """\
 examples:
   toolwire serve usage                            every key, since the first request

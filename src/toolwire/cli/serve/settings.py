@@ -55,10 +55,6 @@ def _wrap(text: str) -> list[str]:
     return textwrap.wrap(neutralise_line(text), width, break_on_hyphens=False) or [""]
 
 
-# `toolwire serve init`: write a `toolwire.toml` from the keys and model servers of this machine, or from LiteLLM's
-# file.
-
-
 _INIT_EXAMPLES = """\
 examples:
   toolwire serve init                                 toolwire.toml: providers whose key is set, servers that run here
@@ -234,9 +230,6 @@ def _with_single_targets(settings: Settings) -> Settings:
         for name, row in settings.models.items()
     }
     return replace(settings, models=models)
-
-
-# `toolwire serve check`: read the settings of a gateway, and list all problems with their lines.
 
 
 _CHECK_EXAMPLES = """\

@@ -115,9 +115,6 @@ def open_store_at(url: str | None) -> Store:
     return open_store(str(state / "runs.db"))
 
 
-# Select MCP servers on the command line: a URL, a command line, a file of functions, or a file of `mcpServers`.
-
-
 _MAX_TIMEOUT = 86_400  # seconds
 
 

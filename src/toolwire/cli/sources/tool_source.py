@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from ...run.tools.toolbox import Toolbox
 
 
-# Options of the commands that use an OpenAPI document: the URL of the API, credentials, a selection.
-
-
 _OPTIONS = ("api_url", "api_auth_env", "api_tag", "api_operation", "api_insecure")
 
 

@@ -18,9 +18,6 @@ from typing import Any, Self, TextIO
 from ...ir.losses import Loss
 from ...ir.terminal import neutralise_json, neutralise_line, neutralise_text, reveal_line
 
-# Tables, colours and columns for terminals. Output is plain text without a terminal or with NO_COLOR.
-
-
 _COLOURS = {"red": "31", "yellow": "33", "green": "32", "blue": "34", "dim": "2", "bold": "1"}
 _SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
 

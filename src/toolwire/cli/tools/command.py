@@ -120,9 +120,6 @@ def _describe(hit: SearchHit) -> dict[str, Any]:
     }
 
 
-# `toolwire tools`: list the tools of any source, index and search them, and measure their cost.
-
-
 _MAX_LINE = 100  # characters of a description in the list
 _COUNTED_WIRE = "openai_chat"  # the declarations that are counted
 

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from ...ir.tools import Tool
 
 
-# Count the tool calls in recordings: traces of runs and exchanges, HAR files, JSON Lines, single documents.
-
-
 _KEYS = ("request", "response", "body", "payload", "json", "content", "postData", "text", "answer", "output")
 _MAX_DEPTH = 5  # objects around an answer; a HAR entry in a log line has four. Deeper search only costs time
 _TRACE = b'"toolwire_trace"'

@@ -175,9 +175,6 @@ def require_numpy() -> None:
         raise MissingExtra("an index of tools requires numpy", hint=install_command("retrieve")) from None
 
 
-# Open an index of tools for a command: a saved file, or the tools of a source, which are indexed in memory.
-
-
 INDEX_HELP = f"an index file (toolwire tools index), or {GROUP_SOURCE_HELP}"
 _WORDS_ONLY = "or use --words-only"
 

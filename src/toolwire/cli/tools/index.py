@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from ...retrieve.index import IndexChange, ToolIndex
 
 
-# Let one process at a time change a file.
-
-
 @contextmanager
 def lock_file(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
     """Hold the lock of a file, which need not exist. If another process has it, call `on_wait` and wait.

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from ...run.traces.replay import ReplayDifference
 
 
-# `toolwire trace replay` of a run: repeat it offline and explain the first difference.
-
-
 def replay_recorded_run(trace: RunTrace, arguments: argparse.Namespace) -> int:
     """Repeat the run. Return 1 if it differs from the recording."""
     from ...net.trace.replay import replay_run

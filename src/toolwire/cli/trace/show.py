@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from ...run.traces.recordings import RecordedSpan, RunTrace
 
 
-# Show a recorded agent run: a timeline of its requests, calls and approvals, then calls, results and losses.
-
-
 _COLOURS = {"run": "green", "request": "blue", "call": "yellow", "approval": "dim"}
 
 

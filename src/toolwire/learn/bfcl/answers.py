@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from ...mask import Mask, MaskTokenizer
 
 
-# Answers of a model over the network: any provider, wire, gateway or text format that `ModelClient` supports.
-
-
 _FATAL = frozenset({"authentication", "billing", "permission", "not_found"})  # no other request would succeed
 _LIMITED = frozenset({"length", "context_window"})
 _MAX_CONCURRENCY = 1_000  # requests in flight; each is a task with a connection, and more is a slip of the keyboard
@@ -119,9 +116,6 @@ def _read_response(response: Response) -> BFCLAnswer:
     reason = None if response.stop is None else response.stop.reason
     calls = tuple(part for part in response.parts if isinstance(part, ToolCall))
     return BFCLAnswer(calls, response.text, finished=reason not in _LIMITED, unparsable=reason == "malformed_call")
-
-
-# Answers of a local model in a text format, free or masked, generated in batches of prompts of similar length.
 
 
 class _EntryPrompt(NamedTuple):

@@ -88,9 +88,6 @@ def _rows(file: Path) -> Iterator[Object]:
                 raise ConfigError(f"{file}, line {number}: {error}", hint=f"reinstall the wheel: {_INSTALL}") from None
 
 
-# The leaderboard's parameter types, which are names of Python, Java and JavaScript types, as JSON Schema.
-
-
 _ANY = ("any", "Any", "")
 
 

@@ -26,9 +26,6 @@ from ..run_folder import RunFolder
 from .entries import CALL_CATEGORIES, MULTI_TURN_CATEGORIES, BFCLEntry, read_bfcl
 from .judgement import OUTCOMES, BFCLAnswer, BFCLOutcome, EvaluatedAnswer, classify_answer
 
-# The score of a model: accuracy by category with its confidence interval, and the kinds of errors.
-
-
 _Z = 1.959964  # the 97.5 % quantile of the normal distribution
 
 

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from ...mask import RegexMask
 
 
-# Propose positions of a text for calls: where the model would begin one.
-
-
 _MAX_LOGITS = 2**28  # numbers of one block of logits: 1 GiB
 
 
@@ -236,9 +233,6 @@ def _prompt_tokens(model: LanguageModel, text: str, position: int, tool: MiningT
     before = text[:position]
     space = "" if not before or before[-1].isspace() else " "
     return [*start_tokens(model), *model.encode(f"{tool.prompt(text)} {before}{space}[{tool.name}(")]
-
-
-# Execute sampled calls through the runtime, with its time limits. A call without a usable result has a reason.
 
 
 _MAX_CALLS = 256  # calls of one run

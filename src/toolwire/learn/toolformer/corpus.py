@@ -20,9 +20,6 @@ from ...text import get
 from ..chat_rendering import TrainingRow, encode_segments, start_of_text, text_segments
 from ..language_model import LanguageModel
 
-# Calls inside a text, in the text format `toolformer`: `[Calculator(400 / 1400)] → 0.29`.
-
-
 ARROW = "→"
 _FORMAT = get("toolformer")
 _MAX_RESULT = 400  # characters of a result inside a text

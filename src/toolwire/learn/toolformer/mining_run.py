@@ -113,9 +113,6 @@ _WITH_FILE: dict[str, tuple[Callable[..., MiningTool], Callable[[str], Any]]] = 
 }
 
 
-# Mine a corpus in shards, and write its candidates, the texts with calls, and the counts of every tool.
-
-
 CANDIDATES, CORPUS, REPORT = "candidates.jsonl", "corpus.jsonl", "report.json"
 
 

@@ -84,9 +84,6 @@ def _bounded(value: float) -> float:
     return value
 
 
-# Convert amounts between units of the same quantity.
-
-
 _QUANTITIES: dict[str, dict[str, float]] = {
     "length": {
         "millimeter": 0.001,

@@ -23,9 +23,6 @@ from ..language_model import LanguageModel, generate_tokens
 from .demonstrations import line_of_result
 from .head import ArgumentExample, ToolkenHead
 
-# Argument mode: the model writes the arguments of a call, with toolkens disabled and a mask of the tool's schema.
-
-
 _MAX_CONTEXT = 600  # characters of the text before a call
 _MAX_EXAMPLES = 8  # of a tool in the argument prompt, which must leave room for the text. Not measured
 
@@ -84,9 +81,6 @@ class ArgumentWriter:
         if type(arguments) is not dict:
             raise ConfigError(f"the schema of {tool.name!r} does not describe an object")
         return arguments
-
-
-# Generate text with toolkens: when one wins, write its arguments, run the tool, insert the result, and continue.
 
 
 _NEEDS_NO_SPACE = frozenset("([{<\"'`$£€¥#@/\\")

@@ -156,9 +156,6 @@ def _arguments(given: Any, location: str) -> Object | None:
     return given
 
 
-# Demonstrations from recorded conversations, and from the calls that Toolformer mined.
-
-
 MAX_RESULT = 500
 """The characters of a result in a text, in training and in generation."""
 

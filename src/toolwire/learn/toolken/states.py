@@ -21,9 +21,6 @@ from ..language_model import LanguageModel
 from ..run_folder import write_atomically
 from .demonstrations import Demonstration
 
-# The tokens of demonstrations, and the positions at which a head learns or is measured.
-
-
 NO_TOOL = -1  # tools are numbered from 0
 MAX_TOKENS = 4096  # of one demonstration; attention is quadratic, and the states of all tokens are held at once
 

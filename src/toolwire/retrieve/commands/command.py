@@ -14,9 +14,6 @@ from typing import Literal, TypeAlias
 
 from ...ir.value import Value
 
-# A command of this machine: its words, options and operands.
-
-
 OptionStyle: TypeAlias = Literal["flag", "attached", "separate", "optional"]
 """The form of the value of an option: none, `--name=VALUE`, `-n VALUE`, or `--name[=VALUE]`."""
 

@@ -33,9 +33,6 @@ from .effects import (
     starts_programs,
 )
 
-# Declare a command as a tool: options and operands are the properties of its schema.
-
-
 Property: TypeAlias = CommandOption | Operand
 
 MAX_VALUES = 64  # for a model's schema; a command with more values is one for a pattern or a pipe

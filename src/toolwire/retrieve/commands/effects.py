@@ -388,9 +388,6 @@ def _is_same_option(name: str, withheld: str) -> bool:
     return name == withheld
 
 
-# Judge the effect of a command line with the curated tables.
-
-
 _ORDER = ("read", "write", "delete", "network", "program")
 _LABELS = {
     "read": "reads",

@@ -312,9 +312,6 @@ def _make_command(name: str, options: list[CommandOption], operands: tuple[Opera
     return SystemCommand((name,), f"{name} command", "", tuple(options), given, "completion")
 
 
-# Read a command from the text that it prints for `--help`.
-
-
 _MAX_LINES = 3_000  # of a help text; the output itself is limited by bytes in `cli/do/command_help.py`
 _HELP_OPTION = re.compile(r"\s{1,12}(-{1,2}\S(?:\S|\s(?!\s))*+)(?:\s{2,}+(\S.*))?+")
 _ENTRY = re.compile(r"\s{1,8}([a-z][a-z0-9-]*)\*?:?\s{2,}(\S.*)")

@@ -15,9 +15,6 @@ from ..parsing.nodes import find_cycles
 from ..validation.patterns import is_supported
 from .emission import is_legal
 
-# Check a schema against the rules of a dialect, whose provider would answer a violation with status 400.
-
-
 _COMBINATORS = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
 _MAPS = frozenset(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"))
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from .format import Format
 
 
-# Detect the format by the name of the model, or by the opener of a call in the text.
-
-
 # An opener that several formats share is distinguished by the text after it.
 _FORMATS_AFTER_MARKER: dict[str, tuple[tuple[str, str], ...]] = {
     "<tool_call>": (

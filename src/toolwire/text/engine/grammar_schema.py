@@ -14,10 +14,6 @@ from .lark import LarkRules, any_text, quote_regex, union
 from .offered_tools import ANY, Types, convert_text, json_type
 from .style import write_json
 
-# Read a decoding schema for notations that are not JSON: its branches by type, and text that a value must not
-# contain.
-
-
 _KEPT = frozenset({"type", "enum", "const", "$ref", "$defs", "anyOf", "allOf", "description", "title", "default"})
 _MAX_HOPS = 16  # references that lead to references; a cycle must end
 
@@ -229,9 +225,6 @@ class _TextGuard:
 
 
 _SHAPING = frozenset({"type", "anyOf", "allOf", "$ref"})
-
-
-# Terminals for values that are written as raw text, and that the parser converts by the types of the schema.
 
 
 TEXT_TYPES: Types = frozenset({"string"})

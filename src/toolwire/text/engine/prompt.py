@@ -71,9 +71,6 @@ def _parenthesise(name: str) -> str:
     return f"({name})" if " | " in name else name
 
 
-# Render the declarations of tools for the prompt, and the results of calls.
-
-
 _FIELD = re.compile(r"\{(id|name|json|content)\}")
 
 

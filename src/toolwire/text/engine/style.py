@@ -24,11 +24,6 @@ from .offered_tools import OfferedTools, Types, convert_text, json_type
 from .reader import Malformed, Parsing, Reader
 from .spans import NO_SPANS, SpanMarks
 
-# The written form of calls as data: literals with slots, from which a grammar is derived.
-#
-# A style returns one `CallTemplate`. It describes exactly the text that `Style.write` produces, so a grammar of the
-# template accepts rendered calls, and the parser reads each text of the grammar in one way.
-
 
 class Slot(Value, frozen=True):
     """A variable part of a call. A `pattern` is a regular expression for an id or a number."""
@@ -137,9 +132,6 @@ def write_json(value: JSON) -> str:
 def write_arguments(call: ToolCall) -> str:
     """Write the arguments of a call; those that are not an object are written as the model wrote them."""
     return call.text if call.arguments is None else write_json(call.arguments)
-
-
-# The interface of a call style, and the turn passed to it: the text, the events, the offered tools.
 
 
 _PYTHON_WORDS = frozenset({"True", "False", "None"})

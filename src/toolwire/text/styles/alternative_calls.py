@@ -17,8 +17,6 @@ from ..engine.style import CallTemplate, ParseContext, Style, StyleBase
 from .header_calls import HeaderCalls
 from .json_calls import JsonCalls
 
-# One notation in several spellings: each is read, the first one is written.
-
 
 class AlternativeCalls(StyleBase, frozen=True):
     """The opener of a call selects the style that reads it."""

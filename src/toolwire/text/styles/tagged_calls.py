@@ -27,9 +27,6 @@ from ..engine.style import (
     write_json,
 )
 
-# Calls in tags, each argument as the raw text between its tags (see `raw_value`).
-
-
 _PLAIN_TAG = re.compile(r"<\w+>").fullmatch
 _NO_NAME = re.compile(r"[<>{}\s`]").search
 _TYPE_NAMES = {"integer": "number"}

@@ -131,9 +131,6 @@ DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
 }
 
 
-# Summaries of /api/chat answers.
-
-
 class _OllamaFunction(AnswerFields):
     name: str
     arguments: dict[str, JSON]
