@@ -8,17 +8,6 @@ A tool with `deferred=True` is not part of the prompt until a search finds it. T
                            converts them to and from the values of this module
 
 The tool `search_tools` is toolwire's own search that the caller runs.
-
-Tool search: tools that are declared or loaded only when the model searches for them.
-
-A tool with `deferred=True` is not part of the prompt until a search finds it. Two kinds of search exist:
-
-    run by the caller      a tool of kind "search"; calls have the kind "search", and the result names the tools that
-                           it loads in `ToolResult.found`
-    run by the provider    a built-in tool; its calls and results are opaque parts of the answer. A wire that has them
-                           converts them to and from the values of this module
-
-The tool `search_tools` is toolwire's own search that the caller runs.
 """
 
 from __future__ import annotations

@@ -1,23 +1,19 @@
 """Export training data: collect examples, check, de-duplicate, balance and split them, then write one format.
 
-Rows can be retriever-aware, as Gorilla trains on: retrieved specifications of tools beside the question.
-
-Retriever-aware rows, as Gorilla trains on: retrieved specifications of tools beside the question.
-
-    for row in add_specifications(examples, index, k=3):
-        row.example, row.gold_found
-
-The model learns to judge the specifications: with `gold="retrieved"` that of the right tool may be missing, as it may be
-missing in use. The calls to learn stay the same.
-
-Export training data: collect examples, check, de-duplicate, balance and split them, then write one format.
-
     with ExampleExport(ExportSettings(format="trl", dedupe="exact")) as export:
         export.collect(["traces/"])
         export.plan()                      # the report of losses and rejected examples, before anything is written
         export.write("train.jsonl")
 
 Examples wait in a temporary file; only their keys are in memory.
+
+Rows can be retriever-aware, as Gorilla trains on: retrieved specifications of tools beside the question.
+
+    for row in add_specifications(examples, index, k=3):
+        row.example, row.gold_found
+
+The model learns to judge the specifications: with `gold="retrieved"` that of the right tool may be missing, as it may be
+missing in use. The calls to learn stay the same.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """Train a model on rows of tokens: AdamW, warm-up and cosine decay, clipped gradients, checkpoints.
 
-Low-rank adapters (LoRA) of peft are trained on the linear layers, and merged into the weights.
-
-Train a model on rows of tokens: AdamW, warm-up and cosine decay, clipped gradients, checkpoints.
-
     report = train(model, rows, TrainSettings(epochs=3), RunFolder.create("runs/tuned", {...}))
 
 Equal rows, settings and seeds give equal weights, also if the run was interrupted and resumed: the loop draws no random
 numbers, and the order of the batches depends on the seed and the epoch only.
+
+Low-rank adapters (LoRA) of peft are trained on the linear layers, and merged into the weights.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
 """Fine-tune a model on a file of examples, from the file to a model that can be served.
 
-The file is split into training and held-out items, which become rows of tokens.
-
-Fine-tune a model on a file of examples, from the file to a model that can be served.
-
     report = tune("train.jsonl", "runs/tuned", TuneSettings(model="smollm2"))
     report.model_folder, report.before, report.after
 
 The run folder has the manifest, the loss of each step (`loss.jsonl`), the call quality before and after, the adapter
 (`adapter/`), the merged model (`model/`) and, if wanted, the file for llama.cpp (`model.gguf`).
+
+The file is split into training and held-out items, which become rows of tokens.
 """
 
 from __future__ import annotations

@@ -1,17 +1,5 @@
 """Read a folder of API specs as tools.
 
-A spec is an entry of the API zoo, `{name, signature, doc}`, or `{name, description, parameters}`.
-
-Convert API specs to tools: entries of the API zoo, `{name, signature, doc}`, and `{name, description, parameters}`.
-
-    {"name": "get_weather", "signature": "get_weather(city: str, days: int = 3)", "doc": "Get the weather of a city"}
-    {"api_name": "Zoom API - listUsers", "api_call": "GET /users", "api_arguments": {"page": "integer: The page"}, …}
-
-Types and required parameters are taken from the spec where it has them; a parameter without a recognised type accepts
-any value. The name, the call and the id as the spec writes them are in `extra["api_spec"]`.
-
-Read a folder of API specs as tools.
-
     specs = load_api_specs("api_zoo/")
     for file in specs.files:
         index.add(file.tools, server=file.name)
@@ -27,6 +15,14 @@ need a reader, because this package and `toolwire.openapi` do not import each ot
         return read_operations(document).tools if "openapi" in document else None
 
     load_api_specs("apis/", readers=[read_openapi])
+
+A spec is an entry of the API zoo, `{name, signature, doc}`, or `{name, description, parameters}`.
+
+    {"name": "get_weather", "signature": "get_weather(city: str, days: int = 3)", "doc": "Get the weather of a city"}
+    {"api_name": "Zoom API - listUsers", "api_call": "GET /users", "api_arguments": {"page": "integer: The page"}, …}
+
+Types and required parameters are taken from the spec where it has them; a parameter without a recognised type accepts
+any value. The name, the call and the id as the spec writes them are in `extra["api_spec"]`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Measure rankings against the tools that belong to a query, and compare the search of an index with its parts.
 
-Measures of a ranking against the tools that belong to a query, and of the difference of two rankings.
-
 recall(["search", "read", "write"], {"read", "list"}, 2)    # 0.5: one of two is among the first two
 bootstrap_difference(ours, baseline, seed=1)                # mean difference per query, and its interval
 """

@@ -1,9 +1,5 @@
 """The file of an index: sections of arrays and texts that are mapped into memory.
 
-The file is replaced as a whole. The replacement must survive a kill at every instruction.
-
-The file of an index: sections of arrays and texts that are mapped into memory.
-
     magic · version · position, length and checksum of the manifest · checksum of these
     sections, each at a multiple of 64 bytes
     manifest (JSON)
@@ -12,6 +8,8 @@ The types and shapes of the sections are defined here, so that a file cannot cho
 size, the manifest, and all sections except two: the vectors are checked at the first search by meaning, and a tool when
 it is first decoded. A file that does not match is refused with `IndexFileError`; it is never repaired, because an index
 can be made again. Checksums find damage. They do not stop a forger, whose file can contain wrong tools but runs no code.
+
+The file is replaced as a whole. The replacement must survive a kill at every instruction.
 """
 
 from __future__ import annotations

@@ -6,18 +6,10 @@
 
 Also read are arguments that are not a JSON value: members without their opening brace, and calls in Python syntax.
 
-Locate arguments that are not a JSON value: members without their opening brace, and calls in Python syntax.
-
     "city": "Paris", "days": 3}          missing_brace
     get_weather(city="Paris", days=3)    call_syntax; also get_weather({"city": "Paris"}) and [get_weather(…)]
 
 Text of either form may mean something else, so only a reading that fits the schema of the tool is used.
-
-Read JSON as models write it, and refuse text with no reading or several.
-
-    repair_json(text)       read strict JSON, or repair it without guessing; every step is named
-    checked_readings(text)  yield readings that a schema must confirm, without guesses
-    interpretations(text)   yield possible readings, with guesses; the schema selects one (toolwire.schema.repair.arguments)
 
 Time is linear in the text: the number of readings is bounded, and the number of characters that they read together.
 Truncated strings, numbers and keys are never completed.

@@ -19,7 +19,7 @@ and its `LogprobForm` converts them from and to OpenAI's list of tokens, in whic
 
     [{"token": "Hi", "logprob": -0.1, "bytes": [72, 105], "top_logprobs": [{"token", "logprob", "bytes"}, …]}, …]
 
-The codec of a wire as a frozen value: the data and the functions that `protocol.Wire` requires.
+A wire package ends with its codec:
 
     CODEC = WireCodec(name="acme", decode_request=decode_request, …)        # a wire package ends with its codec
     replace(CODEC, version="2026-01-01", older=(CODEC,))                    # another version (msgspec.structs.replace)

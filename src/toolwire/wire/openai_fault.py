@@ -1,7 +1,5 @@
 """OpenAI's error envelope and error texts, which both OpenAI wires and most compatible servers use.
 
-OpenAI's error envelope, which both OpenAI wires and most compatible servers use.
-
     {"error": {"message", "type", "param", "code"}}
 
 Mistral's flat variant ({"message", "type", "param", "code"}), FastAPI's {"detail": …} and bare strings are read too.

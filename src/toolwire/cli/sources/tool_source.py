@@ -1,9 +1,5 @@
 """Recognise and open a source of tools, for all commands that use tools.
 
-Options for an OpenAPI document: the URL of the API, credentials, a selection of operations.
-
-Recognise and open a source of tools, for all commands that use tools.
-
     functions      a Python file: its functions, or those marked with @toolwire.tool
     declarations   a JSON document: tools of any wire, or a request that declares them; - is standard input
     mcp            an MCP server: a URL, a command line in quotes, or a file of mcpServers

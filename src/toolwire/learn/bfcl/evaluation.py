@@ -2,8 +2,6 @@
 
 A run in a folder continues where it stopped.
 
-Ask a model every entry, and count right answers and errors. A run in a folder continues where it stopped.
-
 answers = ClientAnswers(ModelClient("openai/gpt-5.6-mini"))            # any provider, wire or gateway
 answers = LocalAnswers(open_model("smollm2"), "hermes", mask=True)     # a local model in a text format
 report = evaluate_bfcl(answers, select_entries(["simple_python"], limit=100))

@@ -1,14 +1,12 @@
 """Find the commands of this machine: read man pages and completions within limits, and cache the result.
 
-The folders are not trusted: only regular files are read. A cache is trusted only if its folder and file belong to this
-user and no other user can write them.
-
-Find the commands of this machine: read man pages and completions within limits, and cache the result.
-
     commands = Catalogue(find_roots()).load(progress)
 
 Nothing is run. A command is listed if its program is found in a folder of PATH. The cache is a file in the user's cache
 folder; a page is read again if its size or time of change differs.
+
+The folders are not trusted: only regular files are read. A cache is trusted only if its folder and file belong to this
+user and no other user can write them.
 """
 
 from __future__ import annotations

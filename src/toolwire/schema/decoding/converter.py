@@ -6,12 +6,6 @@
 
 References of any draft become definitions of the converted schema.
 
-Convert a JSON Schema into one that constrained decoding enforces fully, and list the keywords that it does not.
-
-    decoded = decoding_schema(schema)
-    decoded.schema      # in JSON Schema 2020-12; llguidance 1.9 enforces every keyword of it
-    decoded.residual    # (pointer, keyword) of the keywords that a validator has to check after generation
-
 Every value of `decoded.schema` is valid for `schema` without the residual keywords. The converse does not hold: limits
 on lengths keep a model that repeats itself from running until its token limit. The order of properties is the order in
 which they are declared: engines generate objects in this order, which is no loss, because any order is valid.

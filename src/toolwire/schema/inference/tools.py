@@ -14,12 +14,6 @@ Infer a tool from a Python function: from its name, its docstring and its type h
 A parameter for the context of the call is not part of the schema. pydantic generates the schema; it is imported only here, when the first tool is created.
 
 Infer the JSON Schema of a Python type: a pydantic model, a dataclass, a TypedDict, a union or any other annotation.
-
-    inferred = infer_type(Forecast)
-    inferred.schema                     the schema to send to a model
-    inferred.convert(value)             the value as a Forecast, or its problems
-
-pydantic generates the schema and converts the values; it is imported with the first type.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 """Nodes: a normalised form of JSON Schema, in which each constraint has one form.
 
-JSON Schema has many forms for one constraint: drafts, combinators, type arrays, `nullable`. Every node is a set of JSON
-values. The readers of scalar keywords and the search for recursive definitions need nothing but nodes.
-
-Nodes: a normalised form of JSON Schema.
-
 JSON Schema has many forms for one constraint: drafts, combinators, type arrays, `nullable`. Nodes have one. Every
 node is a set of JSON values. `annotations` are keywords that exclude no value (`description`, `default`, …).
 `unmodelled` are the assertions that nodes have no field for (`not`, `if`, `uniqueItems`, …): they are kept, stated in

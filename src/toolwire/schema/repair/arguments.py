@@ -1,21 +1,6 @@
 """Repair a model's arguments so that they match the schema; or return the problems, in messages for the model.
 
     strict       parse, validate
-    safe         and repair unambiguous errors of the text (toolwire.stream.repair), then superfluous wrapping
-    coerce       and guess: values of another type, other spellings, missing brackets
-
-Every step is named in the result. A repair that has several readings is refused, and the schema decides between them
-where only one reading matches it.
-
-Possible positions of a missing bracket.
-
-    {"where": {"city": "Paris", "days": 3}
-
-lacks its last bracket, or the one after "Paris". The text alone does not decide between them; the schema may.
-
-Repair a model's arguments so that they match the schema; or return the problems, in messages for the model.
-
-    strict       parse, validate
     safe         … and repair unambiguous errors: of the text (toolwire.stream.repair), then superfluous wrapping
                  (toolwire.schema.repair.wrappers). No value is changed
     aggressive   … and guess: readings of broken text, then coercions of values
@@ -24,6 +9,12 @@ A reading that the text alone does not determine is used if it is the only one t
 
 Each stage is tried only if the ones before it were not enough, and every step is named in the result. Truncated text is
 never completed, under any policy. Use `safe` for tools with side effects.
+
+Possible positions of a missing bracket.
+
+    {"where": {"city": "Paris", "days": 3}
+
+lacks its last bracket, or the one after "Paris". The text alone does not decide between them; the schema may.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Coerce values to the types of the schema, with the names of all repair steps.
 
-The names are stable, because reports and policies rely on them: a step is lossless or guessed.
-
-Coerce values to the types of the schema.
-
     "3" where an integer is expected → 3        7 where text is expected → "7"   "x" where a list is expected → ["x"]
     "true" where a boolean is expected → true   "METRIC" for the enum "metric"   null for an optional property → absent
     "yes" where a boolean is expected → true    "null" where null is expected → null, also for an optional property
@@ -11,6 +7,8 @@ Coerce values to the types of the schema.
 These are guesses. Each is made only where the schema allows no other interpretation of the value, and only if the
 result fits. A value that two branches of a union would coerce differently is left unchanged. Every change records its
 path.
+
+The names are stable, because reports and policies rely on them: a step is lossless or guessed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Anthropic's errors: the envelope, and signatures of exceeded limits.
 
-Anthropic's error envelope.
-
     {"type": "error", "error": {"type", "message", "details": {"error_code"}}, "request_id"}
 
 Match the code, never the message text. A 413 may come from the edge as HTML.

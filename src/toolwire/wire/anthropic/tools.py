@@ -1,7 +1,5 @@
 """Tool declarations, tool choice and the provider's tool search on Messages.
 
-Tool declarations and tool choice on Messages.
-
     {"name", "description", "input_schema", "strict", "cache_control", "defer_loading", "input_examples", …}
 
 A tool with a `type` other than `custom` is a provider tool and is passed through unchanged. The switch for parallel

@@ -1,7 +1,5 @@
 """Google's errors: the envelope, and signatures of exceeded limits.
 
-Google's error envelope.
-
     {"error": {"code": 429, "message", "status": "RESOURCE_EXHAUSTED",
                "details": [{"@type": …RetryInfo, "retryDelay": "30s"}]}}
 

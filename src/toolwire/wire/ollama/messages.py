@@ -1,13 +1,9 @@
 """Ollama messages and their content: one text, images beside it, calls and results.
 
-Content of Ollama messages: one text, and images beside it.
-
     {"role": "user", "content": "What is this?", "images": ["iVBORw0KGgo…"]}
 
 The server puts the images before the text, and so do we. An image is bare base64; its first bytes identify the type.
 Thinking, images, text and calls are separate fields, so their relative order is fixed, and the text is one string.
-
-Ollama messages.
 
     {"role": "assistant", "content": "", "thinking": "…",
      "tool_calls": [{"id", "function": {"index", "name", "arguments": {…}}}]}

@@ -1,7 +1,5 @@
 """/api/chat requests: the envelope around messages, and tool declarations.
 
-Tool declarations.
-
     {"type": "function", "function": {"name", "description", "parameters": {"type": "object", "properties": {…}}}}
 
 There is no tool choice: to forbid calls, a request declares no tools, and a call cannot be forced.

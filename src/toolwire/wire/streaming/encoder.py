@@ -1,7 +1,5 @@
 """Shared base of the stream encoders: the order of events, one step for each kind, and the framing of each wire.
 
-Shared base of the stream encoders: the order of events, and one step for each kind.
-
     ResponseStart ──▶ ( Start ▶ Delta* ▶ End | [PartStart ▶] WholePart | UsageUpdate | Ping )* ──▶ ResponseEnd | StreamFault
 
 Several items may be open at once. An event out of this order is rejected before any of its bytes are written.
