@@ -35,9 +35,6 @@ def short_hash(text: str, length: int) -> str:
     return "".join(characters)
 
 
-# Tool names that the target accepts, and their reverse mapping.
-
-
 class NameMap:
     """A bijection between the names of a request and legal names."""
 
@@ -118,9 +115,6 @@ def _is_legal(pattern: str, length: int, name: str) -> bool:
 @lru_cache(4096)
 def _fits_pattern(pattern: str, name: str) -> bool:
     return re.fullmatch(pattern, name) is not None
-
-
-# Call ids that the target accepts: legal, and unique in the whole conversation.
 
 
 class IdAllocator:

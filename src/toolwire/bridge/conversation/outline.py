@@ -21,11 +21,6 @@ from ...wire.protocol import Wire
 from .history import LOCATIONS_PER_MESSAGE, DraftMessage, may_round_numbers, merge_turns, sign_first_call
 from .names import NameMap, are_usable
 
-# Histories that most targets accept as they are: only texts, function calls and their results, each in its place.
-#
-# Most histories are of this kind. One pass recognises them and collects the facts that the rules for a target depend
-# on, so these need no passes of their own. `fit_history` fits any other history, and gives the same result for these.
-
 
 class PlainHistory(Struct, eq=False):
     """The messages, in which each result has the name of its call, and the calls in order."""

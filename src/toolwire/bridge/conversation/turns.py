@@ -35,9 +35,6 @@ from ...ir.folding import Folder
 from ...ir.parts import Artefact, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ...ir.request import Message
 
-# The turns of a model that a client cannot return in full, stored for the next request.
-
-
 MAX_TURN_BYTES = 1024 * 1024  # 128,000 tokens of an answer take about half of it; a longer turn is not stored
 _ENTRY_OVERHEAD = 500  # bytes of overhead besides the content
 
@@ -160,9 +157,6 @@ class InMemoryTurns:
         now = self._clock()
         found = {key: self._entries.get((caller, key)) for key in keys}
         return {key: entry[2] for key, entry in found.items() if entry is not None and entry[0] > now}
-
-
-# Collect the turn of a streamed answer, in memory proportional to its text.
 
 
 _DELTAS = (TextDelta, ReasoningDelta)

@@ -27,9 +27,6 @@ from ..conversation.history import DraftMessage, message_index, normalise
 from .control_tokens import TokenGuard
 from .settings import PromptOptions
 
-# Write a history of calls and results as text, for models without tool-calling support.
-
-
 FREEFORM: Object = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 

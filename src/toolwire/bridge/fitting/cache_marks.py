@@ -152,9 +152,6 @@ def _with_mark(part: Part, ttl: str | None) -> Part:
     return replace(part, cache=ttl) if isinstance(part, (Text, Media, ToolCall, ToolResult)) else part
 
 
-# Mark the stable prefix of a request for the provider's prompt cache.
-
-
 _SYSTEM_ROLES = ("system", "developer")
 _TTL = "default"
 _MARKED_TURNS = 2  # the end of this request, and the end of the previous one, which has its entry there

@@ -297,9 +297,6 @@ class _FieldDropper:
         return {name: item for name, item in value.items() if name != first}
 
 
-# Fields and artefacts that belong to another provider.
-
-
 # Bookkeeping fields of a wire, without use on another one.
 _BOOKKEEPING = frozenset({"id", "status", "index", "object", "phase"})
 # State that the provider stores; without it the model lacks the context of the conversation.

@@ -26,9 +26,6 @@ from ..conversation.provider_state import continues_stored
 from .tool_search import NO_SEARCH, HistorySearch, SearchPlan
 from .turns import TurnFitter
 
-# Fit system messages to the positions that the target allows.
-
-
 _SYSTEM = ("system", "developer")
 
 
@@ -161,9 +158,6 @@ def _insert(fitted: list[DraftMessage], index: int, waiting: list[DraftMessage])
         locations = [location for turn in group for location in turn.locations]
         group = [DraftMessage(Message("system", parts), parts, locations)]
     fitted[index:stop] = group
-
-
-# Fit the first and the last message of a conversation to the target.
 
 
 OPENING = "[The conversation begins with the assistant.]"

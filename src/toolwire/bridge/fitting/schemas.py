@@ -32,12 +32,6 @@ from ...wire.protocol import Capabilities, Wire
 from ..conversation.history import DraftMessage, message_locations
 from ..conversation.names import NameMap
 
-# Meet a provider's limits on all strict tools of a request together, with as few non-strict tools as possible.
-#
-# Each tool costs optional parameters and unions, and the request has a maximum of each. The choice of tools is a
-# knapsack with small numbers: exact, over all reachable sums.
-
-
 ParameterCounts: TypeAlias = tuple[int, int]
 
 

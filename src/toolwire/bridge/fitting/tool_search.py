@@ -1,9 +1,7 @@
 """Fit a tool search to the target: its declaration, its calls and results in a history, and the tools that it found.
 
-`plan_search` decides how a target represents the search of a request, and when it loads deferred tools. A search that a
-provider ran is converted between the wires that have one.
-
-Decide how a target represents the tool search of a request, and when it loads deferred tools.
+A search that a provider ran is converted between the wires that have one. `plan_search` decides how a target
+represents the search of a request, and when it loads deferred tools:
 
 native     the target has deferred tools: they are declared as such, and its search or a result loads them
 results    the target declares a tool in the result of the search that loads it
@@ -32,8 +30,6 @@ from ...wire.codec import HostedSearchPart, SearchCodec, WireCodec
 from ...wire.content import found_as_text
 from ...wire.protocol import Capabilities, Wire
 from ..conversation.outline import HistoryOutline
-
-# Convert the parts of a tool search that a provider ran between the wires that have one.
 
 
 def hosted_method(tool: Tool) -> str | None:
@@ -349,9 +345,6 @@ def _undefer(tool: Tool, index: int, reason: str, losses: Losses) -> Tool:
         return tool
     losses.add(join("tools", index, "deferred"), "deferred loading", "dropped", reason, "info")
     return replace(tool, deferred=None)
-
-
-# Fit the calls and results of tool searches in a history, and calls of the tools that they found.
 
 
 class HistorySearch:

@@ -26,8 +26,6 @@ from ...stream.scanner import Scanner
 from ...stream.strict import parse
 from ..fitting.tools import WRAPPED_INPUT
 
-# Convert the text of an object, property by property, from a lowered schema to the original one.
-
 
 class PropertyLifter:
     """Lift the text of one object; after a text that cannot be converted (`failed`), nothing more is returned."""
@@ -105,12 +103,6 @@ class PropertyLifter:
             return ""
         self.streaming, self._sent_length = True, len(piece)
         return self._field_prefix(field) + piece
-
-
-# Convert arguments in the shape of the lowered schema back to the original schema, whole or incrementally.
-#
-# It works property by property: a value that is carried unchanged passes through at once; any other value waits for
-# its own end only. If the shape of the whole object differs, everything waits for the end of the call.
 
 
 class ArgumentLifter:

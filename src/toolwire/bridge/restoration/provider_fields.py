@@ -173,9 +173,6 @@ def _first_text(parts: tuple[Part, ...]) -> int | None:
     return next((number for number, part in enumerate(parts) if isinstance(part, Text)), None)
 
 
-# Report fields that only the answering provider has: one loss for each field, in whole answers and in streams.
-
-
 class AnswerReporter(Struct, eq=False):
     """Report the losses of one answer that is translated to `wire`.
 

@@ -30,8 +30,6 @@ from ..restoration.repair import CallRepairer
 from ..restoration.restorer import Restorer
 from .required_call import RequiredCall, RequiredCallRestorer
 
-# Name the tool that exceeded a limit in the terms of the request; a provider knows its sent name or its position.
-
 
 def resolve_breach(breach: Breach, wire: Wire, request: Request, fitted: list[tuple[Tool, int]]) -> Breach:
     """Return the breach with the caller's tool name and pointers into `request`; its tools were sent as `fitted`."""

@@ -24,9 +24,6 @@ from ...stream.strict import as_bytes, parse, parse_object, type_label
 from ...wire import get, mcp
 from ...wire.protocol import Wire
 
-# The result of a translation, and the checks that all kinds of documents share.
-
-
 Body = TypeVar("Body")
 
 
@@ -110,9 +107,6 @@ def require_json(value: JSON, path: str = "") -> None:
             require_json(inner, path + join(index))
     elif value is not None and not isinstance(value, (str, bytes, bool, int, float)):
         raise ProtocolError(f"not JSON: value of type {type(value).__name__}", pointer=path)
-
-
-# Pointers of losses: into the source document, and into the target document where something of a statement remains.
 
 
 _MAX_SEARCHES = 100

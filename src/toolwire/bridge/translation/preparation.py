@@ -4,8 +4,9 @@
     body, more = wire.encode_request(prepared.request)      # the fitted request
     answer = prepared.exchange.restore(response)            # the answer in the terms of the request
 
-`prepare` is a pure function of the request and the target, so any process can rebuild the Exchange.
-`encode_best_version` needs no endpoint: a program that sends requests itself calls it after `prepare`.
+`prepare` is a pure function of the request and the target, so any process can rebuild the Exchange. The order of its
+steps, with the reasons, is in `fitting/__init__.py`. `encode_best_version` needs no endpoint: a program that sends
+requests itself calls it after `prepare`.
 """
 
 from __future__ import annotations
@@ -262,9 +263,6 @@ def _report_extras(request: Request, wire: str, losses: Losses) -> None:
         report_extra(request.reasoning.extra, "/reasoning", wire, losses)
     if request.output is not None and request.output.extra:
         report_extra(request.output.extra, "/output", wire, losses)
-
-
-# Choose the version of a wire that loses least of a request.
 
 
 def encode_best_version(
