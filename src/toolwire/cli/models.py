@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 _PROVIDERS = ("ollama", "vllm", "llamacpp", "lmstudio", "sglang")
-_TIMEOUT = 1.0  # seconds
-_MAX_NAME = 200  # characters
+_TIMEOUT = 1.0  # seconds; a server on this machine answers in milliseconds
+_MAX_NAME = 200  # characters; a server could send a name of any length
 
 
 class LocalServer(NamedTuple):

@@ -59,7 +59,7 @@ GoldMode: TypeAlias = Literal["retrieved", "kept", "first", "oracle"]
 Placement: TypeAlias = Literal["tools", "prompt"]
 _GOLD_MODES = ("retrieved", "kept", "first", "oracle")
 _INTRODUCTION = "Use this API documentation for reference:"
-_MAX_QUERY = 8_000  # characters
+_MAX_QUERY = 8_000  # characters; as in retrieve/index.py
 
 
 class SpecifiedExample(Value, frozen=True):

@@ -17,7 +17,7 @@ from ..stream.strict import parse_object
 from . import formats
 from .examples import Example, TrainingFormat
 
-MAX_ROW = 16 * 1024 * 1024  # bytes of one row
+MAX_ROW = 16 * 1024 * 1024  # bytes of one row, which is parsed in memory; a long conversation has some MB
 MAX_ARRAY = 512 * 1024 * 1024  # bytes of a file that is one JSON array
 
 

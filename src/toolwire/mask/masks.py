@@ -102,7 +102,7 @@ class _Estimate:
 
 
 MaskEngine: TypeAlias = Literal["llguidance", "xgrammar"]
-_MAX_GRAMMAR = 4_000_000  # characters
+_MAX_GRAMMAR = 4_000_000  # characters; the engine compiles in native code, which no time limit can stop
 _DEFAULT_STEP = 24  # tokens, for a grammar without a schema from which it could be estimated
 # Without \u, every key has one spelling. With it, the engine would accept an escaped form of a declared key as an
 # undeclared one, and so a value that the schema of the key forbids.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .ranking import SearchHit
 
 MAX_TOKENS = 256  # one call with its arguments; an answer that is cut counts as unfinished and is not read
-_MAX_SPEC = 1_500  # characters
+_MAX_SPEC = 1_500  # characters of one specification in the prompt; three of them fit into a context of 4,096 tokens
 _MAX_ANSWER = 20_000  # characters; many times MAX_TOKENS, for callers of `read_call` with answers of their own
 _SYSTEM = (
     "Answer the request with one call of the listed APIs, written as name(parameter='value'), and nothing else. "

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from .retriever import IndexRetriever
 
-_MAX_QUERY = 8_000  # characters
+_MAX_QUERY = 8_000  # characters; the encoder reads the first 128 tokens, words are counted up to 200
 
 
 class IndexChange(Value, frozen=True):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _NAMESPACE = UUID("7c0a5d2e-6c2b-4b86-9a1f-5d6f0f6b7a11")
 _READ_POINTS = 500  # per answer; a point has a vector and a declaration as JSON
 _CLOCK_TOLERANCE = 60_000_000  # microseconds
-_TIMEOUT = 10  # seconds
+_TIMEOUT = 10  # seconds; a search takes milliseconds, and a batch of 500 tools must be stored
 
 T = TypeVar("T")
 

@@ -36,7 +36,7 @@ from ...ir.parts import Artefact, Opaque, Part, Reasoning, Text, ToolCall, ToolR
 from ...ir.request import Message
 
 MAX_TURN_BYTES = 1024 * 1024  # 128,000 tokens of an answer take about half of it; a longer turn is not stored
-_ENTRY_OVERHEAD = 500  # bytes of overhead besides the content
+_ENTRY_OVERHEAD = 500  # bytes of overhead besides the content: key, time and links. Not measured
 
 
 class StoredTurn(Struct, frozen=True):

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 _QUOTES = '"""'
-_MAX_PROMPT = 1_000_000  # characters
+_MAX_PROMPT = 1_000_000  # characters; about the largest context windows, so that an open quotation mark ends somewhere
 _MAX_MATCHES = 200  # readline prints all completions; more than a few screens help no user
 _ATTACHED = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|(\S+))')
 _MARKERS = re.compile(r"(\x1b\[[\d;]*m)")

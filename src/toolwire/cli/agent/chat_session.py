@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .live_loop import AgentThread
 
 
-_MAX_FILE = 50 * 1024 * 1024  # bytes of a saved chat
+_MAX_FILE = 50 * 1024 * 1024  # bytes of a saved chat, which is read into memory; it may have pictures
 _MAX_TURNS = 100  # that can be undone
 
 
@@ -239,7 +239,7 @@ def _is_saved_chat(path: Path) -> bool:
 # trusted.
 
 
-_MAX_ATTACHED = 50 * 1024 * 1024  # bytes of one file
+_MAX_ATTACHED = 50 * 1024 * 1024  # bytes of one file; the largest that a provider accepts (OpenAI)
 
 
 class CommandInput(NamedTuple):

@@ -123,7 +123,7 @@ def _counts(usage: Any) -> Object:
     return {name: value for name in names if (value := getattr(usage, name)) is not None}
 
 
-_MAX_DETAILS = 120  # characters of the last column
+_MAX_DETAILS = 120  # characters of the last column; the width of a wide terminal
 
 
 def plans_of(event: object) -> list[CallPlan]:

@@ -71,7 +71,7 @@ def resolve_record(store: Store, arguments: argparse.Namespace) -> int:
     return 0
 
 
-_MAX_PATH = 255  # characters of a prompt that could be the name of a file
+_MAX_PATH = 255  # characters of a prompt that could be the name of a file (NAME_MAX of Linux)
 
 _EXAMPLES = """\
 examples:

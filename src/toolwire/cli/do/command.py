@@ -137,7 +137,7 @@ def _add_problem(asked: Request, response: Response, call: ToolCall, problem: st
     return replace(asked, messages=(*asked.messages, answer, result))
 
 
-_MAX_REQUEST = 4_000  # characters
+_MAX_REQUEST = 4_000  # characters; one command needs a sentence. A longer text is a document by mistake
 _LOCAL_WITH_YES = (
     "not run: --yes does not apply to the local model, which is often wrong;"
     " use a stronger model with -m, or leave out --yes and confirm the command"

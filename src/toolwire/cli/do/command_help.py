@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ...retrieve.commands.command import SystemCommand
 
 
-_TIMEOUT = 5.0  # seconds
-_MAX_OUTPUT = 262_144  # bytes
+_TIMEOUT = 5.0  # seconds; help is printed at once, and a program that waits for input must end
+_MAX_OUTPUT = 262_144  # bytes; of a longer help text, the beginning has the options
 # bytes of data segments; enough for interpreters that reserve a heap at their start. Not measured
 _MAX_MEMORY = 2 << 30
-_MAX_FILES = 1 << 18  # bytes of a file that the program writes
+_MAX_FILES = 1 << 18  # bytes of a file that the program writes, such as its own cache or log
 # beyond the user's present ones, which RLIMIT_NPROC also counts; stops a fork bomb, allows shell wrappers
 _MAX_PROCESSES = 64
 _MAX_WORDS = 2  # a third one could be an operand: `docker run IMAGE` starts a container

@@ -143,7 +143,7 @@ def confirm(*, is_yes: bool = False) -> tuple[OutcomeKind, str] | None:
 
 _MAX_OUTPUT = 1_000_000  # bytes of each stream in a JSON document
 _MAX_SECONDS = 60.0  # of a command without a confirmation
-_CLOSE_TIMEOUT = 1.0  # seconds
+_CLOSE_TIMEOUT = 1.0  # seconds to read the rest after the end of the program; see `_Capture.__exit__`
 # variables of a command without a confirmation: no pager, no options of programs, no libraries to load
 _KEPT = frozenset(
     """HOME USER LOGNAME LANG LANGUAGE TERM TZ COLUMNS LINES NO_COLOR XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS

@@ -40,7 +40,7 @@ start and end: the characters of the result. arguments: demonstrations for the p
 The model is not changed. --bias auto: the bias with the best F1 on the development set, a tenth of the texts.
 exit codes: 0 done   1 the accuracy is below --fail-under   2 wrong usage, or unreadable input
 """
-_SHOWN = 40  # rows of the table
+_SHOWN = 40  # rows of the table, one screen
 
 
 def add_to(actions: Any) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _MAX_FINDINGS = 100  # a server with many tools has more; --all prints the rest
-_MAX_MESSAGE = 200  # characters of a finding
+_MAX_MESSAGE = 200  # characters of a finding, which may quote a description
 
 _EXAMPLES = """\
 examples:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...mcp.protocol.rpc import RequestId
 
 
-_MAX_LENGTH = 2_000  # characters of one message
+_MAX_LENGTH = 2_000  # characters of one message, about a screen
 _MAX_MESSAGES = 1_000  # a chatty server would scroll the result out of view; --all lifts the limit
 _MAX_LATENCIES = 10_000  # values of the percentiles at the end; bounds the memory of a long session
 # a server that never answers leaves them; a request beyond the limit is shown without its duration

@@ -112,7 +112,7 @@ def _is_pattern(name: str) -> bool:
     return any(mark in name for mark in "*?[")
 
 
-_TIMEOUT = 2.0  # seconds
+_TIMEOUT = 2.0  # seconds; the gateway is on this machine or near it, and the command waits
 _MAX_DESCRIPTION = 64 * 1024  # bytes; ours have a few hundred
 
 

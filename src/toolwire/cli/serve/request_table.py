@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ...gateway.observe.request_log import RequestLog
 
 
-_HEADER_INTERVAL = 20  # rows
+_HEADER_INTERVAL = 20  # rows; the header stays in view on a terminal of 24 lines
 _MAX_NAMES = 8  # of calls, losses or failed attempts in a row
-_MAX_DETAILS = 240  # characters
+_MAX_DETAILS = 240  # characters, two lines of a wide terminal
 _MAX_LOSSES = 1000  # searched for names; there may be hundreds of thousands
 _WIDTHS = {"key": 10, "client": 16, "model": 22, "answered by": 26}
 

@@ -242,7 +242,7 @@ examples:
 Variables with keys are checked, but never shown.
 exit codes: 0 no problems   1 problems were found   2 wrong usage, or the file cannot be read
 """
-_MAX_TIMEOUT = 60.0  # seconds
+_MAX_TIMEOUT = 60.0  # seconds; a model that takes longer for a short answer is of no use, and the user waits
 _MAX_LOCATION = 60  # characters in the table; JSON has the whole text
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Recognise and load a file of functions, and open the store for the records of calls.
 
 
-DEFAULT_TTL = 86400.0  # seconds
+DEFAULT_TTL = 86400.0  # seconds; a day, so that a call is not repeated when work continues the next morning
 
 
 def add_store_option(parser: argparse.ArgumentParser, about: str) -> None:
@@ -115,7 +115,7 @@ def open_store_at(url: str | None) -> Store:
     return open_store(str(state / "runs.db"))
 
 
-_MAX_TIMEOUT = 86_400  # seconds
+_MAX_TIMEOUT = 86_400  # seconds; a day, beyond which a value is a slip
 
 
 def add_target(parser: Any, *, files: bool = True) -> None:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_ENTRIES = 1000  # lines of history; loaded at each start, so that the file must stay small
-_MAX_ENTRY = 10_000  # characters
-_MAX_FILE = 2_000_000  # bytes
+_MAX_ENTRY = 10_000  # characters; a pasted file is not worth keeping in the history
+_MAX_FILE = 2_000_000  # bytes that are read at the start; more than 1,000 usual entries take
 
 
 def load_readline() -> ModuleType | None:
@@ -170,7 +170,7 @@ def _decode_entry(line: str) -> str:
 # Ask a person on the terminal whether a call may run: yes, no, edited, or always for this tool.
 
 
-_MAX_SHOWN = 2000  # characters of the arguments
+_MAX_SHOWN = 2000  # characters of the arguments, so that the question stays on the screen
 _CHOICES = "[y]es, [n]o, [e]dit, [a]lways for this tool"
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # `toolwire tools search`: find tools for a request.
 
 
-_MAX_HIT_LINE = 48  # characters of a description
+_MAX_HIT_LINE = 48  # characters of a description, beside name, score and reason
 _EFFECTS = ("pure", "read", "idempotent", "write")
 _SEARCH_EXAMPLES = """\
 examples:
@@ -120,7 +120,7 @@ def _describe(hit: SearchHit) -> dict[str, Any]:
     }
 
 
-_MAX_LINE = 100  # characters of a description in the list
+_MAX_LINE = 100  # characters of a description in the list: one line of a wide terminal with the name
 _COUNTED_WIRE = "openai_chat"  # the declarations that are counted
 
 _EXAMPLES = """\

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 GROUP_SOURCE_HELP = f"{SOURCE_HELP}, or a folder of JSON specifications"
-_MAX_PROBLEMS = 5  # files of a folder that are reported one by one
+_MAX_PROBLEMS = 5  # files of a folder that are reported one by one; a wrong folder has a problem in each file
 _NAMED = re.compile(r"(?P<name>[\w.-]+)=(?P<source>.+)", re.DOTALL)
 
 

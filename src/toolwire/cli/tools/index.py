@@ -72,7 +72,7 @@ def lock_file(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
 
 
 _PART = 500  # tools that are encoded before the index may be saved
-_SAVE_INTERVAL = 30.0  # seconds
+_SAVE_INTERVAL = 30.0  # seconds; the work that an interruption costs, against the time of writing the whole file
 _MAX_REFUSED = 5  # tools of a server that are reported one by one
 _EXAMPLES = """\
 examples:

@@ -31,7 +31,7 @@ _MIN_WIDTH = 80  # columns; a narrower terminal wraps the lines instead of losin
 _MIN_BAR = 12  # characters; parallel operations stay distinguishable
 _MAX_LABEL = 28  # characters; label, note and duration leave at least _MIN_BAR of 80 columns
 _MAX_NOTE = 28  # as _MAX_LABEL
-_DURATION = 8  # characters of a duration column
+_DURATION = 8  # characters of a duration column, such as `12.345 s`
 
 
 class TimelineRow(NamedTuple):

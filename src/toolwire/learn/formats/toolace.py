@@ -20,7 +20,7 @@ from .type_names import standard_schema
 
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _MAX_TRIES = 8  # places where the list of functions may start
-_MAX_CALL = 1024 * 1024  # characters of the arguments of one call
+_MAX_CALL = 1024 * 1024  # characters of the arguments of one call, which are read in Python
 
 
 def _decode(row: Object) -> Example:

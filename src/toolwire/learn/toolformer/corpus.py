@@ -22,7 +22,7 @@ from ..language_model import LanguageModel
 
 ARROW = "→"
 _FORMAT = get("toolformer")
-_MAX_RESULT = 400  # characters of a result inside a text
+_MAX_RESULT = 400  # characters of a result inside a text; longer than a passage of the search tool
 
 
 class InlineCall(Value, frozen=True):
@@ -71,7 +71,7 @@ def insert_calls(text: str, calls: Sequence[InlineCall]) -> str:
 
 Objective: TypeAlias = Literal["paper", "masked"]
 
-_MAX_TEXT = 20_000  # characters
+_MAX_TEXT = 20_000  # characters; several times `MiningSettings.max_length` tokens, beyond which a text is not mined
 _MAX_TEXTS = 10_000_000  # all are held in memory; parts can be mined separately
 
 

@@ -160,11 +160,11 @@ def _from_kelvin(kelvin: float, unit: str) -> float:
 # loss reduction of 1.0; for calculator and translation 0, 20, 10 and 0.5.
 
 
-_TIMEOUT = 5.0  # seconds
+_TIMEOUT = 5.0  # seconds; the tools compute or search in memory
 _NUMBER = r"[0-9]{1,6}(\.[0-9]{1,4})?"
 _TERM = rf"({_NUMBER}|\({_NUMBER} [-+*/] {_NUMBER}\))"
 _QUOTED = r'"[^"\\\n\[\]]{2,80}"'
-_MAX_SNIPPET = 200  # characters
+_MAX_SNIPPET = 200  # characters of a passage; it must fit into the text before the tokens that it predicts
 
 
 class MiningTool(Value, frozen=True):

@@ -23,7 +23,7 @@ from ..language_model import LanguageModel, generate_tokens
 from .demonstrations import line_of_result
 from .head import ArgumentExample, ToolkenHead
 
-_MAX_CONTEXT = 600  # characters of the text before a call
+_MAX_CONTEXT = 600  # characters of the text before a call: the last sentences, beside the examples of the prompt
 _MAX_EXAMPLES = 8  # of a tool in the argument prompt, which must leave room for the text. Not measured
 
 

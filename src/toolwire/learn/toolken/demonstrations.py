@@ -25,7 +25,7 @@ QUERY_PROMPT = "Request: {query}\nTool:"
 """The prompt for a request that is answered by one tool. The tool's toolken is the next token."""
 
 _MAX_ROWS = 1_000_000  # all are held in memory as Python objects; larger sets are used in parts
-_MAX_TEXT = 100_000  # characters
+_MAX_TEXT = 100_000  # characters; far more than states.MAX_TOKENS tokens, checked before a text is encoded
 _LINE = (
     'write lines such as {"text": "2 + 3 = 5", "calls": [{"tool": "add", "start": 8, "end": 9, "arguments": {"a": 2, "b": 3}}]}'
     ' or {"query": "rain in Rome tomorrow", "tool": "get_weather"}'

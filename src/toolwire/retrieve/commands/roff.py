@@ -182,7 +182,7 @@ def _join(parts: list[str]) -> str:
 MAX_LINES = 30_000  # of a page; MAX_FILE bytes in lines of about 33 characters
 _MAX_LINE = 4_000  # characters; bounds the patterns that read a line
 _MAX_ENTRIES = 2_000  # of a page; several times the options of the longest ones
-_MAX_ENTRY = 2_000  # characters
+_MAX_ENTRY = 2_000  # characters; only the first sentence of an entry is used
 _FONTS = {"B", "I", "BI", "BR", "IB", "IR", "RB", "RI", "SB", "SM", "R", "MR"}
 _PARAGRAPHS = {"PP", "P", "LP", "sp", "Pp", "HP", "br"}
 _INDENTED = re.compile(r"(?:\t| {2,})\S")

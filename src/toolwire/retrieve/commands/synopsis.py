@@ -129,7 +129,7 @@ _SIMPLIFIED = (
 _PLURALS = frozenset({"files", "paths", "directories", "args", "arguments", "urls", "names", "hosts", "packages"})
 _MAX_TOKENS = 4_000  # as many as _MAX_USAGE characters can have
 _MAX_OPERANDS = 6  # of one line; more is a misread synopsis
-_MAX_USAGE = 4_000  # characters
+_MAX_USAGE = 4_000  # characters of a synopsis; bounds the patterns that read it
 _MAX_LINES = 40  # usages of one command, such as the list of all subcommands
 
 
