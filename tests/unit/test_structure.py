@@ -44,6 +44,98 @@ SIZES = {
 }
 
 
+# Numeric constants without a comment or docstring beside them, which should give the reason. Remove a name with its reason.
+LIMITS_WITHOUT_REASON = [
+    "gateway.answer.attempt:_REPEATED_IN_START",
+    "gateway.config.notation:_MAX_LINES",
+    "gateway.config.settings:_MEGABYTE",
+    "gateway.gateway_tools:_MAX_TURNS",
+    "gateway.keys:SLICES",
+    "gateway.litellm.conversion:_MAX_ENTRIES",
+    "gateway.litellm.report:_MAX_LOCATIONS",
+    "gateway.memory:_MAX_TEXT_COPIES",
+    "gateway.observe.metrics:_DURATION_BOUNDS",
+    "gateway.observe.metrics:_MAX_PENDING_REQUESTS",
+    "gateway.observe.metrics:_OVERHEAD_BOUNDS",
+    "gateway.processes.server:_BACKLOG",
+    "gateway.processes.server:_DEFAULT_PORT",
+    "gateway.processes.server:_MAX_NAMES",
+    "gateway.processes.server:_MAX_NAME_LENGTH",
+    "gateway.processes.worker_process:_NOT_ACCEPTING",
+    "gateway.request.body:BYTES_PER_TOKEN",
+    "gateway.request.client_request:_MAX_KNOWN",
+    "gateway.request.dependencies:_MAX_CACHED_BYTES",
+    "gateway.request.routes:UPGRADE_REQUIRED",
+    "gateway.retrieval.list_indexes:_MAX_INDEX_BYTES",
+    "gateway.retrieval.list_indexes:_MAX_VECTOR_BYTES",
+    "gateway.retrieval.list_indexes:_TEXT_COPIES",
+    "gateway.retrieval.offered_tools:_DEFAULT_COUNT",
+    "gateway.retrieval.tool_ranker:_MAX_BYTES",
+    "gateway.retrieval.tool_ranker:_MAX_ENTRIES",
+    "gateway.settings_file:_MAX_BYTES",
+    "gateway.settings_file:_MAX_INCLUDES",
+    "gateway.state.file_limits:_RECORDS",
+    "gateway.state.redis_stores:_IDLE_SECONDS",
+    "mcp.protocol.rpc:INTERNAL_ERROR",
+    "mcp.protocol.rpc:INVALID_PARAMS",
+    "mcp.protocol.rpc:INVALID_REQUEST",
+    "mcp.protocol.rpc:METHOD_NOT_FOUND",
+    "mcp.protocol.rpc:MISSING_CAPABILITY",
+    "mcp.protocol.rpc:UNSUPPORTED_VERSION",
+    "mcp.server.registry:_MAX_NAME_LENGTH, _MAX_DESCRIPTION_LENGTH",
+    "mcp.server.stdio:_PAUSE_LEVEL, _RESUME_LEVEL",
+    "testing.conformance:_MAX_EXHAUSTIVE_LENGTH",
+    "testing.conformance:_MIN_VECTORS",
+    "testing.conformance:_MUTANTS",
+    "testing.instances:_DEPTH",
+    "testing.instances:_MAX_TRIES",
+    "testing.recording:_VERSION",
+    "testing.tool_tests.cases:_MANY_ITEMS",
+    "testing.tool_tests.cases:_MAX_ENUM",
+    "testing.tool_tests.cases:_MAX_WORDS",
+    "testing.tool_tests.child:_MAX_FILE_SIZE",
+    "testing.tool_tests.child:_MAX_LENGTH",
+    "testing.tool_tests.child:_MAX_OPEN_FILES",
+    "testing.tool_tests.child:_MAX_REQUEST",
+    "testing.tool_tests.child:_MAX_WORDS",
+    "testing.tool_tests.child:_WAIT_SECONDS",
+    "testing.tool_tests.child_calls:_MAX_TEXT",
+    "testing.tool_tests.child_calls:_SWITCH_INTERVAL",
+    "testing.tool_tests.guard:_MAX_EVENTS",
+    "testing.tool_tests.guard:_MAX_PATH",
+    "testing.tool_tests.landlock:_BIND_TCP, _CONNECT_TCP",
+    "testing.tool_tests.landlock:_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF",
+    "testing.tool_tests.landlock:_NO_NEW_PRIVILEGES",
+    "testing.tool_tests.landlock:_PATH_BENEATH",
+    "testing.tool_tests.landlock:_REFER, _TRUNCATE",
+    "testing.tool_tests.landlock:_SCOPE_ABSTRACT_SOCKET, _SCOPE_SIGNAL",
+    "testing.tool_tests.landlock:_VERSION_FLAG",
+    "testing.tool_tests.mcp_tests:_MAX_DIFFERENT",
+    "testing.tool_tests.mcp_tests:_MAX_TEXT",
+    "testing.tool_tests.mcp_tests:_START_TIMEOUT",
+    "testing.tool_tests.properties:_CANCEL_DELAYS",
+    "testing.tool_tests.properties:_CANCEL_LIMIT",
+    "testing.tool_tests.properties:_MAX_REPEATED",
+    "testing.tool_tests.properties:_ROUNDS",
+    "testing.tool_tests.recorder:_MAX_SET_DEPTH",
+    "testing.tool_tests.recorder:_MAX_SWITCHES",
+    "testing.tool_tests.recorder:_MAX_TEXT",
+    "testing.tool_tests.single_calls:_FIRST_PATHS",
+    "testing.tool_tests.single_calls:_MAX_INVALID",
+    "testing.tool_tests.single_calls:_MAX_KILLS",
+    "testing.tool_tests.single_calls:_PATIENCE",
+    "testing.tool_tests.single_calls:_SHRINK_SECONDS",
+    "testing.tool_tests.state:_DAY",
+    "testing.tool_tests.state:_MAX_DEPTH",
+    "testing.tool_tests.state:_MAX_FILE",
+    "testing.tool_tests.state:_MAX_VALUES",
+    "testing.tool_tests.strings:INTEGERS",
+    "testing.tool_tests.strings:NUMBERS",
+    "testing.tool_tests.worker:_LOAD_TIMEOUT",
+    "testing.tool_tests.worker:_MAX_REPLY",
+]
+
+
 def find_modules():
     """Return the files of the package by module name."""
     modules = {}
@@ -189,6 +281,54 @@ def test_packages_do_not_grow_unnoticed():
         if size[0] > SIZES.get(package, (0, 0))[0] or size[1] > SIZES.get(package, (0, 0))[1]
     }
     assert larger == {}, "shorten it; for a feature, raise the entry in SIZES and describe the feature in CHANGELOG.md"
+
+
+def is_number(node):
+    """Return whether an expression has only numbers: `64`, `-1`, `16 << 20`, `(0.5, 8)`."""
+    match node:
+        case ast.Constant(value):
+            return type(value) in (int, float)
+        case ast.UnaryOp(operand=operand):
+            return is_number(operand)
+        case ast.BinOp(left=left, right=right):
+            return is_number(left) and is_number(right)
+        case ast.Tuple(elts=elements):
+            return bool(elements) and all(map(is_number, elements))
+    return False
+
+
+def limits_without_reason(text):
+    """Yield the numeric constants of a module and its classes without a comment on or above their line, or a docstring."""
+    tree, lines = ast.parse(text), text.split("\n")
+    for parent in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]:
+        for node, following in zip(parent.body, [*parent.body[1:], None], strict=True):
+            match node:
+                case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=value):
+                    name = ast.unparse(target).strip("()")
+                case _:
+                    continue
+            if (parent is not tree and not name.isupper()) or not is_number(value):
+                continue
+            is_above = lines[node.lineno - 2].lstrip().startswith("#")
+            is_beside = any("#" in line for line in lines[node.lineno - 1 : node.end_lineno])
+            is_below = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+            if not (is_above or is_beside or is_below):
+                yield name if parent is tree else f"{parent.name}.{name}"
+
+
+def test_limit_without_a_comment_is_found():
+    text = 'A = 1\n\nB = -1  # why\n# why\nC, D = 1 << 4, 2\nE = 1\n"""Why."""\n\nclass F:\n    G = 2\n    h: int = 3\n'
+    assert list(limits_without_reason(text)) == ["A", "F.G"]
+
+
+def test_limits_have_reasons():
+    found = [
+        f"{module}:{name}"
+        for module, path in MODULES.items()
+        for name in limits_without_reason(path.read_text("utf-8"))
+    ]
+    missing = sorted({name.removeprefix("toolwire.") for name in found})
+    assert missing == LIMITS_WITHOUT_REASON, "write the reason or the measurement of a new limit beside it"
 
 
 def test_path_of_a_gateway_request_is_a_small_graph(graph):
