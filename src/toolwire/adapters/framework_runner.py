@@ -74,7 +74,7 @@ class CallOrder:
         call = _StartedCall(entry, arguments)
         with self._lock:
             started = self._started.setdefault(run_id, [])
-            earlier = [one.done for one in started if call.waits_for(one)]
+            earlier = [other.done for other in started if call.waits_for(other)]
             started.append(call)
         try:
             for done in earlier:
@@ -150,8 +150,8 @@ def collect_entries(
 ) -> Toolbox:
     """Return a toolbox of the converted tools. ConfigError for a name in `effects` that no tool has."""
     entries: list[Entry] = []
-    for one in tools if isinstance(tools, (list, tuple)) else (tools,):
-        found = convert(one)
+    for item in tools if isinstance(tools, (list, tuple)) else (tools,):
+        found = convert(item)
         entries += [found] if isinstance(found, Entry) else found
     require_known_names(effects, [entry.name for entry in entries])
     return Toolbox(*entries)

@@ -76,7 +76,7 @@ def from_pydantic_ai(
         require_known_names(effects, [entry.name for entry in toolset.runner.box])
         return toolset.runner.toolbox
     toolsets: Any = toolset if isinstance(toolset, (list, tuple)) else (toolset,)
-    entries = [entry for one in toolsets for entry in toolset_entries(one, effects, deps, model)]
+    entries = [entry for toolset in toolsets for entry in toolset_entries(toolset, effects, deps, model)]
     require_known_names(effects, [entry.name for entry in entries])
     return Toolbox(*entries)
 

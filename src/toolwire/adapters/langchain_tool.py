@@ -185,8 +185,8 @@ def _runtime_names(tool: BaseTool) -> Iterator[str]:
         if getattr(kind, "__name__", "") == "ToolRuntime":
             yield name
             continue
-        markers = [one if isinstance(one, type) else type(one) for one in getattr(hint, "__metadata__", ())]
-        injected = [one for one in markers if issubclass(one, InjectedToolArg)]
+        markers = [marker if isinstance(marker, type) else type(marker) for marker in getattr(hint, "__metadata__", ())]
+        injected = [marker for marker in markers if issubclass(marker, InjectedToolArg)]
         if injected and not issubclass(injected[0], InjectedToolCallId):
             raise ConfigError(
                 f"the tool {tool.name} takes {name} from a graph ({injected[0].__name__})",

@@ -138,7 +138,7 @@ def _media_output(media: Media) -> ToolOutputImage | ToolOutputFileContent:
 
 
 def tool_entry(tool: AgentsFunctionTool, effects: Effects | None) -> Entry:
-    """Return the entry of any function tool; ConfigError for a hosted one, and for one with guardrails."""
+    """Return the entry of any function tool; ConfigError for a hosted tool, and for a tool with guardrails."""
     if not isinstance(tool, AgentsFunctionTool):
         hint = "leave it out: OpenAI runs it"
         raise ConfigError(f"{getattr(tool, 'name', tool)!r} is not a function tool", hint=hint)

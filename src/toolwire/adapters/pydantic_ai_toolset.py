@@ -129,7 +129,7 @@ def toolset_entries(toolset: AbstractToolset[Any], effects: Effects | None, deps
     if isinstance(toolset, ToolboxToolset):
         return list(toolset.runner.box)
     if isinstance(toolset, CombinedToolset):
-        return [entry for one in toolset.toolsets for entry in toolset_entries(one, effects, deps, model)]
+        return [entry for part in toolset.toolsets for entry in toolset_entries(part, effects, deps, model)]
     calls = _ToolsetCalls(toolset, deps, model or TestModel())
     return [calls.entry(tool, effects) for tool in run_blocking(calls.list_tools()).values()]
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..wire.models.capabilities import ModelCapabilities
 
 T = TypeVar("T")
-_MAX_CLIENTS = 64  # models of a transport without a fixed one
+_MAX_CLIENTS = 64  # models of a transport without a fixed model; each client has a pool of connections
 _PACKAGES = ("httpx2", "httpx")
 
 

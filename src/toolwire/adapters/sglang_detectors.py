@@ -88,7 +88,7 @@ class ToolwireDetector(BaseFormatDetector):  # type: ignore[misc]
         return self._result(delta)
 
     def _result(self, delta: TurnDelta) -> Any:
-        calls = [ToolCallItem(tool_index=one.index, name=one.name, parameters=one.arguments) for one in delta.calls]
+        calls = [ToolCallItem(tool_index=call.index, name=call.name, parameters=call.arguments) for call in delta.calls]
         return StreamingParseResult(normal_text=delta.content, calls=calls)
 
 

@@ -105,7 +105,7 @@ def _shorten(part: Part, losses: Losses, path: str) -> Part:
     if not isinstance(part, ToolResult) or len(part.text) <= _MAX_RESULT:
         return part
     losses.add(path, "result", "weakened", f"the model reads {_MAX_RESULT:,} of its {len(part.text):,} characters")
-    others = [one for one in part.parts if not isinstance(one, Text)]
+    others = [inner for inner in part.parts if not isinstance(inner, Text)]
     return replace(part, parts=(Text(f"{part.text[:_MAX_RESULT]}… (shortened)"), *others))
 
 
@@ -138,7 +138,7 @@ def _render_parts(parts: Iterable[Part], names: dict[str, str], losses: Losses, 
             name = part.name or names.get(part.call_id, "it")
             what = "error" if part.is_error else "result"
             plain.append(Text(f"The {what} of {name} is: {part.text}"))
-            if any(not isinstance(one, Text) for one in part.parts):
+            if any(not isinstance(inner, Text) for inner in part.parts):
                 losses.add(at, "media in a result", "dropped", "this model reads text", "error")
         else:
             plain.append(part)
@@ -316,7 +316,7 @@ def wants_call(top: list[Object]) -> bool:
 
 
 def _token_weight(top: list[Object], word: str) -> float:
-    found = sum(exp(one["logprob"]) for one in top if one["token"].strip().lower() == word)
+    found = sum(exp(candidate["logprob"]) for candidate in top if candidate["token"].strip().lower() == word)
     return log(found) if found else -20.0
 
 

@@ -152,7 +152,7 @@ def _elements(value: JSON) -> list[str]:
     """Return the texts of a scalar, or of an array's elements without nulls; an empty list for an object."""
     if type(value) is dict:
         return []
-    return [plain_text(one) for one in (value if type(value) is list else [value]) if one is not None]
+    return [plain_text(item) for item in (value if type(value) is list else [value]) if item is not None]
 
 
 def _members(value: JSON) -> list[tuple[str, JSON]]:

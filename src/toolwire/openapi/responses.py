@@ -33,7 +33,7 @@ _CHARSETS = re.compile(
     r"utf-?(?:8|16|32)(?:-?[lb]e)?|us-ascii|ascii|iso-8859-\d{1,2}|latin-?1|windows-125\d|koi8-[ru]|shift_jis|euc-(?:jp|kr)|gb(?:k|2312|18030)|big5"
 )
 _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,300})", re.IGNORECASE)
-_MAX_DETAIL = 2_000  # characters of the server's message
+_MAX_DETAIL = 2_000  # characters of the server's message, about 500 tokens: validation errors list their fields
 _NO_EFFECT = frozenset({425, 429})  # the server refused to process the request
 _TRANSIENT = frozenset({408, 425, 429})
 

@@ -144,10 +144,10 @@ class ApiCredentials:
         """Return the credentials for a request: the first alternative that is available completely."""
         applied = [_apply(scheme, await _current_value(scheme, one)) for scheme, one in self._select(required)]
         return AppliedCredentials(
-            {name: value for one in applied for name, value in one.headers.items()},
-            "&".join(one.query for one in applied if one.query),
-            "; ".join(one.cookies for one in applied if one.cookies),
-            tuple(secret for one in applied for secret in one.secrets),
+            {name: value for credential in applied for name, value in credential.headers.items()},
+            "&".join(credential.query for credential in applied if credential.query),
+            "; ".join(credential.cookies for credential in applied if credential.cookies),
+            tuple(secret for credential in applied for secret in credential.secrets),
         )
 
     def _select(self, required: Requirements) -> list[tuple[SecurityScheme, Credential]]:

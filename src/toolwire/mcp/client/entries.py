@@ -173,11 +173,11 @@ def resource_entries(client: McpClient) -> list[Entry]:
     server = client.spec.name
 
     async def listing() -> JSON:
-        return [_listing_fields(one) for one in await client.resources() if type(one) is dict]
+        return [_listing_fields(resource) for resource in await client.resources() if type(resource) is dict]
 
     async def read(uri: str) -> ToolResult:
         contents = await client.read(uri)
-        blocks = [{"type": "resource", "resource": one} for one in contents]
+        blocks = [{"type": "resource", "resource": content} for content in contents]
         return ToolResult("", None, decode_content({"content": blocks}) or (Text(""),))
 
     return [

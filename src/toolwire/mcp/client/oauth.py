@@ -304,7 +304,7 @@ def _check_pkce(server: AuthorizationServer) -> None:
 def _find_registration(
     server: AuthorizationServer, app: OAuthClient, known: dict[str, ClientRegistration]
 ) -> Generator[Fetch | OpenBrowser, FetchResult | str, ClientRegistration]:
-    """Return the client's registration: a given one, its metadata document, a known one, or a new one."""
+    """Return the client's registration: given, by its metadata document, known, or new."""
     if app.client_id is not None and app.issuer in (None, server.issuer):
         return ClientRegistration(app.client_id, app.secret, _choose_auth_method(server, app.secret))
     if app.metadata_url is not None and server.document.get("client_id_metadata_document_supported") is True:
@@ -369,7 +369,7 @@ def _required_scopes(challenge: Challenge, resource_metadata: Object, server: Au
 
 
 def _string_items(values: JSON) -> list[str]:
-    return [one for one in values if type(one) is str] if type(values) is list else []
+    return [item for item in values if type(item) is str] if type(values) is list else []
 
 
 def _request_code(

@@ -26,7 +26,7 @@ from ..protocol.meta import CLIENT_INFO
 from ..protocol.rpc import Failure, Result, RpcMessage, RpcRequest
 
 _log = logging.getLogger("toolwire.mcp.requests")
-_MAX_TEXT = 100  # characters of a name
+_MAX_TEXT = 100  # characters of a name; a line of the log stays readable, whatever the client sends
 _MAX_ARGUMENTS = 500  # characters of the arguments in a log line
 
 

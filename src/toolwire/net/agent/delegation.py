@@ -135,7 +135,7 @@ def _answer_result(call: ToolCall, answer: Answer[Any], context: CallContext[Any
 # never continued with the tools of another agent.
 
 
-_MAX_AGENTS = 1024  # a cancelled run does not take its agent
+_MAX_AGENTS = 1024  # transfers in progress at a time are few; a cancelled run never takes its agent
 
 _returned_agents: OrderedDict[str, Any] = OrderedDict()
 
@@ -195,7 +195,7 @@ def _find_agent(name: str, *known: AnyAgent) -> AnyAgent:
     """Return the agent with this name among the known agents and their transfers, in any depth."""
     agents: list[AnyAgent] = list(known)
     for agent in agents:  # grows
-        agents += [other for other in agent.transfers if all(other is not one for one in agents)]
+        agents += [other for other in agent.transfers if all(other is not known for known in agents)]
     found = {id(agent): agent for agent in agents if name and agent.name == name}
     if len(found) == 1:
         return next(iter(found.values()))

@@ -16,7 +16,7 @@ from ...wire.loopback import is_loopback
 
 _FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]").search
 _HINT = "such as https://example.com/v1 or http://127.0.0.1:8000/v1"
-_MAX_SHOWN = 100  # characters of a wrong URL
+_MAX_SHOWN = 100  # characters of a wrong URL: enough to recognise it, on one line of a message
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
 
 

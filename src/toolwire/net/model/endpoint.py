@@ -344,7 +344,7 @@ def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
 
     With a base URL, a name without a known provider is the server's own.
     """
-    head, separator, rest = model.partition(min((one for one in "/:" if one in model), key=model.index, default="/"))
+    head, separator, rest = model.partition(min((mark for mark in "/:" if mark in model), key=model.index, default="/"))
     if separator and head.lower() in names():
         if not rest:
             raise ConfigError(f"{model!r} names a provider but no model", hint=f"write {head}/MODEL")
@@ -388,7 +388,7 @@ def _find_credentials(
             key = _check_key(value, f"the key in {candidate.variable}")
             return _Credentials(header, key, variable=candidate.variable)
     if not vendor.keyless:
-        variables = " or ".join(one.variable for one in vendor.keys)
+        variables = " or ".join(key.variable for key in vendor.keys)
         hint = f"set {variables}, or pass key=… or key_command=…"
         raise ConfigError(f"no key for {vendor.name}", hint=hint)
     return _Credentials(_header_of(vendor, auth, is_token=False))
@@ -399,8 +399,8 @@ def _header_of(vendor: Vendor, auth: str | None, *, is_token: bool) -> ApiKey:
     if auth == "bearer" or not vendor.keys:
         return _BEARER
     if auth == "key":
-        return next((one for one in vendor.keys if one.header != _BEARER.header), vendor.keys[0])
-    return next((one for one in vendor.keys if one.is_token == is_token), vendor.keys[0])
+        return next((key for key in vendor.keys if key.header != _BEARER.header), vendor.keys[0])
+    return next((key for key in vendor.keys if key.is_token == is_token), vendor.keys[0])
 
 
 def _is_own_origin(vendor: Vendor, address: EndpointAddress, base_url: str | None) -> bool:

@@ -72,7 +72,7 @@ def max_same_wire_tools(endpoint: Endpoint, capabilities: ModelCapabilities) -> 
 def has_valid_ids(request: Request, limits: Limits) -> bool:
     """Check that the ids of the calls in the history are within the limits."""
     ids = [part.id for message in request.messages for part in message.parts if isinstance(part, ToolCall)]
-    return all(len(one) <= limits.id_length and re.fullmatch(limits.id, one) for one in ids)
+    return all(len(call_id) <= limits.id_length and re.fullmatch(limits.id, call_id) for call_id in ids)
 
 
 def replace_model(body: bytes, document: Object, model: str) -> bytes:

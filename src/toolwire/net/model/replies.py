@@ -163,7 +163,7 @@ def _key_hint(endpoint: Endpoint) -> str:
 # A conversation repeats its losses with every request; repetitions are logged at the level DEBUG.
 
 
-_MAX_DISTINCT = 1000  # details may contain values of requests
+_MAX_DISTINCT = 1000  # losses that are remembered; details may contain values of requests, so they never end
 
 
 class LossLog:

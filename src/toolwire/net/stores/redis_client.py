@@ -20,7 +20,7 @@ except ImportError:
 
 PREFIX = b"{toolwire:1}:"
 OLD_FORM = "toolwire-old-form"  # in the error of a script that finds a run without a log
-_CONNECT_SECONDS = 2.0  # to a server in the same network
+_CONNECT_SECONDS = 2.0  # to a server in the same network; the call waits meanwhile
 _REPLY_SECONDS = 5.0  # every script takes milliseconds; a page of rows, 8 MiB, passes a slow network in this time
 _PAGE = 100  # scripts per round trip; more of them would delay other clients, because Redis has one thread
 SWEEP_BATCH = 1_000  # expired members that a sweep reads at once: ten pages

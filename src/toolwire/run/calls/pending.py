@@ -88,7 +88,7 @@ PolicyCheck: TypeAlias = Callable[[Pending], Deny | Ask | None]
 ABSENT: Final = object()
 """Marks an omitted argument without a default."""
 
-_MAX_SHOWN = 80  # characters of a value in a message
+_MAX_SHOWN = 80  # characters of a value in a message to the model, which knows the value
 _SCALARS = (str, bytes, bytearray, int, float)
 
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _MAX_PATH_LENGTH = 4096  # characters of one path; PATH_MAX of Linux
 # Every component of a path may cost a system call, so the total size of the paths of an argument is limited.
 _MAX_PATHS = 1000
-_MAX_TOTAL_LENGTH = 65536  # characters below the root
+_MAX_TOTAL_LENGTH = 65536  # characters below the root: 16 paths of the maximum length, or thousands of usual ones
 _URL = re.compile(r"file:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _DRIVE = re.compile(r"[a-z]:", re.IGNORECASE)
 

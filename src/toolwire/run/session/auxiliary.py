@@ -115,7 +115,7 @@ def _make_request(system: str, text: str) -> Request:
 
 def take_repaired_call(call: ToolCall, response: Response, model: str) -> ToolCall | None:
     """Return the call with the arguments of the reply, marked as repaired; None if the reply has no such call."""
-    found = next((one for one in response.calls if one.name == call.name and one.state == "complete"), None)
+    found = next((made for made in response.calls if made.name == call.name and made.state == "complete"), None)
     if found is None or found.arguments is None or found.arguments == call.arguments:
         return None
     repaired = replace(call, arguments=found.arguments, raw=None, state="complete")

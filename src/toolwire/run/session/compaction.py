@@ -89,7 +89,7 @@ class ReplacedSpan(Value, frozen=True):
         """Return the message in place of the span. It is never larger than the span."""
         if not summary:
             summary = "\n".join(
-                [notes[_SUMMARY] for one in self.messages if (notes := _marker_notes(one)).get(_SUMMARY)]
+                [notes[_SUMMARY] for message in self.messages if (notes := _marker_notes(message)).get(_SUMMARY)]
             )
         if summary:
             summary = _cut_text(summary, self.max_size - message_size(_marker(self.count, _CUT)))
@@ -186,7 +186,7 @@ class _Draft:
     def choose_spans(self, turns: Sequence[range]) -> tuple[ReplacedSpan, ...]:
         """Choose the oldest turns until the rest fits the target; adjacent turns are one span."""
         settings, originals = self._settings, self._originals
-        has_summaries = settings.summarise or any(_marker_notes(one).get(_SUMMARY) for one in originals)
+        has_summaries = settings.summarise or any(_marker_notes(message).get(_SUMMARY) for message in originals)
         count = _count_originals(originals)
         marker_size = message_size(_marker(count, ""))
         max_size = message_size(_marker(count, _CUT)) + settings.max_summary if has_summaries else marker_size
@@ -301,8 +301,8 @@ def _shorten_part(part: Part, max_result: int) -> Part:
     if not isinstance(part, ToolResult):
         return part
     text = part.text
-    removed = [_media_note(one) for one in part.parts if isinstance(one, Media)]
-    removed += ["[older output removed]" for one in part.parts if isinstance(one, Opaque)]
+    removed = [_media_note(inner) for inner in part.parts if isinstance(inner, Media)]
+    removed += ["[older output removed]" for inner in part.parts if isinstance(inner, Opaque)]
     if not removed and len(text) <= max_result:
         return part
     kept_text = text if len(text) <= max_result else _removed_text_note(part, len(text))

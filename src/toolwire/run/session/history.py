@@ -212,7 +212,7 @@ class CallLimits:
 # Unique ids for the calls of a run.
 #
 # A decision and a result refer to a call by its id. Some models repeat ids, in one turn or from turn to turn; the
-# second call with an id gets another one, in the conversation as well.
+# second call with an id gets a new id, in the conversation as well.
 
 
 _MAX_LENGTH = 40  # the limit of OpenAI's chat completions for the id of a call

@@ -227,5 +227,5 @@ def compare_offer(state: RunState, offer: ToolOffer, tool: Tool) -> OfferState:
         return "offered" if any(tool.name == known.name for known in state.request.tools) else "absent"
     if not state.offered:
         return offer.state_of(state.request.tools, tool)
-    reference = next((one for one in state.offered if one.name == tool.name), None)
+    reference = next((offered for offered in state.offered if offered.name == tool.name), None)
     return "absent" if reference is None else "offered" if reference.matches(tool) else "changed"

@@ -51,8 +51,8 @@ class ReplayDifference(ToolwireError):
 
 def first_difference(step: str, expected: JSON, got: JSON) -> Difference | None:
     """Return the first difference of two documents in the order of the recorded one; None if they match."""
-    for pointer, one, other in _differences(expected, got, ""):
-        return Difference(step, pointer, _show(one), _show(other))
+    for pointer, recorded, other in _differences(expected, got, ""):
+        return Difference(step, pointer, _show(recorded), _show(other))
     return None
 
 
@@ -65,8 +65,8 @@ def _differences(expected: Any, got: Any, pointer: str) -> Iterator[tuple[str, A
             yield from _differences(expected.get(name, _ABSENT), got.get(name, _ABSENT), inner)
     elif isinstance(expected, list) and isinstance(got, list):
         for index in range(_shared(expected, got), max(len(expected), len(got))):
-            one = expected[index] if index < len(expected) else _ABSENT
-            yield from _differences(one, got[index] if index < len(got) else _ABSENT, f"{pointer}/{index}")
+            recorded = expected[index] if index < len(expected) else _ABSENT
+            yield from _differences(recorded, got[index] if index < len(got) else _ABSENT, f"{pointer}/{index}")
     elif isinstance(expected, str) and isinstance(got, str):
         if not _matches(expected, got):
             yield pointer, expected, got
