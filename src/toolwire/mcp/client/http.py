@@ -300,6 +300,7 @@ class HttpLink:
             raise ProtocolError(f"cannot read the answer: {error.message}", status=502) from None
         self._record_received(message)
         if isinstance(message, (Result, Failure)):
+            # Without an id: a server that could not read the request, which is the only one on this stream.
             return message if message.id == request.id or message.id is None else None
         self._on_message(message)
         return None
@@ -313,6 +314,7 @@ class HttpLink:
             self._record_received(message, status)
         except (ProtocolError, ConnectionError):
             message = None
+        # 404 with a session id means that the session has ended; the client must start a new one (MCP, transports).
         lost_session = status == 404 and self._session is not None
         if isinstance(message, Failure) and request is not None and not lost_session:
             return Failure(request.id, message.code, message.message, message.data)

@@ -98,7 +98,7 @@ class Checkpoints:
             self._renewal.cancel()
             self._renewal = None
         if self._operation is not None and not self._operation.done():
-            await asyncio.wait({self._operation})
+            await asyncio.wait({self._operation})  # it would take the lease again after the release
         if self._run_id:
             await self._release()
 
@@ -177,6 +177,7 @@ class Checkpoints:
         status = run_status(session)
         run = StoredRun(session.state.run_id, status, run_summary(session), token=self._token, tenant=self._tenant)
         self._run_id = run.run_id
+        # Kept until it is confirmed: an append whose answer was lost is repeated unchanged, which a store recognises.
         self._pending.append((run, session.take_steps()))
         try:
             stored = await self._perform(self._append_pending)

@@ -309,7 +309,7 @@ class Runner:
         settings = self._settings_for(run_id or secrets.token_hex(8), is_tainted, deps, on_progress, session, dry_run)
         if not run_id and settings.outputs is not None:
             settings = replace(settings, outputs=None)  # no later call belongs to the run
-        schedule = Schedule(self.box, max_running=self._max_parallel)
+        schedule = Schedule(self.box, max_running=self._max_parallel)  # of this turn only: runs do not wait for others
         return Dispatch(self, settings, schedule, earlier, keys or {}, self._max_per_turn, taint_id=run_id)
 
     def perform(self, run: CallRun, *, speculative: bool = False) -> Coroutine[Any, Any, ToolResult]:

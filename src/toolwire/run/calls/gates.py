@@ -193,6 +193,10 @@ def policy(pending: Pending) -> Pending | ToolResult:
     return converted if verdict is converted.verdict else replace(converted, verdict=verdict)
 
 
+# The order matters. A truncated call is refused before a repair could complete it. The key is taken out before the schema,
+# which does not know it, refuses it. `lift` restores the tool's own schema, to which repair and validation refer. A call
+# by a repairing model is refused only after validation, so that its arguments can be suggested. The policy is last: it
+# checks the values that the function receives.
 GATES: tuple[Gate, ...] = (
     find,
     refuse_truncated,

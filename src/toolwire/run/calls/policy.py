@@ -249,6 +249,7 @@ class Policy(Value, frozen=True):
         """Check the call without rewriting it."""
         if not self.checks and not self.approve and self.taint != "enforce":
             return None
+        # All checks, although the first may ask: a denial by a later one must win, so that no person approves it.
         found = [_check_verdict(verdict) for check in self.checks if (verdict := check(pending)) is not None]
         denial = next((verdict for verdict in found if isinstance(verdict, Deny)), None)
         if denial is not None:

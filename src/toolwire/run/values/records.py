@@ -94,7 +94,7 @@ class RunStore(Protocol):
         Returns None if the version or the tenant is another one, or if another process holds the lease. Repeating an
         identical append returns the stored run, because the response to the first attempt may have been lost. A
         `running` run with a token gets or renews its lease; every other status ends the lease. `restart`: the rows
-        replace the log, as if the run began again.
+        replace the log, as if the run began again. The default lease is as long as a claim's.
         """
         ...
 
@@ -107,7 +107,7 @@ class RunStore(Protocol):
     def list(
         self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
     ) -> tuple[StoredRun, ...]:
-        """List the runs of a tenant, or all runs (None), the newest first."""
+        """List the runs of a tenant, or all runs (None), the newest first. The default limit fills a few screens."""
         ...
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
@@ -265,7 +265,10 @@ class Store(Protocol):
     def get(self, key: str) -> Record | None: ...
 
     def records(self, state: RecordState | None = None, limit: int = 100) -> list[Record]:
-        """List records, the newest first. A running record whose lease has expired is listed as unknown."""
+        """List records, the newest first. A running record whose lease has expired is listed as unknown.
+
+        The default limit fills a few screens of a terminal.
+        """
         ...
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
