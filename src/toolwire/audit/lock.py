@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 from ..ir.pointer import JSON, Object
-from ..ir.text import to_bytes
+from ..ir.text import dumps, shorten, to_bytes
 from ..ir.tools import Tool
 
 VERSION = 1  # of the lock file; raise it when an older reader would compare it wrongly
@@ -52,9 +52,4 @@ def _differences(old: JSON, new: JSON, path: str) -> Iterator[str]:
         for key in sorted({*old, *new}):
             yield from _differences(old.get(key), new.get(key), f"{path}/{key}")
     elif old != new:
-        yield f"{path}: {_shorten(old)} → {_shorten(new)}"
-
-
-def _shorten(value: JSON) -> str:
-    text = to_bytes(value).decode()
-    return text if len(text) <= 80 else f"{text[:77]}…"
+        yield f"{path}: {shorten(dumps(old), 80)} → {shorten(dumps(new), 80)}"

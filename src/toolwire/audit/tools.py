@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from ..ir.text import shorten
 from ..ir.tools import Tool
 from ..schema.lowering.lowered import lower_all
 
@@ -38,8 +39,7 @@ def merge_hits(finding: Finding, hits: Sequence[Hit]) -> Finding:
 def _label(path: str) -> str:
     """Return the name of the property that a pointer is about, or the pointer."""
     _, found, name = path.rpartition("/properties/")
-    name = name.partition("/")[0] if found else path or "/"
-    return name if len(name) <= _MAX_LABEL else f"{name[: _MAX_LABEL - 1]}…"
+    return shorten(name.partition("/")[0] if found else path or "/", _MAX_LABEL)
 
 
 _RULE_MODULES = (injection_rules, schema_rules, quality_rules, tool_rules)

@@ -85,6 +85,11 @@ def dumps(value: JSON) -> str:
     return to_bytes(value).decode()
 
 
+def shorten(text: str, length: int) -> str:
+    """Cut a text for display to `length` characters, of which the last is an ellipsis."""
+    return text if len(text) <= length else f"{text[: max(length - 1, 0)]}…"
+
+
 def escape(text: str) -> bytes:
     r"""Encode text as the inside of a JSON string literal, which may become part of a line (see `to_line`).
 

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import JSON, Object
+from ..ir.text import shorten
 from ..ir.tools import Effect
 from .api_tools import ApiTool, OperationProblem
 from .document import References, check_document
@@ -279,5 +280,4 @@ def _description(fields: Object) -> str | None:
     nonempty = [text.strip() for text in texts if type(text) is str and text.strip()]
     if fields.get("deprecated") is True:
         nonempty.append("This operation is deprecated.")
-    whole = "\n\n".join(dict.fromkeys(nonempty))
-    return (whole if len(whole) <= _MAX_DESCRIPTION else f"{whole[:_MAX_DESCRIPTION]}…") or None
+    return shorten("\n\n".join(dict.fromkeys(nonempty)), _MAX_DESCRIPTION) or None

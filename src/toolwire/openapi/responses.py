@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from ..ir.errors import ProtocolError
 from ..ir.parts import Media
 from ..ir.pointer import JSON
-from ..ir.text import dumps
+from ..ir.text import dumps, shorten
 from ..run.calls.context import ToolError, Transient
 from ..stream.strict import parse
 from .security import SecretFilter
@@ -131,7 +131,7 @@ def _detail(response: ApiResponse, clean: SecretFilter) -> str:
         except ProtocolError:
             pass  # shown as text
     text = " ".join((clean.clean_cut if response.is_truncated else clean)(text).split())
-    return text if len(text) <= _MAX_DETAIL else f"{text[:_MAX_DETAIL]}…"
+    return shorten(text, _MAX_DETAIL)
 
 
 def _retry_after(value: str | None, now: datetime) -> float | None:

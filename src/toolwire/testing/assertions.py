@@ -26,6 +26,7 @@ from ..ir.errors import ConfigError
 from ..ir.losses import Loss
 from ..ir.parts import ToolCall
 from ..ir.pointer import JSON, Object, join
+from ..ir.text import shorten
 
 # Equality of canonical values.
 #
@@ -193,5 +194,4 @@ def _wrong_arguments(call: ToolCall, expected: Object) -> list[str]:
 
 
 def _show(value: Any) -> str:
-    text = json.dumps(plain(value), ensure_ascii=False, sort_keys=True)
-    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
+    return shorten(json.dumps(plain(value), ensure_ascii=False, sort_keys=True), _MAX_SHOWN)

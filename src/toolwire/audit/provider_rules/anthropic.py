@@ -19,7 +19,7 @@ from .documents import (
     objects_of,
     out_of_range,
     repeated,
-    shorten,
+    short_repr,
     unpaired,
 )
 from .schema_subsets import (
@@ -73,7 +73,7 @@ def check_names(checked: CheckedBody) -> Iterator[Hit]:
     for at, one in named:
         name = one.get("name")
         if type(name) is str and not re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", name):
-            yield Hit(f"{at}/name", f"{shorten(name)} must match ^[a-zA-Z0-9_-]{{1,128}}$")
+            yield Hit(f"{at}/name", f"{short_repr(name)} must match ^[a-zA-Z0-9_-]{{1,128}}$")
 
 
 @constraint("TW020", _WIRE, f"{_SDK}: ToolParam.input_schema")
@@ -134,7 +134,7 @@ def check_choice(checked: CheckedBody) -> Iterator[Hit]:
     declared = names_in(objects_of(checked.body.get("tools"), "/tools"))
     name = choice.get("name")
     if choice.get("type") == "tool" and type(name) is str and declared and name not in declared:
-        yield Hit("/tool_choice/name", f"no tool has the name {shorten(name)}")
+        yield Hit("/tool_choice/name", f"no tool has the name {short_repr(name)}")
 
 
 @constraint(
@@ -195,7 +195,7 @@ def check_call_ids(checked: CheckedBody) -> Iterator[Hit]:
         key = {"tool_use": "id", "tool_result": "tool_use_id"}.get(str(block.get("type")), "")
         call_id = block.get(key)
         if type(call_id) is str and not re.fullmatch(r"[a-zA-Z0-9_-]+", call_id):
-            yield Hit(f"{at}/{key}", f"{shorten(call_id)} must match ^[a-zA-Z0-9_-]+$")
+            yield Hit(f"{at}/{key}", f"{short_repr(call_id)} must match ^[a-zA-Z0-9_-]+$")
 
 
 @constraint(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ..findings import Hit
 from .anthropic import messages_of
 from .constraints import CheckedBody, ModelName, constraint
-from .documents import child_object, items_of, objects_of, shorten
+from .documents import child_object, items_of, objects_of, short_repr
 
 __all__: list[str] = []
 
@@ -231,7 +231,7 @@ def check_trailing_space(checked: CheckedBody) -> Iterator[Hit]:
     if type(content) is list and content and type(content[-1]) is dict:
         where, content = f"{where}/{len(content) - 1}/text", content[-1].get("text")
     if type(content) is str and content != content.rstrip():
-        yield Hit(where, f"the text must not end with whitespace, ends with {shorten(content[-3:])}")
+        yield Hit(where, f"the text must not end with whitespace, ends with {short_repr(content[-3:])}")
 
 
 @constraint(

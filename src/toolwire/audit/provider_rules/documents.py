@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...ir.pointer import JSON, Object
+from ...ir.text import shorten
 from ..findings import Hit
 
 
@@ -58,9 +59,8 @@ def is_blank(value: JSON) -> bool:
     return type(value) is str and not value.strip()
 
 
-def shorten(value: JSON, length: int = 40) -> str:
-    text = repr(value)
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+def short_repr(value: JSON, length: int = 40) -> str:
+    return shorten(repr(value), length)
 
 
 def out_of_range(body: Object, limits: Iterable[tuple[str, float, float]], at: str = "") -> Iterator[Hit]:
@@ -94,12 +94,12 @@ def unpaired(steps: Iterable[CallTurn]) -> Iterator[Hit]:
                 del waiting[result.id]
                 answered.add(result.id)
             elif result.id in answered:
-                yield Hit(result.path, f"the call {shorten(result.id)} has a result already")
+                yield Hit(result.path, f"the call {short_repr(result.id)} has a result already")
             else:
-                yield Hit(result.path, f"no call with the id {shorten(result.id)} is directly before this result")
+                yield Hit(result.path, f"no call with the id {short_repr(result.id)} is directly before this result")
     yield from _missing(waiting)
 
 
 def _missing(waiting: dict[str, str]) -> Iterator[Hit]:
     for call_id, path in waiting.items():
-        yield Hit(path, f"the call {shorten(call_id)} has no result directly after it")
+        yield Hit(path, f"the call {short_repr(call_id)} has no result directly after it")

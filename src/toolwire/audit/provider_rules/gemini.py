@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
-from .documents import items_of, names_in, objects_of, out_of_range, repeated, shorten
+from .documents import items_of, names_in, objects_of, out_of_range, repeated, short_repr
 from .schema_subsets import gemini_json_schema, gemini_parameters
 
 __all__: list[str] = []
@@ -71,7 +71,7 @@ def check_names(checked: CheckedBody) -> Iterator[Hit]:
     for at, one in _declarations(checked):
         name = one.get("name")
         if type(name) is str and not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", name):
-            yield Hit(f"{at}/name", f"{shorten(name)} must match ^[a-zA-Z_][a-zA-Z0-9_.:-]{{0,127}}$")
+            yield Hit(f"{at}/name", f"{short_repr(name)} must match ^[a-zA-Z_][a-zA-Z0-9_.:-]{{0,127}}$")
         elif name is None:
             yield Hit(at, "a function needs a name")
 
@@ -98,7 +98,7 @@ def check_root_types(checked: CheckedBody) -> Iterator[Hit]:
         for name in ("parameters", "parametersJsonSchema"):
             key, schema = _field(one, name)
             if type(schema) is dict and str(schema.get("type")).upper() != "OBJECT":
-                yield Hit(f"{at}/{key}", f"the root must have the type object, got {shorten(schema.get('type'))}")
+                yield Hit(f"{at}/{key}", f"the root must have the type object, got {short_repr(schema.get('type'))}")
 
 
 @constraint("TW029", _WIRE, f"{_SDK} FunctionDeclaration.parameters_json_schema")
@@ -158,7 +158,7 @@ def check_choice(checked: CheckedBody) -> Iterator[Hit]:
     declared = names_in(_declarations(checked))
     for index, name in enumerate(items_of(names)):
         if declared and str(name) not in declared:
-            yield Hit(f"{at}/{index}", f"no function has the name {shorten(name)}")
+            yield Hit(f"{at}/{index}", f"no function has the name {short_repr(name)}")
 
 
 @constraint("TW106", _WIRE, _ISSUES, error="Function calling config is set without function_declarations.")
@@ -200,7 +200,7 @@ def check_roles(checked: CheckedBody) -> Iterator[Hit]:
     for at, content in _contents(checked):
         role = content.get("role", "user")
         if role not in ("user", "model", "function", None):
-            yield Hit(f"{at}/role", f"role must be 'user' or 'model', got {shorten(role)}")
+            yield Hit(f"{at}/role", f"role must be 'user' or 'model', got {short_repr(role)}")
 
 
 def _kind(content: Object, at: str) -> str:
@@ -254,7 +254,7 @@ def _compare_names(called: list[JSON], results: list[tuple[str, Object]]) -> Ite
         name = str(result.get("name"))
         left[name] -= 1
         if left[name] < 0:
-            yield Hit(f"{at}/{key}", f"no call of the turn before has the name {shorten(result.get('name'))}")
+            yield Hit(f"{at}/{key}", f"no call of the turn before has the name {short_repr(result.get('name'))}")
 
 
 @constraint("TW128", _WIRE, "https://github.com/google-gemini/gemini-cli/issues/11814 (2025-10)",

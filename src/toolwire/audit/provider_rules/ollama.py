@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...ir.pointer import JSON
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
-from .documents import child_object, items_of, objects_of, shorten
+from .documents import child_object, items_of, objects_of, short_repr
 
 __all__: list[str] = []
 
@@ -21,7 +21,7 @@ _ROLES = ("system", "user", "assistant", "tool")
 def check_roles(checked: CheckedBody) -> Iterator[Hit]:
     for at, message in objects_of(checked.body.get("messages"), "/messages"):
         if message.get("role") not in _ROLES:
-            yield Hit(f"{at}/role", f"role must be one of {', '.join(_ROLES)}, got {shorten(message.get('role'))}")
+            yield Hit(f"{at}/role", f"role must be one of {', '.join(_ROLES)}, got {short_repr(message.get('role'))}")
 
 
 @constraint(
@@ -34,7 +34,7 @@ def check_types(checked: CheckedBody) -> Iterator[Hit]:
     for at, message in objects_of(checked.body.get("messages"), "/messages"):
         for key in ("content", "thinking", "tool_name", "tool_call_id"):
             if type(message.get(key, "")) not in (str, type(None)):
-                yield Hit(f"{at}/{key}", f"{key} must be a string, got {shorten(message[key])}")
+                yield Hit(f"{at}/{key}", f"{key} must be a string, got {short_repr(message[key])}")
         for where, call in objects_of(message.get("tool_calls"), f"{at}/tool_calls"):
             if type(child_object(call, "function").get("arguments")) is not dict:
                 yield Hit(f"{where}/function/arguments", "arguments must be an object")
@@ -53,12 +53,12 @@ def _check_settings(checked: CheckedBody) -> Iterator[Hit]:
     if type(body.get("format", "")) not in (str, dict, type(None)) or (
         type(body.get("format")) is str and body["format"] not in ("", "json")
     ):
-        yield Hit("/format", f"format must be 'json' or a schema, got {shorten(body['format'])}")
+        yield Hit("/format", f"format must be 'json' or a schema, got {short_repr(body['format'])}")
     if type(body.get("options", {})) not in (dict, type(None)):
         yield Hit("/options", "options must be an object")
     think = body.get("think")
     if think is not None and type(think) is not bool and think not in ("low", "medium", "high", "max"):
-        yield Hit("/think", f"think must be true, false, 'low', 'medium', 'high' or 'max', got {shorten(think)}")
+        yield Hit("/think", f"think must be true, false, 'low', 'medium', 'high' or 'max', got {short_repr(think)}")
 
 
 @constraint("TW101", _WIRE, _TYPES, error="model is required")

@@ -17,7 +17,7 @@ from .documents import (
     names_in,
     objects_of,
     repeated,
-    shorten,
+    short_repr,
     unpaired,
 )
 from .openai_shared import (
@@ -100,7 +100,7 @@ def check_choice(checked: CheckedBody) -> Iterator[Hit]:
         for kind in ("function", "custom"):
             name = child_object(entry, kind).get("name")
             if type(name) is str and name not in declared:
-                yield Hit(f"{at}/{kind}/name", f"no tool has the name {shorten(name)}")
+                yield Hit(f"{at}/{kind}/name", f"no tool has the name {short_repr(name)}")
 
 
 def chat_steps(messages: list[tuple[str, Object]]) -> Iterator[CallTurn]:
@@ -144,7 +144,7 @@ def check_mistral_ids(checked: CheckedBody) -> Iterator[Hit]:
     for at, message in _messages(checked):
         for where, call in _calls(message, at):
             if not re.fullmatch(r"[a-zA-Z0-9]{9}", str(call.get("id"))):
-                yield Hit(f"{where}/id", f"an id has exactly 9 letters and digits, got {shorten(call.get('id'))}")
+                yield Hit(f"{where}/id", f"an id has exactly 9 letters and digits, got {short_repr(call.get('id'))}")
 
 
 @constraint("TW120", _WIRE, "https://github.com/agno-agi/agno/issues/2285 (2025-03)", vendors="mistral",

@@ -16,7 +16,7 @@ from .documents import (
     names_in,
     objects_of,
     repeated,
-    shorten,
+    short_repr,
     unpaired,
 )
 from .openai_shared import (
@@ -94,7 +94,7 @@ def check_choice(checked: CheckedBody) -> Iterator[Hit]:
     for at, entry in entries:
         name = entry.get("name")
         if entry.get("type") in ("function", "custom") and type(name) is str and name not in declared:
-            yield Hit(f"{at}/name", f"no tool has the name {shorten(name)}")
+            yield Hit(f"{at}/name", f"no tool has the name {short_repr(name)}")
 
 
 @constraint("TW061", _WIRE, f"{_OPENAPI}: FunctionCallOutputItemParam", vendors=f"{NATIVE} openrouter",
@@ -113,11 +113,11 @@ def check_pairs(checked: CheckedBody) -> Iterator[Hit]:
             answered.add(call_id)
         elif str(item.get("type")) in _OUTPUTS:
             if call_id not in calls and call_id not in answered:
-                yield Hit(f"{at}/call_id", f"no call with the call_id {shorten(call_id)} is before this output")
+                yield Hit(f"{at}/call_id", f"no call with the call_id {short_repr(call_id)} is before this output")
             calls.pop(call_id, None)
             answered.add(call_id)
     for call_id, at in calls.items():
-        yield Hit(at, f"the call {shorten(call_id)} has no output")
+        yield Hit(at, f"the call {short_repr(call_id)} has no output")
 
 
 @constraint(
@@ -177,7 +177,7 @@ def check_item_ids(checked: CheckedBody) -> Iterator[Hit]:
         if type(item_id) is not str or prefix is None:
             continue
         if not item_id.startswith(prefix):
-            yield Hit(f"{at}/id", f"the id must begin with {prefix!r}, got {shorten(item_id)}")
+            yield Hit(f"{at}/id", f"the id must begin with {prefix!r}, got {short_repr(item_id)}")
         elif len(item_id) > 64:
             yield Hit(f"{at}/id", f"an id has at most 64 characters, got {len(item_id)}")
 
@@ -193,9 +193,11 @@ def check_reasoning(checked: CheckedBody) -> Iterator[Hit]:
         elif not item.get("id"):
             continue
         elif following is None or following.get("role") in _INPUT_ROLES or str(following.get("type")) in _OUTPUTS:
-            yield Hit(at, f"the item after the reasoning {shorten(item['id'])} is missing")
+            yield Hit(at, f"the item after the reasoning {short_repr(item['id'])} is missing")
         elif following.get("role") == "assistant" and not following.get("id"):
-            yield Hit(at, f"the message after the reasoning {shorten(item['id'])} is not the provider's: it has no id")
+            yield Hit(
+                at, f"the message after the reasoning {short_repr(item['id'])} is not the provider's: it has no id"
+            )
 
 
 @constraint("TW104", _WIRE, _OPENAPI, vendors=NATIVE)
@@ -260,7 +262,7 @@ def check_media(checked: CheckedBody) -> Iterator[Hit]:
 def _check_file_address(path: str, url: JSON) -> Iterator[Hit]:
     """Report addresses of sound and film: "The file type you uploaded is not supported"."""
     if type(url) is str and url.partition("?")[0].lower().endswith((".mp3", ".wav", ".ogg", ".flac", ".mp4", ".webm")):
-        yield Hit(path, f"files of this type are not supported: {shorten(url, 80)}")
+        yield Hit(path, f"files of this type are not supported: {short_repr(url, 80)}")
 
 
 @constraint("TW010", _WIRE, "https://github.com/zed-industries/zed/issues/42393 (2025-11)", vendors="azure",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
-from .documents import objects_of, out_of_range, shorten
+from .documents import objects_of, out_of_range, short_repr
 from .schema_subsets import openai_strict, root_combinators, root_type
 
 NATIVE = "openai azure openai_chat openai_responses"
@@ -49,7 +49,7 @@ def _check_metadata(body: Object) -> Iterator[Hit]:
     for key, value in metadata.items():
         if len(key) > 64 or type(value) is not str or len(value) > 512:
             yield Hit(
-                "/metadata", f"keys have at most 64 and values at most 512 characters of text, see {shorten(key)}"
+                "/metadata", f"keys have at most 64 and values at most 512 characters of text, see {short_repr(key)}"
             )
 
 
@@ -76,12 +76,12 @@ def check_choice_without_tools(checked: CheckedBody) -> Iterator[Hit]:
     if choice is None or checked.body.get("tools") or stored:
         return
     if checked.wire == "openai_chat" or choice not in ("none", "auto"):
-        yield Hit("/tool_choice", f"{shorten(choice)} needs tools, and the request declares none")
+        yield Hit("/tool_choice", f"{short_repr(choice)} needs tools, and the request declares none")
 
 
 def tool_name(path: str, name: JSON, limit: int) -> Iterator[Hit]:
     if type(name) is str and not re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{limit}}}", name):
-        yield Hit(path, f"{shorten(name)} must match ^[a-zA-Z0-9_-]{{1,{limit}}}$")
+        yield Hit(path, f"{short_repr(name)} must match ^[a-zA-Z0-9_-]{{1,{limit}}}$")
 
 
 def declare_schema_rules(wire: str, schemas: Callable[[CheckedBody], Iterator[tuple[str, JSON, bool]]]) -> None:
@@ -119,7 +119,7 @@ def check_format(path: str, declared: Object) -> Iterator[Hit]:
     """Check a `json_schema` format of the answer: name, schema, and the strict subset."""
     name = declared.get("name")
     if type(name) is str and not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
-        yield Hit(f"{path}/name", f"{shorten(name)} must match ^[a-zA-Z0-9_-]{{1,64}}$")
+        yield Hit(f"{path}/name", f"{short_repr(name)} must match ^[a-zA-Z0-9_-]{{1,64}}$")
     schema = declared.get("schema")
     if type(schema) is not dict:
         yield Hit(path, "a json_schema format needs a schema")
@@ -217,4 +217,4 @@ def _texts(value: JSON) -> Iterator[str]:
 
 def check_image(path: str, url: JSON) -> Iterator[Hit]:
     if type(url) is str and not re.match(r"https?://|data:image/", url):
-        yield Hit(path, f"an image needs an http(s) address or a data URL of an image, got {shorten(url)}")
+        yield Hit(path, f"an image needs an http(s) address or a data URL of an image, got {short_repr(url)}")

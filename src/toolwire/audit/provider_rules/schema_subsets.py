@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...ir.pointer import JSON, Object, child_pointer
 from ..findings import Hit
-from .documents import shorten, texts_in
+from .documents import short_repr, texts_in
 
 _MAPS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas", "defs")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -69,7 +69,7 @@ def _types(node: Object) -> list[JSON]:
 def root_type(schema: JSON) -> Iterator[Hit]:
     if type(schema) is dict and schema.get("type") != "object":
         where = "/type" if "type" in schema else ""
-        yield Hit(where, f'the root must have "type": "object", got {shorten(schema.get("type"))}')
+        yield Hit(where, f'the root must have "type": "object", got {short_repr(schema.get("type"))}')
 
 
 def root_combinators(schema: JSON, keywords: tuple[str, ...]) -> Iterator[Hit]:
@@ -121,7 +121,7 @@ def _strict_object(at: str, node: Object, *, all_required: bool) -> Iterator[Hit
     if all_required and missing:
         yield Hit(
             f"{at}/required" if required else at,
-            f"`required` must list every property, {shorten(min(missing))} is missing",
+            f"`required` must list every property, {short_repr(min(missing))} is missing",
         )
 
 
@@ -173,7 +173,7 @@ def anthropic_property_names(schema: JSON) -> Iterator[Hit]:
             if not legal(name):
                 yield Hit(
                     f"{at}/properties",
-                    f"property names may have letters, digits, _ . -, at most 64, got {shorten(name)}",
+                    f"property names may have letters, digits, _ . -, at most 64, got {short_repr(name)}",
                 )
 
 
@@ -208,7 +208,7 @@ def _camel(key: str) -> str:
 def _openapi_type(at: str, node: Object) -> Iterator[Hit]:
     kind = node.get("type")
     if "type" in node and (type(kind) is not str or kind.upper() not in _OPENAPI_TYPES):
-        yield Hit(f"{at}/type", f"type must be one of {', '.join(sorted(_OPENAPI_TYPES))}, got {shorten(kind)}")
+        yield Hit(f"{at}/type", f"type must be one of {', '.join(sorted(_OPENAPI_TYPES))}, got {short_repr(kind)}")
     elif type(kind) is str and kind.upper() == "ARRAY" and type(node.get("items")) is not dict:
         yield Hit(at, "an array needs items")
 
@@ -221,7 +221,7 @@ def _openapi_enum(at: str, node: Object) -> Iterator[Hit]:
         yield Hit(f"{at}/enum", f"enum is only allowed for strings, not for {node.get('type')!r}")
     for index, value in enumerate(values):
         if type(value) is not str or not value:
-            yield Hit(f"{at}/enum/{index}", f"enum values must be non-empty strings, got {shorten(value)}")
+            yield Hit(f"{at}/enum/{index}", f"enum values must be non-empty strings, got {short_repr(value)}")
 
 
 def _openapi_object(at: str, node: Object) -> Iterator[Hit]:
@@ -230,7 +230,7 @@ def _openapi_object(at: str, node: Object) -> Iterator[Hit]:
     required = node.get("required")
     for index, name in enumerate(required if type(required) is list else ()):
         if str(name) not in names:
-            yield Hit(f"{at}/required/{index}", f"the required property {shorten(name)} is not defined")
+            yield Hit(f"{at}/required/{index}", f"the required property {short_repr(name)} is not defined")
 
 
 def gemini_json_schema(schema: JSON) -> Iterator[Hit]:

@@ -23,7 +23,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ...ir.terminal import TextNeutraliser, neutralise_line, reveal_line
-from ...ir.text import dumps
+from ...ir.text import dumps, shorten
 from ..terminal.output import paint
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ class LivePrinter:
 
     def _print_line(self, sign: str, colour: str, tool: str, text: str, end: str = "") -> None:
         self._start_line()
-        print(f"{paint(sign, colour, sys.stderr)} {neutralise_line(tool)} {_shorten(text)}{end}", file=sys.stderr)
+        print(f"{paint(sign, colour, sys.stderr)} {neutralise_line(tool)} {_short_line(text)}{end}", file=sys.stderr)
 
     def _start_line(self) -> None:
         """Start a line on standard error; on a terminal, the text before it ends its line."""
@@ -361,6 +361,5 @@ class _CallLine:
             print("…", file=sys.stderr, flush=True)
 
 
-def _shorten(text: str) -> str:
-    line = neutralise_line(text[: 2 * _MAX_WIDTH])
-    return line if len(line) <= _MAX_WIDTH else f"{line[:_MAX_WIDTH]}…"
+def _short_line(text: str) -> str:
+    return shorten(neutralise_line(text[: 2 * _MAX_WIDTH]), _MAX_WIDTH)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.pointer import Object
 from ...ir.terminal import neutralise_json, neutralise_line, reveal_line
-from ...ir.text import dumps
+from ...ir.text import dumps, shorten
 from ..terminal.output import json_text, paint, table
 from .options import place_options, resume_command
 
@@ -151,8 +151,7 @@ def _plan_details(plan: CallPlan) -> str:
     """Describe a plan in one line of limited length: its preview or its arguments, and the reason of its verdict."""
     preview = plan.preview if isinstance(plan.preview, str) else dumps(plan.preview)
     details = [dumps(plan.arguments) if plan.preview is None else preview, plan.why, plan.preview_error]
-    line = neutralise_line("; ".join(detail for detail in details if detail))
-    return line if len(line) <= _MAX_DETAILS else f"{line[:_MAX_DETAILS]}…"
+    return shorten(neutralise_line("; ".join(detail for detail in details if detail)), _MAX_DETAILS)
 
 
 def print_outcome(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.errors import ConfigError, ToolwireError
+from ...ir.text import shorten
 from ..sources.listing import find_object, resolve_node, type_text
 
 if TYPE_CHECKING:
@@ -206,9 +207,8 @@ class _Builder:
             matches, value = self._convert_to(str(one.value), branch, one)
             if matches:
                 return value
-        shown = str(one.value) if len(str(one.value)) <= 100 else f"{str(one.value)[:100]}…"
         raise ConfigError(
-            f"{one.path} must be {type_text(self._parsed, node)}, got {shown!r}",
+            f"{one.path} must be {type_text(self._parsed, node)}, got {shorten(str(one.value), 100)!r}",
             hint=f"give a value of this type, or JSON: {one.path}:=…",
         )
 

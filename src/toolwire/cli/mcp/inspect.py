@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...ir.errors import ToolwireError
 from ...ir.terminal import count_of, neutralise_line, reveal_line
+from ...ir.text import shorten
 from ..audit import print_table
 from ..sources.listing import MAX_ITEMS, Listing
 from ..sources.targets import add_target, open_servers
@@ -190,8 +191,7 @@ def _print_report(servers: McpServers, report: Report, total: int, *, show_all: 
 def _cut_finding(finding: Finding) -> Finding:
     from msgspec.structs import replace
 
-    text = finding.message
-    return finding if len(text) <= _MAX_MESSAGE else replace(finding, message=f"{text[:_MAX_MESSAGE]}…")
+    return replace(finding, message=shorten(finding.message, _MAX_MESSAGE))
 
 
 def _format_counts(**numbers: int) -> str:

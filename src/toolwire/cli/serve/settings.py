@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
+from ...ir.text import shorten
 from ..terminal.output import json_text, paint, table
 from .keys import CONFIG, replace_file
 
@@ -366,7 +367,7 @@ def _as_document(
 
 def _print_report(path: Path, settings: Settings | None, rows: list[dict[str, Any]], probes: list[ProbeResult]) -> None:
     if rows:
-        cells = [(str(row["line"] or ""), _shorten(row["location"]), _sentence(row)) for row in rows]
+        cells = [(str(row["line"] or ""), shorten(row["location"], _MAX_LOCATION), _sentence(row)) for row in rows]
         print("\n".join(table(cells, ("line", "where", "problem"))), end="\n\n")
     if probes:
         probed = [
@@ -377,10 +378,6 @@ def _print_report(path: Path, settings: Settings | None, rows: list[dict[str, An
     verdict = paint(count_of(errors, "problem"), "red") if errors else paint("no problems", "green")
     counts = "" if settings is None else f": {_counts(settings)}"
     print(f"{path}{counts}; {verdict}")
-
-
-def _shorten(location: str) -> str:
-    return location if len(location) <= _MAX_LOCATION else f"{location[: _MAX_LOCATION - 1]}…"
 
 
 def _sentence(row: dict[str, Any]) -> str:

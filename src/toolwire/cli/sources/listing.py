@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...ir.errors import ToolwireError
 from ...ir.terminal import neutralise_line, neutralise_text, reveal_line
-from ...ir.text import dumps
+from ...ir.text import dumps, shorten
 from ..terminal.output import paint, table
 
 if TYPE_CHECKING:
@@ -162,8 +162,7 @@ def _cut_list(names: list[str], limit: int, separator: str) -> str:
 
 
 def _value_text(value: JSON) -> str:
-    text = dumps(value)
-    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}…"
+    return shorten(dumps(value), _MAX_VALUE_LENGTH)
 
 
 _Item = TypeVar("_Item")
@@ -280,7 +279,7 @@ class Listing:
             print(f"{indent}{line}".rstrip())
 
     def _cell(self, text: str) -> str:
-        return neutralise_line(text if self._show_all or len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}…")
+        return neutralise_line(text if self._show_all else shorten(text, _MAX_CELL))
 
     def _name(self, text: str) -> str:
         """Return the name of a tool or a prompt, with every character that cannot be seen."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import neutralise_line
+from ...ir.text import shorten
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _MAX_LABEL = 40  # characters; half of an 80-column terminal is left for bar and value
@@ -123,8 +124,7 @@ def _html_page(title: str, picture: str) -> str:
 
 
 def _label(bar: Bar) -> str:
-    label = neutralise_line(bar.label)
-    return label if len(label) <= _MAX_LABEL else label[: _MAX_LABEL - 1] + "…"
+    return shorten(neutralise_line(bar.label), _MAX_LABEL)
 
 
 def _svg_text(x: float, y: float, text: str, kind: str = "") -> str:

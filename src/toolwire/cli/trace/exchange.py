@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...ir.errors import ToolwireError
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.terminal import count_of, neutralise_line
-from ...ir.text import dumps
+from ...ir.text import dumps, shorten
 from ..terminal.output import columns, json_text, losses_table, paint, table
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class TimelineRow(NamedTuple):
 def draw_timeline(rows: Sequence[TimelineRow], total: float) -> list[str]:
     """Return the lines of a timeline: label, bar, duration and note. `total` is the length of the axis in milliseconds."""
     width = max(shutil.get_terminal_size((100, 24)).columns, _MIN_WIDTH)
-    labels = [_cut("  " * min(row.depth, 6) + neutralise_line(row.label), _MAX_LABEL) for row in rows]
+    labels = [shorten("  " * min(row.depth, 6) + neutralise_line(row.label), _MAX_LABEL) for row in rows]
     label_width = max(map(len, labels), default=0)
     note_width = min(max((len(neutralise_line(row.note)) for row in rows), default=0), _MAX_NOTE)
     bar_width = max(width - label_width - _DURATION - note_width - 6, _MIN_BAR)
@@ -58,7 +58,7 @@ def draw_timeline(rows: Sequence[TimelineRow], total: float) -> list[str]:
     for row, label in zip(rows, labels, strict=True):
         bar = paint(_bar(row, total, bar_width), row.colour)
         duration = "no end" if row.end is None else format_ms(row.end - row.start)
-        note = _cut(neutralise_line(row.note), note_width)
+        note = shorten(neutralise_line(row.note), note_width)
         lines.append(f"{label.ljust(label_width)}  {bar}  {duration.rjust(_DURATION)}  {note}".rstrip())
     return lines
 
@@ -84,10 +84,6 @@ def format_ms(ms: float) -> str:
     if ms < 1000:
         return f"{ms:.0f} ms"
     return f"{ms / 1000:.2f} s" if ms < 120_000 else f"{ms / 60_000:.1f} min"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
 _MAX_WIDTH = 80  # characters shown of arguments and results
@@ -192,11 +188,11 @@ def _print_calls(request: Request | None, response: Response | None) -> None:
     rows: list[tuple[str, str, str]] = []
     names = {part.id: part.name for part in _request_parts(request) if isinstance(part, ToolCall)}
     for result in _last_results(request):
-        rows.append(("result", result.name or names.get(result.call_id, result.call_id), shorten(result.text)))
+        rows.append(("result", result.name or names.get(result.call_id, result.call_id), short_line(result.text)))
     for call in response.calls if response is not None else ():
-        rows.append(("call", call.name, shorten(_format_arguments(call))))
+        rows.append(("call", call.name, short_line(_format_arguments(call))))
     if response is not None and response.text:
-        rows.append(("text", "", shorten(response.text)))
+        rows.append(("text", "", short_line(response.text)))
     if rows:
         print()
         print("\n".join(table(rows, ("", "tool", "content"))))
@@ -214,9 +210,8 @@ def _format_arguments(call: ToolCall) -> str:
     return dumps(call.arguments) if call.arguments is not None else call.raw or ""
 
 
-def shorten(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _MAX_WIDTH else text[: _MAX_WIDTH - 1] + "…"
+def short_line(text: str) -> str:
+    return shorten(" ".join(text.split()), _MAX_WIDTH)
 
 
 def _print_bodies(trace: ExchangeTrace) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.terminal import count_of, neutralise_line
 from ...ir.text import dumps
 from ..terminal.output import json_text, losses_table, paint, table
-from .exchange import TimelineRow, draw_timeline, exchange_as_json, format_ms, print_exchange, shorten
+from .exchange import TimelineRow, draw_timeline, exchange_as_json, format_ms, print_exchange, short_line
 
 if TYPE_CHECKING:
     from ...ir.response import Usage
@@ -130,12 +130,12 @@ def _detail_rows(trace: RunTrace) -> list[tuple[str, str, str]]:
         start, end = span.start, span.end
         if isinstance(start, CallStarted) and isinstance(start.call, dict):
             name = str(start.call.get("name", ""))
-            rows.append(("call", name, shorten(_arguments_text(start.call))))
+            rows.append(("call", name, short_line(_arguments_text(start.call))))
             if isinstance(end, ResultReturned):
-                rows.append(("result", name, shorten(_result_text(end.result))))
+                rows.append(("result", name, short_line(_result_text(end.result))))
         elif isinstance(end, ResponseReceived) and span.depth <= 1 and isinstance(end.body, dict):
             text = "".join(part.get("text", "") for part in end.body.get("parts", []) if part.get("part") == "text")
-    return [*rows, ("text", "", shorten(text))] if text else rows
+    return [*rows, ("text", "", short_line(text))] if text else rows
 
 
 def _arguments_text(call: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from hashlib import sha256
 
 from ...ir.pointer import JSON, Object
 from ...ir.terminal import neutralise_line
-from ...ir.text import dumps
+from ...ir.text import dumps, shorten
 from ...run.traces.redact import Redactor, environment_secrets
 from ...run.traces.sanitise import Sanitiser
 from ..protocol.meta import CLIENT_INFO
@@ -97,9 +97,7 @@ class RequestRecord:
 
 
 def _cut(value: object) -> str:
-    if type(value) is not str:
-        return ""
-    return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}…"
+    return shorten(value, _MAX_TEXT) if type(value) is str else ""
 
 
 def _problem(answer: RpcMessage | None) -> str:
@@ -116,5 +114,4 @@ def _sanitiser() -> Sanitiser:
 
 
 def _shown_arguments(arguments: Object) -> str:
-    text = dumps(_sanitiser().sanitise_document(arguments))
-    return text if len(text) <= _MAX_ARGUMENTS else f"{text[:_MAX_ARGUMENTS]}…"
+    return shorten(dumps(_sanitiser().sanitise_document(arguments)), _MAX_ARGUMENTS)

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from ...ir.parts import ToolCall
 from ...ir.pointer import Object, split
+from ...ir.text import shorten
 from ...ir.value import Value
 from ...schema.lowering.lowered import Lowered
 from ...schema.repair.arguments import RepairPolicy
@@ -132,7 +133,7 @@ def format_value(value: Any) -> str:
         text = repr(value[:_MAX_SHOWN]) if isinstance(value, str) else str(value)
     except Exception:  # noqa: BLE001  # a user-defined __str__, or an int with too many digits
         return f"a value of type {type(value).__name__}"
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+    return shorten(text, _MAX_SHOWN)
 
 
 def _iterate_values(value: Any, path: Sequence[str]) -> Iterator[Any]:

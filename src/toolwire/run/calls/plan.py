@@ -13,7 +13,7 @@ import msgspec
 from ...ir.errors import StoreError
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
-from ...ir.text import dumps
+from ...ir.text import dumps, shorten
 from ...ir.tools import Effect
 from ...ir.value import Value
 from ..tools.toolbox import Entry
@@ -108,11 +108,8 @@ def find_replay(
 
 def _describe(plan: CallPlan) -> str:
     """Describe the plan to the model."""
-    arguments = dumps(plan.arguments)
-    if len(arguments) > _MAX_ARGUMENTS:
-        arguments = f"{arguments[:_MAX_ARGUMENTS]}…"
     lines = [f"Dry run: {plan.tool} was not executed. {_OUTCOMES[plan.verdict]}{plan.why}".rstrip(".: ") + "."]
-    lines.append(f"arguments: {arguments}")
+    lines.append(f"arguments: {shorten(dumps(plan.arguments), _MAX_ARGUMENTS)}")
     lines.append(f"effect: {plan.effect}" + (f" on {plan.resource}" if plan.resource else ""))
     if plan.preview is not None:
         lines.append(f"preview: {plan.preview if isinstance(plan.preview, str) else dumps(plan.preview)}")

@@ -43,7 +43,7 @@ class AnnotationEmitter:
             if repeats and self.can_repeat(node, keyword):
                 schema.update(value if keyword == "if" else {keyword: value})
                 continue
-            remarks = [*remarks, f"{keyword}: {scalars.shorten(value)}"]
+            remarks = [*remarks, f"{keyword}: {scalars.short_value(value)}"]
             self.report_unenforced(node, keyword)
         can = self.dialect.keywords
         for keyword in ("default", "title", "examples", "example", "deprecated"):
@@ -58,7 +58,7 @@ class AnnotationEmitter:
         """Return the description for a place where the dialect allows no other keyword; report the others."""
         remarks: list[str] = []
         for keyword, value in node.unmodelled.items():
-            remarks.append(f"{keyword}: {scalars.shorten(value)}")
+            remarks.append(f"{keyword}: {scalars.short_value(value)}")
             self.report_unenforced(node, keyword)
         return self._describe(node, remarks, codec, frozenset())
 
@@ -68,7 +68,7 @@ class AnnotationEmitter:
         if "default" in annotations and "default" not in can:
             if annotations["default"] is not None:
                 default = _encode_annotation("default", annotations["default"], codec)
-                remarks = [*remarks, f"default: {scalars.shorten(default)}"]
+                remarks = [*remarks, f"default: {scalars.short_value(default)}"]
             else:
                 self.report_omitted(node, "default", "a default of null means the same as absent")
         for keyword in ("title", "examples", "example", "deprecated"):

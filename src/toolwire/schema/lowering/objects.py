@@ -215,7 +215,7 @@ def _emit_undeclared(
         if "additionalProperties" in can:
             out["additionalProperties"] = inner.schema or True
         else:
-            remarks.append(f"additionalProperties: {scalars.shorten(inner.schema or True)}")
+            remarks.append(f"additionalProperties: {scalars.short_value(inner.schema or True)}")
             emitter.report_unenforced(node, "additionalProperties")
         return inner.codec
     if node.closed and "additionalProperties" in can:

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from ...ir.pointer import JSON, Object
-from ...ir.text import dumps
+from ...ir.text import dumps, shorten
 from ..parsing.nodes import EnumNode, Node, NullNode, NumberNode, StringNode, annotate, any_of
 from ..validation.patterns import ASSERTED, INCOMPLETE, format_pattern, is_supported, length_pattern
 from . import codec as codecs
@@ -123,7 +123,7 @@ def emit_string(writer: EmitContext, node: StringNode) -> Emitted:
         is_sent = "pattern" in can and is_supported(pattern, writer.dialect.patterns)
         writer.report_pattern(node, pattern, is_sent)
         if not is_sent:
-            remarks.append(f"pattern: {shorten(pattern)}")
+            remarks.append(f"pattern: {short_value(pattern)}")
             pattern = None
     low, high = node.min_length, node.max_length
     if "minLength" not in can and (low or high is not None):
@@ -250,7 +250,7 @@ def emit_enum(writer: EmitContext, node: EnumNode, depth: int = 0) -> Emitted:
         writer.report_unenforced(node, "enum", f"{too_many}: stated in the description, checked afterwards")
         kinds = {_type_name(value) for value in values}
         kind = kinds.pop() if len(kinds) == 1 else "string"
-        return Emitted(writer.add_description({"type": kind}, node, [f"one of {shorten(values)}"]))
+        return Emitted(writer.add_description({"type": kind}, node, [f"one of {short_value(values)}"]))
     are_sent = all(is_enum_value(value, writer.dialect) for value in values)
     if are_sent and not writer.dialect.type_lists and (union := _split_by_type(node)) is not None:
         return writer.emit(union, depth)
@@ -293,9 +293,8 @@ def _enum_values(writer: EmitContext, node: Node, values: list[JSON]) -> tuple[O
     return {"type": "string", "enum": list(names)}, codecs.enum_codec(values, list(names))
 
 
-def shorten(value: JSON) -> str:
-    text = value if type(value) is str else dumps(value)
-    return text if len(text) <= 300 else f"{text[:297]}…"
+def short_value(value: JSON) -> str:
+    return shorten(value if type(value) is str else dumps(value), 300)
 
 
 Bounds: TypeAlias = dict[str, tuple[float, str]]

@@ -27,6 +27,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.pointer import JSON, Object, join
+from ...ir.text import shorten
 from ..bounds import content_cache
 from ..keywords import old_draft_number
 
@@ -318,8 +319,7 @@ class UncheckedPattern(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        short_pattern = self.pattern if len(self.pattern) <= 100 else f"{self.pattern[:97]}…"
-        return f"{self.at}: the pattern {short_pattern} is not checked: {self.reason}"
+        return f"{self.at}: the pattern {shorten(self.pattern, 100)} is not checked: {self.reason}"
 
 
 def pattern_uses(schema: JSON) -> Iterator[tuple[str, str]]:

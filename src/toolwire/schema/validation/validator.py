@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.errors import InvalidArguments, SchemaError
 from ...ir.pointer import JSON, Object, join
-from ...ir.text import dumps, to_bytes
+from ...ir.text import dumps, shorten, to_bytes
 from ...ir.value import Value
 from ...stream.strict import parse
 from ..bounds import content_cache, json_size
@@ -320,11 +320,7 @@ def _make_problem(error: jsonschema_rs.ValidationError) -> Problem:
         return Problem(path, keyword, f"expected {_join_kinds(details['types'])}, got {shown_value}")
     if keyword == "enum":
         return Problem(path, keyword, f"expected one of {_short_value(details['options'])}, got {shown_value}")
-    return Problem(path, keyword, _shorten_message(error.message))
-
-
-def _shorten_message(message: str) -> str:
-    return message if len(message) <= 300 else f"{message[:297]}…"
+    return Problem(path, keyword, shorten(error.message, 300))
 
 
 def _join_kinds(kinds: JSON) -> str:
@@ -332,5 +328,4 @@ def _join_kinds(kinds: JSON) -> str:
 
 
 def _short_value(value: JSON) -> str:
-    text = dumps(value)
-    return text if len(text) <= 120 else f"{text[:117]}…"
+    return shorten(dumps(value), 120)

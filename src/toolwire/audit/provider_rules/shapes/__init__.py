@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import NamedTuple, TypeAlias
 
 from ....ir.pointer import JSON, Object, child_pointer
+from ....ir.text import shorten
 
 __all__ = ["ShapeProblem", "check_shape", "load_shapes"]
 
@@ -197,5 +198,4 @@ def _describe(kind: FieldType) -> str:
 
 
 def _shown(value: JSON) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return shorten(repr(value), 60)
