@@ -1,12 +1,15 @@
 """Bounds on the work and the memory that untrusted schemas and values can cause.
 
-Schemas come from clients and MCP servers, values from models. A `StepBudget` bounds the steps of a computation, and a
-`ContentCache` the bytes of the documents whose results are kept.
+Schemas come from clients and MCP servers, values from models. A `StepBudget` bounds the steps of a computation, a
+`ContentCache` the bytes of the documents whose results are kept, and a `BoundedCache` the results, answers and turns
+that a process keeps for a time.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
+from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from ..ir.pointer import JSON
@@ -115,3 +118,56 @@ class ContentCache(Generic[CachedParameters, Cached]):
             self._young[arguments] = result
             self._young_size += size
         return result
+
+
+CacheKey = TypeVar("CacheKey")
+CachedValue = TypeVar("CachedValue")
+
+
+class BoundedCache(Generic[CacheKey, CachedValue]):
+    """At most `max_entries` values of `max_bytes`, evicted from the front. The caller passes the current time."""
+
+    __slots__ = ("_entries", "_max_bytes", "_max_entries", "_used_bytes")
+
+    def __init__(self, max_entries: float = inf, max_bytes: float = inf) -> None:
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._used_bytes = 0
+        self._entries: OrderedDict[CacheKey, tuple[float, int, CachedValue]] = OrderedDict()  # expiry, size, value
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: CacheKey, now: float) -> CachedValue | None:
+        """Return the value unless it has expired. The order of eviction stays."""
+        entry = self._entries.get(key)
+        return None if entry is None or entry[0] <= now else entry[2]
+
+    def use(self, key: CacheKey, now: float) -> CachedValue | None:
+        """Like `get`, and move the value to the end, so that the least recently used value is evicted first."""
+        value = self.get(key, now)
+        if value is not None:
+            self._entries.move_to_end(key)
+        return value
+
+    def put(self, key: CacheKey, value: CachedValue, now: float, seconds: float, size: int = 0) -> None:
+        """Store a value at the end, and evict the first ones that exceed the bounds or have expired.
+
+        A value above `max_bytes` is not stored: it would evict all others, and then itself.
+        """
+        self.drop(key)
+        if size <= self._max_bytes:
+            self._entries[key] = (now + seconds, size, value)
+            self._used_bytes += size
+        while self._entries and self._is_full(now):
+            self.drop(next(iter(self._entries)))
+
+    def _is_full(self, now: float) -> bool:
+        if len(self._entries) > self._max_entries or self._used_bytes > self._max_bytes:
+            return True
+        return next(iter(self._entries.values()))[0] <= now
+
+    def drop(self, key: CacheKey) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._used_bytes -= entry[1]

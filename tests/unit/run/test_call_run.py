@@ -12,7 +12,7 @@ from toolwire.ir.errors import StoreError
 from toolwire.run.calls.context import NotExecuted, ToolError, Transient
 from toolwire.run.calls.execution import CallRun
 from toolwire.run.calls.policy import Policy, deny
-from toolwire.run.calls.settings import ResultCache, RunSettings
+from toolwire.run.calls.settings import RunSettings
 from toolwire.run.calls.steps import (
     ArgumentMismatch,
     ClaimKey,
@@ -32,6 +32,7 @@ from toolwire.run.values.keys import fingerprint
 from toolwire.run.values.outputs import cap_result
 from toolwire.run.values.records import Record
 from toolwire.run.values.results import NOTES_KEY, result_code, to_record
+from toolwire.schema.bounds import BoundedCache
 
 ARGUMENTS = {"amount": 3}
 CALL = ToolCall("c1", "pay", ARGUMENTS)
@@ -283,7 +284,7 @@ def test_idempotency_key_depends_on_run_tenant_and_occurrence():
 
 def test_cached_results_of_reads_are_reused_until_they_expire():
     box = made("read", cache=60.0)
-    shared = settings(box, cache=ResultCache())
+    shared = settings(box, cache=BoundedCache())
     assert kinds(drive(CallRun(CALL, shared), Returned("x"))) == [Invoke, Finished]
     again = drive(CallRun(replace(CALL, id="c2"), shared))
     assert kinds(again) == [Finished]
@@ -294,7 +295,7 @@ def test_cached_results_of_reads_are_reused_until_they_expire():
 
 
 def test_failures_are_not_cached():
-    shared = settings(made("read", cache=60.0, retries=0), cache=ResultCache())
+    shared = settings(made("read", cache=60.0, retries=0), cache=BoundedCache())
     drive(CallRun(CALL, shared), Failed(ValueError("x")))
     assert isinstance(CallRun(CALL, shared).next(), Invoke)
 

@@ -9,7 +9,6 @@ in memory proportional to its text.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -34,6 +33,7 @@ from ...ir.events import (
 from ...ir.folding import Folder
 from ...ir.parts import Artefact, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ...ir.request import Message
+from ...schema.bounds import BoundedCache
 
 MAX_TURN_BYTES = 1024 * 1024  # 128,000 tokens of an answer take about half of it; a longer turn is not stored
 _ENTRY_OVERHEAD = 500  # bytes of overhead besides the content: key, time and links. Not measured
@@ -124,39 +124,22 @@ class InMemoryTurns:
     """The memory of one process: the newest `max_entries`, in at most `max_bytes`, each for `seconds`."""
 
     def __init__(self, max_entries: int, max_bytes: int, seconds: float, clock: Callable[[], float]) -> None:
-        self._max_entries = max_entries
-        self._max_bytes = max_bytes
-        self._used_bytes = 0
         self._seconds = seconds
         self._clock = clock
-        # by caller and key: expiry, size, turn
-        self._entries: OrderedDict[tuple[str, str], tuple[float, int, StoredTurn]] = OrderedDict()
+        self._entries: BoundedCache[tuple[str, str], StoredTurn] = BoundedCache(max_entries, max_bytes)  # caller, key
 
     @property
     def has_any(self) -> bool:
         return bool(self._entries)
 
     async def save(self, caller: str, keys: Sequence[str], turn: StoredTurn, data: bytes) -> None:
-        """Store a turn, and drop the oldest ones beyond the limits. A turn above the limits is not stored."""
-        expires_at = self._clock() + self._seconds
-        size = _ENTRY_OVERHEAD + len(data)
         for key in keys:
-            self._drop((caller, key))
-            if size <= self._max_bytes:
-                self._entries[caller, key] = (expires_at, size, turn)
-                self._used_bytes += size
-        while len(self._entries) > self._max_entries or self._used_bytes > self._max_bytes:
-            self._drop(next(iter(self._entries)))
-
-    def _drop(self, key: tuple[str, str]) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._used_bytes -= entry[1]
+            self._entries.put((caller, key), turn, self._clock(), self._seconds, _ENTRY_OVERHEAD + len(data))
 
     async def load(self, caller: str, keys: list[str]) -> dict[str, StoredTurn]:
         now = self._clock()
-        found = {key: self._entries.get((caller, key)) for key in keys}
-        return {key: entry[2] for key, entry in found.items() if entry is not None and entry[0] > now}
+        found = {key: self._entries.get((caller, key), now) for key in keys}
+        return {key: turn for key, turn in found.items() if turn is not None}
 
 
 _DELTAS = (TextDelta, ReasoningDelta)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -14,6 +13,7 @@ from ...bridge.conversation.reasoning_envelope import ReasoningEnvelopes
 from ...bridge.conversation.turns import TurnStore
 from ...ir.text import to_bytes
 from ...net.tools.runner import Runner
+from ...schema.bounds import BoundedCache
 from ..config.settings import LimitsRow
 from ..responses.state import ResponseState
 from ..retrieval.tool_ranker import ToolRanker
@@ -31,9 +31,7 @@ class AnswerCache:
 
     def __init__(self, clock: Callable[[], float], max_bytes: int = _MAX_CACHED_BYTES) -> None:
         self._clock = clock
-        self._max_bytes = max_bytes
-        self._size = 0
-        self._entries: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()  # (expiry, answer), oldest first
+        self._answers: BoundedCache[bytes, bytes] = BoundedCache(max_bytes=max_bytes)
 
     @staticmethod
     def key(caller: str, front: str, model: str, headers: Mapping[str, str], body: bytes) -> bytes:
@@ -42,18 +40,10 @@ class AnswerCache:
         return sha256(identity + b"\0" + body).digest()
 
     def get(self, key: bytes) -> bytes | None:
-        expires_at, answer = self._entries.get(key, (0.0, b""))
-        return answer if expires_at > self._clock() else None
+        return self._answers.get(key, self._clock())
 
     def put(self, key: bytes, answer: bytes, seconds: float) -> None:
-        """Store an answer for `seconds`, and evict the oldest ones while the total exceeds the limit."""
-        if len(answer) > self._max_bytes:
-            return
-        self._size -= len(self._entries.pop(key, (0.0, b""))[1])
-        self._entries[key] = (self._clock() + seconds, answer)
-        self._size += len(answer)
-        while self._size > self._max_bytes:
-            self._size -= len(self._entries.popitem(last=False)[1][1])
+        self._answers.put(key, answer, self._clock(), seconds, len(answer))
 
 
 class Dependencies(Struct, frozen=True):

@@ -5,7 +5,6 @@ Other stores are in `gateway.state`.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Protocol
@@ -13,6 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from ...asgi.offload import ClientOffload
+from ...schema.bounds import BoundedCache
 from ..memory import MemoryReservation, admit_document, parsed_size
 from .records import ConversationEntry, ResponseEntry, ResponseStateError, UpstreamPin, decode_entry
 
@@ -59,58 +59,35 @@ def entry_key(*names: str) -> bytes:
     return sha256(b"".join(b"%d:%b" % (len(name), name) for name in encoded)).digest()
 
 
-class _MemoryEntry(Struct):
-    data: bytes
-    expires_at: float
-
-
 class InMemoryResponses:
     """Entries in the memory of one process."""
 
     def __init__(self, bounds: OwnerBounds, clock: Callable[[], float]) -> None:
         self._bounds = bounds
         self._clock = clock
-        self._entries: dict[str, OrderedDict[str, _MemoryEntry]] = {}  # by owner, the least recently used first
-        self._sizes: dict[str, int] = {}  # bytes by owner
+        self._caches: dict[str, BoundedCache[str, bytes]] = {}  # by owner
         self._locks: dict[bytes, tuple[str, float]] = {}  # (token, end)
 
     async def save(self, owner: str, entry_id: str, data: bytes, seconds: float) -> None:
-        entries = self._entries.setdefault(owner, OrderedDict())
-        self._drop(owner, entry_id)
-        entries[entry_id] = _MemoryEntry(data, self._clock() + seconds)
-        self._sizes[owner] = self._sizes.get(owner, 0) + len(data)
-        while self._is_full(owner):
-            self._drop(owner, next(iter(entries)))
-
-    def _is_full(self, owner: str) -> bool:
-        """Check the bounds, and whether the oldest entry has expired."""
-        entries = self._entries[owner]
-        if self._sizes[owner] > self._bounds.max_bytes or len(entries) > self._bounds.max_entries:
-            return True
-        return bool(entries) and next(iter(entries.values())).expires_at <= self._clock()
-
-    def _drop(self, owner: str, entry_id: str) -> None:
-        entries = self._entries.get(owner)
-        entry = None if entries is None else entries.pop(entry_id, None)
-        if entry is not None:
-            self._sizes[owner] -= len(entry.data)
+        if owner not in self._caches:
+            self._caches[owner] = BoundedCache(self._bounds.max_entries, self._bounds.max_bytes)
+        self._caches[owner].put(entry_id, data, self._clock(), seconds, len(data))
 
     async def load(self, owner: str, entry_ids: Sequence[str], renew: float | None = None) -> dict[str, bytes]:
-        entries, now = self._entries.get(owner, OrderedDict()), self._clock()
+        cache, now = self._caches.get(owner), self._clock()
         found: dict[str, bytes] = {}
         for entry_id in entry_ids:
-            entry = entries.get(entry_id)
-            if entry is None or entry.expires_at <= now:
+            data = None if cache is None else cache.get(entry_id, now)
+            if cache is None or data is None:
                 continue
-            found[entry_id] = entry.data
+            found[entry_id] = data
             if renew is not None:
-                entry.expires_at = now + renew
-                entries.move_to_end(entry_id)
+                cache.put(entry_id, data, now, renew, len(data))
         return found
 
     async def delete(self, owner: str, entry_ids: Sequence[str]) -> None:
-        for entry_id in entry_ids:
-            self._drop(owner, entry_id)
+        for entry_id in entry_ids if owner in self._caches else ():
+            self._caches[owner].drop(entry_id)
 
     async def lock(self, owner: str, entry_id: str, token: str, seconds: float) -> bool:
         now = self._clock()
@@ -127,7 +104,7 @@ class InMemoryResponses:
             del self._locks[key]
 
     async def aclose(self) -> None:
-        self._entries.clear()
+        self._caches.clear()
 
 
 # The Responses state as one request uses it: of one owner, within the memory of all requests, large work in threads.

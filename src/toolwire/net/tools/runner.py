@@ -40,7 +40,7 @@ from ...run.calls.observe import (
 from ...run.calls.policy import Policy
 from ...run.calls.runtime_tools import add_search_tool, output_entries
 from ...run.calls.schedule import Schedule
-from ...run.calls.settings import ResultCache, RunSettings
+from ...run.calls.settings import RunSettings
 from ...run.calls.steps import (
     ApprovalReply,
     Approve,
@@ -59,11 +59,13 @@ from ...run.values.outputs import StoredOutputs
 from ...run.values.records import DAY, Store
 from ...run.values.results import is_untrusted
 from ...run.values.waiting import Suspend
+from ...schema.bounds import BoundedCache
 from ..threads import ThreadPool, run_blocking
 from .arguments import check_approver, check_store
 from .dispatch import Dispatch, failed_result, is_large
 from .steps import Approver, ApproverThread, Invoker, StoreSteps
 
+_MAX_RESULTS = 1024  # cached results of pure and read tools, of at most 64 KiB of text each by default
 _MAX_TAINTED_RUNS = 4096  # ids of runs that the caller drives itself: far more than are in progress at a time
 _CHECK_THREADS = 4  # few, because each of them delays the event loop by one switch interval
 
@@ -130,7 +132,7 @@ class Runner:
             gates=gates,
             has_store=store is not None,
             keeps_keyless=keeps_keyless,
-            cache=ResultCache(),
+            cache=BoundedCache(_MAX_RESULTS),
             outputs=self._outputs if self._output_tools else None,
             while_running=while_running,
             lease=lease,

@@ -33,6 +33,7 @@ from msgspec.structs import replace
 
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
+from ...schema.bounds import BoundedCache
 from ..tools.offer import refuse_stronger_effect
 from ..tools.toolbox import Entry
 from ..values.keys import store_key
@@ -46,7 +47,7 @@ from .gates import pass_gates, policy
 from .outcomes import EffectState, classify, retry_advice
 from .pending import Pending
 from .plan import PlanVerdict, find_replay, plan_refusal, plan_result
-from .settings import ResultCache, RunSettings, cache_key
+from .settings import RunSettings, cache_key
 from .signature import FunctionSignature, copy_json, function_signature
 from .steps import (
     ApprovalReply,
@@ -412,13 +413,13 @@ class CallRun:
         cache, settings = self._cache_for(pending.tool), self.settings
         if cache is None:
             return None
-        found = cache.get(self._cache_key(pending), settings.now())
+        found = cache.use(self._cache_key(pending), settings.now())
         return None if found is None else annotate(replace(found, call_id=self.call.id), cached=True)
 
     def _cache_result(self, pending: Pending, result: ToolResult) -> None:
         cache, settings = self._cache_for(pending.tool), self.settings
         if cache is not None:
-            cache.put(self._cache_key(pending), result, settings.now() + (pending.tool.options.cache or 0))
+            cache.put(self._cache_key(pending), result, settings.now(), pending.tool.options.cache or 0)
 
     def _cache_key(self, pending: Pending) -> str:
         """Return the key of the call. The result may depend on the dependencies, so then only this run reuses it."""
@@ -426,7 +427,7 @@ class CallRun:
         run_id = "" if settings.deps is None else settings.run_id
         return cache_key(entry.name, pending.arguments, entry.origin_id, settings.tenant, run_id)
 
-    def _cache_for(self, entry: Entry) -> ResultCache | None:
+    def _cache_for(self, entry: Entry) -> BoundedCache[str, ToolResult] | None:
         """Return the cache for the results of this tool; None if they are not cached."""
         settings = self.settings
         if settings.deps is not None and not settings.run_id:

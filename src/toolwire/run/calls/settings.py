@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
@@ -13,6 +12,7 @@ from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
 from ...ir.tools import SEARCH_TOOLS
 from ...ir.value import Value
+from ...schema.bounds import BoundedCache
 from ..session.loop import Session
 from ..tools.toolbox import Entry, Toolbox
 from ..values.keys import canonical_json
@@ -27,30 +27,6 @@ from .signature import function_signature
 def cache_key(tool: str, arguments: Object, *scope: str) -> str:
     """Hash a call with the scope in which its result may be reused: the source of the tool, the tenant, the run."""
     return sha256(canonical_json([tool, arguments, *scope])).hexdigest()
-
-
-class ResultCache:
-    """A bounded cache that evicts the least recently used result. The caller passes the current time."""
-
-    def __init__(self, size: int = 1024) -> None:  # results of at most 64 KiB of text each by default
-        self._size = size
-        self._entries: OrderedDict[str, tuple[float, ToolResult]] = OrderedDict()
-
-    def get(self, key: str, now: float) -> ToolResult | None:
-        """Return the result unless it has expired, and mark it as recently used."""
-        entry = self._entries.get(key)
-        if entry is None:
-            return None
-        if entry[0] <= now:
-            del self._entries[key]
-            return None
-        self._entries.move_to_end(key)
-        return entry[1]
-
-    def put(self, key: str, result: ToolResult, expires_at: float) -> None:
-        self._entries[key] = (expires_at, result)
-        while len(self._entries) > self._size:
-            self._entries.popitem(last=False)
 
 
 class ToolGates:
@@ -97,7 +73,7 @@ class RunSettings(Value, frozen=True):
     while_running: str = "wait"  # or "refuse"
     wait_timeout: float = 30.0  # seconds for the same call in another process; half of a tool's default timeout
     output_limit: int = LIMIT
-    cache: ResultCache | None = None
+    cache: BoundedCache[str, ToolResult] | None = None
     outputs: StoredOutputs | None = None  # for the full texts of shortened results
     tainted: bool = False
     deps: Any = None  # the caller's object, for `CallContext.deps`
