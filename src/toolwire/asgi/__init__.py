@@ -11,9 +11,4 @@ if TYPE_CHECKING:
     from .access import Guard as Guard
     from .access import OriginPolicy as OriginPolicy
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "access": "AccessDenied Guard OriginPolicy",
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, {"access": "AccessDenied Guard OriginPolicy"})

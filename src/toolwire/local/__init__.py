@@ -10,9 +10,4 @@ if TYPE_CHECKING:
     from .model import LocalModel as LocalModel
     from .model import open_model as open_model
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "model": "LocalModel open_model",
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, {"model": "LocalModel open_model"})

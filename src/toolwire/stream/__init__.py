@@ -13,10 +13,4 @@ if TYPE_CHECKING:
     from .repair import repair_json as repair_json
     from .scanner import ArgumentWatch as ArgumentWatch
 else:
-    __getattr__, __dir__, __all__ = lazy_exports(
-        __name__,
-        {
-            "repair": "repair_json",
-            "scanner": "ArgumentWatch",
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, {"repair": "repair_json", "scanner": "ArgumentWatch"})
