@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ..._extras import install_command
-from ...ir.errors import ConfigError, MissingExtra, StoreError
-from ...net.stores.address import display_name, redact
+from ...ir.errors import MissingExtra, StoreError
+from ...net.stores.address import display_name, invalid_address, server_error
 
 # One connection to a SQLite file or to PostgreSQL, for the tables of the gateway. Both are opened on first use.
 #
@@ -164,8 +164,7 @@ class PostgresLink:
         try:
             psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error:
-            hint = "use postgresql://user:password@host:5432/database"
-            raise ConfigError(f"invalid {setting}: {display_name(url)}", hint=hint) from None
+            raise invalid_address(setting, url) from None
 
     def execute(self, *statements: tuple[str, Sequence[Any]]) -> list[list[Any]]:
         found: list[list[Any]] = self._run(
@@ -200,9 +199,7 @@ class PostgresLink:
                     return work(cursor)
             except (self._psycopg.Error, OSError) as error:
                 self._disconnect()
-                message = redact(str(error), self._url) or type(error).__name__
-                hint = "check that the server is running and the credentials are valid"
-                raise StoreError(f"{self.name}: {message}", hint=hint) from None
+                raise server_error("PostgreSQL", self._url, error) from None
 
     def _connect(self) -> Any:
         """Connect and create the tables. Options in the address take precedence over our timeouts."""

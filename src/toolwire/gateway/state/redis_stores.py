@@ -25,8 +25,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ..._extras import install_command
-from ...ir.errors import ConfigError, MissingExtra, StoreError
-from ...net.stores.address import display_name, redact
+from ...ir.errors import MissingExtra, StoreError
+from ...net.stores.address import display_name, invalid_address, redact
 from ..keys import MAX_AHEAD, SLICES, Caller, Limit, limits_of, rate_limit_error
 from ..responses.store import OwnerBounds, entry_key
 from ..routing.health import MAX_COOLDOWNS
@@ -72,8 +72,7 @@ class RedisLink:
             # retry once: the server may have closed an idle connection
             self.client: Any = Redis.from_url(url, socket_timeout=timeout, retry=Retry(NoBackoff(), 1))
         except (ValueError, RedisError):
-            hint = "use redis://user:password@host:6379/0, rediss:// with TLS, unix:// for a socket"
-            raise ConfigError(f"invalid {setting}: {display_name(url)}", hint=hint) from None
+            raise invalid_address(setting, url) from None
 
     async def execute(self, *commands: Command) -> list[Any]:
         """Return the replies; StoreError, with a message fit for a client, unless each command has one."""

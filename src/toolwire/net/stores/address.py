@@ -1,8 +1,10 @@
-"""Show the address of a store without its secrets."""
+"""Show the address of a store, and the errors of its driver, without secrets."""
 
 from __future__ import annotations
 
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ...ir.errors import ConfigError, StoreError
 
 _SECRET_PARAMETERS = frozenset({"password", "passfile", "sslpassword", "sslkey", "ssl_password", "passwd"})
 
@@ -31,6 +33,21 @@ def redact(text: str, url: str) -> str:
     for secret in sorted(_find_secrets(url), key=len, reverse=True):
         text = text.replace(secret, "***")
     return " ".join(text.split())
+
+
+def server_error(server: str, url: str, error: Exception) -> StoreError:
+    """Map an error of the driver of `server`, such as "Redis"."""
+    message = redact(str(error), url) or type(error).__name__
+    hint = "check that the server is running and the credentials are valid"
+    return StoreError(f"{server}, {display_name(url)}: {message}", hint=hint)
+
+
+def invalid_address(setting: str, url: str) -> ConfigError:
+    """Make the error for an address that the driver cannot parse; `setting` is the name of the address."""
+    hint = "use redis://user:password@host:6379/0, rediss:// with TLS, unix:// for a socket"
+    if url.startswith("postgres"):
+        hint = "use postgresql://user:password@host:5432/database"
+    return ConfigError(f"invalid {setting}: {display_name(url)}", hint=hint)
 
 
 def _find_secrets(url: str) -> set[str]:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..._extras import install_command
-from ...ir.errors import ConfigError, MissingExtra, StoreError
+from ...ir.errors import MissingExtra, StoreError
 from ...ir.value import Value
 from ...run.values.records import old_form
-from .address import display_name, redact
+from .address import display_name, invalid_address, server_error
 
 try:
     import psycopg
@@ -62,10 +62,7 @@ class PostgresPool:
         try:
             parsed = conninfo_to_dict(url)
         except psycopg.Error:
-            raise ConfigError(
-                f"invalid store address: {display_name(url)}",
-                hint="use postgresql://user:password@host:5432/database",
-            ) from None
+            raise invalid_address("store address", url) from None
         limits = {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": _NETWORK_TIMEOUT_MILLISECONDS}
         self._parameters: dict[str, Any] = {**limits, **parsed}
         self._idle: list[Any] = []  # idle connections
@@ -105,10 +102,7 @@ class PostgresPool:
                     self._idle.clear()  # the server closed the others, too
             return self._execute(self._connect(), work)
         except psycopg.Error as error:
-            raise StoreError(
-                f"PostgreSQL, {display_name(self._url)}: {redact(str(error), self._url) or type(error).__name__}",
-                hint="check that the server is running and the credentials are valid",
-            ) from None
+            raise server_error("PostgreSQL", self._url, error) from None
 
     def _pop_idle(self) -> Any:
         """Return an idle connection of this process, or None. Connections inherited by a fork belong to the parent."""

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..._extras import install_command
-from ...ir.errors import ConfigError, MissingExtra, StoreError
+from ...ir.errors import MissingExtra, StoreError
 from ...run.values.records import old_form
-from .address import display_name, redact
+from .address import display_name, invalid_address, server_error
 
 try:
     import redis
@@ -39,9 +39,7 @@ class RedisClient:
                 retry=Retry(NoBackoff(), 1),
             )
         except (ValueError, redis.RedisError):
-            raise ConfigError(
-                f"invalid store address: {display_name(url)}", hint="use redis://user:password@host:6379/0"
-            ) from None
+            raise invalid_address("store address", url) from None
         self._closed = False
 
     def close(self) -> None:
@@ -81,7 +79,4 @@ class RedisClient:
         except redis.RedisError as error:
             if OLD_FORM in str(error):
                 raise old_form(f"Redis, {display_name(self._url)}", "the store") from None
-            raise StoreError(
-                f"Redis, {display_name(self._url)}: {redact(str(error), self._url)}",
-                hint="check that the server is running and the credentials are valid",
-            ) from None
+            raise server_error("Redis", self._url, error) from None
