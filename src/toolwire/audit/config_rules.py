@@ -168,7 +168,7 @@ def audit_config(
     return tuple(dict.fromkeys(found))
 
 
-MIN_TOOL_NAME_LENGTH = 32  # measured on the tool lists of public servers (see below)
+MIN_TOOL_NAME_LENGTH = 32  # see the measurement below
 """Characters that a prefix should leave for the tool name: 95 % of the names on real servers fit."""
 
 

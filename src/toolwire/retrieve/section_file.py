@@ -119,7 +119,7 @@ _HEAD = struct.Struct("<16sIQQI")  # magic, version, position, length and checks
 _CHECK = struct.Struct("<I")
 _ALIGNMENT = 64  # bytes; a cache line, and enough for vector loads from the mapped file
 _MAX_MANIFEST = 16 << 20  # bytes; it lists a dozen sections. Checked before it is parsed
-_MAX_SIZE = 1 << 50  # bytes; sums of sizes stay below 2**63 in the checks of the sections
+_MAX_SIZE = 1 << 50  # bytes; sums of sizes in the checks stay far below 2**63
 _MAX_DIMENSIONS = 1 << 16  # encoders have up to a few thousand
 
 Section: TypeAlias = Iterable[bytes | NDArray[Any]]

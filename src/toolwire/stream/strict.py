@@ -140,8 +140,8 @@ def _infinite_path(container: JSON) -> list[str | int] | None:
     return None
 
 
-LIMIT = 64 * 1024 * 1024  # bytes; OpenAI accepts request bodies of 50 MB with files in them, other providers less
-MAX_MEMBERS = 250_000  # a member takes some 200 bytes as Python objects: a few MB of text would become 50 MB
+LIMIT = 64 * 1024 * 1024  # bytes; requests contain files as base64, and providers accept some tens of MB
+MAX_MEMBERS = 250_000  # a member takes many times its text as Python objects. Not measured
 _FEW_MEMBERS = len('"":1') * MAX_MEMBERS  # bytes of a document that cannot have more
 _BOM = b"\xef\xbb\xbf"
 

@@ -239,7 +239,7 @@ def _is_saved_chat(path: Path) -> bool:
 # trusted.
 
 
-_MAX_ATTACHED = 50 * 1024 * 1024  # bytes of one file; the largest that a provider accepts (OpenAI)
+_MAX_ATTACHED = 50 * 1024 * 1024  # bytes of one file, which is read into memory and sent as base64. Not measured
 
 
 class CommandInput(NamedTuple):

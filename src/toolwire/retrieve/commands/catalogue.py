@@ -125,7 +125,7 @@ MAX_SECONDS = 120.0  # the user waits for the first call; the files read so far 
 _FORMAT = 2  # of the cache; to be raised when the readers change
 _MAX_CACHE = 200_000_000  # bytes; MAX_FILES records of 10 kB on average
 _PAGE = re.compile(r"(?P<stem>.+)\.(?P<section>[168])[a-z]*(?P<gz>\.gz)?")
-_MAX_DASHES = 4  # 2**(dashes - 1) ways to split a name are searched in the page; no page name of git has more
+_MAX_DASHES = 4  # 2**(dashes - 1) ways to split a name are searched in the page
 
 
 class Roots(Value, frozen=True):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MAX_OPTIONS = 30  # the rest would drown the description: BM25 normalises by length, and the encoder reads 128 tokens
 _MAX_ABOUT = 80  # characters of the description of an option, of up to 30
 _WIDTH = 8  # ranked tools per command that is wanted, before common commands are preferred
-_COMMON = 1.6  # `ls` before `lsattr` for the same description; chosen with the weights of `do`, not measured alone
+_COMMON = 1.6  # `ls` before `lsattr` for the same description. Not measured alone
 _RANK_OFFSET = 10  # of reciprocal rank fusion; smaller than the usual 60, because only the first few ranks are offered
 _MIN_WORDS = 2  # see `mentions`
 _MIN_SHARE = 0.45  # about half: a word of two, two of four

@@ -17,7 +17,7 @@ from .synopsis import SynopsisLine, first_sentence, mark_variables, read_option,
 # Read commands from man pages: name, summary, options, operands, and the subcommands that a page lists.
 
 
-_MAX_OPTIONS = 400  # curl, among the longest pages, has fewer than 300; a page with more is misread
+_MAX_OPTIONS = 400  # bounds the work for one page; a page with more is most likely misread
 _MAX_SUBCOMMANDS = 80  # of one page; each becomes a candidate of the index
 _MAX_SHARED = 8_000  # options of all subcommands of a page
 _MAX_DESCRIPTION = 600  # characters; the encoder reads 128 tokens, about 500 characters

@@ -31,8 +31,7 @@ from .nodes import (
     is_free,
 )
 
-# two references in a row (a definition that names another) are frequent; a definition that contains itself would be
-# expanded forever
+# a definition that names another needs two; one that contains itself would be expanded forever
 _MAX_HOPS = 2
 _MAX_BRANCHES = 100  # pairs of two unions; all become branches of the result. More is kept as an unmodelled `allOf`
 _MAX_DEPTH = 64  # as DEPTH in parser.py

@@ -12,7 +12,7 @@ from ...ir.value import Value
 from ...stream.strict import parse
 from .reader import Malformed, Parsing, Reader, Truncated, terminals
 
-_DEPTH = 64  # levels of recursion; each takes two generator frames
+_DEPTH = 64  # levels of recursion through generators, well below Python's limit
 _bare = re.compile(r"[^,:()\[\]{}'\"\s<>=|]*").match
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}
 _SAME = "\\'\"/"

@@ -20,7 +20,7 @@ from .style import Style
 
 
 _SIMPLE = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
-# levels of a type in the prompt; deeper ones are `any`, because a prompt line must stay readable for a small model
+# levels of a type in the prompt, where deeper ones are `any`: a line must stay readable. Not measured
 _DEPTH = 8
 
 
