@@ -9,7 +9,6 @@ import os
 import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,14 +27,15 @@ from ...mcp.client.http import Authorizer
 from ...mcp.protocol.rpc import RpcError
 from ...schema.validation.validator import validator
 from . import landlock
-from .checks import CallFault, FindingList, reproduction_command, require_checks
+from .checks import FindingList, require_checks
+from .child_calls import CallBatch, RepeatedCall
 from .landlock import landlock_version
-from .python_tests import TestProgress
+from .python_tests import TestProgress, check_tool
 from .report import Protection, ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox, require_protection, safe_arguments
 from .settings import CallOutcome, RaisedError, TestedTool, ToolTestSettings
-from .single_calls import SingleCallTest
 from .state import files_state
+from .worker import WorkerStopped
 
 # An MCP server under test: started in a temporary folder, called, and started again after it failed.
 #
@@ -102,7 +102,7 @@ class ServerTarget:
     def is_running(self) -> bool:
         return self._client is not None
 
-    def start(self) -> None:
+    def start(self, *, hash_seed: int = 0) -> None:
         """Start the server in a fresh folder and list its tools."""
         self.stop()
         self._sandbox.reset()
@@ -117,14 +117,27 @@ class ServerTarget:
     def call(self, tool: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
         return self._run(self._call(tool, arguments, patience))
 
-    def call_serially(self, tool: str, calls: list[Object]) -> list[CallOutcome]:
-        return [self.call(tool, arguments) for arguments in calls]
+    def call_serially(self, tool: str, calls: list[Object]) -> CallBatch:
+        return self._batch([self.call(tool, arguments) for arguments in calls])
 
-    def call_concurrently(self, tool: str, calls: list[Object]) -> list[CallOutcome]:
+    def call_concurrently(self, tool: str, calls: list[Object]) -> CallBatch:
         async def call_all() -> list[CallOutcome]:
             return await asyncio.gather(*(self._call(tool, arguments) for arguments in calls))
 
-        return self._run(call_all())
+        return self._batch(self._run(call_all()))
+
+    def call_twice(self, tool: str, arguments: Object, key: str) -> RepeatedCall:  # MCP has no keys
+        self.start()
+        first, second = (self.call_serially(tool, [arguments]) for _ in range(2))
+        failed = any(batch.outcomes[0].status != "returned" for batch in (first, second))
+        return RepeatedCall(("", first.state, second.state), failed)
+
+    def _batch(self, outcomes: list[CallOutcome]) -> CallBatch:
+        if not self.is_running:
+            timed_out = any(outcome.status == "timeout" for outcome in outcomes)
+            reason = next((outcome.text for outcome in outcomes if outcome.status == "gone"), "")
+            raise WorkerStopped(reason, timed_out=timed_out)
+        return CallBatch(tuple(outcomes), str(sorted(files_state(map(str, self._sandbox.folders)).items())))
 
     def _run(self, work: Coroutine[Any, Any, AnswerType]) -> AnswerType:
         return self._loop.run_until_complete(work)
@@ -202,109 +215,12 @@ def _output_problem(tool: Tool, result: ToolResult) -> str:
     return str(problems[0]) if problems else ""
 
 
-# Check properties of several calls of a server: concurrency, and effects applied once.
-#
-# The state of a server is compared by the files of the temporary folder; its memory cannot be seen.
-
-
-_MAX_DIFFERENT = 4
-
-
-class ServerProperties:
-    """Checks one tool of a server with calls that are known to return."""
-
-    def __init__(
-        self, tool: Tool, target: ServerTarget, sandbox: ToolSandbox, settings: ToolTestSettings, found: FindingList
-    ) -> None:
-        self.calls = 0
-        self._tool, self._target, self._sandbox = tool, target, sandbox
-        self._settings, self._found = settings, found
-
-    def check(self, returned: Sequence[Object]) -> None:
-        """Run the checks that apply to the effect of the tool."""
-        small = [arguments for arguments in returned if len(repr(arguments)) < 500]
-        if not small:
-            return
-        if self._tool.effect in ("pure", "read"):
-            self._compare_different(small[:: max(1, len(small) // _MAX_DIFFERENT)][:_MAX_DIFFERENT])
-        else:
-            self._compare_identical(small[0])
-            if self._tool.effect == "idempotent":
-                self._check_effect_once(small[0])
-
-    def _compare_different(self, calls: Sequence[Object]) -> None:
-        """Compare concurrent calls with the same calls one after the other, if these have stable results."""
-        number = self._settings.concurrency
-        batch = (list(calls) * number)[:number]
-        self._ensure_started()
-        serial = self._serial(batch)
-        if serial != self._serial(batch) or not self._target.is_running:
-            return
-        together = self._concurrent(batch)
-        for arguments, expected, result in zip(batch, serial, together, strict=True):
-            if expected != result:
-                self._target.start()
-                if self._serial(batch) == serial:
-                    self._report_race(arguments, "a call has another result while others run at the same time")
-                return
-
-    def _compare_identical(self, arguments: Object) -> None:
-        """Compare identical calls, which have the same results and leave the same files in any order."""
-        batch = [arguments] * self._settings.concurrency
-        outcomes = []
-        for make in (self._serial, self._concurrent, self._serial):
-            self._target.start()
-            results = Counter(make(batch))
-            outcomes.append((results, self._files()))
-            if not self._target.is_running or (len(outcomes) == 2 and outcomes[0] == outcomes[1]):
-                return
-        serial, together, again = outcomes
-        if serial[0] == again[0] != together[0]:
-            self._report_race(arguments, f"{len(batch)} identical concurrent calls have other results than in a row")
-        elif serial[1] == again[1] != together[1]:
-            self._report_race(arguments, f"{len(batch)} identical concurrent calls leave other files than in a row")
-
-    def _check_effect_once(self, arguments: Object) -> None:
-        """Call a tool with `idempotentHint` twice: the second call must not change a file."""
-        self._target.start()
-        states = []
-        for _ in range(2):
-            if self._serial([arguments])[0][0] != "returned":
-                return
-            states.append(self._files())
-        if states[0] != states[1]:
-            message = "a second call with the same arguments changes files, although the tool has idempotentHint"
-            self._found.add(CallFault("double-effect", "", message), arguments)
-
-    def _ensure_started(self) -> None:
-        if not self._target.is_running:
-            self._target.start()
-
-    def _files(self) -> dict[str, str]:
-        sandbox = self._sandbox
-        return files_state([str(sandbox.work), str(sandbox.home), str(sandbox.temp)])
-
-    def _serial(self, batch: list[Object]) -> list[tuple[str, str]]:
-        self.calls += len(batch)
-        return _results(self._target.call_serially(self._tool.name, batch))
-
-    def _concurrent(self, batch: list[Object]) -> list[tuple[str, str]]:
-        self.calls += len(batch)
-        return _results(self._target.call_concurrently(self._tool.name, batch))
-
-    def _report_race(self, arguments: Object, message: str) -> None:
-        self._found.add(CallFault("race", "", message), arguments)
-
-
-def _results(outcomes: list[CallOutcome]) -> list[tuple[str, str]]:
-    return [(outcome.status, outcome.digest) for outcome in outcomes]
-
-
 # Test the tools of an MCP server that is started in a temporary folder.
 #
 # The process is not ours, so that no audit hook observes it: the checks compare answers, and look for the canary.
 
 
+_MAX_WORDS = 10  # as many as a call generator uses
 _QUOTED = re.compile(r"""[`'"]([\w./:-]{1,40})[`'"]""")
 
 
@@ -353,25 +269,14 @@ def _test_tool(
 ) -> ToolTestResult:
     if not settings.may_run(tool.effect):
         return ToolTestResult(tool.name, tool.effect, skipped="no readOnlyHint; --include-writes tests it")
-    found = FindingList(tool.name, settings, sandbox.abbreviate)
     tested = TestedTool(
         tool.name,
         tool.effect,
         tool.input_schema or {"type": "object"},
         tool.examples,
-        words=tuple(dict.fromkeys(_QUOTED.findall(f"{tool.description} {tool.input_schema}")))[:10],
+        words=tuple(dict.fromkeys(_QUOTED.findall(f"{tool.description} {tool.input_schema}")))[:_MAX_WORDS],
     )
-    is_safe = safe_arguments(tool.effect, protection, sandbox)
-    test = SingleCallTest(
-        tested, target, settings, found, lambda done, total: on_progress(tool.name, done, total), is_safe
+    found = FindingList(tool.name, settings, sandbox.abbreviate)
+    return check_tool(
+        source, tested, target, settings, found, safe_arguments(tool.effect, protection, sandbox), on_progress
     )
-    test.run()
-    calls = test.calls
-    if not test.skipped:
-        returned = [case.arguments for case in test.settled if test.outcomes[repr(case.arguments)].status == "returned"]
-        properties = ServerProperties(tool, target, sandbox, settings, found)
-        properties.check(returned)
-        calls += properties.calls
-    findings = found.finish(lambda finding: reproduction_command(source, finding, settings))
-    note = test.note or test.slow
-    return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, note, test.is_incomplete)

@@ -1,4 +1,8 @@
-"""Check properties of several calls: determinism, independence, concurrency, cancellation, and effects applied once."""
+"""Check properties of several calls: determinism, independence, concurrency, cancellation, and effects applied once.
+
+Functions and servers have the same checks. The state of a server is compared by the files of the temporary folder,
+because its memory cannot be seen.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +10,52 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-from ...ir.pointer import JSON, Object
+from ...ir.pointer import Object
 from ...schema.validation.validator import validator
 from .cases import CallCase
 from .checks import CallFault, FindingList
-from .child_calls import CallBatch
+from .child_calls import CallBatch, RepeatedCall
 from .settings import CallOutcome, TestedTool, ToolTestSettings
+from .single_calls import CallTarget
 from .worker import ToolWorker, WorkerStopped
 
+# Properties are checked with few calls, because each check multiplies them; the numbers are not measured.
 _MAX_REPEATED = 10
-_MAX_CONCURRENT = 4  # different calls at once
-_ROUNDS = 3
+_MAX_REPEATED_SLOW = 3
+_MAX_CONCURRENT = 4  # different calls at once: half of --concurrency, so that equal ones meet, too
+_ROUNDS = 3  # a race may need several attempts
+_MAX_MARKED = 3
+_MAX_TWICE = 4
+_MAX_CANCELLED = 3
 _SLOW = 0.2  # seconds; slow tools are called less often
-_CANCEL_DELAYS = (0.0, 0.05, 0.2)
-_CANCEL_LIMIT = 2.0
+_OTHER_SEED = 4242  # any hash seed that differs from 0
+_CANCEL_DELAYS = (0.0, 0.05, 0.2)  # before the first await, during a short one, during a long one
+_CANCEL_LIMIT = 2.0  # seconds to close files and connections
+_MAX_SIZE = 500  # characters of arguments: a finding shows them, and large ones are tested by single calls
+_MAX_SHOWN = 200  # characters of arguments in a message
 _MARK = "text-of-another-call-5f2c"
 _KEY_NAMES = re.compile(r"idempoten|dedup|request_?id|client_?token|nonce", re.IGNORECASE)
+
+
+class BatchTarget(CallTarget, Protocol):
+    """A process that also makes several calls. Its methods raise WorkerStopped if it does not survive them."""
+
+    def call_serially(self, tool: str, calls: list[Object]) -> CallBatch: ...
+
+    def call_concurrently(self, tool: str, calls: list[Object]) -> CallBatch: ...
+
+    def call_twice(self, tool: str, arguments: Object, key: str) -> RepeatedCall: ...
 
 
 class ToolProperties:
     """Checks the properties of one tool with calls that are known to end with a result."""
 
-    def __init__(self, tool: TestedTool, worker: ToolWorker, settings: ToolTestSettings, found: FindingList) -> None:
+    def __init__(self, tool: TestedTool, target: BatchTarget, settings: ToolTestSettings, found: FindingList) -> None:
         self.calls = 0
-        self._tool, self._worker, self._settings, self._found = tool, worker, settings, found
+        self._tool, self._target, self._settings, self._found = tool, target, settings, found
+        self._worker = target if isinstance(target, ToolWorker) else None  # None for a server
 
     def check(self, settled: Sequence[CallCase], outcomes: Mapping[str, CallOutcome]) -> None:
         """Run the checks that apply to the effect of the tool. A process that ends is started again."""
@@ -40,17 +65,19 @@ class ToolProperties:
         if not arguments:
             return
         is_slow = any(outcomes[repr(one)].seconds > _SLOW for one in arguments[:5])
-        repeated = [case.arguments for case in settled][: 3 if is_slow else _MAX_REPEATED]
+        repeated = [case.arguments for case in settled][: _MAX_REPEATED_SLOW if is_slow else _MAX_REPEATED]
+        has_effect = self._tool.effect not in ("pure", "read")
         checks: list[Callable[[], None]] = []
-        if self._tool.effect == "pure":
-            checks.append(lambda: self._check_repeated(repeated, outcomes))
-        if self._tool.effect in ("pure", "read"):
-            checks.append(lambda: self._check_leaks(arguments))
-        else:
+        if has_effect:
             checks.append(lambda: self._check_effect_once(arguments))
-        checks.append(lambda: self._check_concurrent(arguments, is_slow))
-        if self._tool.is_async:
-            checks.append(lambda: self._check_cancellation(arguments))
+        elif self._worker is not None:
+            if self._tool.effect == "pure":
+                checks.append(lambda: self._check_repeated(repeated, outcomes))
+            checks.append(lambda: self._check_leaks(arguments))
+        checks.append(lambda: self._check_concurrent(arguments, has_effect=has_effect, is_slow=is_slow))
+        if self._worker is not None and self._tool.is_async:
+            worker = self._worker
+            checks.append(lambda: self._check_cancellation(worker, arguments))
         for check in checks:
             try:
                 self._ensure_started()
@@ -59,12 +86,12 @@ class ToolProperties:
                 continue  # a hang or an exit is found by single calls
 
     def _ensure_started(self, *, hash_seed: int = 0, fresh: bool = False) -> None:
-        if fresh or not self._worker.is_running:
-            self._worker.start(hash_seed=hash_seed)
+        if fresh or not self._target.is_running:
+            self._target.start(hash_seed=hash_seed)
 
     def _result(self, arguments: Object) -> tuple[str, str]:
         self.calls += 1
-        outcome = self._worker.call(self._tool.name, arguments)
+        outcome = self._target.call(self._tool.name, arguments)
         return outcome.status, outcome.digest
 
     # determinism and independence
@@ -74,20 +101,20 @@ class ToolProperties:
         if "shared-state" in self._found:
             return  # a default that changes explains all differences
         first = [(outcomes[repr(arguments)].status, outcomes[repr(arguments)].digest) for arguments in calls]
-        for seed in (None, 4242):
+        for seed in (None, _OTHER_SEED):
             if seed is not None:
                 self._ensure_started(hash_seed=seed, fresh=True)
             for arguments, expected in zip(reversed(calls), reversed(first), strict=True):
                 if self._result(arguments) != expected:
                     self._explain_difference(arguments)
                     return
-                if not self._worker.is_running:
+                if not self._target.is_running:
                     return
 
     def _explain_difference(self, arguments: Object) -> None:
         """Find out whether a result varies by itself, or depends on earlier calls: compare first calls of processes."""
         alone = []
-        for seed in (0, 0, 4242):
+        for seed in (0, 0, _OTHER_SEED):
             self._ensure_started(hash_seed=seed, fresh=True)
             alone.append(self._result(arguments))
         if len(set(alone)) > 1:
@@ -103,15 +130,15 @@ class ToolProperties:
         if "shared-state" in self._found:
             return
         check = validator(self._tool.input_schema)
-        for arguments in calls[:3]:
+        for arguments in calls[:_MAX_MARKED]:
             marked = {**arguments, **{name: _MARK for name, value in arguments.items() if type(value) is str}}
             if marked == arguments or not check.accepts(marked):
                 continue
             self.calls += 2
-            self._worker.call(self._tool.name, marked)
-            if not self._worker.is_running:
+            self._target.call(self._tool.name, marked)
+            if not self._target.is_running:
                 return
-            outcome = self._worker.call(self._tool.name, arguments)
+            outcome = self._target.call(self._tool.name, arguments)
             if _MARK in outcome.text:
                 message = "the result contains an argument of an earlier call"
                 self._found.add(CallFault("shared-state", "results", message), arguments)
@@ -119,7 +146,7 @@ class ToolProperties:
 
     # concurrency
 
-    def _check_concurrent(self, calls: Sequence[Object], is_slow: bool) -> None:
+    def _check_concurrent(self, calls: Sequence[Object], *, has_effect: bool, is_slow: bool) -> None:
         """Compare concurrent calls with the same calls one after the other.
 
         Different calls are compared one by one if their results are stable. Otherwise, and for tools with effects,
@@ -129,24 +156,25 @@ class ToolProperties:
             return  # the results differ without concurrency, too
         number = max(2, self._settings.concurrency // (2 if is_slow else 1))
         different = list(_different(calls, _MAX_CONCURRENT))
-        batch = (different * number)[:number]
-        if self._tool.effect in ("pure", "read") and self._compare_stable(batch, 1 if is_slow else _ROUNDS):
-            return
-        self._compare_identical([different[0]] * number, 1 if is_slow else 2)
+        rounds = 1 if is_slow or self._worker is None else _ROUNDS
+        if has_effect or not (self._compare_stable((different * number)[:number], rounds) or self._worker is None):
+            self._compare_identical([different[0]] * number, min(rounds, 2))
 
     def _compare_stable(self, batch: list[Object], rounds: int) -> bool:
         """Compare results one by one. Return False if they are not stable."""
-        serial = self._serial(batch)
-        if _results(serial) != _results(self._serial(batch)):
+        serial = _results(self._serial(batch))
+        if serial != _results(self._serial(batch)):
             return False
         for _ in range(rounds):
             together = self._concurrent(batch)
             if together is None:
                 return True
-            for arguments, expected, found in zip(batch, _results(serial), _results(together), strict=True):
+            for arguments, expected, found in zip(batch, serial, _results(together), strict=True):
                 if expected != found:
-                    if _results(self._serial(batch)) == _results(serial):
-                        self._report_mixed(arguments)
+                    if _results(self._serial(batch)) == serial:
+                        # a call alone does not show it: without arguments, the reproduction uses the seed
+                        text = json.dumps(arguments, ensure_ascii=False)[:_MAX_SHOWN]
+                        self._report_race(None, f"a call has another result while others run at the same time: {text}")
                     return True
         return True
 
@@ -175,7 +203,7 @@ class ToolProperties:
 
     def _serial(self, batch: list[Object]) -> CallBatch:
         self.calls += len(batch)
-        return self._worker.call_serially(self._tool.name, batch)
+        return self._target.call_serially(self._tool.name, batch)
 
     def _concurrent(self, batch: list[Object]) -> CallBatch | None:
         """Make concurrent calls; report a race if they do not end although serial ones do.
@@ -184,7 +212,7 @@ class ToolProperties:
         """
         self.calls += len(batch)
         try:
-            together = self._worker.call_concurrently(self._tool.name, batch)
+            together = self._target.call_concurrently(self._tool.name, batch)
             return None if any(map(_lacks_resources, together.outcomes)) else together
         except WorkerStopped as stopped:
             reason = "do not end" if stopped.timed_out else f"end the process: {stopped.reason}"
@@ -192,12 +220,6 @@ class ToolProperties:
             is_same = all(arguments == batch[0] for arguments in batch)
             self._report_race(batch[0] if is_same else None, message)
             return None
-
-    def _report_mixed(self, arguments: Object) -> None:
-        """Report a race of different calls: one of them alone does not show it, so the reproduction uses the seed."""
-        text = json.dumps(arguments, ensure_ascii=False)[:200]
-        message = f"a call has another result while others run at the same time: {text}"
-        self._found.add(CallFault("race", "", message), None)
 
     def _report_race(self, arguments: Object | None, message: str) -> None:
         """Report a race; without arguments if it needs different ones, so that the reproduction uses the seed."""
@@ -207,27 +229,31 @@ class ToolProperties:
 
     def _check_effect_once(self, calls: Sequence[Object]) -> None:
         """Call a tool twice with the same key: an idempotent tool, or one that uses a key, has one effect."""
-        has_key = any(_KEY_NAMES.search(name) for name in self._tool.input_schema.get("properties") or {})
-        for number, arguments in enumerate(_different(calls, 4)):
+        names = () if self._worker is None else self._tool.input_schema.get("properties") or ()
+        promises = self._tool.effect == "idempotent" or any(map(_KEY_NAMES.search, names))
+        if self._worker is None and not promises:
+            return  # a server gets no key
+        for number, arguments in enumerate(_different(calls, _MAX_TWICE)):
             self.calls += 2
             key = f"toolwire-test-{number}"
-            repeated = self._worker.call_twice(self._tool.name, arguments, key)
+            repeated = self._target.call_twice(self._tool.name, arguments, key)
             if repeated.unstable_key:
                 message = "its key function returns different keys for the same arguments"
                 self._found.add(CallFault("double-effect", "key", message), arguments)
                 return
-            promises = self._tool.effect == "idempotent" or repeated.uses_key or has_key
-            if promises and not repeated.failed and repeated.states[1] != repeated.states[2]:
-                message = f"a second call with the same arguments and the key {key} changes the state again"
+            changed = not repeated.failed and repeated.states[1] != repeated.states[2]
+            if changed and (promises or repeated.uses_key):
+                given = "" if self._worker is None else f" and the key {key}"
+                message = f"a second call with the same arguments{given} changes the state again"
                 self._found.add(CallFault("double-effect", "", message), arguments)
                 return
 
-    def _check_cancellation(self, calls: Sequence[Object]) -> None:
-        for arguments in _different(calls, 3):
+    def _check_cancellation(self, worker: ToolWorker, calls: Sequence[Object]) -> None:
+        for arguments in _different(calls, _MAX_CANCELLED):
             for delay in _CANCEL_DELAYS:
                 self._ensure_started()
                 self.calls += 1
-                outcome = self._worker.cancel(self._tool.name, arguments, delay, _CANCEL_LIMIT)
+                outcome = worker.cancel(self._tool.name, arguments, delay, _CANCEL_LIMIT)
                 texts = {
                     "swallowed": "a cancelled call ends with a result; CancelledError must be raised again",
                     "running": f"a cancelled call still runs after {_CANCEL_LIMIT:g} seconds",
@@ -235,7 +261,7 @@ class ToolProperties:
                 }
                 if outcome.status in texts:
                     self._found.add(CallFault("cancellation", "", texts[outcome.status]), arguments)
-                    self._worker.stop()
+                    worker.stop()
                     return
                 if outcome.status == "finished":
                     break
@@ -253,10 +279,5 @@ def _results(batch: CallBatch) -> list[tuple[str, str]]:
 
 def _different(calls: Sequence[Object], count: int) -> Sequence[Object]:
     """Return up to `count` calls of moderate size, spread over all of them."""
-    small = [arguments for arguments in calls if _size(arguments) < 500] or list(calls)
-    step = max(1, len(small) // count)
-    return small[::step][:count]
-
-
-def _size(value: JSON) -> int:
-    return len(repr(value))
+    small = [arguments for arguments in calls if len(repr(arguments)) < _MAX_SIZE] or list(calls)
+    return small[:: max(1, len(small) // count)][:count]

@@ -10,9 +10,10 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
+from ...ir.pointer import Object
 from .checks import CallFault, FindingList, ToolFinding, reproduction_command, require_checks
 from .landlock import landlock_version
-from .properties import ToolProperties
+from .properties import BatchTarget, ToolProperties
 from .report import Protection, ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox, require_protection, safe_arguments
 from .settings import AuditEvent, LoadedFile, TestedTool, ToolTestSettings
@@ -128,18 +129,31 @@ def _test_tool(
         resolved = str(Path(file).resolve())
         found = FindingList(tool.name, settings, lambda text: sandbox.abbreviate(text).replace(resolved, file))
         is_safe = safe_arguments(tool.effect, protection, sandbox)
-        test = SingleCallTest(
-            tool, worker, settings, found, lambda done, total: on_progress(tool.name, done, total), is_safe
-        )
-        test.run()
-        properties = ToolProperties(tool, worker, settings, found)
-        properties.check(test.settled, test.outcomes)
-        if worker.has_lost_server and test.settled:
-            test.repeat_call(test.settled[0])  # it fails if this tool is the cause
-        findings = found.finish(lambda finding: reproduction_command([file], finding, settings))
-        calls = test.calls + properties.calls
-        note = test.note or test.slow
-        return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, note, test.is_incomplete)
+        return check_tool([file], tool, worker, settings, found, is_safe, on_progress)
     finally:
         worker.close()
         sandbox.remove()
+
+
+def check_tool(
+    source: Sequence[str],
+    tool: TestedTool,
+    target: BatchTarget,
+    settings: ToolTestSettings,
+    found: FindingList,
+    is_safe: Callable[[Object], bool],
+    on_progress: TestProgress,
+) -> ToolTestResult:
+    """Test one tool with single calls, then check properties of several calls."""
+    test = SingleCallTest(
+        tool, target, settings, found, lambda done, total: on_progress(tool.name, done, total), is_safe
+    )
+    test.run()
+    properties = ToolProperties(tool, target, settings, found)
+    properties.check(test.settled, test.outcomes)
+    if isinstance(target, ToolWorker) and target.has_lost_server and test.settled:
+        test.repeat_call(test.settled[0])  # it fails if this tool is the cause
+    findings = found.finish(lambda finding: reproduction_command(source, finding, settings))
+    calls = test.calls + properties.calls
+    note = test.note or test.slow
+    return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, note, test.is_incomplete)
