@@ -132,24 +132,11 @@ class _ToolProcess:
         calls = self._calls
         if calls is None:
             raise ConfigError("the file is not loaded")
+        method = getattr(calls, request.pop("do"))
         try:
-            return await self._perform(calls, request)
+            return await method(**request)
         finally:
             calls.restore_folder()
-
-    @staticmethod
-    async def _perform(calls: ChildCalls, request: Object) -> Any:
-        match request["do"]:
-            case "call":
-                return await calls.call(request["tool"], request["arguments"])
-            case "serial":
-                return await calls.call_serially(request["tool"], request["calls"])
-            case "concurrent":
-                return await calls.call_concurrently(request["tool"], request["calls"])
-            case "cancel":
-                return await calls.cancel(request["tool"], request["arguments"], request["delay"], request["limit"])
-            case _:
-                return await calls.call_twice(request["tool"], request["arguments"], request["key"])
 
 
 def _import_file(file: str) -> ModuleType:

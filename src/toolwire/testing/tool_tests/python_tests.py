@@ -18,7 +18,7 @@ from .report import Protection, ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox, require_protection, safe_arguments
 from .settings import AuditEvent, LoadedFile, TestedTool, ToolTestSettings
 from .single_calls import SingleCallTest
-from .worker import ForkServers, ToolWorker
+from .worker import KILLED_SERVER, ForkServers, ToolWorker
 
 TestProgress: TypeAlias = Callable[[str, int, int], None]
 """Called with the name of a tool, the number of calls made, and the number of planned calls."""
@@ -101,7 +101,7 @@ def _load(file: str, settings: ToolTestSettings, servers: ForkServers) -> Loaded
         events = tuple(AuditEvent(event.kind, sandbox.abbreviate(event.target)) for event in loaded.events)
         return replace(loaded, events=events, error=sandbox.abbreviate(loaded.error))
     finally:
-        worker.close()
+        worker.stop()
         sandbox.remove()
 
 
@@ -131,7 +131,7 @@ def _test_tool(
         is_safe = safe_arguments(tool.effect, protection, sandbox)
         return check_tool([file], tool, worker, settings, found, is_safe, on_progress)
     finally:
-        worker.close()
+        worker.stop()
         sandbox.remove()
 
 
@@ -151,8 +151,10 @@ def check_tool(
     test.run()
     properties = ToolProperties(tool, target, settings, found)
     properties.check(test.settled, test.outcomes)
-    if isinstance(target, ToolWorker) and target.has_lost_server and test.settled:
-        test.repeat_call(test.settled[0])  # it fails if this tool is the cause
+    target.stop()
+    if isinstance(target, ToolWorker) and target.has_lost_server:  # by the last call
+        arguments = test.settled[0].arguments if test.settled else None
+        found.add(CallFault("crash", "died", f"the process ended: {KILLED_SERVER}"), arguments)
     findings = found.finish(lambda finding: reproduction_command(source, finding, settings))
     calls = test.calls + properties.calls
     note = test.note or test.slow

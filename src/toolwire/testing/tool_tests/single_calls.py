@@ -105,6 +105,8 @@ class CallTarget(Protocol):
 
     def start(self, *, hash_seed: int = 0) -> object: ...
 
+    def stop(self) -> None: ...
+
     def call(self, tool: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
         """Make one call; the time limit is multiplied by `patience`."""
         ...
@@ -197,10 +199,6 @@ class SingleCallTest:
                 self.note = f"{left} of {len(cases)} calls left out: {reason}" if left else ""
                 self.is_incomplete = left > len(cases) / 2
                 return
-
-    def repeat_call(self, case: CallCase) -> None:
-        """Make a call again, and collect its faults."""
-        self._collect(case, self._call(case.arguments))
 
     def _collect(self, case: CallCase, outcome: CallOutcome) -> None:
         for fault in judge_outcome(outcome, self._tool.effect, self._settings):

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -28,102 +28,66 @@ from .settings import CallOutcome, LoadedFile, ToolTestSettings
 # Start child processes quickly: a process that has imported the runtime forks itself for every start.
 #
 # The forked process leads a session of its own, so that it is killed with everything that it starts. Each hash seed
-# has a server of its own, because the seed is fixed when an interpreter starts.
+# has servers of its own, because the seed is fixed when an interpreter starts. A server has one child at a time: if it
+# ends, the tool of this child has killed it.
 
 
 _MODULE = "toolwire.testing.tool_tests.child"
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SYSTEMROOT")
+_CLOSE_SECONDS = 2.0  # a server ends at once at the end of its input, unless a tool has stopped it with a signal
 
 
 class ForkServerEnded(ConfigError):
     """The process that forks the others does not run any more."""
 
 
-class StartedProcess:
-    """A process that a server forked."""
-
-    def __init__(self, server: _ForkServer, pid: int) -> None:
-        self._server = server
-        self._pid = pid
-        self._code: int | None = None
-
-    def wait(self) -> int | None:
-        """Return the exit code, or minus the number of the signal; None if the process still runs after two seconds."""
-        if self._code is None:
-            self._code = self._server.request({"wait": self._pid})["code"]
-        return self._code
-
-    def has_lost_server(self, wait: float = 0.0) -> bool:
-        """Return True if the server that forked this process ends within `wait` seconds: a tool may have killed it."""
-        return self._server.ends_within(wait)
-
-    def kill(self) -> None:
-        """Kill the process and all processes of its session, and wait for its end."""
-        if self._code is None:  # afterwards the number may belong to another process
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, signal.SIGKILL)
-            with suppress(ForkServerEnded):
-                self.wait()
-
-
 class ForkServers:
-    """The servers of a test run, by hash seed. They are started when they are needed; several threads may use them."""
+    """The servers of a test run. They are started when they are needed; several threads may use them."""
 
     def __init__(self) -> None:
-        self._servers: dict[int, _ForkServer] = {}
+        self._idle: list[_ForkServer] = []
+        self._busy: set[_ForkServer] = set()
         self._lock = threading.Lock()
-        self._running: set[StartedProcess] = set()
         self._aborted = False
 
-    def start(
-        self, setup: Object, environment: Mapping[str, str], folder: str, descriptors: Sequence[int], hash_seed: int
-    ) -> StartedProcess:
-        """Fork a process. `descriptors`: its requests, its replies and its standard error."""
-        request = {"setup": setup, "environment": dict(environment), "folder": folder}
-        server = self._server(hash_seed)
-        try:
-            process = StartedProcess(server, server.request(request, descriptors)["pid"])
-        except ForkServerEnded:
-            server = self._server(hash_seed)  # a tool killed the other one
-            process = StartedProcess(server, server.request(request, descriptors)["pid"])
-        self._running.add(process)
-        return process
-
-    def _server(self, hash_seed: int) -> _ForkServer:
-        """Return the running server of a hash seed."""
+    def take(self, hash_seed: int) -> _ForkServer:
+        """Return a running server of a hash seed, for one child."""
         with self._lock:
             if self._aborted:
                 raise ConfigError("the test run was interrupted")
-            server = self._servers.get(hash_seed)
-            if server is not None and server.has_ended:
-                server.close()
-                server = None
-            if server is None:
-                server = self._servers[hash_seed] = _ForkServer(hash_seed)
+            usable = (server for server in self._idle if server.hash_seed == hash_seed and not server.has_ended)
+            server = next(usable, None) or _ForkServer(hash_seed)
+            self._idle = [other for other in self._idle if other is not server]
+            self._busy.add(server)
             return server
 
-    def stop(self, process: StartedProcess) -> None:
-        """Kill a process."""
-        self._running.discard(process)
-        process.kill()
+    def give_back(self, server: _ForkServer) -> None:
+        """Kill the child of a server."""
+        server.kill()
+        with self._lock:
+            self._busy.discard(server)
+            self._idle.append(server)
 
     def abort(self) -> None:
-        """Kill all processes and start no more: calls that wait for them end at once."""
+        """Kill all children and start no more: calls that wait for them end at once."""
         self._aborted = True
-        for process in list(self._running):
-            self.stop(process)
+        for server in list(self._busy):
+            server.kill()
 
     def close(self) -> None:
-        for server in self._servers.values():
+        for server in (*self._busy, *self._idle):
             server.close()
 
 
 class _ForkServer:
-    """One server process, and the socket that controls it."""
+    """One server process, the socket that controls it, and its child."""
 
     def __init__(self, hash_seed: int) -> None:
+        self.hash_seed = hash_seed
         self._lock = threading.Lock()
         self._has_failed = False
+        self._child: int | None = None
+        self._code: int | None = None
         self._socket, theirs = socket.socketpair()
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment |= {"PYTHONHASHSEED": str(hash_seed), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}
@@ -143,12 +107,26 @@ class _ForkServer:
     def has_ended(self) -> bool:
         return self._has_failed or self._process.poll() is not None
 
-    def ends_within(self, seconds: float) -> bool:
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
-        return self.has_ended
+    def fork(self, setup: Object, environment: Mapping[str, str], folder: str, descriptors: Sequence[int]) -> None:
+        """Start a child. `descriptors`: its requests, its replies and its standard error."""
+        request = {"setup": setup, "environment": dict(environment), "folder": folder}
+        self._child, self._code = self._request(request, descriptors)["pid"], None
 
-    def request(self, message: Object, descriptors: Sequence[int] = ()) -> Any:
+    def wait(self) -> int | None:
+        """Return the exit code of the child, or minus the number of the signal; None if it still runs after a while."""
+        if self._code is None and self._child is not None:
+            self._code = self._request({"wait": self._child})["code"]
+        return self._code
+
+    def kill(self) -> None:
+        """Kill the child and all processes of its session, and wait for its end."""
+        if self._code is None and self._child is not None:  # afterwards the number may belong to another process
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._child, signal.SIGKILL)
+            with suppress(ForkServerEnded):
+                self.wait()
+
+    def _request(self, message: Object, descriptors: Sequence[int] = ()) -> Any:
         """Send a message and return the reply."""
         data = json.dumps(message).encode() + b"\n"
         with self._lock:
@@ -169,7 +147,7 @@ class _ForkServer:
     def close(self) -> None:
         self._socket.close()  # the server ends at the end of its input
         try:
-            self._process.wait(2.0)
+            self._process.wait(_CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -178,11 +156,12 @@ class _ForkServer:
 # Start and control the process that runs the tools of a file. A call that takes too long kills the process group.
 
 
-_LOAD_TIMEOUT = 60.0
-_SUSPECT_WAIT = 1.0  # seconds for the end of a server after the call that probably killed it
-_MAX_REPLY = 8 * 1024 * 1024
+_LOAD_TIMEOUT = 60.0  # seconds; enough to import torch on a busy machine, not measured
+_MAX_REPLY = 8 * 1024 * 1024  # a reply has cut texts, so that only a tool that writes to the pipe itself exceeds it
+_MAX_ERROR = 300  # characters of the last line of standard error
 _STARTUP_ALLOWANCE = 1.0  # seconds for the work of the child around a call
 
+KILLED_SERVER = "it killed the process that starts the tools"
 ReplyType = TypeVar("ReplyType")
 
 
@@ -214,20 +193,14 @@ class ToolWorker:
         self._settings = settings
         self._servers = servers
         self._allow_writes = allow_writes
-        self._own_servers: ForkServers | None = None
-        self._suspect_wait = 0.0
-        self._process: StartedProcess | None = None
+        self._server: _ForkServer | None = None
+        self.has_lost_server = False  # the tool killed the process that started it
         self._requests = self._replies = -1
         self._buffer = b""
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None
-
-    @property
-    def has_lost_server(self) -> bool:
-        """True if the process that starts the tools was killed since the last start, maybe by this tool."""
-        return self._process is not None and self._process.has_lost_server()
+        return self._server is not None
 
     def start(self, *, hash_seed: int = 0) -> LoadedFile:
         """Start the process in a fresh sandbox and import the file."""
@@ -240,8 +213,8 @@ class ToolWorker:
             with self._sandbox.stderr.open("wb") as stderr:
                 descriptors = (child_requests, child_replies, stderr.fileno())
                 folder = str(self._sandbox.work)
-                servers = self._own_servers or self._servers
-                self._process = servers.start(self._setup(), environment, folder, descriptors, hash_seed)
+                self._server = self._servers.take(hash_seed)
+                self._server.fork(self._setup(), environment, folder, descriptors)
         finally:
             os.close(child_requests)
             os.close(child_replies)
@@ -269,51 +242,36 @@ class ToolWorker:
 
     def call(self, tool: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
         """Make one call. A process that dies or is killed is an outcome, too; it must be started again then."""
-        process = self._process
-        outcome = self._call_process(tool, arguments, patience)
-        wait, self._suspect_wait = self._suspect_wait, 0.0
-        if process is None or not process.has_lost_server(wait):
-            return outcome
-        if self._own_servers is not None:  # no other tool uses them
-            self.stop()
-            return CallOutcome("died", "it killed the process that starts the tools", reached=True)
-        self.stop()
-        self._own_servers = ForkServers()  # repeat the call, because a concurrent test of another tool may be the cause
-        self._suspect_wait = _SUSPECT_WAIT
-        self.start()
-        return self.call(tool, arguments, patience)
-
-    def _call_process(self, tool: str, arguments: Object, patience: float) -> CallOutcome:
         started_at = time.monotonic()
         try:
-            made = self._sandbox.expand(arguments)
-            return self._request(CallOutcome, patience, do="call", tool=tool, arguments=made)
+            outcome = self._request(CallOutcome, patience, do="call", tool=tool, arguments=arguments)
         except WorkerStopped as stopped:
             seconds = self._settings.timeout * patience if stopped.timed_out else time.monotonic() - started_at
-            return CallOutcome(
-                "timeout" if stopped.timed_out else "died", stopped.reason, reached=True, seconds=seconds
-            )
+            status: Literal["timeout", "died"] = "timeout" if stopped.timed_out else "died"
+            outcome = CallOutcome(status, stopped.reason, reached=True, seconds=seconds)
+        if self._server is not None and self._server.has_ended:
+            self.stop()
+        if self.has_lost_server:
+            self.has_lost_server = False
+            return CallOutcome("died", KILLED_SERVER, reached=True)
+        return outcome
 
     def call_serially(self, tool: str, calls: list[Object]) -> CallBatch:
-        made = [self._sandbox.expand(arguments) for arguments in calls]
-        return self._request(CallBatch, len(calls), do="serial", tool=tool, calls=made)
+        return self._request(CallBatch, len(calls), do="call_serially", tool=tool, calls=calls)
 
     def call_concurrently(self, tool: str, calls: list[Object]) -> CallBatch:
-        made = [self._sandbox.expand(arguments) for arguments in calls]
-        return self._request(CallBatch, 2, do="concurrent", tool=tool, calls=made)
+        return self._request(CallBatch, 2, do="call_concurrently", tool=tool, calls=calls)
 
     def cancel(self, tool: str, arguments: Object, delay: float, limit: float) -> CancelOutcome:
-        made = self._sandbox.expand(arguments)
-        return self._request(CancelOutcome, 2, do="cancel", tool=tool, arguments=made, delay=delay, limit=limit)
+        return self._request(CancelOutcome, 2, do="cancel", tool=tool, arguments=arguments, delay=delay, limit=limit)
 
     def call_twice(self, tool: str, arguments: Object, key: str) -> RepeatedCall:
-        made = self._sandbox.expand(arguments)
-        return self._request(RepeatedCall, 2, do="twice", tool=tool, arguments=made, key=key)
+        return self._request(RepeatedCall, 2, do="call_twice", tool=tool, arguments=arguments, key=key)
 
-    def _request(self, kind: type[ReplyType], allowed_calls: float = 1, /, **request: Any) -> ReplyType:
-        line = json.dumps(request).encode() + b"\n"
+    def _request(self, kind: type[ReplyType], allowed_calls: float, /, **request: Any) -> ReplyType:
+        """Send the name of a method of `ChildCalls` with its arguments, and read its result."""
+        view = memoryview(json.dumps(self._sandbox.expand(request)).encode() + b"\n")
         try:
-            view = memoryview(line)
             while view:
                 view = view[os.write(self._requests, view) :]
         except OSError:
@@ -338,26 +296,20 @@ class ToolWorker:
     def _died(self) -> WorkerStopped:
         code = None
         with suppress(ForkServerEnded):
-            code = None if self._process is None else self._process.wait()
+            code = None if self._server is None else self._server.wait()
         self.stop()
         reason = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         errors = self._sandbox.last_errors().splitlines()
-        return WorkerStopped(reason + (f": {errors[-1][:300]}" if errors else ""), timed_out=False)
+        return WorkerStopped(reason + (f": {errors[-1][:_MAX_ERROR]}" if errors else ""), timed_out=False)
 
     def stop(self) -> None:
         """Kill the process with its session and close the pipes."""
-        process, self._process = self._process, None
-        if process is not None:
-            (self._own_servers or self._servers).stop(process)
+        server, self._server = self._server, None
+        if server is not None:
+            self._servers.give_back(server)
+            self.has_lost_server |= server.has_ended
         for descriptor in (self._requests, self._replies):
             if descriptor >= 0:
                 os.close(descriptor)
         self._requests = self._replies = -1
         self._buffer = b""
-
-    def close(self) -> None:
-        """Stop the process, and the servers that only this worker uses."""
-        self.stop()
-        if self._own_servers is not None:
-            self._own_servers.close()
-            self._own_servers = None
