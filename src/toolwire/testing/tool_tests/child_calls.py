@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import itertools
 import os
 import sys
@@ -20,7 +19,6 @@ from msgspec.structs import replace
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
 from ...ir.value import Value
-from ...net.tools.isolation import collect_async_items, collect_items
 from ...net.tools.runner import Runner
 from ...run.calls.context import CallContext, running
 from ...run.calls.signature import function_signature
@@ -28,9 +26,11 @@ from ...run.tools.toolbox import Entry, Toolbox
 from ...run.values.results import result_code, value_result
 from .guard import AuditGuard
 from .recorder import (
+    NO_VALUE,
     CallRecorder,
     MissingDependencies,
     classify_error,
+    collect_value,
     describe_error,
     digest_result,
     output_problem,
@@ -239,7 +239,7 @@ class ChildCalls:
             self._guard.note_error(record.error)
             status = classify_error(record.error)
             error = describe_error(record.error, self._file)
-        elif record.has_value:
+        elif record.value is not NO_VALUE:
             try:
                 result = value_result(call, without_set_order(record.value))
             except MemoryError:
@@ -277,12 +277,7 @@ class ChildCalls:
         values = signature.add_context(signature.bind_arguments(arguments), context)
         token = running.set(context)
         try:
-            value = entry.function(**values)
-            if inspect.isawaitable(value):
-                return await value
-            if inspect.isasyncgen(value):
-                return await collect_async_items(value)
-            return collect_items(value) if inspect.isgenerator(value) else value
+            return await collect_value(entry.function(**values))
         finally:
             running.reset(token)
 

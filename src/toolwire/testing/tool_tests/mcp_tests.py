@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import os
 import re
 import sys
@@ -16,7 +14,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from ...ir.errors import ConfigError, ToolwireError
+from ...ir.errors import ToolwireError
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
 from ...ir.tools import Tool
@@ -27,12 +25,12 @@ from ...mcp.client.http import Authorizer
 from ...mcp.protocol.rpc import RpcError
 from ...schema.validation.validator import validator
 from . import landlock
-from .checks import FindingList, require_checks
 from .child_calls import CallBatch, RepeatedCall
 from .landlock import landlock_version
-from .python_tests import TestProgress, check_tool
+from .python_tests import TestProgress, TestRun
+from .recorder import digest_result
 from .report import Protection, ToolTestReport, ToolTestResult
-from .sandbox import ToolSandbox, require_protection, safe_arguments
+from .sandbox import ToolSandbox
 from .settings import CallOutcome, RaisedError, TestedTool, ToolTestSettings
 from .state import files_state
 from .worker import WorkerStopped
@@ -167,9 +165,7 @@ class ServerTarget:
 
     def _describe(self, tool: Tool, arguments: Object, result: ToolResult, seconds: float) -> CallOutcome:
         """Describe an answer: its text, its digest, and how it contradicts the output schema."""
-        structured = "" if result.structured is None else json.dumps(result.structured, sort_keys=True)
-        text = result.text
-        whole = f"{result.is_error}\x00{text}\x00{structured}"
+        text, digest, size = digest_result(result)
         is_valid = validator(tool.input_schema or {"type": "object"}).accepts(arguments)
         unhandled = _UNHANDLED.search(text) if result.is_error else None
         error = None
@@ -179,13 +175,13 @@ class ServerTarget:
         return CallOutcome(
             "raised" if unhandled is not None else "tool_error" if result.is_error else "returned",
             text[:_MAX_TEXT],
-            hashlib.sha256(whole.encode(errors="replace")).hexdigest(),
-            max(len(text), len(structured)),
+            digest,
+            size,
             error,
             reached=True,
             reached_invalid=not is_valid and not result.is_error,
             schema_problem="" if result.is_error else _output_problem(tool, result),
-            has_canary=self._sandbox.secret in text or self._sandbox.secret in structured,
+            has_canary=self._sandbox.secret in text or self._sandbox.secret in str(result.structured),
             seconds=seconds,
         )
 
@@ -237,46 +233,26 @@ def check_server_tools(
     `source`: the arguments of `toolwire test` that select the server, for the reproductions. `login` authorizes requests. Raise ToolwireError for a server that cannot
     be started.
     """
-    settings = settings or ToolTestSettings()
-    require_checks(settings.ignore)
-    protection = require_protection(settings, "landlock" if spec.command and landlock_version() else "none")
-    sandbox = ToolSandbox(settings.files)
-    started = sandboxed_spec(spec, sandbox, settings, os.environ)
-    if protection == "landlock":
+    available: Protection = "landlock" if spec.command and landlock_version() else "none"
+    run = TestRun(source, settings or ToolTestSettings(), available, on_progress)
+    sandbox = ToolSandbox(run.settings.files)
+    started = sandboxed_spec(spec, sandbox, run.settings, os.environ)
+    if run.protection == "landlock":
         started = restricted_spec(started, sandbox)
-    target = ServerTarget(started, sandbox, settings, login)
+    target = ServerTarget(started, sandbox, run.settings, login)
     try:
         target.start()
-        tools = [tool for name, tool in target.tools.items() if settings.selects(name)]
-        if target.tools and not tools:
-            known = ", ".join(target.tools)
-            raise ConfigError(f"no tool matches {', '.join(settings.tools)}", hint=f"the server has {known}")
-        results = [_test_tool(source, tool, target, sandbox, settings, protection, on_progress) for tool in tools]
-        return ToolTestReport(" ".join(source), "server", settings.seed, tuple(results), protection=protection)
+        results = [_test_tool(tool, target, sandbox, run) for tool in run.select(target.tools, "server")]
+        return ToolTestReport(" ".join(source), "server", run.settings.seed, tuple(results), protection=run.protection)
     finally:
         target.close()
         sandbox.remove()
 
 
-def _test_tool(
-    source: Sequence[str],
-    tool: Tool,
-    target: ServerTarget,
-    sandbox: ToolSandbox,
-    settings: ToolTestSettings,
-    protection: Protection,
-    on_progress: TestProgress,
-) -> ToolTestResult:
-    if not settings.may_run(tool.effect):
+def _test_tool(tool: Tool, target: ServerTarget, sandbox: ToolSandbox, run: TestRun) -> ToolTestResult:
+    if not run.settings.may_run(tool.effect):
         return ToolTestResult(tool.name, tool.effect, skipped="no readOnlyHint; --include-writes tests it")
-    tested = TestedTool(
-        tool.name,
-        tool.effect,
-        tool.input_schema or {"type": "object"},
-        tool.examples,
-        words=tuple(dict.fromkeys(_QUOTED.findall(f"{tool.description} {tool.input_schema}")))[:_MAX_WORDS],
-    )
-    found = FindingList(tool.name, settings, sandbox.abbreviate)
-    return check_tool(
-        source, tested, target, settings, found, safe_arguments(tool.effect, protection, sandbox), on_progress
-    )
+    words = dict.fromkeys(_QUOTED.findall(f"{tool.description} {tool.input_schema}"))
+    schema = tool.input_schema or {"type": "object"}
+    tested = TestedTool(tool.name, tool.effect, schema, tool.examples, words=tuple(words)[:_MAX_WORDS])
+    return run.check(tested, target, sandbox, sandbox.abbreviate)

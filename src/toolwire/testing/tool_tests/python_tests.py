@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
-from ...ir.pointer import Object
 from .checks import CallFault, FindingList, ToolFinding, reproduction_command, require_checks
 from .landlock import landlock_version
 from .properties import BatchTarget, ToolProperties
@@ -42,54 +42,25 @@ def check_python_tools(
 
     `jobs`: tools that are tested at the same time. Raise ConfigError for a file that cannot be imported.
     """
-    settings = settings or ToolTestSettings()
-    require_checks(settings.ignore)
-    protection = require_protection(settings, "landlock" if landlock_version() else "hook")
+    run = TestRun((file,), settings or ToolTestSettings(), "landlock" if landlock_version() else "hook", on_progress)
     if not Path(file).is_file():
         raise ConfigError(f"cannot read {file}: not a file", hint="give a Python file with your functions")
     servers = ForkServers()
-    try:
-        return _check_file(file, settings, protection, servers, jobs, on_progress)
-    finally:
-        servers.close()
-
-
-def _check_file(
-    file: str,
-    settings: ToolTestSettings,
-    protection: Protection,
-    servers: ForkServers,
-    jobs: int,
-    on_progress: TestProgress,
-) -> ToolTestReport:
-    loaded = _load(file, settings, servers)
-    findings = _import_findings(file, loaded, settings)
-    if loaded.error and not findings:
-        raise ConfigError(f"cannot load {file}: {loaded.error}")
-    selected = [tool for tool in loaded.tools if settings.selects(tool.name)]
-    if loaded.tools and not selected:
-        known = ", ".join(tool.name for tool in loaded.tools)
-        raise ConfigError(f"no tool matches {', '.join(settings.tools)}", hint=f"the file has {known}")
-
-    def test(tool: TestedTool) -> ToolTestResult:
-        return _test_tool(file, tool, settings, protection, servers, on_progress)
-
-    results = _run_all(test, selected, jobs, servers)
-    return ToolTestReport(file, "functions", settings.seed, tuple(results), findings, protection)
-
-
-def _run_all(
-    test: Callable[[TestedTool], ToolTestResult], tools: Sequence[TestedTool], jobs: int, servers: ForkServers
-) -> list[ToolTestResult]:
-    """Test several tools at the same time. An interrupt ends all of them."""
     pool = ThreadPoolExecutor(max(1, jobs), thread_name_prefix="toolwire-test")
     try:
-        return list(pool.map(test, tools))
+        loaded = _load(file, run.settings, servers)
+        findings = _import_findings(file, loaded, run.settings)
+        if loaded.error and not findings:
+            raise ConfigError(f"cannot load {file}: {loaded.error}")
+        selected = run.select({tool.name: tool for tool in loaded.tools}, "file")
+        results = pool.map(lambda tool: _test_tool(file, tool, run, servers), selected)
+        return ToolTestReport(file, "functions", run.settings.seed, tuple(results), findings, run.protection)
     except BaseException:
-        servers.abort()
+        servers.abort()  # an interrupt ends all tests
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        servers.close()
 
 
 def _load(file: str, settings: ToolTestSettings, servers: ForkServers) -> LoadedFile:
@@ -113,49 +84,58 @@ def _import_findings(file: str, loaded: LoadedFile, settings: ToolTestSettings) 
     return found.finish(lambda _: f"toolwire test {file}")
 
 
-def _test_tool(
-    file: str,
-    tool: TestedTool,
-    settings: ToolTestSettings,
-    protection: Protection,
-    servers: ForkServers,
-    on_progress: TestProgress,
-) -> ToolTestResult:
-    if not settings.may_run(tool.effect):
+def _test_tool(file: str, tool: TestedTool, run: TestRun, servers: ForkServers) -> ToolTestResult:
+    if not run.settings.may_run(tool.effect):
         return ToolTestResult(tool.name, tool.effect, skipped=f"effect {tool.effect}; --include-writes tests it")
-    sandbox = ToolSandbox(settings.files)
-    worker = ToolWorker(file, sandbox, settings, servers, allow_writes=tool.effect in ("idempotent", "write"))
+    sandbox = ToolSandbox(run.settings.files)
+    worker = ToolWorker(file, sandbox, run.settings, servers, allow_writes=tool.effect in ("idempotent", "write"))
     try:
         resolved = str(Path(file).resolve())
-        found = FindingList(tool.name, settings, lambda text: sandbox.abbreviate(text).replace(resolved, file))
-        is_safe = safe_arguments(tool.effect, protection, sandbox)
-        return check_tool([file], tool, worker, settings, found, is_safe, on_progress)
+        return run.check(tool, worker, sandbox, lambda text: sandbox.abbreviate(text).replace(resolved, file))
     finally:
         worker.stop()
         sandbox.remove()
 
 
-def check_tool(
-    source: Sequence[str],
-    tool: TestedTool,
-    target: BatchTarget,
-    settings: ToolTestSettings,
-    found: FindingList,
-    is_safe: Callable[[Object], bool],
-    on_progress: TestProgress,
-) -> ToolTestResult:
-    """Test one tool with single calls, then check properties of several calls."""
-    test = SingleCallTest(
-        tool, target, settings, found, lambda done, total: on_progress(tool.name, done, total), is_safe
-    )
-    test.run()
-    properties = ToolProperties(tool, target, settings, found)
-    properties.check(test.settled, test.outcomes)
-    target.stop()
-    if isinstance(target, ToolWorker) and target.has_lost_server:  # by the last call
-        arguments = test.settled[0].arguments if test.settled else None
-        found.add(CallFault("crash", "died", f"the process ended: {KILLED_SERVER}"), arguments)
-    findings = found.finish(lambda finding: reproduction_command(source, finding, settings))
-    calls = test.calls + properties.calls
-    note = test.note or test.slow
-    return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, note, test.is_incomplete)
+ToolType = TypeVar("ToolType")
+
+
+class TestRun:
+    """A run of tests: its settings, and the tests of one tool, which are the same for functions and servers."""
+
+    __test__ = False  # not a test class of pytest
+
+    def __init__(
+        self, source: Sequence[str], settings: ToolTestSettings, available: Protection, on_progress: TestProgress
+    ) -> None:
+        require_checks(settings.ignore)
+        self.settings = settings
+        self.protection = require_protection(settings, available)
+        self._source, self._on_progress = source, on_progress
+
+    def select(self, tools: Mapping[str, ToolType], source: str) -> list[ToolType]:
+        """Return the tools to test. Raise ConfigError if no name matches."""
+        selected = [tool for name, tool in tools.items() if self.settings.selects(name)]
+        if tools and not selected:
+            patterns = ", ".join(self.settings.tools)
+            raise ConfigError(f"no tool matches {patterns}", hint=f"the {source} has {', '.join(tools)}")
+        return selected
+
+    def check(
+        self, tool: TestedTool, target: BatchTarget, sandbox: ToolSandbox, shorten: Callable[[str], str]
+    ) -> ToolTestResult:
+        """Test one tool with single calls, then check properties of several calls."""
+        found = FindingList(tool.name, self.settings, shorten)
+        is_safe = safe_arguments(tool.effect, self.protection, sandbox)
+        progress = partial(self._on_progress, tool.name)
+        test = SingleCallTest(tool, target, self.settings, found, progress, is_safe)
+        test.run()
+        properties = ToolProperties(tool, target, self.settings, found)
+        properties.check(test.settled, test.outcomes)
+        if isinstance(target, ToolWorker) and target.ends_without_server():
+            arguments = test.settled[0].arguments if test.settled else None
+            found.add(CallFault("crash", "died", f"the process ended: {KILLED_SERVER}"), arguments)
+        findings = found.finish(lambda finding: reproduction_command(self._source, finding, self.settings))
+        calls = test.calls + properties.calls
+        note = test.note or test.slow
+        return ToolTestResult(tool.name, tool.effect, calls, findings, test.skipped, note, test.is_incomplete)

@@ -38,6 +38,10 @@ _MAX_TEXT = 2000
 _MAX_SET_DEPTH = 5
 
 
+NO_VALUE = object()
+"""The value of a call that has not returned."""
+
+
 class MissingDependencies(Exception):
     """A tool used `context.deps`, and no dependencies were given."""
 
@@ -48,8 +52,7 @@ class FunctionCallRecord:
     def __init__(self, entry: Entry, values: Object) -> None:
         self.entry = entry
         self.error: BaseException | None = None
-        self.value: Any = None
-        self.has_value = False
+        self.value: Any = NO_VALUE
         self.mutated: tuple[str, ...] = ()
         self.changed_defaults = False
         self._values = values
@@ -72,6 +75,15 @@ class FunctionCallRecord:
         return isinstance(as_json, dict) and not validator(schema).accepts(as_json)
 
 
+async def collect_value(value: Any) -> Any:
+    """Return the value of a call: await it, or collect its items."""
+    if inspect.isawaitable(value):
+        return await value
+    if inspect.isasyncgen(value):
+        return await collect_async_items(value)
+    return collect_items(value) if inspect.isgenerator(value) else value
+
+
 class CallRecorder:
     """Replaces the functions of entries by functions that record. Records are kept by the id of the call."""
 
@@ -87,35 +99,24 @@ class CallRecorder:
 
     def _wrap_function(self, entry: Entry) -> Callable[..., Any]:
         function = entry.function
-        if function_signature(function).is_async:
+        if function_signature(function).is_async or inspect.isasyncgenfunction(function):
 
             @functools.wraps(function)
             async def recorded_async(**values: Any) -> Any:
                 with self._recording(entry, values) as record:
-                    return self._keep(record, await function(**values))
+                    record.value = await collect_value(function(**values))
+                    return record.value
 
             return recorded_async
-        if inspect.isasyncgenfunction(function):
-
-            @functools.wraps(function)
-            async def recorded_items(**values: Any) -> Any:
-                with self._recording(entry, values) as record:
-                    return self._keep(record, await collect_async_items(function(**values)))
-
-            return recorded_items
 
         @functools.wraps(function)
         def recorded(**values: Any) -> Any:
             with self._recording(entry, values) as record, self._interleaving():
                 value = function(**values)
-                return self._keep(record, collect_items(value) if inspect.isgenerator(value) else value)
+                record.value = collect_items(value) if inspect.isgenerator(value) else value
+                return record.value
 
         return recorded
-
-    @staticmethod
-    def _keep(record: FunctionCallRecord, value: Any) -> Any:
-        record.value, record.has_value = value, True
-        return value
 
     @contextmanager
     def _recording(self, entry: Entry, values: Object) -> Iterator[FunctionCallRecord]:

@@ -20,7 +20,14 @@ from .strings import CANARY, FOLDER
 # Find smaller arguments that show the same fault.
 
 
-def shrink_arguments(arguments: Object, fails: Callable[[Object], bool], *, attempts: int = 60) -> Object:
+# Every candidate is a call, which may take --timeout: the numbers bound the calls for one fault.
+_SHRINK_ATTEMPTS = 60  # as many as the generated calls of a tool
+_SHRUNK_ITEMS = 5
+_SHRUNK_CHARACTERS = 12  # longer texts are halved until they are as short
+_EXACT = 1e15  # `/` gives a float, which is exact up to 2**53, and has no room for 10**400
+
+
+def shrink_arguments(arguments: Object, fails: Callable[[Object], bool], *, attempts: int = _SHRINK_ATTEMPTS) -> Object:
     """Return the smallest arguments found for which `fails` is still true, after at most `attempts` calls of it.
 
     >>> shrink_arguments({"text": "aab", "count": 70}, lambda found: "b" in found.get("text", ""))
@@ -51,39 +58,26 @@ def _smaller_objects(value: Object) -> Iterator[Object]:
     for name in value:
         yield {key: inner for key, inner in value.items() if key != name}
     for name, inner in value.items():
-        for smaller in _smaller(inner):
-            yield {**value, name: smaller}
+        yield from ({**value, name: smaller} for smaller in _smaller(inner))
 
 
 def _smaller(value: JSON) -> Iterator[JSON]:
-    if type(value) is str:
-        yield from _smaller_texts(value)
-    elif type(value) is int or type(value) is float:
-        yield from (0, 1, -1)
-        yield int(value / 2) if abs(value) < 1e15 else int(value) // 2**16
-    elif type(value) is list:
-        yield []
-        half = len(value) // 2
-        if half:
-            yield value[:half]
-            yield value[half:]
-        for index, item in enumerate(value[:5]):
-            yield from ([*value[:index], smaller, *value[index + 1 :]] for smaller in _smaller(item))
-    elif type(value) is dict:
-        yield from _smaller_objects(value)
-
-
-def _smaller_texts(text: str) -> Iterator[str]:
-    if not text:
-        return
-    yield ""
-    yield "a"
-    half = len(text) // 2
-    if half:
-        yield text[:half]
-        yield text[half:]
-    if len(text) <= 12:
-        yield from (text[:index] + text[index + 1 :] for index in range(len(text)))
+    match value:
+        case dict():
+            yield from _smaller_objects(value)
+        case int() | float() if type(value) is not bool:
+            yield from (0, 1, -1)
+            yield int(value / 2) if abs(value) < _EXACT else int(value) // 2**16
+        case str() | list() if value:
+            half = len(value) // 2
+            yield from (value[:0], "a") if type(value) is str else ([],)
+            if half:
+                yield from (value[:half], value[half:])
+            if isinstance(value, list):
+                for index, item in enumerate(value[:_SHRUNK_ITEMS]):
+                    yield from ([*value[:index], smaller, *value[index + 1 :]] for smaller in _smaller(item))
+            elif len(value) <= _SHRUNK_CHARACTERS:
+                yield from (value[:index] + value[index + 1 :] for index in range(len(value)))
 
 
 # Test one tool with single calls: generated ones, then invalid ones. A fault is shrunk to small arguments.
@@ -104,9 +98,6 @@ class CallTarget(Protocol):
     def is_running(self) -> bool: ...
 
     def start(self, *, hash_seed: int = 0) -> object: ...
-
-    def stop(self) -> None: ...
-
     def call(self, tool: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
         """Make one call; the time limit is multiplied by `patience`."""
         ...

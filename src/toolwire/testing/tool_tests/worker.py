@@ -194,7 +194,7 @@ class ToolWorker:
         self._servers = servers
         self._allow_writes = allow_writes
         self._server: _ForkServer | None = None
-        self.has_lost_server = False  # the tool killed the process that started it
+        self._has_lost_server = False
         self._requests = self._replies = -1
         self._buffer = b""
 
@@ -251,8 +251,8 @@ class ToolWorker:
             outcome = CallOutcome(status, stopped.reason, reached=True, seconds=seconds)
         if self._server is not None and self._server.has_ended:
             self.stop()
-        if self.has_lost_server:
-            self.has_lost_server = False
+        if self._has_lost_server:
+            self._has_lost_server = False
             return CallOutcome("died", KILLED_SERVER, reached=True)
         return outcome
 
@@ -307,9 +307,14 @@ class ToolWorker:
         server, self._server = self._server, None
         if server is not None:
             self._servers.give_back(server)
-            self.has_lost_server |= server.has_ended
+            self._has_lost_server |= server.has_ended
         for descriptor in (self._requests, self._replies):
             if descriptor >= 0:
                 os.close(descriptor)
         self._requests = self._replies = -1
         self._buffer = b""
+
+    def ends_without_server(self) -> bool:
+        """Stop the process. Return True if its tool killed the process that started it, and no call has reported that."""
+        self.stop()
+        return self._has_lost_server
