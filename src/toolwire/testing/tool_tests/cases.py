@@ -58,7 +58,7 @@ _DEEP = 40  # below Python's limit of 1,000 frames, also with several frames for
 _WRONG_TYPES: tuple[JSON, ...] = ({"unexpected": [1]}, ["a", {}], "not a number")
 """Values that no coercion makes valid. Many servers accept `"5"` or `true` for a number, and null for an omission."""
 _PLAIN_VALUES: dict[type[Node], JSON] = {BooleanNode: False, NullNode: None}
-Item = TypeVar("Item")
+VariedType = TypeVar("VariedType")
 
 
 class CallCase(Value, frozen=True):
@@ -262,7 +262,7 @@ class _BoundaryGenerator:
             yield {**copy_json(base), **change}
 
 
-def _take_turns(columns: Iterable[Iterable[Item]]) -> Iterator[Item]:
+def _take_turns(columns: Iterable[Iterable[VariedType]]) -> Iterator[VariedType]:
     """Yield the first item of each column, then the second ones: a small number of calls then varies everything."""
     missing: Any = object()
     for row in zip_longest(*columns, fillvalue=missing):

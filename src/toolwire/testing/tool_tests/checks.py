@@ -78,13 +78,13 @@ def require_checks(names: tuple[str, ...]) -> None:
 # Judge the outcome of one call, and collect the findings of a tool: one for each fault, with the smallest arguments.
 
 
-_MAX_ARGUMENTS = 600  # characters of arguments in a reproduction
-_EVENT_CHECKS = {"write": "write", "network": "network", "process": "process", "escape": "path-escape"}
+_MAX_ARGUMENTS = 600  # characters of arguments in a reproduction, which is copied from a terminal
+_MAX_MESSAGE = 1000  # characters; an exception may contain the whole input
 _EVENT_TEXTS = {
-    "write": "it writes {}",
-    "network": "it connects to {}",
-    "process": "it {}",
-    "escape": "it opens {}, outside the working folder",
+    "write": ("write", "it writes {}"),
+    "network": ("network", "it connects to {}"),
+    "process": ("process", "it {}"),
+    "escape": ("path-escape", "it opens {}, outside the working folder"),
 }
 
 
@@ -113,7 +113,8 @@ def _all_faults(outcome: CallOutcome, effect: Effect, settings: ToolTestSettings
     if outcome.has_canary:
         yield CallFault("path-escape", "", "the result contains a file outside the working folder")
     for event in outcome.events:
-        yield CallFault(_EVENT_CHECKS[event.kind], "", _EVENT_TEXTS[event.kind].format(event.target))
+        check, text = _EVENT_TEXTS[event.kind]
+        yield CallFault(check, "", text.format(event.target))
     if outcome.mutated and effect == "pure":
         yield CallFault("mutated-arguments", "", f"it changes its argument {', '.join(outcome.mutated)}")
     if outcome.changed_defaults:
@@ -178,19 +179,15 @@ class FindingList:
         if known is not None:
             self._found[fault.check, fault.key] = replace(known, count=known.count + 1)
             return False
-        message = self._shorten(fault.message)[:1000]
-        location = self._shorten(fault.location)
-        self._found[fault.check, fault.key] = ToolFinding(self._tool, fault.check, message, arguments, location)
+        self.set_arguments(fault, arguments)
         return True
 
-    def set_arguments(self, fault: CallFault, arguments: Object) -> None:
-        """Replace the arguments of a finding by smaller ones."""
-        key = (fault.check, fault.key)
-        self._found[key] = replace(
-            self._found[key],
-            arguments=arguments,
-            message=self._shorten(fault.message)[:1000],
-            location=self._shorten(fault.location),
+    def set_arguments(self, fault: CallFault, arguments: Object | None) -> None:
+        """Set the arguments of a finding, or replace them by smaller ones."""
+        message, location = self._shorten(fault.message)[:_MAX_MESSAGE], self._shorten(fault.location)
+        known = self._found.get((fault.check, fault.key))
+        self._found[fault.check, fault.key] = ToolFinding(
+            self._tool, fault.check, message, arguments, location, count=1 if known is None else known.count
         )
 
     def finish(self, reproduce: Callable[[ToolFinding], str]) -> tuple[ToolFinding, ...]:
@@ -200,10 +197,7 @@ class FindingList:
 def reproduction_command(source: Sequence[str], finding: ToolFinding, settings: ToolTestSettings) -> str:
     """Return a command line that shows a finding again. Long arguments are generated again from the seed."""
     command = ["toolwire", "test", *source, "--tool", finding.tool]
-    if settings.include_writes:
-        command.append("--include-writes")
-    if settings.unprotected:
-        command.append("--unprotected")
+    command += ["--include-writes"] * settings.include_writes + ["--unprotected"] * settings.unprotected
     for option, values in (
         ("--files", settings.files),
         ("--pass-env", settings.pass_env),
@@ -211,10 +205,10 @@ def reproduction_command(source: Sequence[str], finding: ToolFinding, settings: 
         ("--deps", () if settings.deps is None else (settings.deps,)),
     ):
         command += [word for value in values for word in (option, value)]
-    text = "" if finding.arguments is None else json.dumps(finding.arguments, ensure_ascii=False)
-    if text and not text.isprintable():
+    text = json.dumps(finding.arguments, ensure_ascii=False)
+    if not text.isprintable():
         text = json.dumps(finding.arguments)
-    if text and len(text) <= _MAX_ARGUMENTS:
+    if finding.arguments is not None and len(text) <= _MAX_ARGUMENTS:
         command += ["--arguments", text]
     else:
         command += ["--seed", str(settings.seed), "--cases", str(settings.cases)]

@@ -38,8 +38,9 @@ from .settings import LoadedFile, TestedTool
 # Find texts that a function compares or looks up: literals of its code, and keys of the tables that it uses.
 
 
-_MAX_WORDS = 20
-_MAX_LENGTH = 60
+_MAX_WORDS = 20  # twice as many as a call generator uses
+_MAX_LENGTH = 60  # characters; a longer literal is a message rather than a key
+_MAX_KEYS = 8  # of a table, so that several tables contribute
 
 
 def known_words(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -63,7 +64,7 @@ def _table_keys(code: CodeType, variables: dict[str, Any]) -> Iterator[str]:
     for name in code.co_names:
         value = variables.get(name)
         if isinstance(value, (dict, list, tuple, set, frozenset)):
-            yield from (key for key in islice(value, 8) if isinstance(key, str))
+            yield from (key for key in islice(value, _MAX_KEYS) if isinstance(key, str))
 
 
 def _literals(code: CodeType) -> Iterator[str]:
@@ -79,10 +80,13 @@ def _literals(code: CodeType) -> Iterator[str]:
 # kills a process whose reply takes too long.
 
 
+# Limits of a tool in a loop; normal tools stay far below them. macOS has the same default for open files.
 _MAX_OPEN_FILES = 256
 _MAX_FILE_SIZE = 256 * 1024 * 1024
-_MAX_REQUEST = 1024 * 1024
-_WAIT_SECONDS = 2.0
+_MAX_REQUEST = 1024 * 1024  # bytes that are read at once; a longer request is read in pieces
+_WAIT_SECONDS = 2.0  # a killed process ends at once; a process whose pipe is closed may still write its files
+_POLL_SECONDS = 0.005
+_MAX_ERROR = 2000  # characters of the error of an import
 
 
 class _ToolProcess:
@@ -109,7 +113,7 @@ class _ToolProcess:
             deps = _make_dependencies(module, self._setup["deps"])
         except BaseException as error:  # noqa: BLE001  # the file may raise anything
             events = self._guard.take_events()
-            return LoadedFile(events=events, error=error_text(error)[:2000])
+            return LoadedFile(events=events, error=error_text(error)[:_MAX_ERROR])
         _limit_resources(self._setup["memory"])
         self._calls = ChildCalls(module, box, self._guard, self._setup, deps)
         tools = tuple(
@@ -235,7 +239,7 @@ def _wait_child(pid: int) -> int | None:
         found, status = os.waitpid(pid, os.WNOHANG)
         if found:
             return os.waitstatus_to_exitcode(status)
-        time.sleep(0.005)
+        time.sleep(_POLL_SECONDS)
     return None
 
 

@@ -37,10 +37,11 @@ from .recorder import (
     without_set_order,
 )
 from .settings import AuditEvent, CallOutcome
-from .state import files_state, module_state
+from .state import files_state, module_state, walk_files
 
-_MAX_TEXT = 2000
-_SWITCH_INTERVAL = 1e-5
+_MAX_TEXT = 2000  # characters of a result in a reply: enough to show it; the digest covers all of it
+_MAX_CHANGES = 5  # changed files in a reply; a finding names the first
+_SWITCH_INTERVAL = 1e-5  # seconds between switches of threads, instead of Python's 0.005, so that races appear
 _VOLATILE = (".log", "-wal", "-shm", "-journal")
 
 
@@ -117,7 +118,7 @@ class ChildCalls:
         if self._reports_changes and not any(event.kind == "write" for event in events):
             after = self._file_times()
             changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
-            events += tuple(AuditEvent("write", path) for path in changed[:5])
+            events += tuple(AuditEvent("write", path) for path in changed[:_MAX_CHANGES])
         return replace(outcome, events=events) if events else outcome
 
     def restore_folder(self) -> bool:
@@ -207,14 +208,12 @@ class ChildCalls:
         Log files that are open since the import, and the side files of databases, may change while a tool reads.
         """
         found: dict[str, tuple[int, int]] = {}
-        for folder in self._folders:
-            if folder == self._temp:  # temporary files are no effect
-                continue
-            for parent, _, names in os.walk(folder):
-                for path in [Path(parent, name) for name in names[:1000] if not name.endswith(_VOLATILE)]:
-                    with suppress(OSError):
-                        status = path.lstat()
-                        found[str(path)] = status.st_size, status.st_mtime_ns
+        # temporary files are no effect
+        for path in walk_files(folder for folder in self._folders if folder != self._temp):
+            with suppress(OSError):
+                if not path.name.endswith(_VOLATILE):
+                    status = path.lstat()
+                    found[str(path)] = status.st_size, status.st_mtime_ns
         return found
 
     async def _call_once(self, tool: str, arguments: Object) -> CallOutcome:

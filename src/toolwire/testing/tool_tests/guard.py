@@ -3,14 +3,7 @@
 Functions of the standard library without an audit event get an event here.
 """
 
-
-# ruff: noqa: PTH109, PTH115, PTH118, PTH119, PTH120
-
-
-# ruff: noqa: PTH118
-
-
-# ruff: noqa: PTH109, PTH118
+# ruff: noqa: PTH109, PTH115, PTH118, PTH119, PTH120  # os.path, because the hook runs for every event
 
 from __future__ import annotations
 
@@ -23,17 +16,18 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from .settings import AuditEvent
+from .settings import AuditEvent, AuditKind
 
 # Resolve the paths of audit events: relative to a folder descriptor, through symbolic links, or given by a
-# descriptor. It runs for every event, so it uses os.path, which is faster than pathlib.
+# descriptor.
 
 
-_MAX_PATH = 1024
+_MAX_PATH = 1024  # MAXPATHLEN of macOS, the size of the buffer of F_GETPATH (fcntl(2))
 
 
 def descriptor_path(descriptor: int) -> str:
@@ -152,7 +146,8 @@ def _open_absolute(function: Callable[..., int]) -> Callable[..., int]:
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _DEVICES = frozenset({"/dev/null", "/dev/zero", "/dev/full", "/dev/stdout", "/dev/stderr", "/dev/tty"})
-_MAX_EVENTS = 50
+_MAX_EVENTS = 50  # of a call; each kind is reported once
+_MAX_TARGET = 300  # characters of a path or command in a message
 
 
 class _ChangedPath(NamedTuple):
@@ -221,13 +216,8 @@ class AuditGuard:
         self._events: list[AuditEvent] = []
         self._handlers: dict[str, Callable[[tuple[Any, ...]], None]] = {
             "open": self._on_open,
-            "socket.connect": self._on_address,
-            "socket.bind": self._on_address,
-            "socket.sendto": self._on_address,
-            "socket.sendmsg": self._on_address,
-            "socket.getaddrinfo": self._on_lookup,
-            "socket.gethostbyname": self._on_lookup,
-            "socket.gethostbyaddr": self._on_lookup,
+            **{f"socket.{name}": self._on_address for name in ("connect", "bind", "sendto", "sendmsg")},
+            **{f"socket.{name}": self._on_lookup for name in ("getaddrinfo", "gethostbyname", "gethostbyaddr")},
             "socket.getnameinfo": lambda arguments: self._on_lookup(arguments[0]),
             "ctypes.dlopen": self._on_library,
             "ctypes.dlsym": self._on_native_function,
@@ -252,15 +242,15 @@ class AuditGuard:
         if self.phase != "off" and event in self._handlers:
             self._handlers[event](arguments)
 
-    def _record(self, kind: Literal["write", "network", "process", "escape"], target: str) -> None:
+    def _record(self, kind: AuditKind, target: str) -> None:
         if len(self._events) < _MAX_EVENTS:
-            self._events.append(AuditEvent(kind, target[:300]))
+            self._events.append(AuditEvent(kind, target[:_MAX_TARGET]))
 
-    def _deny(self, kind: Literal["write", "network", "process", "escape"], target: str) -> None:
+    def _deny(self, kind: AuditKind, target: str) -> None:
         self.denials += 1
         self._record(kind, target)
         text = target if kind == "process" else f"{kind} {target}"
-        raise DeniedOperation(f"toolwire test denies this operation: {text[:300]}")
+        raise DeniedOperation(f"toolwire test denies this operation: {text[:_MAX_TARGET]}")
 
     def note_error(self, error: BaseException) -> None:
         """Record an operation of native code that the kernel or a database has denied, by its exception."""
@@ -273,8 +263,7 @@ class AuditGuard:
         # an OSError names a path, which may contain "connect"
         if _RUST_DENIAL in text or (_DENIAL in text and is_connection and not isinstance(error, OSError)):
             self.denials += 1
-            kind: Literal["write", "network"] = "network" if is_connection else "write"
-            self._record(kind, f"something in native code: {text}")
+            self._record("network" if is_connection else "write", f"something in native code: {text}")
 
     # files
 
@@ -324,10 +313,8 @@ class AuditGuard:
 
     def _is_outside(self, full: str) -> bool:
         """Return True for the folder of the canary, also through symbolic links and `..` of missing folders."""
-        return self.phase == "call" and any(
-            one == self._outside or one.startswith(self._outside + os.sep)
-            for one in (os.path.normpath(full), os.path.realpath(full))
-        )
+        paths = (os.path.normpath(full), os.path.realpath(full))
+        return self.phase == "call" and any(is_below(path, self._outside) for path in paths)
 
     def _check_write(self, path: Any, folder: object, *, follow: bool) -> None:
         if not self._may_write(path, folder, follow=follow):
@@ -343,7 +330,7 @@ class AuditGuard:
         if not os.path.isabs(resolved) or resolved.startswith("/memfd:") or resolved in _DEVICES:  # noqa: PTH117
             return True  # a pipe, a socket or a device
         allowed = self._folders_of_calls if self.phase == "call" else self._folders
-        return any(is_below(resolved, one) for one in allowed)
+        return any(is_below(resolved, folder) for folder in allowed)
 
     # network, processes, libraries
 
@@ -361,7 +348,7 @@ class AuditGuard:
 
     def _on_process(self, event: str) -> Callable[[tuple[Any, ...]], None]:
         def handle(arguments: tuple[Any, ...]) -> None:
-            command = next((one for one in arguments[:2] if one), "")
+            command = next((given for given in arguments[:2] if given), "")
             text = " ".join(map(_as_text, command)) if isinstance(command, (list, tuple)) else _as_text(command)
             self._deny("process", f"starts a process: {text or event}")
 
@@ -403,9 +390,7 @@ def _describe_path(path: Any, folder: object, *, follow: bool) -> str:
 
 
 def _as_text(value: Any) -> str:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return value if isinstance(value, str) else str(value)
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _is_importing() -> bool:
@@ -423,9 +408,6 @@ def _resolve_hosts(hosts: Iterable[str]) -> Mapping[str, None]:
     found: dict[str, None] = {}
     for host in hosts:
         found[host] = None
-        try:
-            for *_, address in socket.getaddrinfo(host, None):
-                found[str(address[0])] = None
-        except OSError:
-            continue  # a name that cannot be resolved now; a connection by name is still allowed
+        with suppress(OSError):  # a name that cannot be resolved now; a connection by name is still allowed
+            found |= {str(address[0]): None for *_, address in socket.getaddrinfo(host, None)}
     return found

@@ -41,9 +41,10 @@ from .worker import WorkerStopped
 # form.
 
 
-_START_TIMEOUT = 60.0
+_START_TIMEOUT = 60.0  # seconds; npx or uvx may install the server first
 _FOLDER = "{cwd}"  # in arguments and environment variables: the temporary working folder
-_MAX_TEXT = 2000
+_MAX_TEXT = 2000  # characters of an answer in an outcome; the digest covers all of it
+_MAX_LINE = 200  # characters of the line with an unhandled exception
 _CACHES = {"npm_config_cache": ".npm", "UV_CACHE_DIR": ".cache/uv", "UV_TOOL_DIR": ".local/share/uv/tools"}
 """Caches of package runners, which would install a server again with another HOME."""
 _UNHANDLED = re.compile(
@@ -171,7 +172,7 @@ class ServerTarget:
         error = None
         if unhandled is not None:
             line = text[: unhandled.end()].strip().splitlines()[-1]
-            error = RaisedError("unhandled exception", line[-200:])
+            error = RaisedError("unhandled exception", line[-_MAX_LINE:])
         return CallOutcome(
             "raised" if unhandled is not None else "tool_error" if result.is_error else "returned",
             text[:_MAX_TEXT],

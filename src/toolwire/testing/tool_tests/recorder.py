@@ -32,10 +32,13 @@ from .guard import DeniedOperation
 from .settings import RaisedError
 from .state import defaults_state
 
-_MAX_SWITCHES = 400
+_MAX_SWITCHES = 400  # of a call: at most 0.4 s of waiting, so that a loop with many lines ends in time
 _TRACE_LOCK = threading.Lock()
-_MAX_TEXT = 2000
-_MAX_SET_DEPTH = 5
+_MAX_TEXT = 2000  # characters of a message; a report shows half of them
+_MAX_SET_DEPTH = 5  # sets in deeper values keep their order; results are rarely deeper
+_MAX_CHAIN = 10  # causes of an exception
+_ADAPTERS = 64  # cached pydantic adapters: a file rarely has more tools
+_BARRIER_SECONDS = 1.0  # calls that the runtime did not make never arrive at the barrier
 
 
 NO_VALUE = object()
@@ -151,7 +154,7 @@ class CallRecorder:
             sys.settrace(trace)
         try:
             with suppress(threading.BrokenBarrierError):
-                self.barrier.wait(1.0)
+                self.barrier.wait(_BARRIER_SECONDS)
             yield
         finally:
             with _TRACE_LOCK:
@@ -175,7 +178,7 @@ def classify_error(error: BaseException) -> str:
 
 
 def _error_chain(error: BaseException | None) -> Iterator[BaseException]:
-    for _ in range(10):
+    for _ in range(_MAX_CHAIN):
         if error is None:
             return
         yield error
@@ -246,7 +249,7 @@ def _shape_problems(check: Validator, value: JSON) -> list[Problem]:
     return [problem for problem in check.problems(value) if problem.keyword != "format"]
 
 
-@functools.lru_cache(64)
+@functools.lru_cache(_ADAPTERS)
 def _return_adapter(function: Callable[..., Any]) -> tuple[Any, Object] | None:
     """Return a pydantic adapter for the return annotation and its JSON schema; None if there is none to check."""
     from pydantic import TypeAdapter

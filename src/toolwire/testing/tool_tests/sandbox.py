@@ -25,6 +25,8 @@ from .strings import SAMPLE_FILES, expand_placeholders
 # ROOT/outside   the canary
 
 
+_MAX_ERRORS = 2000  # bytes of standard error: the last lines of a traceback
+_CANARY_BYTES = 12  # random bytes: no tool returns them by chance
 _INHERITED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SYSTEMROOT")
 
 
@@ -37,7 +39,7 @@ class ToolSandbox:
         self.outside = self.root / "outside"
         self.canary = self.outside / "canary.txt"
         self.stderr = self.root / "stderr.txt"
-        self.secret = f"canary-{secrets.token_hex(12)}"
+        self.secret = f"canary-{secrets.token_hex(_CANARY_BYTES)}"
         self._files = tuple(Path(file).resolve() for file in files)
         try:
             self.reset()
@@ -107,7 +109,7 @@ class ToolSandbox:
         """Return the end of the standard error of the child process."""
         try:
             with self.stderr.open("rb") as stream:
-                stream.seek(max(0, os.fstat(stream.fileno()).st_size - 2000))
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - _MAX_ERRORS))
                 return stream.read().decode(errors="replace").strip()
         except OSError:
             return ""

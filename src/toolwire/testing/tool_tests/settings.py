@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object
@@ -21,11 +21,12 @@ class ToolTestSettings(Value, frozen=True):
     `unprotected`: allow `include_writes` where the system cannot confine the tools to a temporary folder.
     """
 
+    # The defaults fit tools that answer in milliseconds and CI jobs of a few minutes; none is measured.
     seed: int = 0
-    cases: int = 60
+    cases: int = 60  # the bounds, the paths and the first texts of a tool with three parameters
     timeout: float = 5.0
-    time_limit: float = 20.0
-    max_output: int = 1_000_000
+    time_limit: float = 20.0  # a third of a second for each of the 60 calls
+    max_output: int = 1_000_000  # about 250,000 tokens, more than the context of most models
     memory: int = 1024
     concurrency: int = 8
     include_writes: bool = False
@@ -53,10 +54,13 @@ class ToolTestSettings(Value, frozen=True):
         return self.include_writes or effect in ("pure", "read")
 
 
+AuditKind: TypeAlias = Literal["write", "network", "process", "escape"]
+
+
 class AuditEvent(Value, frozen=True):
     """An operation that the audit hook has recorded: `target` is a path, an address, or a description."""
 
-    kind: Literal["write", "network", "process", "escape"]
+    kind: AuditKind
     target: str
 
 

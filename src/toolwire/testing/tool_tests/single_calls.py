@@ -83,11 +83,11 @@ def _smaller(value: JSON) -> Iterator[JSON]:
 # Test one tool with single calls: generated ones, then invalid ones. A fault is shrunk to small arguments.
 
 
-_MAX_KILLS = 3
-_PATIENCE = 3.0
-_MAX_INVALID = 12
-_FIRST_PATHS = 3
-_SHRINK_SECONDS = 5.0
+_MAX_KILLS = 3  # each costs a timeout or a start, and shows the same fault
+_PATIENCE = 3.0  # documented: "nor within three times --timeout"
+_MAX_INVALID = 12  # a fifth of --cases: the same validator refuses all of them
+_FIRST_PATHS = 3  # an absolute path, one with `..`, and one without extension
+_SHRINK_SECONDS = 5.0  # a quarter of --time-limit for one fault
 _NOT_SHRUNK = frozenset({"hang"})
 
 

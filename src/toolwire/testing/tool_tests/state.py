@@ -12,7 +12,7 @@ import sqlite3
 import time
 import types
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import date, datetime
 from datetime import time as clock_time
@@ -20,14 +20,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+# A fingerprint is made after every batch of calls: the limits bound its time for a tool with a large table or folder, and
+# a change beyond them is not noticed. None is measured.
 _MAX_DEPTH = 10
 _MAX_VALUES = 50_000
-_DAY = 86_400
+_MAX_FILES = 1000  # of a folder
+_MAX_LINES = 10_000  # of a database, as SQL
+_MAX_FILE = 16 * 1024 * 1024  # bytes; a larger file is compared by its size
+_DAY = 86_400  # seconds; a float this close to the present is a time
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 _IDENTIFIER = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16,64}\b")
 _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, property, staticmethod)
-_MAX_FILE = 16 * 1024 * 1024
 
 
 class FrozenState:
@@ -72,7 +76,7 @@ class FrozenState:
         if isinstance(value, (set, frozenset)):
             return f"{name}{{{', '.join(sorted(self.freeze(item, depth + 1) for item in list(value)))}}}"
         if isinstance(value, sqlite3.Connection):
-            return _mask_text("\n".join(islice(value.iterdump(), 10_000)))
+            return _mask_text("\n".join(islice(value.iterdump(), _MAX_LINES)))
         attributes = dict(getattr(value, "__dict__", None) or {})
         for slot in getattr(type(value), "__slots__", None) or ():
             with suppress(AttributeError):
@@ -118,13 +122,13 @@ def defaults_state(function: Callable[..., Any], frozen: FrozenState | None = No
 
 def files_state(folders: Iterable[str]) -> dict[str, str]:
     """Return a hash of every file below the folders, by path. Databases are hashed by their rows."""
-    found: dict[str, str] = {}
+    return {str(path): _hash_file(path) for path in walk_files(folders)}
+
+
+def walk_files(folders: Iterable[str]) -> Iterator[Path]:
     for folder in folders:
         for parent, _, names in os.walk(folder):
-            for name in islice(sorted(names), 1000):
-                path = Path(parent, name)
-                found[str(path)] = _hash_file(path)
-    return found
+            yield from (Path(parent, name) for name in sorted(names)[:_MAX_FILES])
 
 
 def _hash_file(path: Path) -> str:
@@ -135,7 +139,7 @@ def _hash_file(path: Path) -> str:
         data = path.read_bytes()
         if data.startswith(b"SQLite format 3"):
             with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
-                return _hash(_mask_text("\n".join(islice(database.iterdump(), 10_000))))
+                return _hash(_mask_text("\n".join(islice(database.iterdump(), _MAX_LINES))))
         return _hash(_mask_text(data.decode(errors="replace")))
     except (OSError, sqlite3.Error):
         return "unreadable"
