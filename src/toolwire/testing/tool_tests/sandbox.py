@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
+from weakref import finalize
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
@@ -35,6 +36,8 @@ class ToolSandbox:
 
     def __init__(self, files: Sequence[str] = ()) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="toolwire-test-")).resolve()
+        # also at exit: a signal may interrupt the caller before its `try` begins
+        self.remove = finalize(self, shutil.rmtree, self.root, ignore_errors=True)
         self.work, self.home, self.temp = self.root / "work", self.root / "home", self.root / "tmp"
         self.outside = self.root / "outside"
         self.canary = self.outside / "canary.txt"
@@ -113,9 +116,6 @@ class ToolSandbox:
                 return stream.read().decode(errors="replace").strip()
         except OSError:
             return ""
-
-    def remove(self) -> None:
-        shutil.rmtree(self.root, ignore_errors=True)
 
 
 def _texts(value: JSON) -> Iterator[str]:
