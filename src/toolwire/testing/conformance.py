@@ -208,9 +208,9 @@ def _has_vectors(wire: Wire, vectors: list[Vector]) -> None:
 # tools are declared and results rendered
 
 
-_MIN_VECTORS = 10
-_MAX_EXHAUSTIVE_LENGTH = 1000
-_MUTANTS = 10
+_MIN_VECTORS = 10  # fewer cannot cover one call, several, none and a broken one; not measured
+_MAX_EXHAUSTIVE_LENGTH = 1000  # positions at which a stream is split: all of most vectors, a sample of a long one
+_MUTANTS = 10  # of each vector; the suite has many vectors, not measured
 
 
 def text_checks(form: Format | str, vectors: Iterable[TextVector]) -> list[Check]:

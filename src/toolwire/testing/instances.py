@@ -114,8 +114,8 @@ def _set_members(operation: Any, argument: Any) -> Iterable[str]:
     return []
 
 
-_DEPTH = 5
-_MAX_TRIES = 6
+_DEPTH = 5  # levels; a recursive schema shows its form in fewer, not measured
+_MAX_TRIES = 6  # for a value that the validator accepts; most schemas need a single try
 _SAMPLE_STRINGS = ("", "a", "Paris", "hello world", "naïve café", "2", "null", '{"a": 1}', "x" * 40, "line\nbreak")
 _FORMATS = {
     "date-time": ("2026-01-31T10:20:30Z", "1999-12-31T23:59:59+02:00"),

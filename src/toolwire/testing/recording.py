@@ -26,7 +26,7 @@ from ..run.traces.redact import Redactor, environment_secrets
 from ..run.traces.replay import Difference, ReplayDifference, RequestComparer
 from ..run.traces.sanitise import Sanitiser
 
-_VERSION = 1
+_VERSION = 1  # of the file format; a reader refuses other ones
 _AGAIN = "if the change is intended, record again with --toolwire-record"
 
 

@@ -45,13 +45,13 @@ CaseKind: TypeAlias = Literal["example", "valid", "boundary", "invalid"]
 # The numbers below are enough for calls that differ; none is measured. A run has 60 calls of a tool (--cases), so that
 # more values of one kind would only displace others.
 _DEPTH = 3  # levels of nested values that are varied: an object in a list in an argument
-_MAX_EXAMPLES = 10
-_MAX_ENUM = 12
-_MAX_WORDS = 10
+_MAX_EXAMPLES = 10  # a sixth of --cases
+_MAX_ENUM = 12  # most enumerations are shorter
+_MAX_WORDS = 10  # before the other texts, which have 40
 _MAX_NESTED = 40  # values of an item or a nested property: the variations multiply with each level
 _MAX_TOGETHER = 4  # calls with all arguments changed: the first values are empty, zero, or at a bound
 _MAX_REFS = 8  # a chain of references ends, even if it is a cycle
-_MATCHING_TEXTS = 5
+_MATCHING_TEXTS = 5  # they differ only by chance
 _MANY_ITEMS = 200  # shows quadratic time, and still fits into a request
 _MAX_LENGTH = 100_000  # a schema may allow gigabytes
 _DEEP = 40  # below Python's limit of 1,000 frames, also with several frames for each level

@@ -82,10 +82,10 @@ def _literals(code: CodeType) -> Iterator[str]:
 
 # Limits of a tool in a loop; normal tools stay far below them. macOS has the same default for open files.
 _MAX_OPEN_FILES = 256
-_MAX_FILE_SIZE = 256 * 1024 * 1024
+_MAX_FILE_SIZE = 256 * 1024 * 1024  # bytes
 _MAX_REQUEST = 1024 * 1024  # bytes that are read at once; a longer request is read in pieces
 _WAIT_SECONDS = 2.0  # a killed process ends at once; a process whose pipe is closed may still write its files
-_POLL_SECONDS = 0.005
+_POLL_SECONDS = 0.005  # short beside the start of a process
 _MAX_ERROR = 2000  # characters of the error of an import
 
 

@@ -17,18 +17,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_VERSION_FLAG = 1
-_PATH_BENEATH = 1
-_NO_NEW_PRIVILEGES = 38
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls (landlock(7)), the same on all architectures
+_VERSION_FLAG = 1  # LANDLOCK_CREATE_RULESET_VERSION
+_PATH_BENEATH = 1  # LANDLOCK_RULE_PATH_BENEATH
+_NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS (prctl(2))
 
 # Access rights of files (linux/landlock.h) that change something. Version 1 has writing (bit 1), removing (4 and 5) and
 # making files of each kind (6 to 12).
 _WRITE_FILE, _REMOVE_FILE, _MAKE_REG = 1 << 1, 1 << 5, 1 << 8
 _FIRST_VERSION = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
-_REFER, _TRUNCATE = 1 << 13, 1 << 14
-_BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
-_SCOPE_ABSTRACT_SOCKET, _SCOPE_SIGNAL = 1 << 0, 1 << 1
+_REFER, _TRUNCATE = 1 << 13, 1 << 14  # versions 2 and 3
+_BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1  # version 4
+_SCOPE_ABSTRACT_SOCKET, _SCOPE_SIGNAL = 1 << 0, 1 << 1  # version 6
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 _SEMAPHORES = "/dev/shm"  # noqa: S108  # locks of multiprocessing and thread pools are files there

@@ -23,12 +23,12 @@ from .worker import ToolWorker, WorkerStopped
 
 # Properties are checked with few calls, because each check multiplies them; the numbers are not measured.
 _MAX_REPEATED = 10
-_MAX_REPEATED_SLOW = 3
+_MAX_REPEATED_SLOW = 3  # two seconds for a tool that needs 0.2 s, in three processes
 _MAX_CONCURRENT = 4  # different calls at once: half of --concurrency, so that equal ones meet, too
 _ROUNDS = 3  # a race may need several attempts
-_MAX_MARKED = 3
-_MAX_TWICE = 4
-_MAX_CANCELLED = 3
+_MAX_MARKED = 3  # a leak rarely depends on the arguments
+_MAX_TWICE = 4  # each is two calls
+_MAX_CANCELLED = 3  # each is a call for every delay
 _SLOW = 0.2  # seconds; slow tools are called less often
 _OTHER_SEED = 4242  # any hash seed that differs from 0
 _CANCEL_DELAYS = (0.0, 0.05, 0.2)  # before the first await, during a short one, during a long one

@@ -22,7 +22,7 @@ from .strings import CANARY, FOLDER
 
 # Every candidate is a call, which may take --timeout: the numbers bound the calls for one fault.
 _SHRINK_ATTEMPTS = 60  # as many as the generated calls of a tool
-_SHRUNK_ITEMS = 5
+_SHRUNK_ITEMS = 5  # longer lists are halved first
 _SHRUNK_CHARACTERS = 12  # longer texts are halved until they are as short
 _EXACT = 1e15  # `/` gives a float, which is exact up to 2**53, and has no room for 10**400
 

@@ -23,7 +23,7 @@ from typing import Any
 # A fingerprint is made after every batch of calls: the limits bound its time for a tool with a large table or folder, and
 # a change beyond them is not noticed. None is measured.
 _MAX_DEPTH = 10
-_MAX_VALUES = 50_000
+_MAX_VALUES = 50_000  # of all variables together
 _MAX_FILES = 1000  # of a folder
 _MAX_LINES = 10_000  # of a database, as SQL
 _MAX_FILE = 16 * 1024 * 1024  # bytes; a larger file is compared by its size

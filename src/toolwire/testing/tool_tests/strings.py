@@ -80,7 +80,9 @@ TEXTS = (
     "2026-02-30",
     "\U000e0041\u200b\u2060",  # invisible
 )
+# Limits of 8, 31, 32, 53 (exact floats), 63 and 64 bits, and beyond them; the largest and smallest floats.
 INTEGERS = (0, 1, -1, 2, 10, 255, -(2**31) - 1, 2**31, 1000, 2**53 + 1, 2**63, -(2**63) - 1, 10**30)
+# as above, with fractions
 NUMBERS = (0, 1, -1, 0.5, -1.5, 1e-9, 1e16, 1e308, -1e308, 5e-324, 0.1, 2**53 + 1, 10**30)
 KEYS = ("", "a b", "__class__", "ключ", "😀", "x" * 300)
 """Keys for objects that allow any key."""
