@@ -15,15 +15,8 @@ from toolwire.wire.anthropic.blocks import read_block, write_block, write_plain_
 from toolwire.wire.anthropic.request import _drop_refused, _make_message, _write_message, write_plain_message
 from toolwire.wire.anthropic.tools import _write_any_tool, write_tool
 from toolwire.wire.fields import read_extra, remember_form
-from toolwire.wire.openai_chat.messages import (
-    _read_any_call,
-    _read_any_message,
-    read_call,
-    read_message,
-    write_assistant,
-    write_message,
-    write_result,
-)
+from toolwire.wire.openai_chat.message_writer import write_assistant, write_message, write_result
+from toolwire.wire.openai_chat.messages import _read_any_call, _read_any_message, read_call, read_message
 from toolwire.wire.openai_chat.tools import _read_any_tool, read_tool
 from toolwire.wire.params import param_table, read_params, write_params
 

@@ -118,9 +118,6 @@ def _json_escape_match(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
-# Numbers with their nouns, for messages.
-
-
 def count_of(number: int, noun: str, plural: str = "") -> str:
     """Return a number and its noun. `plural` is for nouns that do not just add an s.
 

@@ -11,9 +11,6 @@ from ..ir.errors import SchemaError
 from ..ir.pointer import JSON, Object, join
 from ..ir.tools import Tool
 
-# The schema of one call of a tool set: a union of objects with the name of a tool and its arguments.
-
-
 DATA_KEYWORDS = frozenset({"const", "default", "enum", "examples"})
 """Keywords whose values are data: an object there is no schema."""
 NAME_MAPS = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})

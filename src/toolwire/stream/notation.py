@@ -66,9 +66,6 @@ def quote_step(char: str) -> LexicalStep:
     return "single_quotes" if char == "'" else "smart_quotes"
 
 
-# Numbers as other languages write them: `+1`, `.5`, `0x1F`, `1_000`, `007`, full-width digits.
-
-
 JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?", re.ASCII)
 _LOOSE_NUMBER = re.compile(r"([+-]?)(0|[1-9]\d*+)?(\.\d*+)?([eE][+-]?\d++)?", re.ASCII)
 # Python and JavaScript allow an underscore between any two digits; other groups than thousands may be dates or ids.

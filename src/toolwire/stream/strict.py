@@ -354,9 +354,6 @@ def type_label(value: JSON) -> str:
     return _KINDS.get(type(value), "a number")
 
 
-# Count the values of a large JSON document before it is parsed: their number decides about time and memory.
-
-
 _ASTRAL_LEADS = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")  # first bytes of characters above U+FFFF in UTF-8
 _COUNT_WINDOW = 256 * 1024  # bytes; a thread that counts lets others run between two windows
 

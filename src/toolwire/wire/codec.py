@@ -162,9 +162,6 @@ def _read_token(entry: JSON) -> Object | None:
     return {"bytes": [*token.encode("utf-8", "surrogatepass")], **entry}
 
 
-# The form of a tool search on one wire, most of all of the provider's own search.
-
-
 HostedSearchPart: TypeAlias = HostedSearchCall | HostedSearchResult
 
 

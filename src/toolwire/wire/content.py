@@ -8,9 +8,6 @@ from ..ir.losses import Losses
 from ..ir.parts import Media, Opaque, Text, ToolResult
 from ..ir.text import dumps
 
-# Inline media as data URLs, which three of the wires use, and placeholders for media that a wire cannot carry.
-
-
 # The types that providers accept. The standard library's table is longer, and is read from disk.
 _BY_EXTENSION = {
     "png": "image/png",

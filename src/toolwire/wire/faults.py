@@ -29,9 +29,6 @@ from ..ir.response import Breach, Fault, FaultKind
 from ..ir.text import dumps
 from ..ir.value import Value
 
-# Provider errors: the table of error types and statuses of a wire, usual HTTP statuses, and retry times.
-
-
 _KINDS: dict[int, FaultKind] = {
     400: "invalid_request",
     401: "authentication",

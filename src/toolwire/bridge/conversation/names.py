@@ -17,9 +17,6 @@ from functools import lru_cache
 
 from ...wire.protocol import Limits
 
-# Short hashes that are the same in every process: digits and lower-case letters.
-
-
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 

@@ -169,15 +169,6 @@ def _sign_turn(turn: DraftMessage, wire: Wire, losses: Losses) -> DraftMessage:
     return DraftMessage(Message("assistant", tuple(parts), turn.message.extra), parts, turn.locations)
 
 
-# Facts about a history that several rules depend on, found in one pass.
-#
-# Most histories have only text, calls and results. A rule that concerns something else learns so without a pass of
-# its own over all messages.
-
-
-_history_outline_name = attrgetter("name")
-
-
 class HistoryOutline(Struct, eq=False):
     """The names of the calls in their order, the fields of `extra` of all parts, and the presence of rare parts."""
 
@@ -215,7 +206,7 @@ def outline_history(messages: Sequence[Message]) -> HistoryOutline:
     plain = read_plain(messages)
     if plain is None:
         return outline_parts(messages)
-    return HistoryOutline(dict.fromkeys(map(_history_outline_name, plain.calls)), plain)
+    return HistoryOutline(dict.fromkeys(map(_name, plain.calls)), plain)
 
 
 def outline_parts(messages: Iterable[Message]) -> HistoryOutline:

@@ -24,9 +24,6 @@ from ...wire.codec import WireCodec
 from ...wire.protocol import Wire
 from .fitted_prefix import PrefixStore
 
-# Find the items of a conversation in the bytes of a request, without decoding them.
-
-
 _SEPARATOR = re.compile(rb"[\s,]*+")
 
 

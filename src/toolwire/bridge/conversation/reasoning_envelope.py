@@ -41,17 +41,13 @@ from ...ir.text import escape
 
 PREFIX = "TOOLWIRE~"
 """Signatures of providers are base64, which has no tilde."""
-
 ENVELOPE_WIRES = {"anthropic": ("anthropic", "signature"), "openai_responses": ("openai", "encrypted")}
 """The provider and kind of the artefact in which each wire has room for an envelope."""
-
 MAX_CONTENTS = 1024 * 1024
 """Bytes of one piece of reasoning with its fields; as for a stored turn. 128,000 tokens are about half of it."""
-
 MAX_OPENED = 8 * 1024 * 1024
 """Bytes of all reasoning restored in one request: a window of a million tokens is about 4 MB. Without a bound, a client
 could repeat an envelope of 1 KB, which may contain 1 MB."""
-
 _MAX_TEXT = len(PREFIX) + MAX_CONTENTS * 3 // 2  # base64 adds a third; text that does not shrink, and the other fields
 _VERSION = b"\x01"
 _FIELDS = 5  # version, key id, upstream, model, contents

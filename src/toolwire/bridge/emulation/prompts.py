@@ -110,9 +110,6 @@ def _special_tokens(form: Format) -> tuple[str, ...]:
     return tuple(filter(None, (*form.noise, *form.halts, template, "<|im_start|>", "<|start|>", "[INST]")))
 
 
-# Render a conversation as one raw prompt, and choose how the answer begins.
-
-
 class AnswerStart(NamedTuple):
     """The beginning of the answer: `written` at the end of the prompt, and the part of it that the parser must `read`."""
 

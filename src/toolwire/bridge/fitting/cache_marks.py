@@ -38,9 +38,6 @@ from ...wire.models.profiles import fit_codec
 from ...wire.protocol import Wire
 from ..conversation.history import DraftMessage, location_pointer
 
-# Fit prompt-cache marks to the target: whether it supports one at that place, and its time to live.
-
-
 _Marked: TypeAlias = Text | Media | ToolCall | ToolResult | Tool
 _MINUTES = {"5m": 5, "30m": 30, "1h": 60, "12h": 720}
 

@@ -23,9 +23,6 @@ from ...wire.models.capabilities import ModelCapabilities
 from ...wire.protocol import Limits, Wire
 from ..conversation.outline import HistoryOutline
 
-# Fit the parameters to the limits of the target and to those that the model accepts.
-
-
 # A parameter with its default value changes nothing, so its loss is only information.
 _DEFAULTS: dict[str, object] = {
     "temperature": 1,
@@ -181,9 +178,6 @@ def _drop_blank_stops(params: Params, losses: Losses) -> Params:
     detail = "the target rejects sequences of only whitespace"
     losses.add(join("params", "stop"), "stop sequences", "weakened" if kept else "dropped", detail)
     return replace(params, stop=kept or None)
-
-
-# Remove fields that the target's wire has but its vendor rejects, such as fields of Vertex AI at the Gemini API.
 
 
 _Extensible = TypeVar(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from ...ir.losses import Losses, Severity
-from ...ir.parts import Reasoning, ToolCall, ToolResult
+from ...ir.parts import Extra, Opaque, Part, Reasoning, ToolCall, ToolResult
 from ...ir.pointer import join
 from ...ir.request import ReasoningConfig, Request
 from ...ir.tools import ToolChoice
 from ...wire.models.capabilities import ModelCapabilities
 from ...wire.protocol import Wire
-from ..conversation.history import DraftMessage
+from ..conversation.history import DraftMessage, PartLocation, location_pointer
 
 _SCALE = ("minimal", "low", "medium", "high", "xhigh", "max")
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 65536}
@@ -306,3 +308,49 @@ def _fit_bounds(
         detail = f"{budget} was changed to {fitted}, within the bounds of the model and of max_tokens"
         losses.add(_BUDGET, "thinking budget", "weakened", detail, "info")
     return replace(reasoning, budget=fitted)
+
+
+def drop_unlinked(
+    parts: list[Part], locations: Sequence[PartLocation], wire: Wire, losses: Losses
+) -> list[PartLocation]:
+    """Drop reasoning without the output that it led to, in place; return the locations of the other parts.
+
+    The provider links both by their ids. Recorded: "Item 'rs_…' of type 'reasoning' was provided without its required
+    following item."
+    """
+    kept: list[tuple[Part, PartLocation]] = []
+    following: Part | None = None
+    for part, location in reversed(list(zip(parts, locations, strict=True))):
+        if isinstance(part, Reasoning) and _is_unlinked(part, following, wire.name):
+            detail = "the target accepts reasoning only together with the output that it led to"
+            losses.add(location_pointer(location), "reasoning", "dropped", detail)
+            continue
+        kept.append((part, location))
+        following = part
+    kept.reverse()
+    parts[:] = [part for part, _ in kept]
+    return [location for _, location in kept]
+
+
+def _is_unlinked(part: Reasoning, following: Part | None, wire: str) -> bool:
+    if following is None:
+        return True
+    if isinstance(following, (Opaque, Reasoning)):
+        return False
+    return bool(_item_id(part, wire)) and not _item_id(following, wire)
+
+
+def _item_id(part: Part, wire: str) -> str | None:
+    extra: Extra = getattr(part, "extra", {})
+    found = extra.get(wire, {}).get("id") or extra.get(f"{wire}/item", {}).get("id")
+    return found if isinstance(found, str) else None
+
+
+def without_id(part: Part, wire: str) -> Part:
+    """Remove the id of an item whose reasoning was dropped, because the provider would expect the reasoning too."""
+    for scope in (wire, f"{wire}/item"):
+        fields = getattr(part, "extra", {}).get(scope)
+        if fields and "id" in fields:
+            kept = {key: value for key, value in fields.items() if key != "id"}
+            part = replace(part, extra={**part.extra, scope: kept})  # type: ignore[union-attr]
+    return part

@@ -185,7 +185,7 @@ def _move_description(tool: Tool, dialect: Dialect, index: int, losses: Losses) 
 
 # Fit the required form of the answer to the target: lower its schema, or state it in the instructions.
 #
-# The answer is lifted back (lift_output.py), so the client receives JSON of the schema that it sent. Earlier answers
+# The answer is lifted back (`restoration.output`), so the client receives JSON of the schema that it sent. Earlier answers
 # in the conversation are text of the client, and stay as they are: they need not match the schema of this request.
 #
 # A schema that the target cannot enforce, or a form that it does not have, is stated in the instructions instead: the
@@ -346,9 +346,6 @@ def add_instructions(turns: list[DraftMessage], instructions: str, can: Capabili
 def _draft(role: str, text: Text) -> DraftMessage:
     message = Message("developer" if role == "developer" else "system", (text,))
     return DraftMessage(message, message.parts, message_locations(0, 1))
-
-
-# Determine a target's support for structured outputs, before a request is sent.
 
 
 OutputSupport: TypeAlias = Literal["enforced", "accepted", "stated"]

@@ -23,19 +23,18 @@ from ..conversation.history import (
     DraftMessage,
     PartLocation,
     draft_if_normal,
-    drop_unlinked,
     location_pointer,
     may_round_numbers,
     merge_turns,
     message_index,
     sign_first_call,
-    without_id,
 )
 from ..conversation.names import IdAllocator, NameMap
 from ..conversation.outline import fit_plain, read_plain
 from ..conversation.provider_state import compaction_summary
 from .cache_marks import fit_mark
 from .fields import own_artefacts, report_extra
+from .reasoning import drop_unlinked, without_id
 from .tool_search import HistorySearch, read_hosted
 from .tools import wrap_freeform
 

@@ -135,9 +135,6 @@ class ArgumentLifter:
         return (CallDelta.of(self._key, text), replace(event, arguments=arguments, raw=None))
 
 
-# Turn a call of a function with one argument, which replaced a freeform tool, back into a freeform call.
-
-
 _OPENING = re.compile(r'\s*\{\s*"' + WRAPPED_INPUT + r'"\s*:\s*"')
 _MAX_OPENING = 1000  # with any amount of optional space
 # Text that can be passed on: no control characters, no incomplete escape, no half of a surrogate pair.
@@ -200,9 +197,6 @@ class FreeformUnwrapper:
     def _feed_rest(self, text: str) -> tuple[Event, ...]:
         """Ignore the closing quote and anything unexpected after it; `end` determines the remaining input."""
         return ()
-
-
-# Hold back the deltas of a call whose text is not known to be right before the end of the call.
 
 
 def argument_events(end: CallEnd) -> tuple[Event, ...]:

@@ -20,7 +20,8 @@ from ...ir.tools import Tool
 from ...ir.value import Value
 from ...stream.strict import parse
 from ...wire.fields import decode_list, read_boolean, type_error
-from ...wire.openai_chat.messages import read_message, write_message
+from ...wire.openai_chat.message_writer import write_message
+from ...wire.openai_chat.messages import read_message
 from ...wire.openai_chat.tools import read_tool, write_tool
 from ..examples import Example, is_result_message, make_example
 

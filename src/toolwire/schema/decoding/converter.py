@@ -24,8 +24,6 @@ from ..keywords import Identifiers, old_draft_number
 from .assertions import ASSERTIONS, branches_disjoint, find_unsupported_syntax, type_names
 from .limits import DEFAULT_LIMITS, AddedLimits, DecodingLimits, DecodingState, Residual, SchemaPath, schema_pointer
 
-# Resolve the references of a document, and name the definitions that its decoding schema has for their targets.
-
 
 class DecodingReferences:
     """The definitions of one document, by name, and the targets that are not converted yet.

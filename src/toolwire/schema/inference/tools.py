@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 
-# Clean the schemas that pydantic generates.
-
-
 def remove_derived_titles(schema: Object) -> Object:
     """Remove titles that pydantic derives from names, useless to a model, and defaults that JSON cannot express."""
     schema.pop("title", None)

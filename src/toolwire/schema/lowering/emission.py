@@ -101,9 +101,6 @@ def count_parameters(nodes: list[Node]) -> tuple[int, int]:
     return optional, unions
 
 
-# The interface between the emitter and the modules that emit one kind of node.
-
-
 class Emitted(NamedTuple):
     """A schema of the dialect, and the codec of its values; None: they are unchanged."""
 
@@ -145,9 +142,6 @@ class EmitContext(Protocol):
     def report_pattern(self, node: Node, pattern: str, is_sent: bool) -> None: ...
     def report_omitted(self, node: Node, keyword: str, detail: str) -> None: ...
     def report_rewrite(self, node: Node, concept: str, detail: str, keyword: str | None = ...) -> None: ...
-
-
-# Rename properties whose names a dialect does not accept.
 
 
 class PropertyNames:

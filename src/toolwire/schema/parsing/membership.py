@@ -221,9 +221,6 @@ def json_equal(one: JSON, other: JSON) -> bool:
     return bool(one == other)
 
 
-# Check that the branches of a `oneOf` exclude each other, so that `anyOf` means the same.
-
-
 _KINDS: tuple[tuple[type, frozenset[str]], ...] = (
     (StringNode, frozenset({"string"})),
     (NumberNode, frozenset({"number"})),

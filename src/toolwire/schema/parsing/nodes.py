@@ -263,9 +263,6 @@ def _merge_assertions(mine: Object, theirs: Object) -> tuple[Object, list[tuple[
     return merged, added
 
 
-# Read numbers, strings and counts from JSON Schema keywords.
-
-
 def parse_string(schema: Object, at: str) -> StringNode:
     pattern, name = schema.get("pattern"), schema.get("format")
     return StringNode(
@@ -320,9 +317,6 @@ _TYPE_CHECKS: dict[str, Callable[[JSON], bool]] = {
 def is_json_type(value: JSON, name: str) -> bool:
     """Return True if a value is of the JSON type `name`."""
     return _TYPE_CHECKS[name](value)
-
-
-# The references between the definitions of a schema, and the recursive definitions.
 
 
 def recursive_definitions(root: Node, definitions: Mapping[str, Node]) -> frozenset[str]:

@@ -1,11 +1,5 @@
 r"""Regular expressions and formats of schemas: their engine, its limits, and the patterns that stay unchecked.
 
-A pattern comes from a client or a server, so it is never passed to Python's `re`, which backtracks. The engine refuses
-few patterns; each becomes a finding, and the rest of the schema is still checked. Formats belong here because a pattern
-replaces a format in dialects that accept patterns only.
-
-Regular expressions of schemas: the engine that matches them, its limits, and the subsets that dialects accept.
-
 A `pattern` comes from a client or a server, so it is never passed to Python's `re`: that engine backtracks, and
 `^(a+)+$` takes time that is exponential in the length of the text. One engine matches patterns everywhere, the one of
 the validator (jsonschema-rs with Rust's `regex`), so that `\d`, `\w` and `$` always mean the same. Its time is bounded
@@ -16,7 +10,7 @@ limit:
     match_cost(pattern)       the cost of one character of text, in units of about 5 ns
     matches(pattern, text)    True or False; None if the engine was not run
 
-A refused pattern is never an error of the arguments: it is a finding of its schema (see `unchecked.py`).
+A refused pattern is never an error of the arguments: it is a finding of its schema.
 """
 
 from __future__ import annotations
@@ -73,8 +67,6 @@ def length_pattern(low: int, high: int | None) -> tuple[str | None, int, int | N
         return rf"^[\s\S]{{{low},{high}}}$", 0, None
     return (rf"^[\s\S]{{{low},}}$" if low else None), 0, high
 
-
-# the engine
 
 _BACKTRACKS = re.compile(r"\(\?<?[=!]|\(\?>|\\[1-9k]").search
 # Without these two, the automaton could be larger than estimated: ECMA-262 has no verbose mode, in which whitespace and
@@ -300,7 +292,7 @@ def _make_check(name: str) -> Callable[[str], bool]:
 # Patterns of a schema that the local validator does not check, and the schema without them.
 #
 # The engine refuses few patterns: lookaround and backreferences, syntax errors, and those that would cost too much
-# (see `patterns.py`). Each becomes a finding with its pointer. The rest of the schema is still checked, so one such
+# (see `refusal`). Each becomes a finding with its pointer. The rest of the schema is still checked, so one such
 # pattern does not disable its tool, and no valid call is refused because of it.
 
 

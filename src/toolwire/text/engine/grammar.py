@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from itertools import takewhile
-from typing import Protocol
 
 from ...ir.errors import ConfigError
 from ...ir.parts import ToolCall
@@ -34,7 +33,7 @@ from .grammar_schema import SchemaBranches
 from .lark import LarkRules, any_text, quote_regex, union
 from .markers import reasoning_markers
 from .offered_tools import OfferedTools
-from .style import CallTemplate, Slot, Style, closing_texts
+from .style import CallTemplate, Slot, TurnFormat, closing_texts
 
 _LIMITS = DecodingLimits(close_objects=True)
 _BREAKS = r"/\n{1,4}/"
@@ -77,25 +76,6 @@ class GrammarOptions(Value, frozen=True):
     limits: DecodingLimits = _LIMITS
     special_tokens: dict[str, int] = {}
     cautious: bool = False
-
-
-class TurnFormat(Protocol):
-    """The fields of a `Format` that a grammar is derived from."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def calls(self) -> Style: ...
-    @property
-    def reasoning(self) -> tuple[tuple[str, str], ...]: ...
-    @property
-    def ends_reasoning(self) -> tuple[str, ...]: ...
-    @property
-    def calls_in_reasoning(self) -> bool: ...
-    @property
-    def noise(self) -> tuple[str, ...]: ...
-    @property
-    def one_call(self) -> bool: ...
 
 
 def build_grammar(

@@ -69,9 +69,6 @@ def _overlaps(mark: str, word: str) -> bool:
     return bool(word) and (mark.startswith(word) or word.startswith(mark))
 
 
-# The markers around reasoning in a turn, compiled from the pairs of a format.
-
-
 _TOKEN = re.compile(r"<[|｜]|\[/?[A-Z_]+\]|.*[|｜]>").match
 
 

@@ -16,9 +16,6 @@ from ...ir.tools import Tool
 from ...ir.value import Value
 from .style import Style
 
-# Render a tool as a TypeScript type, as models of the harmony format were trained to read it.
-
-
 _SIMPLE = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 # levels of a type in the prompt, where deeper ones are `any`: a line must stay readable. Not measured
 _DEPTH = 8

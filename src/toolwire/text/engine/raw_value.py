@@ -171,9 +171,6 @@ def _skip_spaces(text: str, at: int) -> int:
     return _match_spaces(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
 
 
-# The attributes of a tag: `name="f" index="1"`.
-
-
 _ATTRIBUTE = re.compile(
     r"""(?<![\w-])([\w-]++)\s*+=\s*+(?:"(?P<quoted>[^"]*+)"|'(?P<single>[^']*+)'|(?P<bare>[^\s"'<>=/]++))"""
 )

@@ -121,9 +121,6 @@ def closing_texts(template: CallTemplate, keys: Sequence[str]) -> tuple[str, ...
     return tuple(sorted(filter(None, dict.fromkeys(found)), key=len, reverse=True))
 
 
-# Write JSON as chat templates do: on one line, with a space after each comma and colon.
-
-
 def write_json(value: JSON) -> str:
     """Encode a value as chat templates do (`tojson`); models were trained on this spacing."""
     return msgspec.json.format(to_bytes(value), indent=0).decode()
@@ -294,3 +291,28 @@ class StyleBase(Value, frozen=True):
         """Return the written form of calls as data, for a grammar. A style without one has no grammar."""
         hint = "implement template() in the style, or use a mask for the JSON of one tool's arguments"
         raise ConfigError(f"the style {type(self).__name__} has no call template", hint=hint)
+
+
+class TurnFormat(Protocol):
+    """The fields of a `Format` that decide how a turn is read, and from which a grammar is derived."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def calls(self) -> Style: ...
+    @property
+    def reasoning(self) -> tuple[tuple[str, str], ...]: ...
+    @property
+    def ends_reasoning(self) -> tuple[str, ...]: ...
+    @property
+    def calls_in_reasoning(self) -> bool: ...
+    @property
+    def noise(self) -> tuple[str, ...]: ...
+    @property
+    def heads(self) -> tuple[tuple[str, str], ...]: ...
+    @property
+    def citations(self) -> tuple[tuple[str, str], ...]: ...
+    @property
+    def halts(self) -> tuple[str, ...]: ...
+    @property
+    def one_call(self) -> bool: ...

@@ -35,7 +35,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Protocol
 
 from .event_builder import DiagnosticCode
 from .markers import (
@@ -49,36 +48,13 @@ from .markers import (
     remove_special_tokens,
 )
 from .reader import ForeignFormat, Malformed, Parsing, Terminals, Truncated, terminals
-from .style import ParseContext, Style
+from .style import ParseContext, TurnFormat
 
 _HEAD = re.compile(HEAD).fullmatch
 _BARE_JSON = ('{"name": "', '{"name":"')
 
 
-class TurnTokens(Protocol):
-    """The fields of a `Format` that decide how a turn is read."""
-
-    @property
-    def calls(self) -> Style: ...
-    @property
-    def reasoning(self) -> tuple[tuple[str, str], ...]: ...
-    @property
-    def ends_reasoning(self) -> tuple[str, ...]: ...
-    @property
-    def calls_in_reasoning(self) -> bool: ...
-    @property
-    def noise(self) -> tuple[str, ...]: ...
-    @property
-    def heads(self) -> tuple[tuple[str, str], ...]: ...
-    @property
-    def citations(self) -> tuple[tuple[str, str], ...]: ...
-    @property
-    def halts(self) -> tuple[str, ...]: ...
-    @property
-    def one_call(self) -> bool: ...
-
-
-def parse_turn(form: TurnTokens, turn: ParseContext, *, reasoning: bool) -> Parsing[None]:
+def parse_turn(form: TurnFormat, turn: ParseContext, *, reasoning: bool) -> Parsing[None]:
     """Read a whole turn; `reasoning`: the prompt has already opened the reasoning."""
     parser = _TurnParser(form, turn)
     if reasoning and form.reasoning:
@@ -99,7 +75,7 @@ def _quotable_tags(stops: Terminals) -> frozenset[str]:
 class _TurnParser:
     """Read the items of a turn: `read_text` is the main loop, and a style reads each call."""
 
-    def __init__(self, form: TurnTokens, turn: ParseContext) -> None:
+    def __init__(self, form: TurnFormat, turn: ParseContext) -> None:
         self.form = form
         self.turn = turn
         self.strong = form.calls.openers(turn.offered)  # tags that always open a call

@@ -58,9 +58,6 @@ def _all_openers(style: Style, offered: OfferedTools) -> tuple[str, ...]:
     return (*style.openers(offered), *style.weak_openers(offered), *style.inline_openers(offered))
 
 
-# Mistral's two notations after one token: an array of objects, or the name and its arguments.
-
-
 _OPEN = "[TOOL_CALLS]"
 _ARRAY = JsonCalls((_OPEN,), keys=CallFields(id_last=True), array=True)
 _HEADER = r"\s*(?P<name>[^\s\[\]{}]+)\s*(?:\[CALL_ID\]\s*(?P<id>\w+)\s*)?"

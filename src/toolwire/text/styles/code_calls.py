@@ -17,9 +17,6 @@ from ..engine.reader import Malformed, Parsing, Reader, Truncated, terminals
 from ..engine.style import ARGUMENTS, NAME, CallTemplate, LiteralArguments, ParseContext, StyleBase
 from .json_calls import JsonCalls
 
-# Calls as Python: `[f(a='x', b=[1]), g()]`, with optional brackets and optional special tokens around them.
-
-
 _NAME = re.compile(r"[^\W\d][\w.\-/:]*").fullmatch
 _KEY = re.compile(r"[^\W\d][\w\-]*").fullmatch
 _NAME_ENDS = ("(", ")", "[", "]", "{", "}", "<", ">", "'", '"', "\n", ",", ";", "=")
@@ -334,9 +331,6 @@ def _emit_arguments(turn: ParseContext, name: str, text: str, start: int) -> Non
         writer.end_object("invalid", turn.reader.position)
     else:
         writer.end_object("complete", turn.reader.position)
-
-
-# Calls with a name and a literal of the format's own language: `call:f{a:<|"|>x<|"|>}`.
 
 
 class LiteralCalls(StyleBase, frozen=True):

@@ -136,9 +136,6 @@ class RecipientCalls(StyleBase, frozen=True):
         return CallTemplate((_OPEN, NAME, "\n", ARGUMENTS), JsonArguments(), closed=False)
 
 
-# Thought, Action, Action Input: lines with a label.
-
-
 _THOUGHT, _ACTION, _INPUT, _ANSWER, _OBSERVATION = (
     "Thought:",
     "Action:",

@@ -140,9 +140,6 @@ def _write_call(call: ToolCall) -> str:
     return "\n".join([*lines, f"</{call.name}>"])
 
 
-# Calls whose arguments are nested tags named after their keys, each tag after a token that no value contains.
-
-
 _DEPTH = 64  # as in engine/literal.py
 _ITEM = "item"
 _TEXT = frozenset({"string"})

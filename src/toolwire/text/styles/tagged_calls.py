@@ -454,9 +454,6 @@ def _strip_cdata(text: str) -> str:
     return bare[9:-3] if bare.startswith("<![CDATA[") and bare.endswith("]]>") else text
 
 
-# Tags that several formats share, by their common names.
-
-
 def arg_pairs(
     *, call: str = "tool_call", head_end: str = "\n", line: str = "\n", section: str = "", suffix: str = "", **more: Any
 ) -> TaggedCalls:

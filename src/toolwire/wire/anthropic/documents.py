@@ -31,9 +31,6 @@ from ..protocol import Kind
 from .request import count_leading_system
 from .response import STOP_REASONS, read_usage
 
-# JSON pointers into Messages documents, and the detection of such documents.
-
-
 _THINKING = {"budget": "budget_tokens", "visible": "display", "mode": "type"}
 _FIELDS = {
     "choice": "tool_choice",

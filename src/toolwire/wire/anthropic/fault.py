@@ -29,9 +29,6 @@ from ..faults import (
 from ..protocol import EncodedFault
 from .blocks import NAME
 
-# Signatures of the errors by which Anthropic reports an exceeded limit.
-
-
 _TOOL = r"(?P<path>tools\.\d{1,6}(?:\.\w{1,64})?"
 _FEWER = "let prepare() remove `strict` from as few tools as possible, or send fewer strict tools"
 _LOWER = "lower the schema with toolwire.schema.lower(schema, 'anthropic_strict'), or declare the tool without strict"

@@ -29,9 +29,6 @@ from .field_names import NAME, single_fields
 from .response import STOP_REASONS, read_usage
 from .schemas import document_pointer
 
-# JSON pointers into generateContent documents, and the detection of such documents.
-
-
 _FIELDS = {
     "max_tokens": "maxOutputTokens",
     "top_p": "topP",

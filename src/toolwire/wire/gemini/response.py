@@ -23,8 +23,6 @@ from .fault import read_fault
 from .field_names import NAME, read_fields, write_fields
 from .parts import PROVIDER, read_part, report_foreign, write_part
 
-# Log probabilities of a candidate: `logprobsResult`.
-
 
 def _read_logprobs(value: JSON) -> list[Object] | None:
     """Read a `LogprobsResult`: the chosen tokens, and for each position the most probable ones."""

@@ -1,4 +1,4 @@
-"""Rows about models with open weights: Moonshot, Z.ai, MiniMax, Alibaba, Meta, DeepSeek, and OpenAI's gpt-oss.
+"""Rows about models with open weights: Moonshot, Z.ai, MiniMax, Alibaba, DeepSeek, and OpenAI's gpt-oss.
 
 Many vendors serve these models. A fact of the model itself, such as its window, holds on every wire and vendor. A
 refusal is a fact of one vendor's API, and is stated only for that vendor.
@@ -14,7 +14,7 @@ other media and other reasoning.
 from __future__ import annotations
 
 from .capabilities import CapabilityRow, ModelCapabilities
-from .other_rows import COMMAND, GROK, MISTRAL, NOVA
+from .other_rows import COMMAND, GROK, LLAMA, MISTRAL, NOVA
 from .row_makers import (
     ANYWHERE,
     CHAT,
@@ -258,49 +258,6 @@ _QWEN = (
     *window_rows(_QWEN_2_5 + "7B-Instruct; " + LITELLM, "2026-11-18", {"qwen2.5-[0-9]*b* qwen2.5-coder-*": 32_768}),
 )
 
-# Meta's names, those of clouds (`llama3-1-8b-instruct-v1:0`), of Fireworks, and of Ollama
-_LLAMA_TEXT = (
-    "llama-3.[13]-[0-9]*b llama-3.[13]-[0-9]*b-instruct llama-3.[13]-[0-9]*b-instruct-[ft]* llama-3.3-70b-versatile "
-    "llama-3.1-8b-instant llama3-[13]-[0-9]*b-instruct llama-v3.[13]-[0-9]*b-instruct llama3.[123] llama-3.2-[13]b "
-    "llama-3.2-[13]b-instruct* llama3-2-[13]b-instruct llama-v3.2-[13]b-instruct"
-)
-_LLAMA_VISION = (
-    "llama-3.2-11b-vision* llama-3.2-90b-vision* llama3.2-vision llama3-2-11b-instruct* llama3-2-90b-instruct* "
-    "llama-v3.2-11b-vision* llama-v3.2-90b-vision*"
-)
-_LLAMA_3 = f"{_LLAMA_TEXT} {_LLAMA_VISION}"
-_LLAMA_4 = "llama-4-scout* llama-4-maverick* llama4 llama4-scout* llama4-maverick*"
-_LLAMA_FIRST = "llama3 llama-3-8b-instruct llama-3-70b-instruct llama-3-8b-chat-hf llama-3-70b-chat-hf"
-_LLAMA = (
-    # "Parallel tool calls are not supported" for Llama 3; its chat template rejects a turn with two calls: "This model
-    # only supports single tool-calls at once!"
-    vendor_row(
-        "vllm",
-        _LLAMA_3,
-        "https://docs.vllm.ai/en/v0.9.0/features/tool_calling.html; "
-        "https://github.com/oracle/langchain-oracle/commit/6583478e",
-        "2026-11-16",
-        ModelCapabilities(parallel_calls=False),
-    ),
-    model_row(_LLAMA_3 + " " + _LLAMA_4, MODELS_DEV + "meta", "2026-07-02", ModelCapabilities(thinking=False)),
-    *media_rows(f"{_LLAMA_VISION} {_LLAMA_4}", ("image",), MODELS_DEV + "meta; providers/amazon-bedrock", "2026-07-02"),
-    *media_rows(
-        f"{_LLAMA_TEXT} {_LLAMA_FIRST} llama3-8b llama3-70b llama3-8b-instruct* llama3-70b-instruct*",
-        (),
-        MODELS_DEV + "meta; providers/amazon-bedrock",
-        "2026-07-02",
-    ),
-    *window_rows(
-        LITELLM + "; " + MODELS_DEV + "meta",
-        "2026-11-16",
-        {
-            _LLAMA_3: 128_000,  # Llama 4 Scout has 10,000,000, which no vendor offers
-            "llama-4-maverick* llama4-maverick*": 1_000_000,
-            _LLAMA_FIRST: 8192,
-        },
-    ),
-)
-
 _GPT_OSS_DOCS = "https://developers.openai.com/api/docs/models/gpt-oss-120b"
 _GPT_OSS_NAMES = "gpt-oss gpt-oss-20b gpt-oss-120b gpt-oss-*0b-1 gpt-oss-*0b-maas gpt-oss-*0b-gguf"
 _GPT_OSS = (
@@ -404,5 +361,5 @@ _PARALLEL = (
 )
 
 OPEN_ROWS: tuple[CapabilityRow, ...] = (
-    _KIMI + _GLM + _MINIMAX + _QWEN + MISTRAL + GROK + _LLAMA + _GPT_OSS + _DEEPSEEK + NOVA + COMMAND + _PARALLEL
+    _KIMI + _GLM + _MINIMAX + _QWEN + MISTRAL + GROK + LLAMA + _GPT_OSS + _DEEPSEEK + NOVA + COMMAND + _PARALLEL
 )

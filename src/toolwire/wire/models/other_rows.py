@@ -1,8 +1,8 @@
-"""Rows about the models of Mistral, xAI, Amazon and Cohere, by the rules of `open_rows`."""
+"""Rows about the models of Google, Meta, Mistral, xAI, Amazon and Cohere, by the rules of `open_rows`."""
 
 from __future__ import annotations
 
-from .capabilities import ModelCapabilities
+from .capabilities import CapabilityRow, ModelCapabilities
 from .row_makers import (
     CHAT,
     LITELLM,
@@ -14,6 +14,130 @@ from .row_makers import (
     vendor_row,
     window_rows,
 )
+
+# Meta's names, those of clouds (`llama3-1-8b-instruct-v1:0`), of Fireworks, and of Ollama
+_LLAMA_TEXT = (
+    "llama-3.[13]-[0-9]*b llama-3.[13]-[0-9]*b-instruct llama-3.[13]-[0-9]*b-instruct-[ft]* llama-3.3-70b-versatile "
+    "llama-3.1-8b-instant llama3-[13]-[0-9]*b-instruct llama-v3.[13]-[0-9]*b-instruct llama3.[123] llama-3.2-[13]b "
+    "llama-3.2-[13]b-instruct* llama3-2-[13]b-instruct llama-v3.2-[13]b-instruct"
+)
+_LLAMA_VISION = (
+    "llama-3.2-11b-vision* llama-3.2-90b-vision* llama3.2-vision llama3-2-11b-instruct* llama3-2-90b-instruct* "
+    "llama-v3.2-11b-vision* llama-v3.2-90b-vision*"
+)
+_LLAMA_3 = f"{_LLAMA_TEXT} {_LLAMA_VISION}"
+_LLAMA_4 = "llama-4-scout* llama-4-maverick* llama4 llama4-scout* llama4-maverick*"
+_LLAMA_FIRST = "llama3 llama-3-8b-instruct llama-3-70b-instruct llama-3-8b-chat-hf llama-3-70b-chat-hf"
+LLAMA = (
+    # "Parallel tool calls are not supported" for Llama 3; its chat template rejects a turn with two calls: "This model
+    # only supports single tool-calls at once!"
+    vendor_row(
+        "vllm",
+        _LLAMA_3,
+        "https://docs.vllm.ai/en/v0.9.0/features/tool_calling.html; "
+        "https://github.com/oracle/langchain-oracle/commit/6583478e",
+        "2026-11-16",
+        ModelCapabilities(parallel_calls=False),
+    ),
+    model_row(_LLAMA_3 + " " + _LLAMA_4, MODELS_DEV + "meta", "2026-07-02", ModelCapabilities(thinking=False)),
+    *media_rows(f"{_LLAMA_VISION} {_LLAMA_4}", ("image",), MODELS_DEV + "meta; providers/amazon-bedrock", "2026-07-02"),
+    *media_rows(
+        f"{_LLAMA_TEXT} {_LLAMA_FIRST} llama3-8b llama3-70b llama3-8b-instruct* llama3-70b-instruct*",
+        (),
+        MODELS_DEV + "meta; providers/amazon-bedrock",
+        "2026-07-02",
+    ),
+    *window_rows(
+        LITELLM + "; " + MODELS_DEV + "meta",
+        "2026-11-16",
+        {
+            _LLAMA_3: 128_000,  # Llama 4 Scout has 10,000,000, which no vendor offers
+            "llama-4-maverick* llama4-maverick*": 1_000_000,
+            _LLAMA_FIRST: 8192,
+        },
+    ),
+)
+
+
+_GEMINI_DOCS = "https://ai.google.dev/gemini-api/docs/"
+
+
+def _gemini(models: tuple[str, ...], source: str, date: str, capabilities: ModelCapabilities) -> CapabilityRow:
+    vendors = ("google*", "gemini*", "vertex*", "compatible")
+    return CapabilityRow(models, capabilities, source, date, ("gemini",), vendors)
+
+
+GEMINI = (
+    _gemini(
+        ("gemini-3-pro*",),
+        _GEMINI_DOCS + "thinking",
+        "2026-11-09",
+        ModelCapabilities(thinking_off=False, efforts=("low", "high")),
+    ),
+    _gemini(
+        ("gemini-3.[0-9]-pro*", "gemini-3.[78]-flash", "gemini-3.[78]-flash-preview*"),
+        "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/guides/gemini-3-8-flash",
+        "2026-09-02",
+        ModelCapabilities(thinking_off=False, efforts=("low", "medium", "high")),
+    ),
+    _gemini(
+        ("gemini-3-flash*", "gemini-3.[156]-flash*", "gemini-3.*-flash-lite*"),
+        "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/guides/gemini-3-5-flash",
+        "2026-08-22",
+        ModelCapabilities(thinking_off=False, efforts=("minimal", "low", "medium", "high")),
+    ),
+    _gemini(
+        ("gemini-2.5-pro*",),
+        _GEMINI_DOCS + "thinking#set-budget",
+        "2026-11-09",
+        ModelCapabilities(thinking_off=False, efforts=(), min_budget=128, max_budget=32768),
+    ),
+    _gemini(
+        ("gemini-2.5-flash-lite*",),
+        _GEMINI_DOCS + "thinking#set-budget",
+        "2026-11-09",
+        ModelCapabilities(thinking_off=True, efforts=(), min_budget=512, max_budget=24576),
+    ),
+    _gemini(
+        ("gemini-2.5-flash*",),
+        _GEMINI_DOCS + "thinking#set-budget; recorded: gemini.jsonl, gemini-2.5-flash with budget 0, status 200",
+        "2026-11-09",
+        ModelCapabilities(thinking_off=True, efforts=(), max_budget=24576),
+    ),
+    _gemini(("gemini-2.0-flash-thinking*",), _GEMINI_DOCS + "thinking", "2026-11-09", ModelCapabilities(efforts=())),
+    _gemini(
+        ("gemini-1*", "gemini-2.0*"),
+        _GEMINI_DOCS + "thinking",
+        "2026-11-09",
+        ModelCapabilities(thinking=False, efforts=()),
+    ),
+    # of prompt; 65,536 of answer are counted apart
+    _gemini(
+        ("gemini-2.5-pro*", "gemini-2.5-flash", "gemini-2.5-flash-lite*", "gemini-2.5-flash-preview*", "gemini-3*"),
+        _GEMINI_DOCS + "models; https://github.com/anomalyco/models.dev@f3fc6922 models/google",
+        "2026-11-16",
+        ModelCapabilities(window=1_048_576),
+    ),
+    _gemini(
+        ("gemini-3*",), "https://github.com/crewAIInc/crewAI/pull/6973", "2026-08-20", ModelCapabilities(prefill=False)
+    ),
+    # "Function calling with a response mime type: 'application/json' is unsupported" (googleapis/python-genai#867);
+    # recorded: gemini.jsonl, gemini-3-flash-preview with both, status 200.
+    _gemini(
+        ("gemini-1*", "gemini-2*"),
+        _GEMINI_DOCS + "tool-combination",
+        "2026-11-09",
+        ModelCapabilities(output_with_tools=False),
+    ),
+    # Thought signatures on function calls are checked since Gemini 3.
+    _gemini(
+        ("gemini-1*", "gemini-2*", "gemma-*"),
+        _GEMINI_DOCS + "thought-signatures",
+        "2026-11-09",
+        ModelCapabilities(signed_calls=False),
+    ),
+)
+
 
 _NONE_OR_HIGH = ModelCapabilities(thinking_off=True, efforts=("none", "high"))
 MISTRAL = (

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from .capabilities import CapabilityRow, ModelCapabilities
 from .open_rows import OPEN_ROWS
+from .other_rows import GEMINI
 
 _CLAUDE_DOCS = "https://platform.claude.com/docs/en/"
 _SAMPLING = ("temperature", "top_p", "top_k")
@@ -373,19 +374,8 @@ _GPT = (
         ModelCapabilities(media=()),
     ),
     _gpt(
-        (
-            "gpt-4o",
-            "gpt-4o-20*",
-            "gpt-4o-mini",
-            "gpt-4o-mini-20*",
-            "gpt-4.1*",
-            "gpt-5*",
-            "gpt-6*",
-            "o1",
-            "o1-20*",
-            "o3",
-            "o3-20*",
-            "o4-mini*",
+        tuple(
+            "gpt-4o gpt-4o-20* gpt-4o-mini gpt-4o-mini-20* gpt-4.1* gpt-5* gpt-6* o1 o1-20* o3 o3-20* o4-mini*".split()
         ),
         "recorded: openai.jsonl, gpt-5-mini with input_audio, status 400; " + _GPT_DOCS + "models",
         "2026-08-22",
@@ -400,83 +390,4 @@ _GPT = (
     ),
 )
 
-_GEMINI_DOCS = "https://ai.google.dev/gemini-api/docs/"
-
-
-def _gemini(models: tuple[str, ...], source: str, date: str, capabilities: ModelCapabilities) -> CapabilityRow:
-    vendors = ("google*", "gemini*", "vertex*", "compatible")
-    return CapabilityRow(models, capabilities, source, date, ("gemini",), vendors)
-
-
-_GEMINI = (
-    _gemini(
-        ("gemini-3-pro*",),
-        _GEMINI_DOCS + "thinking",
-        "2026-11-09",
-        ModelCapabilities(thinking_off=False, efforts=("low", "high")),
-    ),
-    _gemini(
-        ("gemini-3.[0-9]-pro*", "gemini-3.[78]-flash", "gemini-3.[78]-flash-preview*"),
-        "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/guides/gemini-3-8-flash",
-        "2026-09-02",
-        ModelCapabilities(thinking_off=False, efforts=("low", "medium", "high")),
-    ),
-    _gemini(
-        ("gemini-3-flash*", "gemini-3.[156]-flash*", "gemini-3.*-flash-lite*"),
-        "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/guides/gemini-3-5-flash",
-        "2026-08-22",
-        ModelCapabilities(thinking_off=False, efforts=("minimal", "low", "medium", "high")),
-    ),
-    _gemini(
-        ("gemini-2.5-pro*",),
-        _GEMINI_DOCS + "thinking#set-budget",
-        "2026-11-09",
-        ModelCapabilities(thinking_off=False, efforts=(), min_budget=128, max_budget=32768),
-    ),
-    _gemini(
-        ("gemini-2.5-flash-lite*",),
-        _GEMINI_DOCS + "thinking#set-budget",
-        "2026-11-09",
-        ModelCapabilities(thinking_off=True, efforts=(), min_budget=512, max_budget=24576),
-    ),
-    _gemini(
-        ("gemini-2.5-flash*",),
-        _GEMINI_DOCS + "thinking#set-budget; recorded: gemini.jsonl, gemini-2.5-flash with budget 0, status 200",
-        "2026-11-09",
-        ModelCapabilities(thinking_off=True, efforts=(), max_budget=24576),
-    ),
-    _gemini(("gemini-2.0-flash-thinking*",), _GEMINI_DOCS + "thinking", "2026-11-09", ModelCapabilities(efforts=())),
-    _gemini(
-        ("gemini-1*", "gemini-2.0*"),
-        _GEMINI_DOCS + "thinking",
-        "2026-11-09",
-        ModelCapabilities(thinking=False, efforts=()),
-    ),
-    # of prompt; 65,536 of answer are counted apart
-    _gemini(
-        ("gemini-2.5-pro*", "gemini-2.5-flash", "gemini-2.5-flash-lite*", "gemini-2.5-flash-preview*", "gemini-3*"),
-        _GEMINI_DOCS + "models; https://github.com/anomalyco/models.dev@f3fc6922 models/google",
-        "2026-11-16",
-        ModelCapabilities(window=1_048_576),
-    ),
-    _gemini(
-        ("gemini-3*",), "https://github.com/crewAIInc/crewAI/pull/6973", "2026-08-20", ModelCapabilities(prefill=False)
-    ),
-    # "Function calling with a response mime type: 'application/json' is unsupported" (googleapis/python-genai#867);
-    # recorded: gemini.jsonl, gemini-3-flash-preview with both, status 200.
-    _gemini(
-        ("gemini-1*", "gemini-2*"),
-        _GEMINI_DOCS + "tool-combination",
-        "2026-11-09",
-        ModelCapabilities(output_with_tools=False),
-    ),
-    # Thought signatures on function calls are checked since Gemini 3.
-    _gemini(
-        ("gemini-1*", "gemini-2*", "gemma-*"),
-        _GEMINI_DOCS + "thought-signatures",
-        "2026-11-09",
-        ModelCapabilities(signed_calls=False),
-    ),
-)
-
-ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *_GEMINI, *OPEN_ROWS)
+ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *GEMINI, *OPEN_ROWS)

@@ -28,9 +28,6 @@ from ..documents import (
 from ..protocol import Kind
 from .response import STOP_REASONS, read_created
 
-# JSON pointers into /api/chat documents, and the detection of such documents.
-
-
 _FIELDS = {
     "max_tokens": "num_predict",
     "input_schema": "parameters",

@@ -34,9 +34,6 @@ from .content import NAME, is_in_content
 from .response import STOP_REASONS, read_usage
 from .tools import is_bare_function
 
-# Locations of values in Chat documents, and detection of such documents.
-
-
 _FIELDS = {
     "choice": "tool_choice",
     "parallel": "parallel_tool_calls",
@@ -204,9 +201,6 @@ DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
     ),
     "error": scorer((2, lambda b: type(b["error"]) in (dict, str)), (1, lambda b: "type" in b["error"])),
 }
-
-
-# Summaries of Chat answers: the fields of OpenAI and of the servers that copy its API.
 
 
 class _ChatFunction(AnswerFields):

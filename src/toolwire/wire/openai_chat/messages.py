@@ -1,4 +1,4 @@
-"""Chat messages.
+"""Decode Chat messages.
 
 One message is one `Message`, in order. A `tool` message is a user message with one ToolResult, because a result comes
 from outside the model. The deprecated `function_call` and role `function` are read as a call and a result without an
@@ -11,22 +11,26 @@ from msgspec.structs import replace
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import Artefact, CallState, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ...ir.parts import (
+    Artefact,
+    CallKind,
+    CallState,
+    Extra,
+    Media,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
+from ...ir.text import dumps
 from ...stream.strict import parse_arguments
-from ..codec import report_search_call
-from ..content import result_parts
-from ..fields import (
-    decode_list,
-    read_extra,
-    read_optional_string,
-    read_string,
-    require_object,
-    type_error,
-    write_extra,
-)
-from .content import MARKED, NAME, is_in_content, read_answer_part, read_content, take_cache_control, write_content
+from ..fields import decode_list, read_extra, read_label, read_optional_string, read_string, require_object, type_error
+from .content import MARKED, NAME, read_answer_part, read_content, take_cache_control
 
 _FORM = "openai_chat~"
 _PLAIN = frozenset({"role", "content"})
@@ -312,176 +316,35 @@ def _read_function_call(raw: Object) -> ToolCall:
     return ToolCall("", name, arguments, text, state, extra=extra)
 
 
-def write_message(message: Message, path: str, out: list[Object], losses: Losses) -> None:
-    """Append a message to `out`; each result in a user message becomes a `tool` message of its own."""
-    if message.role == "assistant":
-        if not message.extra and (plain := write_plain_parts(message.parts)) is not None:
-            text, calls = plain
-            out.append({"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})})
-            return
-        written = write_assistant(message.parts, message.extra, path, losses)
-        if written.get("content") is not None or not written.keys() <= {"role", "content"} or not message.parts:
-            out.append(written)  # else nothing of it can be written, and an empty message is refused
-        return
-    if len(message.parts) == 1 and not message.extra:
-        only = message.parts[0]
-        if type(only) is Text and not only.extra and only.cache is None:
-            out.append({"role": message.role, "content": only.text})
-            return
-    rest: list[Part] = []
-    numbers: list[int] = []
-    for number, part in enumerate(message.parts):
-        if isinstance(part, ToolResult):
-            out.append(_write_plain_result(part) or write_result(part, losses, f"{path}/parts/{number}"))
-        elif isinstance(part, (ToolCall, Reasoning)):
-            what = "call" if isinstance(part, ToolCall) else "reasoning"
-            losses.add(f"{path}/parts/{number}", what, "dropped", "only an assistant message can have one", "error")
-        else:
-            rest.append(part)
-            numbers.append(number)
-    if rest or not message.parts:
-        form = message.extra.get(_FORM, {})
-        content = write_content(rest, form, losses, path, numbers)
-        out.append(write_extra({"role": message.role, **_content_field(content, form)}, message.extra, NAME))
+def report_other_reasoning(delta: Object, field: str, text: str, losses: Losses) -> None:
+    """Report reasoning in other fields than `field`, unless it is the same: servers write it for clients of both."""
+    for other in REASONING_FIELDS:
+        if delta.get(other) and delta[other] != text and other != field:
+            losses.add("/parts", "reasoning", "dropped", f"{field} is read, and {other} differs from it")
 
 
-def _content_field(content: JSON, form: Object) -> Object:
-    """Return the field `content`, which every role except assistant has, unless the message came without it."""
-    if content is not None:
-        return {"content": content}
-    written = {"null": {"content": None}, "absent": {}}
-    return written.get(form.get(":content", ""), {"content": ""})
+def read_call_id(raw: Object) -> str:
+    call_id = read_label(raw, "id")
+    return "" if call_id == NO_ID else call_id
 
 
-def _write_plain_result(result: ToolResult) -> Object | None:
-    """Write a result of one text without other fields like `write_result`; None for any other."""
-    if len(result.parts) != 1 or result.extra or result.found or result.is_error or result.structured is not None:
-        return None
-    only = result.parts[0]
-    if type(only) is not Text or only.extra or only.cache is not None:
-        return None
-    return {"role": "tool", "tool_call_id": result.call_id, "content": only.text}
+def read_function(raw: Object) -> tuple[CallKind, Object, str]:
+    """Return the kind of a call, its function or custom tool, and the arguments."""
+    kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
+    inner = require_object(raw.get("custom"), "custom") if kind == "freeform" else function_of(raw)
+    fragment = inner.get("input" if kind == "freeform" else "arguments")
+    if type(fragment) is dict or type(fragment) is list:  # the whole object at once; PHP writes {} as []
+        fragment = dumps(fragment) if fragment else "{}"
+    elif fragment is not None and type(fragment) is not str:
+        raise type_error("a string", fragment, "function", "arguments")
+    return kind, inner, fragment or ""
 
 
-def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
-    """Write a result as a `tool` message, or as a legacy `function` message if it was read from one."""
-    form = result.extra.get(_FORM, {})
-    if result.is_error:
-        losses.add(f"{path}/is_error", "is_error", "dropped", "Chat results have no error flag", "error")
-    content = write_content(result_parts(result, path, losses), form, losses, path)
-    out: Object = {"role": "tool", "tool_call_id": result.call_id, **_content_field(content, form)}
-    if ":result" in form:
-        out = {"role": "function", **_content_field(content, form)}
-    if ":id" in form and not result.call_id:
-        del out["tool_call_id"]
-    if ":name" in form:
-        out["name"] = result.name
-    return write_extra(out, result.extra, NAME)
-
-
-def write_plain_parts(parts: tuple[Part, ...]) -> tuple[str | None, list[Object]] | None:
-    """Return the content and the calls of the usual assistant message: at most one text, then calls of functions.
-
-    None for any other message, or if a part has more fields: it may cause losses.
-    """
-    content: str | None = None
-    calls: list[Object] = []
-    for part in parts:
-        if type(part) is ToolCall:
-            if part.kind != "function" or part.namespace is not None or part.artefacts or part.extra:
-                return None
-            function = {"name": part.name, "arguments": part.text}
-            calls.append({"id": part.id, "type": "function", "function": function})
-            continue
-        if type(part) is not Text or calls or content is not None or not part.text:
-            return None
-        if part.artefacts or part.extra or part.cache is not None:
-            return None
-        content = part.text
-    return content, calls
-
-
-def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Losses) -> Object:
-    """Write an assistant message of a request; text after a call is moved before the calls, which is a loss."""
-    out: Object = {"role": "assistant"}
-    content: list[Part] = []
-    calls: list[Object] = []
-    for number, part in enumerate(parts):
-        if isinstance(part, ToolCall):
-            if ":call" in part.extra.get(_FORM, {}):
-                out["function_call"] = write_extra(write_function(part), part.extra, f"{NAME}/function")
-            else:
-                calls.append(write_call(part, losses, f"{path}/parts/{number}"))
-        elif isinstance(part, Reasoning) and not is_in_content(part):
-            _write_reasoning(part, out, losses, f"{path}/parts/{number}")
-        elif isinstance(part, ToolResult):
-            losses.add(f"{path}/parts/{number}", "result", "dropped", "an assistant message cannot have one", "error")
-        else:
-            if calls:
-                detail = "on Chat all text is before all calls"
-                losses.add(f"{path}/parts/{number}", "order of text and calls", "moved", detail)
-            content.append(part)
-    last = content[-1] if content else None
-    if isinstance(last, Refusal) and not is_in_content(last):  # followed by text it is content
-        out["refusal"] = last.text
-        content.pop()
-    form = extra.get(_FORM, {})
-    if content or form.get(":content") != "absent":
-        out["content"] = write_content(content, form, losses, path)
-    if calls:
-        out["tool_calls"] = calls
-    return write_extra(out, extra, NAME)
-
-
-def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) -> None:
-    """Append reasoning to its field; a stream may have had content between two pieces of it."""
-    form = part.extra.get(_FORM)
-    if form is None:
-        losses.add(path, "reasoning", "dropped", "Chat requests carry no reasoning")
-    else:
-        if field := form[":field"]:  # without one, only the details have the text
-            out[field] = out.get(field, "") + part.text
-        if ":details" in form:
-            out[DETAILS] = [*out.get(DETAILS, ()), *form[":details"]]
-
-
-def write_function(call: ToolCall) -> Object:
-    """Return name and arguments of a call; the arguments are text, unless they were read as an object or absent."""
-    raw_value = call.extra.get(_FORM, {}).get(":arguments")
-    if raw_value == "object" and call.raw is None:
-        return {"name": call.name, "arguments": call.arguments or {}}
-    if raw_value == "absent" and not call.arguments:
-        return {"name": call.name}  # a null is kept in the form of the function
-    return {"name": call.name, "arguments": call.text}
-
-
-def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
-    """Write a call; Google's signature goes into `extra_content`, as on Gemini's compatible endpoint."""
-    if call.namespace is not None:
-        losses.add(f"{path}/namespace", "namespace", "dropped", "Chat calls have no namespace")
-    report_search_call(call, path, losses)
-    if call.kind == "freeform":
-        custom: Object = write_extra({"name": call.name, "input": call.raw or ""}, call.extra, f"{NAME}/function")
-        return write_extra(_restore_fields({"id": call.id, "type": "custom", "custom": custom}, call), call.extra, NAME)
-    out: Object = {"id": call.id, "type": "function", "function": write_function(call)}
-    for artefact in call.artefacts:
-        if artefact.provider == "google":
-            out["extra_content"] = {"google": {"thought_signature": artefact.data}}
-        else:
-            losses.add(f"{path}/artefacts", "artefact", "dropped", "Chat has no field for it")
-    if call.extra:
-        out["function"] = write_extra(out["function"], call.extra, f"{NAME}/function")
-        out = _restore_fields(out, call)
-    return write_extra(out, call.extra, NAME)
-
-
-def _restore_fields(out: Object, call: ToolCall) -> Object:
-    """Restore the form of a call from this wire: remove the fields that it did not have, and write its index."""
-    form = call.extra.get(_FORM, {})
-    if ":type" in form:
-        del out["type"]
-    if ":index" in form:
-        out["index"] = form[":index"]
-    if not call.id and call.extra:
-        del out["id"]
-    return out
+def read_array(raw: Object, key: str) -> list[JSON]:
+    """Return the list under `key`; an absent list and empty values are empty, an object is the only element."""
+    value = raw.get(key)
+    if not value:
+        return []
+    if type(value) is not list:
+        return [require_object(value, key)]
+    return value

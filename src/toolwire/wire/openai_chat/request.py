@@ -15,7 +15,8 @@ from ..fields import decode_list, read_boolean, read_extra, read_optional_string
 from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
 from .content import NAME
-from .messages import read_message, write_message
+from .message_writer import write_message
+from .messages import read_message
 from .tools import read_choice, read_function, read_legacy_choice, read_tool, write_choice, write_tool
 
 _FORM = "openai_chat~"

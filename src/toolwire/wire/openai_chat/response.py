@@ -31,10 +31,21 @@ from ..fields import (
 )
 from ..openai_fault import find_error, read_fault
 from ..protocol import Encoded
-from .answer import write_answer
 from .content import NAME
+from .message_writer import write_answer
 from .messages import DETAILS, find_reasoning, read_assistant
 from .tools import declares_functions
+
+
+def keep_chunk_fields(fields: Object, news: Object) -> None:
+    """Keep fields of a chunk. A later value replaces an earlier one; objects are joined (Groq's `x_groq`)."""
+    for key, value in news.items():
+        previous = fields.get(key)
+        if type(previous) is dict and type(value) is dict:
+            previous.update(value)
+        else:
+            fields[key] = dict(value) if type(value) is dict else value
+
 
 _FORM = "openai_chat~"
 _MESSAGE = "openai_chat/message"

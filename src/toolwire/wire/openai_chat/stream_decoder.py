@@ -61,12 +61,21 @@ from ..openai_fault import find_error, read_error_text, read_fault
 from ..streaming.copies import Copy, match_copies
 from ..streaming.decoder import FAST_STRING, BaseStreamDecoder, Fragments, is_utf8
 from .content import NAME, read_number_as_text, read_parts
-from .messages import DETAILS, REASONING_FIELDS, find_reasoning
+from .messages import (
+    DETAILS,
+    REASONING_FIELDS,
+    find_reasoning,
+    read_array,
+    read_call_id,
+    read_function,
+    report_other_reasoning,
+)
 from .response import (
     ENVELOPE_TYPES,
     STOP_REASONS,
     find_usage,
     is_truncated,
+    keep_chunk_fields,
     make_stop,
     read_reason,
     read_usage,
@@ -84,11 +93,6 @@ from .stream_state import (
     call_form,
     collect_logprobs,
     is_new_call,
-    keep_chunk_fields,
-    read_array,
-    read_call_id,
-    read_function,
-    report_other_reasoning,
 )
 
 _CHUNK = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})

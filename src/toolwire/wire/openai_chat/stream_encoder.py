@@ -33,8 +33,8 @@ from ..codec import report_search_call
 from ..fields import write_extra
 from ..openai_fault import write_fault
 from ..streaming.encoder import BaseStreamEncoder
-from .answer import SECOND_FUNCTION_CALL, is_own_part
 from .content import NAME, write_part
+from .message_writer import SECOND_FUNCTION_CALL, is_own_part
 from .response import write_stop, write_usage
 from .tools import declares_functions
 

@@ -7,13 +7,21 @@ from msgspec.structs import replace
 from ...ir.losses import Losses
 from ...ir.parts import Artefact, CallKind, Extra, Part, Reasoning, Refusal, Text
 from ...ir.pointer import JSON, Object
-from ...ir.text import dumps, unescape
+from ...ir.text import unescape
 from ...stream.scanner import Scanner
-from ..fields import read_index, read_label, read_optional_string, read_unknown, require_object, type_error
+from ..fields import read_index, read_optional_string, read_unknown
 from ..streaming.copies import MAX_ESCAPED, MAX_OPEN, Copy, equal_arguments, is_near
 from ..streaming.decoder import Fragments
 from .content import NAME, read_parts
-from .messages import DETAILS, NO_ID, REASONING_FIELDS, find_reasoning, function_of, read_signature
+from .messages import (
+    DETAILS,
+    REASONING_FIELDS,
+    find_reasoning,
+    read_call_id,
+    read_function,
+    read_signature,
+    report_other_reasoning,
+)
 
 FORM = "openai_chat~"
 THOUGHTS = ":thinking"  # the reasoning of all fields, and the field of reasoning in an array of content (Mistral)
@@ -367,13 +375,6 @@ def is_new_call(call: GrowingCall, index: int | None, call_id: str, name: str, f
     return not call_id or not call.has_arguments(fragment)  # else the call is repeated
 
 
-def report_other_reasoning(delta: Object, field: str, text: str, losses: Losses) -> None:
-    """Report reasoning in other fields than `field`, unless it is the same: servers write it for clients of both."""
-    for other in REASONING_FIELDS:
-        if delta.get(other) and delta[other] != text and other != field:
-            losses.add("/parts", "reasoning", "dropped", f"{field} is read, and {other} differs from it")
-
-
 def call_form(raw: Object) -> Extra:
     return {FORM: {":call": raw[":call"]}} if ":call" in raw else {}
 
@@ -382,33 +383,6 @@ def as_copy(raw: Object) -> Copy:
     kind, inner, arguments = read_function(raw)
     name = read_optional_string(inner, "name") or ""
     return Copy(kind, name, (read_call_id(raw),), lambda: arguments, kind == "function")
-
-
-def read_call_id(raw: Object) -> str:
-    call_id = read_label(raw, "id")
-    return "" if call_id == NO_ID else call_id
-
-
-def read_function(raw: Object) -> tuple[CallKind, Object, str]:
-    """Return the kind of a call, its function or custom tool, and the arguments."""
-    kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
-    inner = require_object(raw.get("custom"), "custom") if kind == "freeform" else function_of(raw)
-    fragment = inner.get("input" if kind == "freeform" else "arguments")
-    if type(fragment) is dict or type(fragment) is list:  # the whole object at once; PHP writes {} as []
-        fragment = dumps(fragment) if fragment else "{}"
-    elif fragment is not None and type(fragment) is not str:
-        raise type_error("a string", fragment, "function", "arguments")
-    return kind, inner, fragment or ""
-
-
-def read_array(raw: Object, key: str) -> list[JSON]:
-    """Return the list under `key`; an absent list and empty values are empty, an object is the only element."""
-    value = raw.get(key)
-    if not value:
-        return []
-    if type(value) is not list:
-        return [require_object(value, key)]
-    return value
 
 
 def collect_logprobs(choice: GrowingChoice, fields: Object) -> None:
@@ -420,13 +394,3 @@ def collect_logprobs(choice: GrowingChoice, fields: Object) -> None:
         if type(value) is list:
             choice.logprobs.setdefault(key, []).extend(value)
     fields["logprobs"] = {**new, **choice.logprobs}
-
-
-def keep_chunk_fields(fields: Object, news: Object) -> None:
-    """Keep fields of a chunk. A later value replaces an earlier one; objects are joined (Groq's `x_groq`)."""
-    for key, value in news.items():
-        previous = fields.get(key)
-        if type(previous) is dict and type(value) is dict:
-            previous.update(value)
-        else:
-            fields[key] = dict(value) if type(value) is dict else value

@@ -10,9 +10,6 @@ from ...ir.pointer import JSON, Object
 from ..content import data_url, media_placeholder, split_data_url
 from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 
-# Content of Responses items: input_text, input_image, input_file, input_audio; output_text and refusal.
-
-
 NAME = "openai_responses"
 _FORM = "openai_responses~"
 CONTENT = "content/"
@@ -210,9 +207,6 @@ def _write_media(part: Media) -> Object | None:
     if part.kind == "image" and (part.detail is not None or ":detail" not in part.extra.get(_FORM, {})):
         out["detail"] = part.detail or "auto"
     return out
-
-
-# Reasoning items: a summary, the text if the model shows it, and encrypted content that only its provider can read.
 
 
 PROVIDER = "openai"

@@ -33,9 +33,6 @@ from .content import is_content
 from .response import INCOMPLETE_REASONS, read_usage
 from .tools import is_loaded_later
 
-# Locations of values in Responses documents, and detection of such documents.
-
-
 _FIELDS = {
     "choice": "tool_choice",
     "parallel": "parallel_tool_calls",

@@ -23,27 +23,16 @@ from ...ir.events import (
     WholePart,
 )
 from ...ir.folding import unfold_part
-from ...ir.parts import CallKind, CallState, Opaque, Part, Reasoning, Refusal, Text, ToolCall
+from ...ir.parts import CallKind, CallState, Extra, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
 from ...stream.strict import parse_arguments
-from ..fields import (
-    read_optional_string,
-    read_string,
-)
+from ..fields import read_optional_string, read_string
 from ..streaming.copies import equal_arguments, is_near
 from ..streaming.decoder import BaseStreamDecoder
 from .content import NAME
 from .items import may_be_cut, read_call_id, read_output_item
-from .stream_state import (
-    STREAMED,
-    GrowingItem,
-    OutputItems,
-    as_copy,
-    differ,
-    own_fields,
-    strip_form,
-)
+from .stream_state import STREAMED, GrowingItem, OutputItems, as_copy, differ
 from .tool_search import is_client_search
 
 
@@ -73,7 +62,7 @@ class ResponsesItemDecoder(BaseStreamDecoder):
             item.is_search = is_client_search(raw)
         elif item.kind == "reasoning":
             item.key = self._new_key()
-            events.append(ReasoningStart(item.key, 0, own_fields(NAME, item.id)))
+            events.append(ReasoningStart(item.key, 0, _own_fields(NAME, item.id)))
         return item
 
     def _start_call(self, item: GrowingItem, raw: Object, events: list[Event]) -> None:
@@ -85,7 +74,7 @@ class ResponsesItemDecoder(BaseStreamDecoder):
         call_id = read_call_id(raw) or read_call_id({"call_id": item.call_id, **item.id})
         if not item.call_id:
             self._items.add_call_id(item, raw.get("call_id"))
-        events.append(CallStart(item.key, call_id, item.name, kind, namespace, 0, own_fields(NAME, item.id)))
+        events.append(CallStart(item.key, call_id, item.name, kind, namespace, 0, _own_fields(NAME, item.id)))
         if item.texts[None]:
             events.append(CallDelta(item.key, b"".join(item.texts[None])))
 
@@ -104,7 +93,7 @@ class ResponsesItemDecoder(BaseStreamDecoder):
             key = item.keys[index] = self._new_key()
             item.texts.setdefault(index, [])
             self._refused = self._refused or refusal
-            events.append(TextStart(key, 0, refusal, own_fields(f"{NAME}/item", item.id)))
+            events.append(TextStart(key, 0, refusal, _own_fields(f"{NAME}/item", item.id)))
         return key
 
     def _emit_text(self, item: GrowingItem, number: int, text: JSON, events: list[Event]) -> None:
@@ -218,7 +207,7 @@ class ResponsesItemDecoder(BaseStreamDecoder):
             self._emit_text(item, number, self._missing_text(item, number, part.text), events)
             if rest := self._flush_surrogate(key):
                 events.append(TextDelta(key, rest))
-            events.append(TextEnd(key, (), strip_form(part.extra)))
+            events.append(TextEnd(key, (), _strip_form(part.extra)))
         for number, key in item.keys.items():  # contents that the final item does not have
             if number >= len(parts) or not isinstance(parts[number], (Text, Refusal)):
                 events.append(TextEnd(key))
@@ -247,7 +236,7 @@ class ResponsesItemDecoder(BaseStreamDecoder):
             arguments, state = parse_arguments(raw)
             if not arguments and call.state == "truncated":
                 arguments, state = None, "truncated"
-        return CallEnd(item.key, arguments, raw, state, (), strip_form(call.extra))
+        return CallEnd(item.key, arguments, raw, state, (), _strip_form(call.extra))
 
     def _end_pending(self, events: list[Event], *, is_cut: bool = False) -> None:
         if self._pending is not None:
@@ -268,7 +257,7 @@ class ResponsesItemDecoder(BaseStreamDecoder):
         """Emit a whole call of a search: its arguments arrive in one piece, and its call id is final only at the end."""
         self._has_calls = self._has_calls or isinstance(call, ToolCall)
         if isinstance(call, ToolCall):
-            call = replace(call, extra=strip_form(call.extra))
+            call = replace(call, extra=_strip_form(call.extra))
         events.extend(unfold_part(self._new_key(), 0, call))
 
     def _close_reasoning(self, item: GrowingItem, reasoning: Part, events: list[Event]) -> None:
@@ -276,7 +265,7 @@ class ResponsesItemDecoder(BaseStreamDecoder):
         for section, text in enumerate(reasoning.summary):
             self._emit_reasoning(item, section, self._missing_text(item, section, text), events)
         self._emit_reasoning(item, None, self._missing_text(item, None, reasoning.text), events)
-        events.append(ReasoningEnd(item.key, reasoning.artefacts, strip_form(reasoning.extra)))
+        events.append(ReasoningEnd(item.key, reasoning.artefacts, _strip_form(reasoning.extra)))
 
     def _report_twin(self) -> None:
         detail = "two calls with different ids, and equal or empty arguments, may be one call"
@@ -309,3 +298,15 @@ class ResponsesItemDecoder(BaseStreamDecoder):
         else:
             self.losses.add("/parts", item.kind, "dropped", "the item has no end")
         self._items.end(item)
+
+
+def _own_fields(scope: str, fields: Object) -> Extra:
+    return {scope: fields} if fields else {}
+
+
+def _strip_form(extra: Extra) -> Extra:
+    """Remove form, except the mark of the beginning of an item."""
+    kept = {name: fields for name, fields in extra.items() if not name.endswith("~")}
+    if ":item" in extra.get(f"{NAME}~", {}):
+        kept[f"{NAME}~"] = {":item": True}
+    return kept

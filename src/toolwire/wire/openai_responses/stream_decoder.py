@@ -12,17 +12,11 @@ only if it has the end marker of other wires, `[DONE]`, and all its items have e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from ...ir.errors import ProtocolError
-from ...ir.events import (
-    Event,
-    PartStart,
-    ResponseEnd,
-    ResponseStart,
-    StreamFault,
-    UsageUpdate,
-)
+from ...ir.events import Event, PartStart, ResponseEnd, ResponseStart, StreamFault, UsageUpdate
 from ...ir.losses import Severity
 from ...ir.parts import Opaque, Part, Refusal, ToolCall
 from ...ir.pointer import JSON, Object
@@ -38,6 +32,7 @@ from ..fields import (
     require_object,
 )
 from ..openai_fault import read_fault
+from ..streaming.decoder import FAST_STRING
 from .content import NAME
 from .item_decoder import ResponsesItemDecoder
 from .response import (
@@ -49,17 +44,16 @@ from .response import (
     read_stop,
     read_usage,
 )
-from .stream_state import (
-    CALLS,
-    FAST_DELTA,
-    GrowingItem,
-    as_copy,
-    call_kind,
-    has_other_content,
-    read_delta,
-    read_id,
-    reasoning_section,
-)
+from .stream_state import CALLS, GrowingItem, as_copy, has_other_content, read_id
+
+_FAST_DELTA = re.compile(
+    rb'\{"type": ?"response\.(?:function_call_arguments|output_text|custom_tool_call_input)\.delta", ?'
+    rb'(?:"sequence_number": ?\d+, ?)?"item_id": ?"([^"\\]*)", ?"output_index": ?(\d{1,6}), ?'
+    rb'(?:"content_index": ?(\d{1,6}), ?)?"delta": ?'
+    + FAST_STRING
+    + rb'(?:, ?"(?:logprobs": ?\[\]|obfuscation": ?"[^"\\]*+"|sequence_number": ?\d++))*+\}'
+).fullmatch
+
 
 _MAX_UNKNOWN = 100  # losses up to which unknown events are reported: an upstream could send many of them
 # Events of hosted tools, whose items are whole in `output_item.done`.
@@ -88,7 +82,7 @@ class ResponsesStreamDecoder(ResponsesItemDecoder):
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
         """Decode one event; plain deltas take a fast path without a JSON parser."""
-        fast = FAST_DELTA(payload)
+        fast = _FAST_DELTA(payload)
         is_held = self._pending_surrogates or self._pending is not None or self._guess is not None
         if fast is not None and not is_held and self._items.append_fast(fast, events):
             return
@@ -201,7 +195,7 @@ class ResponsesStreamDecoder(ResponsesItemDecoder):
         item, number = self._find_item(event, "message", events), read_index(event, "content_index") or 0
         if item.kind == "message":
             self._open_content(item, number, event["type"] == "response.refusal.delta", events)
-            self._emit_text(item, number, read_delta(event), events)
+            self._emit_text(item, number, _read_delta(event), events)
 
     def _text_done(self, event: Object, events: list[Event]) -> None:
         """Fill in the text that the deltas left out."""
@@ -215,12 +209,12 @@ class ResponsesStreamDecoder(ResponsesItemDecoder):
             self._emit_text(item, number, self._missing_text(item, number, text), events)
 
     def _call_delta(self, event: Object, events: list[Event]) -> None:
-        item = self._find_item(event, call_kind(event), events)
+        item = self._find_item(event, _call_kind(event), events)
         delta = event.get("delta")
         self._append_arguments(item, delta if type(delta) is dict else read_optional_string(event, "delta"), events)
 
     def _call_done(self, event: Object, events: list[Event]) -> None:
-        item = self._find_item(event, call_kind(event), events, is_copy=True)
+        item = self._find_item(event, _call_kind(event), events, is_copy=True)
         value = event.get("arguments") or event.get("input")
         text = dumps(value) if type(value) is dict else value
         if item.group == "call":
@@ -228,11 +222,11 @@ class ResponsesStreamDecoder(ResponsesItemDecoder):
 
     def _reasoning_delta(self, event: Object, events: list[Event]) -> None:
         item = self._find_item(event, "reasoning", events)
-        self._emit_reasoning(item, reasoning_section(event), read_delta(event) or "", events)
+        self._emit_reasoning(item, _reasoning_section(event), _read_delta(event) or "", events)
 
     def _reasoning_done(self, event: Object, events: list[Event]) -> None:
         """Fill in the text that the deltas left out."""
-        item, section = self._find_item(event, "reasoning", events, is_copy=True), reasoning_section(event)
+        item, section = self._find_item(event, "reasoning", events, is_copy=True), _reasoning_section(event)
         if item.kind == "reasoning":
             self._emit_reasoning(item, section, self._missing_text(item, section, event.get("text")), events)
 
@@ -356,3 +350,22 @@ _STEPS: dict[str, Callable[[ResponsesStreamDecoder, Object, list[Event]], None]]
     )
     for name in names.split()
 }
+
+
+def _call_kind(event: Object) -> str:
+    return "custom_tool_call" if event["type"].startswith("response.custom") else "function_call"
+
+
+def _read_delta(event: Object) -> str | None:
+    """Return the text of a delta; Langflow sends an object with it (langflow-ai/openrag#1924)."""
+    match event.get("delta"):
+        case {"content": str(text)} | {"text": str(text)}:
+            return text
+    return read_optional_string(event, "delta")
+
+
+def _reasoning_section(event: Object) -> int:
+    """Return the section of a summary, or the complement of the index of a content."""
+    if event["type"].startswith("response.reasoning_summary"):
+        return read_index(event, "summary_index") or 0
+    return ~(read_index(event, "content_index") or 0)

@@ -7,23 +7,11 @@ from collections import deque
 from itertools import islice
 
 from ...ir.events import CallDelta, Event, TextDelta
-from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps, unescape
 from ...stream.strict import parse_arguments
-from ..fields import read_index, read_optional_string
 from ..streaming.copies import MAX_OPEN, ArgumentsEnd, Copy, is_near, match_copies, repeats_arguments
-from ..streaming.decoder import FAST_STRING, is_utf8
-from .content import NAME
-
-FAST_DELTA = re.compile(
-    rb'\{"type": ?"response\.(?:function_call_arguments|output_text|custom_tool_call_input)\.delta", ?'
-    rb'(?:"sequence_number": ?\d+, ?)?"item_id": ?"([^"\\]*)", ?"output_index": ?(\d{1,6}), ?'
-    rb'(?:"content_index": ?(\d{1,6}), ?)?"delta": ?'
-    + FAST_STRING
-    + rb'(?:, ?"(?:logprobs": ?\[\]|obfuscation": ?"[^"\\]*+"|sequence_number": ?\d++))*+\}'
-).fullmatch
-
+from ..streaming.decoder import is_utf8
 
 CALLS = ("function_call", "custom_tool_call")
 _BRACE, _BRACES = ord("}"), frozenset(b"{}")
@@ -107,9 +95,8 @@ class GrowingItem:
         """Return whether `raw` can be a later copy of this item: another call id or name is another call."""
         if raw.get("type", "message") != self.kind:
             return False
-        if self.group != "call":  # the call id of a tool search is final only at its end
-            return True
-        return not (self.has_other_call_id(raw) or differ(self.name, raw.get("name")))
+        # Only of a "call": the call id of a tool search is final only at its end.
+        return self.group != "call" or not (self.has_other_call_id(raw) or differ(self.name, raw.get("name")))
 
     def shares_id(self, raw: Object) -> bool:
         """Return whether `raw` has the call id or the item id of this item."""
@@ -410,34 +397,3 @@ def read_id(raw: Object) -> JSON:
 
 def differ(value: JSON, other: JSON) -> bool:
     return is_id(value) and is_id(other) and value != other
-
-
-def own_fields(scope: str, fields: Object) -> Extra:
-    return {scope: fields} if fields else {}
-
-
-def strip_form(extra: Extra) -> Extra:
-    """Remove form, except the mark of the beginning of an item."""
-    kept = {name: fields for name, fields in extra.items() if not name.endswith("~")}
-    if ":item" in extra.get(f"{NAME}~", {}):
-        kept[f"{NAME}~"] = {":item": True}
-    return kept
-
-
-def call_kind(event: Object) -> str:
-    return "custom_tool_call" if event["type"].startswith("response.custom") else "function_call"
-
-
-def read_delta(event: Object) -> str | None:
-    """Return the text of a delta; Langflow sends an object with it (langflow-ai/openrag#1924)."""
-    match event.get("delta"):
-        case {"content": str(text)} | {"text": str(text)}:
-            return text
-    return read_optional_string(event, "delta")
-
-
-def reasoning_section(event: Object) -> int:
-    """Return the section of a summary, or the complement of the index of a content."""
-    if event["type"].startswith("response.reasoning_summary"):
-        return read_index(event, "summary_index") or 0
-    return ~(read_index(event, "content_index") or 0)

@@ -1,4 +1,14 @@
-"""Shared base of the stream decoders: framing, the end of a stream, surrogate pairs, and fields that arrive in fragments."""
+r"""Shared base of the stream decoders: framing, the end of a stream, surrogate pairs, and fields that arrive in fragments.
+
+A subclass turns one frame into events (`_frame`), reports whether the answer is complete (`_is_complete`) and closes it
+(`_finish`). Frames are server-sent events unless it overrides `_frames` and `_last_frames`. Servers that cannot stream
+answer a request for a stream with one JSON document (`_read_document`). A body that begins with a brace in place of a
+field of an event is such a document, or it has a chunk in each line.
+
+A provider that streams UTF-16 may cut a pair in two: `"\ud83d"` in one delta, `"\ude00"` in the next. A strict JSON
+parser rejects both halves, so they are parsed as private-use characters and joined, per item, by `_escape`. Frames
+without them do not pay for it.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +27,12 @@ from ...ir.text import escape
 from ...stream.framing import LIMIT, SSEDecoder
 from ...stream.strict import parse_object
 
-# Shared base of the stream decoders: framing, the end, and text that was cut inside a surrogate pair.
-#
-# A subclass turns one frame into events (`_frame`), reports whether the answer is complete (`_is_complete`) and
-# closes it (`_finish`). Frames are server-sent events unless it overrides `_frames` and `_last_frames`.
-#
-# Servers that cannot stream answer a request for a stream with one JSON document (`_read_document`). A body that
-# begins with a brace in place of a field of an event is such a document, or it has a chunk in each line.
-#
-# A provider that streams UTF-16 may cut a pair in two: `"\ud83d"` in one delta, `"\ude00"` in the next. A strict JSON
-# parser rejects both halves, so they are parsed as private-use characters and joined, per item, by `_escape`. Frames
-# without them do not pay for it.
-
-
 # The content of a JSON string that needs no further check: no \u escapes, no control characters. For fast paths.
 FAST_STRING = rb'"([^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+)"'
 # The contents of several such strings, one in each line.
 _PLAIN_TEXTS = re.compile(rb'[^"\\\x00-\x1f]*+(?:(?:\\["\\/bfnrt]|\n)[^"\\\x00-\x1f]*+)*+').match
 _MARK = 16  # bytes before the text of a delta, by which a run is split
 _WINDOW = 8 * 1024  # bytes that are split to find a run, which may end after the first of them
-
 END_MARKERS = frozenset({b"[DONE]", b'"[DONE]"', b"[done]"})
 _BOM = b"\xef\xbb\xbf"
 
@@ -334,22 +330,17 @@ def _is_high(char: str) -> bool:
     return 0 <= ord(char) - _SURROGATE_BASE < 0x400
 
 
-# Fields of a stream that no decoder interprets, put together from their fragments.
-#
-# A server may stream a field in fragments: the audio of an answer, OpenRouter's `reasoning_details`, a kind of block
-# that is newer than this package. Objects are joined field by field and arrays element by element. Array elements
-# with the same `index` and `type` are one element (the rule of OpenAI's SDK). Strings under one of the keys that grow
-# are concatenated. Any other value replaces the one before it, because servers repeat such values in every fragment.
-#
-# Fragments are kept until `join` is called, so the cost is linear in their size. A scalar replaces its predecessor at
-# once.
-
-
 _GROWING = frozenset({"content", "data", "partial_json", "summary", "text", "thinking", "transcript"})
 
 
 class Fragments:
-    """Collect fields with `add`, read them with `join`.
+    """Fields that no decoder interprets: collect their fragments with `add`, read them with `join`.
+
+    A server may stream a field in fragments: the audio of an answer, OpenRouter's `reasoning_details`, a kind of block
+    that is newer than this package. Objects are joined field by field and arrays element by element. Array elements
+    with the same `index` and `type` are one element (the rule of OpenAI's SDK). Strings under a key that grows are
+    concatenated. Any other value replaces its predecessor, because servers repeat such values in every fragment.
+    Fragments are kept until `join` is called, so the cost is linear in their size.
 
     >>> fragments = Fragments()
     >>> fragments.add({"audio": {"id": "a", "transcript": "Hel"}})
