@@ -1,9 +1,5 @@
 """Translate documents from one wire to another: a function for each kind of document, and a class for streams.
 
-A stream is translated chunk by chunk, with the same result as the whole answer.
-
-Translate documents from one wire to another: a function for each kind of document.
-
     translate_request(body, source="anthropic", target="openai_chat").body
     translate_response(answer, source="openai_chat", target="anthropic", request=body).body
 
@@ -11,12 +7,12 @@ For an answer or an error, `request` is the client's original request, on the ta
 which restores the client's names and ids. A document whose source and target wire are the same is left untouched.
 `translate` takes the kind as an argument, for programs that learn it at run time.
 
-Translate a stream from one wire to another, chunk by chunk.
+A stream is translated chunk by chunk, with the same result as the whole answer.
 
-stream = translate_stream(source="anthropic", target="openai_chat", request=body)
-for data in upstream:
-    client.write(stream.feed(data))
-client.write(stream.close())
+    stream = translate_stream(source="anthropic", target="openai_chat", request=body)
+    for data in upstream:
+        client.write(stream.feed(data))
+    client.write(stream.close())
 """
 
 from __future__ import annotations

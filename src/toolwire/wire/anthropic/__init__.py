@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from ...ir.request import Request
 from ..codec import ConversationItems, WireCodec, fixed_path, tools_decoder, tools_encoder
 from ..protocol import Capabilities, Encoded, Limits, StreamDecoder, StreamEncoder
-from .blocks import NAME, PROVIDER
+from .blocks import PROVIDER
 from .documents import DETECTION, locator, summarise
 from .fault import SIGNATURES, decode_error, encode_error
 from .request import DEFAULT_MAX_TOKENS, decode_request, encode_request
 from .response import decode_response, encode_response
-from .tools import SEARCH, read_discovered_tools, read_tool, write_tool
+from .tools import NAME, SEARCH, read_discovered_tools, read_tool, write_tool
 
 __all__ = ["CODEC"]
 

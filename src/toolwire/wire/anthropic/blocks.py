@@ -42,11 +42,10 @@ from ..fields import (
     type_error,
     write_extra,
 )
+from .tools import NAME, add_references, is_reference, read_cache, read_references, write_cache
 
-NAME = "anthropic"
 PROVIDER = "anthropic"
 _FORM = "anthropic~"
-_CACHE = "anthropic/cache_control"
 
 _TEXT = frozenset({"type", "text", "cache_control"})
 _MEDIA = frozenset({"type", "source", "title", "cache_control"})
@@ -169,26 +168,11 @@ def _read_any_result(raw: Object) -> ToolResult:
     cache = read_cache(raw, extra)
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
-    found = _read_references(parts, extra)
-    content = tuple(part for part in parts if isinstance(part, _CONTENT) and not _is_reference(part))
+    found = read_references(parts, extra)
+    content = tuple(part for part in parts if isinstance(part, _CONTENT) and not is_reference(part))
     return ToolResult(
         read_string(raw, "tool_use_id"), None, content, None, bool(is_error), cache=cache, extra=extra, found=found
     )
-
-
-def _is_reference(part: Part) -> bool:
-    return isinstance(part, Opaque) and part.type == "tool_reference" and type(part.value.get("tool_name")) is str
-
-
-def _read_references(parts: Sequence[Part], extra: Extra) -> tuple[str, ...]:
-    """Return the names of referenced tools; unusual positions and fields of the references are kept as form."""
-    references = [(index, part.value) for index, part in enumerate(parts) if _is_reference(part)]  # type: ignore[union-attr]
-    first = len(parts) - len(references)
-    if any(index < first for index, _ in references) or any(len(value) != 2 for _, value in references):
-        extra[_FORM] = {**extra.get(_FORM, {}), ":references": references}
-        for _, value in references:
-            read_extra(value, ("type", "tool_name"), f"{NAME}/reference", extra)
-    return tuple([value["tool_name"] for _, value in references])
 
 
 def _read_result_block(raw: JSON) -> Text | Media | Opaque:
@@ -229,26 +213,6 @@ def _read_media(raw: Object, kind: str) -> Part:
         owner=PROVIDER if source_type == "file" else None,
         extra=extra,
     )
-
-
-def read_cache(raw: Object, extra: Extra) -> str | None:
-    """Return the time to live of a cache mark; its other fields go into `extra`."""
-    mark = raw.get("cache_control")
-    if mark is None:
-        return None
-    is_ephemeral = require_object(mark, "cache_control").get("type") == "ephemeral"
-    read_extra(mark, ("type", "ttl") if is_ephemeral else ("ttl",), _CACHE, extra)
-    if not is_ephemeral:
-        extra[_FORM] = {**extra.get(_FORM, {}), ":cache": "other"}
-    return read_optional_string(mark, "ttl") or "default"
-
-
-def write_cache(ttl: str | None, extra: Extra, out: Object) -> None:
-    if ttl is not None:
-        mark: Object = {} if ":cache" in extra.get(_FORM, {}) else {"type": "ephemeral"}
-        if ttl != "default":
-            mark["ttl"] = ttl
-        out["cache_control"] = write_extra(mark, extra, _CACHE)
 
 
 def write_blocks(parts: Sequence[Part], form: Object, losses: Losses, path: str) -> JSON:
@@ -358,7 +322,7 @@ def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     form = result.extra.get(_FORM, {})
     content = write_blocks(structured_as_text(result, path, losses), form, losses, path)
     if result.found:
-        out["content"] = _add_references(content, result.found, form)
+        out["content"] = add_references(content, result.found, form)
     elif content is not None:
         out["content"] = content
     elif form.get(":content") == "null":
@@ -367,17 +331,6 @@ def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
         out["is_error"] = True
     write_cache(result.cache, result.extra, out)
     return write_extra(out, result.extra, NAME)
-
-
-def _add_references(content: JSON, names: Sequence[str], form: Object) -> list[Object]:
-    """Return the content of a result with references to the tools that it loads, after the text or where they were."""
-    blocks = [{"type": "text", "text": content}] if type(content) is str and content else list(content or ())
-    places = form.get(":references") or ()
-    if len(places) != len(names):
-        return [*blocks, *({"type": "tool_reference", "tool_name": name} for name in names)]
-    for name, (index, reference) in zip(names, places, strict=True):
-        blocks.insert(index, {**reference, "tool_name": name})
-    return blocks
 
 
 def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:

@@ -27,7 +27,7 @@ from ..faults import (
     read_should_retry,
 )
 from ..protocol import EncodedFault
-from .blocks import NAME
+from .tools import NAME
 
 _TOOL = r"(?P<path>tools\.\d{1,6}(?:\.\w{1,64})?"
 _FEWER = "let prepare() remove `strict` from as few tools as possible, or send fewer strict tools"

@@ -31,8 +31,8 @@ from ..fields import (
 )
 from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
-from .blocks import NAME, read_blocks, write_blocks, write_plain_block
-from .tools import read_choice, read_tool, write_choice, write_tool
+from .blocks import read_blocks, write_blocks, write_plain_block
+from .tools import NAME, read_choice, read_tool, write_choice, write_tool
 
 DEFAULT_MAX_TOKENS = 8192  # the maximum of Claude 3.5; a larger value would be refused by it
 _FORM = "anthropic~"

@@ -31,8 +31,9 @@ from ..fields import (
     write_extra,
 )
 from ..protocol import Encoded
-from .blocks import NAME, read_block, write_block
+from .blocks import read_block, write_block
 from .fault import read_fault
+from .tools import NAME
 
 ONE_CHOICE = "an Anthropic answer has only one choice"
 _FORM = "anthropic~"

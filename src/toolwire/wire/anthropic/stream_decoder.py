@@ -58,10 +58,11 @@ from ..fields import (
 )
 from ..streaming.copies import MAX_OPEN, repeats_arguments
 from ..streaming.decoder import FAST_STRING, BaseStreamDecoder, is_utf8, split_run
-from .blocks import NAME, PROVIDER, read_block
+from .blocks import PROVIDER, read_block
 from .fault import read_fault
 from .response import ENVELOPE_TYPES, decode_response, is_truncated, read_stop, read_usage
 from .stream_state import OpenBlock, is_whole
+from .tools import NAME
 
 # A delta that needs no JSON parser. The groups are its head, with the block's index and the delta's type, and its text.
 _PLAIN_DELTA = (

@@ -33,9 +33,10 @@ from ...ir.text import dumps, escape, to_line, unescape
 from ..codec import report_search_call
 from ..fields import write_extra
 from ..streaming.encoder import BaseStreamEncoder
-from .blocks import NAME, PROVIDER
+from .blocks import PROVIDER
 from .fault import write_fault
 from .response import ONE_CHOICE, report_last_call, report_truncated, write_answer_block, write_stop, write_usage
+from .tools import NAME
 
 _DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":"'
 _STARTS = frozenset({TextStart, ReasoningStart, CallStart, WholePart})

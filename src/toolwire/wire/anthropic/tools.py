@@ -1,4 +1,4 @@
-"""Tool declarations, tool choice and the provider's tool search on Messages.
+"""Tool declarations, tool choice, cache marks, and the provider's tool search with its references, on Messages.
 
     {"name", "description", "input_schema", "strict", "cache_control", "defer_loading", "input_examples", …}
 
@@ -22,7 +22,7 @@ from operator import attrgetter
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses, Severity
-from ...ir.parts import Opaque
+from ...ir.parts import Extra, Opaque, Part
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
 from ...ir.text import dumps
@@ -38,7 +38,11 @@ from ..fields import (
     type_error,
     write_extra,
 )
-from .blocks import NAME, read_cache, write_cache
+
+NAME = "anthropic"
+_FORM = "anthropic~"
+_CACHE = "anthropic/cache_control"
+
 
 _TOOL = frozenset({"name", "description", "input_schema", "strict", "cache_control", "defer_loading", "input_examples"})
 
@@ -282,3 +286,49 @@ SEARCH = SearchCodec(
     write_call=_write_call,
     write_result=_write_result,
 )
+
+
+def read_cache(raw: Object, extra: Extra) -> str | None:
+    """Return the time to live of a cache mark; its other fields go into `extra`."""
+    mark = raw.get("cache_control")
+    if mark is None:
+        return None
+    is_ephemeral = require_object(mark, "cache_control").get("type") == "ephemeral"
+    read_extra(mark, ("type", "ttl") if is_ephemeral else ("ttl",), _CACHE, extra)
+    if not is_ephemeral:
+        extra[_FORM] = {**extra.get(_FORM, {}), ":cache": "other"}
+    return read_optional_string(mark, "ttl") or "default"
+
+
+def write_cache(ttl: str | None, extra: Extra, out: Object) -> None:
+    if ttl is not None:
+        mark: Object = {} if ":cache" in extra.get(_FORM, {}) else {"type": "ephemeral"}
+        if ttl != "default":
+            mark["ttl"] = ttl
+        out["cache_control"] = write_extra(mark, extra, _CACHE)
+
+
+def is_reference(part: Part) -> bool:
+    return isinstance(part, Opaque) and part.type == "tool_reference" and type(part.value.get("tool_name")) is str
+
+
+def read_references(parts: Sequence[Part], extra: Extra) -> tuple[str, ...]:
+    """Return the names of referenced tools; unusual positions and fields of the references are kept as form."""
+    references = [(index, part.value) for index, part in enumerate(parts) if is_reference(part)]  # type: ignore[union-attr]
+    first = len(parts) - len(references)
+    if any(index < first for index, _ in references) or any(len(value) != 2 for _, value in references):
+        extra[_FORM] = {**extra.get(_FORM, {}), ":references": references}
+        for _, value in references:
+            read_extra(value, ("type", "tool_name"), f"{NAME}/reference", extra)
+    return tuple([value["tool_name"] for _, value in references])
+
+
+def add_references(content: JSON, names: Sequence[str], form: Object) -> list[Object]:
+    """Return the content of a result with references to the tools that it loads, after the text or where they were."""
+    blocks = [{"type": "text", "text": content}] if type(content) is str and content else list(content or ())
+    places = form.get(":references") or ()
+    if len(places) != len(names):
+        return [*blocks, *({"type": "tool_reference", "tool_name": name} for name in names)]
+    for name, (index, reference) in zip(names, places, strict=True):
+        blocks.insert(index, {**reference, "tool_name": name})
+    return blocks
