@@ -288,13 +288,11 @@ def encode_chat(example: Example, *, object_arguments: bool = False, plain: bool
     for index, message in enumerate(example.messages):
         before = len(messages)
         parts = tuple(_with_form(part, object_arguments, plain) for part in message.parts)
-        write_message(replace(message, parts=parts), f"/messages/{index}", messages, losses)
+        path = f"/messages/{index}"
+        write_message(replace(message, parts=parts), path, messages, losses)
         if message.role == "assistant" and len(messages) == before:
-            raise EncodeError(
-                "an assistant message has nothing that can be written",
-                pointer=f"/messages/{index}",
-                hint="remove this message",
-            )
+            detail = "an assistant message has nothing that can be written"
+            raise EncodeError(detail, pointer=path, hint="remove this message")
     if plain:
         messages = [{**message, "content": message.get("content") or ""} for message in messages]
     row: Object = {"messages": messages}
