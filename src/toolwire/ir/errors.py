@@ -12,7 +12,7 @@
     ├── ConfigError                     wrong usage: an unknown wire, kind or option
     ├── UpstreamError                   the provider answered with an error; see .fault (defined in `response`)
     ├── StoreError                      a store could not be reached, or an operation failed
-    ├── KeyCommandError                 a command that prints a key failed (defined in `net.key_command`)
+    ├── KeyCommandError                 a command that prints a key failed (defined in `net.model.key_command`)
     └── MissingExtra                    an optional dependency is not installed
 
 The split follows responsibility: the peer (ProtocolError), the author of the request (EncodeError, SchemaError), the

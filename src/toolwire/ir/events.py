@@ -128,7 +128,7 @@ class CallDelta(Value, frozen=True, gc=False):
 
 
 class ArgumentEnd(Value, frozen=True):
-    """One top-level argument is complete, even if the call is not (see `stream.arguments`)."""
+    """One top-level argument is complete, even if the call is not (see `stream.scanner`)."""
 
     key: int
     name: str

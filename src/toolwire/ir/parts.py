@@ -142,7 +142,7 @@ class ToolCall(Value, frozen=True, tag_field="part", tag="call"):
 class ToolResult(Value, frozen=True, tag_field="part", tag="result"):
     """The result of a tool: text and media in `parts`, or a JSON value in `structured`.
 
-    `found` are the names of the deferred tools that the result of a search loads (see `ir.tool_search`).
+    `found` are the names of the deferred tools that the result of a search loads (see `ir.tools`).
     """
 
     call_id: str

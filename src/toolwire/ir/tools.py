@@ -36,7 +36,7 @@ class Tool(Value, frozen=True):
     `strict` and `deferred` have three values; unset differs from false. `input_schema` None means that none was
     declared, which is equivalent to a tool without parameters. A `builtin` is the provider's own tool; its declaration
     is in `extra` under the wire that supports it. A `search` is a function of the caller that finds deferred tools (see
-    `ir.tool_search`).
+    `search_tool`).
     """
 
     name: str

@@ -1,6 +1,6 @@
 """The subset of JSON Schema that each provider accepts, as data.
 
-A dialect is a row: its keywords, and the replacements for the others. `emit.py` reads the rows and has no code for
+A dialect is a row: its keywords, and the replacements for the others. `lowering/emitter.py` reads the rows and has no code for
 a provider. Names have a version, because limits change; the bare name is the newest. `portable` is not a provider's
 row but the intersection of all the others.
 

@@ -28,7 +28,7 @@ from toolwire.ir.text import to_bytes
 from toolwire.wire import get
 from virtual_time import run_virtual
 
-CLIENTS = 250
+CLIENTS = 500
 COOLDOWN = 10.0
 DURATION = 840.0
 SLOW = 300.0  # seconds for a whole answer

@@ -3,7 +3,7 @@
 The path of a request:
 
     plan        the targets, the time for all of them, and the step after a failure
-    attempt     one target: prepare, send, relay; `net.upstream_exchange` has the meaning of each reply
+    attempt     one target: prepare, send, relay; `net.model.upstream_exchange` has the meaning of each reply
     delivery    the answer to the client, in the states silent, alive, streaming and ended
 
 Until content of the model has been sent, transient failures are retried, on other targets first. After that, a failure

@@ -13,7 +13,7 @@ from secrets import token_hex
 from ...ir.errors import ConfigError
 from .settings import MIN_SECRET, ServerRow, resolve_address
 
-# The secret with which a gateway signs reasoning for its clients (`bridge.reasoning_envelope`).
+# The secret with which a gateway signs reasoning for its clients (`bridge.conversation.reasoning_envelope`).
 #
 # In this order: `[server] secret` or `secret_env`, the file beside the settings, which is made once, or memory. A
 # secret in memory ends with the process, and so does the recognition of reasoning that clients return; their turns

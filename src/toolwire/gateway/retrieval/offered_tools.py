@@ -24,7 +24,7 @@ from ..config.settings import RetrieveRow
 # The tools that a conversation offers, as a function of the conversation alone.
 #
 # A gateway keeps no conversation between two requests, and the prompt cache of a provider needs an unchanged beginning.
-# So the first tools are selected for the first user message that has matches (see `run.selection_queries`), and later
+# So the first tools are selected for the first user message that has matches (see `run.tools.words`), and later
 # requests of the conversation select the same ones.
 # Tools that were called or found by a search follow in the order of the history, so new tools are always last.
 #

@@ -148,7 +148,7 @@ class SharedHealthTable(HealthTable):
 # Ask upstreams whether they are reachable, with one bounded request for their list of models.
 #
 # `probe_upstreams` asks all of them, for `toolwire serve check`. `SilenceWatch` asks those whose requests get no
-# byte, and those whose cooldown after a silence is over, as `net.health` decides.
+# byte, and those whose cooldown after a silence is over, as `net.model.health` decides.
 
 
 _log = getLogger("toolwire.gateway")

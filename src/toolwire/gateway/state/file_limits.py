@@ -42,7 +42,7 @@ _MAX_PROBES = 64  # records that are searched for a hash
 _SIZE = len(_MAGIC) + _RECORDS * _LAYOUT.size
 _LOCK_TRIES = 20  # about 20 microseconds, as long as another process needs for a decision
 _LOCK_PAUSE = 0.001  # seconds between further tries; a preempted process runs again after some milliseconds
-_COOLDOWN = 1.0  # seconds after a timeout in which no request waits, as in `sql_state.py`
+_COOLDOWN = 1.0  # seconds after a timeout in which no request waits, as in `database.py`
 
 
 class _LimitRecord:

@@ -4,7 +4,7 @@
     await serve_stdio(server)                    toolwire.mcp.server.stdio
     app = HttpApp(server)                        toolwire.mcp.server.http: an ASGI app
 
-Calls pass the gates of `toolwire.net.runner`. A write runs at most once per key: a client whose stream broke repeats
+Calls pass the gates of `toolwire.net.Runner`. A write runs at most once per key: a client whose stream broke repeats
 the call with the same key in `_meta` and gets the answer of the first run. A failed tool, or a call with wrong
 arguments, is a result that the model reads (`isError`); an unknown tool is a protocol error.
 """

@@ -2,8 +2,6 @@
 
 Parameters are computed once, because every call needs them.
 
-Make a function a tool: its declaration, and the options of its execution.
-
 @toolwire.tool(effect="read", timeout=5, retries=3)
 def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
     \"\"\"Current weather for a city.\"\"\"

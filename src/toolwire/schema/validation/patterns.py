@@ -10,7 +10,7 @@ limit:
     match_cost(pattern)       the cost of one character of text, in units of about 5 ns
     matches(pattern, text)    True or False; None if the engine was not run
 
-A refused pattern is never an error of the arguments: it is a finding of its schema.
+A refused pattern is never an error of the arguments: it is a finding of its schema (`unchecked_patterns`).
 """
 
 from __future__ import annotations
