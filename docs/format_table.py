@@ -13,8 +13,6 @@ HEAD = '''"""The module that defines each format. `make docs` writes this file; 
 
 from __future__ import annotations
 
-__all__ = ["MODULES"]
-
 MODULES = {
 '''
 PAGE_HEAD = """\
