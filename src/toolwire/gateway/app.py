@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 _log = getLogger("toolwire.gateway")
 _JSON: HeaderPairs = [(b"content-type", b"application/json")]
 _PROBES = ("alive", "ready", "metrics")  # they are served under overload, too
-_SHUTDOWN_GRACE = 1.0  # seconds
+_SHUTDOWN_GRACE = 1.0  # seconds; a final event takes milliseconds, unless the client does not read
 _MCP = "/mcp"
 
 

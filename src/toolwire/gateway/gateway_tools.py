@@ -38,7 +38,7 @@ class ToolBindings(Struct, frozen=True):
     publish_for: str = "*"  # the model pattern that a key must allow to use it
 
 
-_MAX_TURNS = 16
+_MAX_TURNS = 16  # of the model for one answer; each is billed, and a model may call tools forever
 _KEY_SPACE = 1_000_000  # keys of one turn; those of the next turn follow them
 
 

@@ -144,7 +144,7 @@ def new_key() -> str:
 
 
 LimitName: TypeAlias = Literal["requests", "tokens", "day"]
-SLICES = 60
+SLICES = 60  # of a window: a second of a minute, see above
 MAX_AHEAD = 1
 """The number of slices that a stored amount may be ahead of the clock, because clocks are adjusted by a moment.
 

@@ -16,7 +16,7 @@ from .faults import RateLimited
 # A bound on the memory of all requests in flight: their bodies, the values made of them, and buffered answers.
 
 
-_RETRY_AFTER = 1.0  # seconds
+_RETRY_AFTER = 1.0  # seconds; most requests end, and free their memory, within some seconds
 _BYTES_PER_VALUE = 120  # measured: a request of 31,000 messages in 1 MB takes 14 MB
 
 
@@ -95,7 +95,7 @@ def _exhausted(holder: str, limit: int) -> MemoryExhausted:
 
 
 SMALL_DOCUMENT = 8 * 1024
-"""Bytes; the values of smaller documents are not counted."""
+"""Bytes; the values of smaller documents are not counted: a bound by the size is cheaper, and low enough."""
 _SMALL_BYTES_PER_VALUE = 8  # of a small document, on average
 _COUNTED_AT_ONCE = 256 * 1024  # bytes; the values of larger documents are counted in a thread
 _WORK_PER_VALUE = 32  # bytes of text that take as long as a value, at least: up to 1,000 values stay on the event loop
@@ -168,7 +168,7 @@ def _work_size(values: int, size: int) -> int:
 _COPIES = 5  # the fragments of a call, its text in the decoder and in the recorded turn, and its last event
 _REPEATED_COPIES = 10  # also three events with the whole text, the last one with the whole answer, and its storage
 _STRINGS = 2  # of these copies; see `text_copies`
-_MAX_TEXT_COPIES = 5
+_MAX_TEXT_COPIES = 5  # the largest result of `text_copies`: a further search would find nothing more
 _FRAGMENT_SHARE = 4  # an event of about 160 bytes leaves a fragment, which needs 40 bytes besides its text
 # Bytes of a text or a call besides its content, in each of the copies. Measured with 200,000 calls without arguments: 2.2 kB for each
 # if the stream is passed through, 6 kB for a client of Responses.

@@ -56,7 +56,7 @@ def _encode(wire: Wire, request: Request, tools: tuple[Tool, ...]) -> bytes:
 _JSON: HeaderPairs = [(b"content-type", b"application/json")]
 _METRICS: HeaderPairs = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
 _NO_METRICS = "its operator can start it with `toolwire serve`, or pass `metrics` to Gateway"
-_TOKENIZER_LIMIT = 64 * 1024  # bytes
+_TOKENIZER_LIMIT = 64 * 1024  # bytes, for which a tokenizer takes tens of milliseconds
 _DAY = 24 * 3600  # seconds
 
 

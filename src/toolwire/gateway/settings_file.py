@@ -30,7 +30,7 @@ from .config.notation import SettingsPath, toml_location
 from .config.parsing import SettingsProblem, parse_settings
 from .config.settings import ModelRow, OpenApiRow, Settings, require_folder, require_store_folder, resolve_address
 from .litellm.conversion import LitellmImport, convert_litellm
-from .litellm.report import ImportNote, group_notes
+from .litellm.equivalents import ImportNote, group_notes
 from .routing.health import HealthTable
 from .routing.router import Router
 from .routing.upstreams import ConfiguredUpstream, UpstreamTransports, upstreams_from_environment
@@ -139,8 +139,8 @@ def _check_file(name: str, path: SettingsPath) -> Iterator[SettingsProblem]:
 # Read a LiteLLM file with its includes, and keep the models that can be used on this machine.
 
 
-_MAX_BYTES = 4 * 1024 * 1024
-_MAX_INCLUDES = 50
+_MAX_BYTES = 4 * 1024 * 1024  # thousands of keys and models; a larger file was named by mistake
+_MAX_INCLUDES = 50  # files; enough for real ones, not measured
 
 
 def parse_litellm_file(path: Path, environment: Mapping[str, str]) -> LitellmImport:

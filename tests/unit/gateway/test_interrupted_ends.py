@@ -44,9 +44,8 @@ def make_handler(http_exchange, delivery):
         http_exchange=http_exchange,
         client_request=None,
         log_writer=Log(),
-        memory=None,
-        offload=None,
         preparation=preparation,
+        work=None,
     )
     handler = RequestHandler.__new__(RequestHandler)
     handler._context = context

@@ -9,7 +9,7 @@ from toolwire.gateway.config.notation import format_settings
 from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.config.settings import TargetRow
 from toolwire.gateway.litellm.conversion import convert_litellm
-from toolwire.gateway.litellm.report import group_notes
+from toolwire.gateway.litellm.equivalents import group_notes
 from toolwire.gateway.settings_file import from_litellm, load_settings, parse_litellm_file, require_complete
 from toolwire.ir.errors import ConfigError
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from toolwire.asgi.offload import LARGE, ClientOffload, Offload
-from toolwire.gateway.answer.delivery import PIECE, StreamRelay
+from toolwire.gateway.answer.work import PIECE, StreamRelay
 from toolwire.gateway.memory import MemoryBound, MemoryReservation, StreamMemory
 from toolwire.gateway.observe.request_log import AnswerStats
 from toolwire.ir.events import CallDelta, CallEnd, CallStart

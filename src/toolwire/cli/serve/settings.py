@@ -38,7 +38,7 @@ _INDENT = 9  # characters
 
 def print_report(name: str, imported: LitellmImport, stream: TextIO) -> None:
     """Print the number of models, and for each group of notes its meaning, the alternative and its locations."""
-    from ...gateway.litellm.report import group_notes
+    from ...gateway.litellm.equivalents import group_notes
 
     rows = group_notes(imported.notes)
     print(f"{name}: {count_of(len(imported.settings.models), 'model')}, {count_of(len(rows), 'note')}", file=stream)
@@ -204,7 +204,7 @@ def _convert(path: Path, *, strict: bool) -> str:
 def _litellm_text(name: str, imported: LitellmImport) -> str:
     """Return the settings, with the report and the required variables as comments. Keys of the file are not written."""
     from ...gateway.config.notation import comment_lines, format_settings
-    from ...gateway.litellm.report import group_notes
+    from ...gateway.litellm.equivalents import group_notes
 
     head = [*_HEAD, f"Converted from {name}."]
     if imported.secrets:
@@ -311,7 +311,7 @@ def _check_toml(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
 
 def _check_litellm(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
     """Return the usable settings of a LiteLLM file, and one row per skipped model or ignored setting."""
-    from ...gateway.litellm.report import group_notes
+    from ...gateway.litellm.equivalents import group_notes
     from ...gateway.settings_file import keep_usable, parse_litellm_file
 
     imported = parse_litellm_file(path, os.environ)

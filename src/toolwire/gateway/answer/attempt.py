@@ -1,50 +1,59 @@
 """Try one target: send the request, and deliver the answer, whole or as a stream.
 
-A retry of emulated calls, or the next turn after the gateway's own tools, is another request to the same target.
+The steps of an attempt, in order:
+
+    prepare    the client's request in the form of the target (`answer.preparation`), and check it against the window
+    send       one request; the head of the reply decides about its meaning (`net.model.upstream_exchange`)
+    relay      read a whole answer, or write a stream piece by piece, all but its end
+    store      the turn, and the response of a client of OpenAI Responses
+    deliver    the whole answer, or the end of the stream
+
+After `relay`, three things can lead back to `send`, with the same target: a rejected answer of emulated calls, calls of
+the gateway's own tools, and a refused key or context size. They are requests of the same attempt, because the client
+gets one answer from them.
+
+These must hold:
+
+- A fault is returned only before any output of the model was sent; the caller then tries another target. Later faults
+  are events of the stream, and the attempt counts as delivered.
+- The answer is stored before its end is sent. A client may continue the conversation as soon as it has the end, at
+  another process or machine, which then must find the turn.
+- The headers about the target are set (`_announce`) when it is certain that this target answers, and not before, because
+  a fallback would have others.
+- The trial of a target after its cooldown ends in every case: by a reply, or by `release_trial` if nothing was sent.
+
+`run` owns the waits, the log and the conversion of errors to faults. `answer.work` owns memory and threads. The steps
+between them only order the work.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from logging import getLogger
 from time import perf_counter
 
 from msgspec import Struct
 
 from ...asgi.http_exchange import HeaderPairs
-from ...asgi.offload import LARGE
 from ...bridge.emulation.retries import RejectedAnswer
 from ...ir.errors import EncodeError, ProtocolError
 from ...ir.losses import LossError, require_lossless
-from ...ir.prompt_size import least_tokens
 from ...ir.response import Fault, UpstreamError
 from ...net.http.transport import Reply
 from ...net.model.key_command import KeyCommandError
 from ...net.model.replies import drain, forwarded_headers, read_reply_body, transport_losses
-from ...net.model.upstream_exchange import ERROR_LIMIT, ReplyMeaning, UpstreamExchange
+from ...net.model.upstream_exchange import ReplyMeaning, UpstreamExchange
 from ..config.settings import LimitsRow
-from ..faults import IDLE_FAULT, key_fault_of, network_fault_of, overflow_fault
-from ..memory import StreamMemory, admit_document
-from ..request.client_request import CALL_MARKS
+from ..faults import IDLE_FAULT, key_fault_of, network_fault_of
+from ..responses.pending_response import PendingResponse
 from ..routing.router import Target
-from .delivery import AnswerContext, AnswerState, Stream, StreamDelivery, StreamRelay
+from .delivery import AnswerContext, AnswerState, StreamDelivery
 from .preparation import OutboundRequest
+from .work import Stream, StreamRelay
 
 _log = getLogger("toolwire.gateway")
-_WORK_PER_LOSS = 32  # bytes of text that take as long
 _BYTES_OF_TOKEN = 4  # as in ir.prompt_size; a shorter body is not counted, because its prompt is rarely too long
-_LARGER_WINDOW = (
-    "context-1m"  # `context-1m-2025-08-07`: 1,000,000 tokens instead of 200,000 for Claude Sonnet 4 and 4.5
-)
-# Requests that the provider shortens: by `truncation` of Responses, `context_management` of Anthropic and Responses,
-# `transforms` and the plugin of OpenRouter (docs/features/message-transforms), `truncate_prompt_tokens` of vLLM.
-_SHORTENED = re.compile(
-    rb'"(?:truncation"\s*+:\s*+"auto"|context_management"\s*+:\s*+[\[{]|transforms"\s*+:\s*+\[\s*+"|context-compression"'
-    rb'|truncate_prompt_tokens"\s*+:\s*+-?\d)'
-)
-_NOT_CUT = re.compile(rb'"truncate"\s*+:\s*+false')  # Ollama cuts every other prompt that is too long
-_SUMMARISED_AT_ONCE = 256 * 1024  # bytes of an answer
+_SUMMARISED_AT_ONCE = 256 * 1024  # bytes of an answer, as for counting values (`gateway.memory`)
 _NO_LOSSES = (b"x-toolwire-losses", b"0")
 # Bytes of output without content that are held back: the start events of all providers have less than 4 kB, apart from
 # the request, which Responses repeats in two of them.
@@ -52,7 +61,7 @@ _MAX_START = 64 * 1024
 # For `limits.values`: up to 20 objects of each text and call are kept until a stream ends, besides strings. A full garbage
 # collection with the objects of 200,000 calls stops the process for 1.8 seconds.
 _VALUES_PER_ITEM = 32
-_REPEATED_IN_START = 2
+_REPEATED_IN_START = 2  # `response.created` and `response.in_progress` contain the request
 
 
 class Attempt(Struct, eq=False):
@@ -81,15 +90,15 @@ class Attempt(Struct, eq=False):
         except BaseException:
             target.health.release_trial(self._sent_at)
             raise
-        context.offload.refuse = None
-        context.log_writer.start_attempt(target, out.is_passed_through, started_at)
+        context.work.begin_attempt(target, out, started_at)
         context.http_exchange.answer_headers = []  # without the headers of a failed target
         self._reply_headers = [*target.headers]
-        self._begin_wait(self._state.stream_delivery)
+        if self._state.stream_delivery is not None or self._has_other_target:
+            self._begin_wait()
         try:
             window = target.window
             if window is not None and len(out.body) > window * _BYTES_OF_TOKEN:
-                overflow = await self._find_overflow(out, window)
+                overflow = await context.work.find_overflow(out, window)
                 if overflow is not None:
                     return overflow
             return await self._send(target, out)
@@ -107,17 +116,14 @@ class Attempt(Struct, eq=False):
             message = f"the upstream's answer cannot be passed on: {error.message}"
             return Fault("server", message, 502, "bad_answer", retryable=False)  # it was billed; a retry would be too
         finally:
-            self._end_wait()
+            if self._is_waiting or self._out is None:
+                self._end_wait()
             context.http_exchange.answer_headers = self._reply_headers  # for an error; the head of an answer is sent
-            context.log_writer.set_answer(out.stats, out.repairs, preparation.tool_counts)
-            if context.log_writer.log.usage is None:
-                await self._log_estimate(out)
-            if out.losses or context.log_writer.log.losses:  # those of an earlier attempt are replaced
-                await context.offload.run(len(out.losses) * _WORK_PER_LOSS, context.log_writer.set_losses, out.losses)
+            await context.work.end_attempt(out)
 
-    def _begin_wait(self, delivery: StreamDelivery | None) -> None:
+    def _begin_wait(self) -> None:
         """Let the request go to another target if this one hangs, or does not begin its stream in time."""
-        context = self._context
+        context, delivery = self._context, self._state.stream_delivery
         if delivery is not None:
             delivery.note_activity()  # the silence of earlier targets does not count for this one
         if not self._has_other_target or context.client_request.upload is not None:
@@ -143,8 +149,7 @@ class Attempt(Struct, eq=False):
                 return None  # the client has the last event and did not wait for the end of the connection
             out.stats.abandoned = True
             if self._is_waiting or (self._has_other_target and delivery is not None and not delivery.has_output):
-                is_stream = delivery is not None
-                context.dependencies.router.depart(self._target, self._sent_at, is_stream=is_stream)
+                context.dependencies.router.depart(self._target, self._sent_at, is_stream=delivery is not None)
         elif interruption.caught("upstream_idle"):
             if delivery is None:
                 return IDLE_FAULT
@@ -153,27 +158,6 @@ class Attempt(Struct, eq=False):
                 return IDLE_FAULT
             return await self._fail_stream(self._state.stream.fail(IDLE_FAULT), self._state.stream, delivery)
         raise asyncio.CancelledError
-
-    async def _log_estimate(self, out: OutboundRequest) -> None:
-        """Estimate the usage from the sizes, because the upstream reported none."""
-        context, stats = self._context, out.stats
-        upload = context.client_request.upload
-        context.log_writer.set_estimate(
-            await context.offload.run(len(out.body), stats.estimate, out.body)
-            if upload is None
-            else stats.estimate_streamed(upload.size)
-        )
-
-    async def _find_overflow(self, out: OutboundRequest, window: int) -> Fault | None:
-        """Return a fault if the prompt is certainly longer than the window. Other prompts are left to the upstream."""
-
-        def count_tokens() -> int:
-            request = None if _may_exceed_window(out) else out.sent_request
-            return 0 if request is None else least_tokens(request)
-
-        work_size = max(self._context.client_request.work_size, LARGE + 1)
-        tokens = await self._context.offload.run(work_size, count_tokens)
-        return overflow_fault(tokens, window) if tokens > window else None
 
     async def _send(self, target: Target, out: OutboundRequest) -> Fault | None:
         """Send a request and deliver its answer. Return a fault that occurred before any output."""
@@ -191,22 +175,22 @@ class Attempt(Struct, eq=False):
             body = out.body if out.upload is None else out.upload
             async with target.upstream.transport.post(url, headers, secrets, body, seconds) as reply:
                 target.health.is_heard = True
-                self._end_wait()
+                if self._is_waiting:
+                    self._end_wait()
                 meaning = exchange.receive_head(reply.status, reply.headers, secrets)
                 self._reply_headers = [*target.headers, *forwarded_headers(reply, endpoint)]
-                if out.upload is not None:
-                    meaning = self._open_late_delivery(meaning, reply)
+                meaning = meaning if out.upload is None else self._open_late_delivery(meaning, reply)
                 if meaning == "whole":
                     self._add_transport_losses(out, reply)
-                    data = await read_reply_body(reply, context.dependencies.limits.answer, context.memory.add)
+                    data = await read_reply_body(reply, context.dependencies.limits.answer, context.work.reserve)
                     if target.row.emulate is not None:
-                        rejected = await self._reject_answer(out, data)
+                        rejected = await context.work.reject_answer(out, data)
                 elif meaning == "stream":
                     fault, rejected = await self._relay_stream(target, out, reply)
                     if fault is not None or (self._state.stream is not None and self._state.stream.fault is not None):
                         return fault
                 elif meaning != "resend":
-                    failure = await self._read_fault(exchange, meaning, reply)
+                    failure = await context.work.read_fault(exchange, meaning, reply)
                     if not out.resize_context(failure):
                         return failure
                     meaning = "resend"
@@ -214,7 +198,7 @@ class Attempt(Struct, eq=False):
             await self._write_pending_end()
             return await self._send_retry(target, out, rejected)
         if data is not None and not (len(data) <= _SUMMARISED_AT_ONCE and out.accept(data)):
-            await self._decode_answer(target, out, data)
+            await context.work.decode_answer(target, out, data)
         following = None if context.preparation.gateway_tools is None else await self._run_tools(out)
         if following is not None:
             return await self._send(target, following)
@@ -234,41 +218,6 @@ class Attempt(Struct, eq=False):
         context.log_writer.set_stream(is_stream=is_stream)
         return "fault" if meaning == "resend" else meaning
 
-    async def _read_fault(self, exchange: UpstreamExchange, meaning: ReplyMeaning, reply: Reply) -> Fault:
-        """Decode an error response. A redirect is not followed, and a body that cannot be read is ignored."""
-        context = self._context
-        if meaning == "redirect":
-            message = "the upstream redirects to another address; the key is not sent there"
-            return Fault("server", message, 502, "redirect", retryable=False)
-        try:
-            data = await read_reply_body(reply, ERROR_LIMIT, context.memory.add)
-        except (ProtocolError, TimeoutError, ConnectionError):
-            data = b""  # the status is enough
-        return await context.offload.run(len(data), exchange.receive_fault, data)
-
-    # whole answers
-
-    async def _reject_answer(self, out: OutboundRequest, data: bytes) -> RejectedAnswer | None:
-        """Reject a whole answer if its emulated calls cannot be parsed."""
-        context = self._context
-        await self._admit(data)
-        size = len(data) + context.client_request.work_size
-        return await context.offload.run(size, out.reject_answer, data)
-
-    async def _decode_answer(self, target: Target, out: OutboundRequest, data: bytes) -> None:
-        """Decode a whole answer, within the limits on its values and on the memory of all requests."""
-        if target.row.emulate is None:
-            await self._admit(data)
-        size = len(data) + self._answer_work(target, data)
-        if size <= LARGE:
-            out.read_answer(data)
-        else:
-            await self._context.offload.run(size, out.read_answer, data)
-
-    async def _admit(self, data: bytes) -> None:
-        context = self._context
-        await admit_document(data, context.dependencies.limits.values, context.offload, context.memory, status=502)
-
     def _add_transport_losses(self, out: OutboundRequest, reply: Reply) -> None:
         """Add the losses that a model in this process reports."""
         if out.endpoint.vendor.transport is None:
@@ -277,35 +226,14 @@ class Attempt(Struct, eq=False):
         if self._context.client_request.strict:
             require_lossless(out.losses)
 
-    def _answer_work(self, target: Target, data: bytes) -> int:
-        """Return the size of the work for the calls in a whole answer; emulated ones are numbered after the request's."""
-        if target.row.emulate is not None:
-            return self._context.client_request.work_size + self._repair_work(target)
-        if target.row.repair is None:
-            return 0
-        return self._repair_work(target) if any(mark in data for mark in CALL_MARKS) else 0
-
-    def _repair_work(self, target: Target) -> int:
-        """Return the size of the work for repairing calls: large, also for small schemas.
-
-        It compiles the schemas of their tools. A cache has some of them, but a pattern of a few bytes may be too large
-        for it.
-        """
-        if target.row.repair is None:
-            return 0
-        context = self._context
-        return LARGE + 1 if context.client_request.has_tools or context.preparation.gateway_tools is not None else 0
-
     # further requests to the same target
 
     async def _send_retry(self, target: Target, out: OutboundRequest, rejected: RejectedAnswer) -> Fault | None:
         """Ask once more instead of accepting an answer: the repair model, and the same model if that fails."""
         context = self._context
-        size, repair_model = context.client_request.work_size, target.row.repair_model
-        make_retry = context.preparation.make_retry
-        if repair_model is not None:
-            repair_target = context.dependencies.router.plan(repair_model, tools=True)[0]
-            repair = await context.offload.run(size, make_retry, out, rejected, repair_target)
+        if target.row.repair_model is not None:
+            repair_target = context.dependencies.router.plan(target.row.repair_model, tools=True)[0]
+            repair = await context.work.make_retry(out, rejected, repair_target)
             try:
                 fault = await self._send(repair_target, repair)
             except (TimeoutError, ConnectionError) as error:
@@ -317,23 +245,20 @@ class Attempt(Struct, eq=False):
             _log.warning(
                 "request %s: repair by %s failed: %s", context.log_writer.log.id, repair_target.label, fault.kind
             )
-        return await self._send(target, await context.offload.run(size, make_retry, out, rejected, None))
+        return await self._send(target, await context.work.make_retry(out, rejected))
 
     async def _run_tools(self, out: OutboundRequest) -> OutboundRequest | None:
         """Run the gateway's tools that the answer calls. Return the request with their results, or None if it is final."""
-        context = self._context
         delivery = self._state.stream_delivery
         if delivery is not None:
             delivery.suspend_idle_timeout()  # the upstream is idle while the tools run
         try:
-            prepare = await context.preparation.run_tools(out)
+            following = await self._context.work.run_tools(out)
         finally:
             if delivery is not None:
                 delivery.note_activity()
-        if prepare is None:
-            return None
-        following = await context.offload.run(len(out.body), prepare)
-        await self._write_pending_end()
+        if following is not None:
+            await self._write_pending_end()
         return following
 
     # the end of an answer
@@ -344,12 +269,7 @@ class Attempt(Struct, eq=False):
         if self._state.stream_delivery is not None:
             await self._end_stream(target, out, self._state.stream_delivery, data)
             return
-        if out.is_passed_through:
-            written = out.encode_answer()
-        else:
-            started_at, work = perf_counter(), len(data or b"") + context.repeated_work
-            written = out.encode_answer() if work <= LARGE else await context.offload.run(work, out.encode_answer)
-            context.log_writer.add_overhead(started_at)
+        written = out.encode_answer() if out.is_passed_through else await context.work.encode_answer(out, data or b"")
         # answers with gateway tools also set the first
         if out.stats.turn is not None or context.client_request.pending_response is not None:
             await self._store(target, out, written, len(data or b""))
@@ -364,8 +284,7 @@ class Attempt(Struct, eq=False):
         """Write the rest of a stream. `data` is a whole answer that the upstream sent for it."""
         context = self._context
         if data is not None:
-            size = len(data) + context.repeated_work
-            self._pending_end = await context.offload.run(size, out.encode_stream)
+            self._pending_end = await context.work.encode_stream(out, data)
         await self._store(target, out, self._pending_end, len(data or b"") or self._state.streamed_bytes)
         await self._write_pending_end()
         if not delivery.has_output:
@@ -379,24 +298,23 @@ class Attempt(Struct, eq=False):
         turn = out.stats.turn if tools is None else tools.turn
         if turn is not None:
             out.stats.turn = None
-            if context.preparation.must_save(turn, out.endpoint):
-                size = answer_size + (0 if tools is None else len(out.body))  # which has earlier rounds
-                await context.preparation.save_turn(turn, out.endpoint, size)
-        if context.client_request.pending_response is not None:
-            await self._store_response(target, out, written)
+            await context.work.save_turn(turn, out, answer_size)
+        pending = context.client_request.pending_response
+        if pending is not None:
+            await self._store_response(pending, target, out, written)
 
-    async def _store_response(self, target: Target, out: OutboundRequest, written: bytes) -> None:
+    async def _store_response(
+        self, pending: PendingResponse, target: Target, out: OutboundRequest, written: bytes
+    ) -> None:
         """Store a complete answer of OpenAI Responses, or the upstream that stores it itself."""
         context, client_request = self._context, self._context.client_request
         responses, tools = context.dependencies.responses, context.preparation.gateway_tools
-        if client_request.pending_response is None:
-            return
         if out.recorder is not None:
-            await responses.save_answer(client_request.pending_response, out.recorder, out.endpoint, written)
+            await responses.save_answer(pending, out.recorder, out.endpoint, written)
         elif out.endpoint.wire.name == client_request.wire.name:
-            offer = context.preparation.offer
+            offer = None if tools is None else tools.offer
             await responses.save_pin(
-                client_request.pending_response,
+                pending,
                 out.stats.id,
                 target.upstream,
                 wants_store=client_request.wants_store,
@@ -439,24 +357,11 @@ class Attempt(Struct, eq=False):
         context, delivery = self._context, self._state.stream_delivery
         assert delivery is not None
         self._add_transport_losses(out, reply)
-        work_size = context.client_request.work_size
-        stream: Stream = await context.offload.run(0 if out.is_passed_through else work_size, out.open_stream)
-        self._state.stream = stream
         max_start = 0 if self._is_only_target or delivery.has_output else self._start_limit()
+        relay = await context.work.open_relay(target, out, reply, max_start)
+        stream = self._state.stream = relay.stream
         if not max_start:
             self._announce()
-        repeats_answer = context.client_request.ingress.stores_responses and not out.is_passed_through
-        relay = StreamRelay(
-            reply,
-            stream,
-            context.offload,
-            StreamMemory(context.memory, repeats_answer=repeats_answer),
-            out.stats,
-            repeated_work=context.repeated_work,
-            call_work=self._repair_work(target),
-            is_emulated=target.row.emulate is not None,
-            max_start=max_start,
-        )
         fault = await self._relay_pieces(relay, stream, delivery, target, out)
         if fault is not None or relay.has_failed():
             return fault, None
@@ -529,18 +434,6 @@ class Attempt(Struct, eq=False):
         await delivery.write(last)
         await delivery.end()
         return None
-
-
-def _may_exceed_window(out: OutboundRequest) -> bool:
-    """Check whether the provider shortens a long prompt itself, or has a larger window for this request.
-
-    A field of the same name elsewhere in the body leaves the decision to the provider, too.
-    """
-    if _LARGER_WINDOW in out.headers.get("anthropic-beta", ""):
-        return True
-    if out.endpoint.wire.name == "ollama":
-        return _NOT_CUT.search(out.body) is None
-    return _SHORTENED.search(out.body) is not None
 
 
 def _too_large_fault(limits: LimitsRow, max_items: int, *, is_too_long: bool) -> Fault:

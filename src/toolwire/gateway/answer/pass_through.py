@@ -6,7 +6,7 @@ Of a whole answer, only a summary for the accounts is read; it is decoded fully 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 from msgspec import Struct, field
 
@@ -81,6 +81,12 @@ class PassThroughRequest(Struct, eq=False):
     def reject_answer(self, data: bytes) -> RejectedAnswer | None:
         """Reject nothing: requests with emulated calls are translated."""
         return None
+
+    def make_retry(self, rejected: RejectedAnswer, repair_target: object) -> NoReturn:
+        raise AssertionError("an answer that is passed through is never rejected")
+
+    async def run_tools(self) -> None:
+        """Run nothing: requests with the gateway's tools are translated."""
 
     def read_answer(self, data: bytes) -> None:
         """Decode a whole answer, which may report an error."""

@@ -3,20 +3,35 @@
 `PassThroughRequest` if client and upstream use the same wire and the answer needs no change. `TranslatedRequest` for
 everything else. Between equal wires both keep the client's headers, API version and unknown fields; only the
 conversation changes, if a stored turn is restored in it.
+
+The turns of a request (`TurnMemory`):
+
+    load       before the first attempt, once for all targets: one access to the store, by the keys of the history
+    restore    for each target: in full for the model that made a turn, because signatures hold for that model only
+    save       after the answer, before its end is sent, and only if the client cannot return the turn in full
+
+Reasoning may also be in an envelope that the client returns. Then the store is not needed, and a turn survives its loss.
+
+The turns of one request: load those of its history, restore them, and save the turn of its answer.
+
+    load       before the first attempt, once for all targets: one access to the store, by the keys of the history
+    restore    for each target: in full for the model that made a turn, because signatures hold for that model only
+    save       after the answer, before its end is sent, and only if the client cannot return the turn in full
+
+Reasoning may also be in an envelope that the client returns. Then the store is not needed, and a turn survives its loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from secrets import token_hex
 from typing import TypeAlias
 
 from ...asgi.offload import LARGE, ClientOffload
 from ...bridge.conversation.fitted_prefix import PrefixStore
-from ...bridge.conversation.reasoning_envelope import ReasoningEnvelopes
-from ...bridge.conversation.restored_turns import turn_is_incomplete
-from ...bridge.conversation.turns import StoredTurn
-from ...bridge.emulation.retries import RejectedAnswer
+from ...bridge.conversation.reasoning_envelope import EnvelopeReader, ReasoningEnvelopes
+from ...bridge.conversation.restored_turns import find_turn_keys, restore_known_turns, restore_turns, turn_keys
+from ...bridge.conversation.turns import MAX_TURN_BYTES, StoredTurn
 from ...ir.request import Request
 from ...ir.text import to_bytes
 from ...net.model.endpoint import Endpoint
@@ -34,7 +49,87 @@ from ..retrieval.offered_tools import OfferedClientTools, is_stored_elsewhere
 from ..routing.router import Target
 from .pass_through import PassThroughRequest
 from .translated import TranslatedRequest
-from .turn_memory import TurnMemory
+
+
+class TurnMemory:
+    """The part of the store that one request of `caller` reads and writes, and the envelopes in its history."""
+
+    __slots__ = ("_caller", "_client_request", "_envelopes", "_offload", "_store", "_turns", "removes_envelopes")
+
+    def __init__(
+        self, dependencies: Dependencies, client_request: ClientRequest, caller: str, offload: ClientOffload
+    ) -> None:
+        self._store = dependencies.turn_store
+        self._envelopes = dependencies.envelopes if client_request.has_envelopes else None
+        self._client_request = client_request
+        self._caller = caller
+        self._offload = offload
+        self._turns: Mapping[str, StoredTurn] = {}  # of the history, by key
+        self.removes_envelopes = False  # in the last request, because its provider would refuse them
+
+    @property
+    def found_any(self) -> bool:
+        """True if a turn of the history is stored, or may contain an envelope."""
+        return bool(self._turns) or self.has_envelopes
+
+    @property
+    def has_envelopes(self) -> bool:
+        """True if reasoning of the history may be in an envelope."""
+        return self._envelopes is not None
+
+    async def load(self, plan: Sequence[Target]) -> None:
+        """Load the turns of the history, for the targets in `plan`."""
+        if not self._store.has_any:
+            return
+        keys = await self._offload.run(self._client_request.work_size, self._find_keys, plan)
+        if keys:
+            self._turns = await self._store.load(self._caller, keys)
+
+    def _find_keys(self, plan: Sequence[Target]) -> list[str]:
+        """List the keys of turns that may be stored. Turns without calls matter only to a target of another wire."""
+        client_request = self._client_request
+        crosses_wires = any(target.endpoint.wire.name != client_request.wire.name for target in plan)
+        if crosses_wires or client_request.may_have_calls():
+            request = client_request.request
+            return find_turn_keys(request, by_text=crosses_wires, store=client_request.translations)
+        return []
+
+    def restore(self, request: Request, endpoint: Endpoint) -> tuple[Request, PrefixStore | None]:
+        """Return the request with its stored turns, and the translations of its first messages.
+
+        On the client's own wire, it is the same object if nothing changes.
+        """
+        client_request = self._client_request
+        translations = client_request.translations
+        envelopes = (
+            None
+            if self._envelopes is None
+            else self._envelopes.for_model(endpoint.wire.name, endpoint.origin, endpoint.model)
+        )
+        self.removes_envelopes = False
+        if endpoint.wire.name == client_request.wire.name:
+            reader = None if envelopes is None else EnvelopeReader(envelopes)
+            restored = restore_turns(request, self._turns, endpoint.turn_origin, reader)
+            if reader is None or not reader.found:
+                return restored, translations
+            self.removes_envelopes = True
+        return restore_known_turns(request, self._turns, endpoint.turn_origin, translations, envelopes)
+
+    async def save(self, turn: StoredTurn, endpoint: Endpoint, size: int) -> None:
+        """Save a turn that the client cannot return in full; `size` is that of the work.
+
+        It is saved before the answer ends: the next request may arrive at once, at another machine.
+        """
+        bound, keys, data = await self._offload.run(size, _encode_turn, turn, endpoint)
+        if len(data) <= MAX_TURN_BYTES:
+            await self._store.save(self._caller, keys, bound, data)
+
+
+def _encode_turn(turn: StoredTurn, endpoint: Endpoint) -> tuple[StoredTurn, list[str], bytes]:
+    """Return the turn of an endpoint with its keys and its JSON."""
+    bound = turn.bind(endpoint.model, endpoint.turn_origin)
+    return bound, turn_keys(bound), bound.to_json()
+
 
 OutboundRequest: TypeAlias = PassThroughRequest | TranslatedRequest
 RestoredRequest: TypeAlias = tuple[Request, PrefixStore | None]
@@ -62,11 +157,6 @@ class RequestPreparation:
         self._dependencies = dependencies
 
     @property
-    def offer(self) -> OfferedClientTools | None:
-        """The tools that were selected for the last prepared request; None if all are offered."""
-        return None if self.gateway_tools is None else self.gateway_tools.offer
-
-    @property
     def tool_counts(self) -> OfferCounts | None:
         """The tools of the last prepared request, if they are selected, or cannot be for this conversation."""
         if self.gateway_tools is not None and self.gateway_tools.offer is not None:
@@ -76,23 +166,13 @@ class RequestPreparation:
 
     async def load_turns(self, targets: Sequence[Target]) -> None:
         """Load the stored turns of the conversation, for all targets."""
-        turns = self._open_turns()
+        turns = self.open_turns()
         await turns.load(targets)
         self._turns = turns if turns.found_any else None
 
-    def must_save(self, turn: StoredTurn, endpoint: Endpoint) -> bool:
-        """Check whether the client cannot return the turn of an answer in full."""
-        return turn_is_incomplete(turn, same_wire=endpoint.wire.name == self._client_request.wire.name)
-
-    async def save_turn(self, turn: StoredTurn, endpoint: Endpoint, size: int) -> None:
-        """Save the turn of an answer; `size` is that of the work."""
-        await self._open_turns().save(turn, endpoint, size)
-
-    def _open_turns(self) -> TurnMemory:
-        dependencies = self._dependencies
-        return TurnMemory(
-            dependencies.turn_store, self._client_request, self._caller, self._offload, dependencies.envelopes
-        )
+    def open_turns(self) -> TurnMemory:
+        """Return the stored turns for this request."""
+        return TurnMemory(self._dependencies, self._client_request, self._caller, self._offload)
 
     def forward(self, target: Target) -> PassThroughRequest | None:
         """Return the request for a target that gets the client's bytes; None if it has to be prepared."""
@@ -133,20 +213,6 @@ class RequestPreparation:
             outbound = await self._offload.run(work_size, self._make_outbound, target, runner, restored, offer)
         known_tools.add(tools_key, client_request)
         return outbound
-
-    def make_retry(
-        self, out: OutboundRequest, rejected: RejectedAnswer, repair_target: Target | None
-    ) -> OutboundRequest:
-        """Return the request to send instead of accepting an answer, to the same model or to `repair_target`."""
-        assert isinstance(out, TranslatedRequest), "an answer that is passed through is never rejected"
-        return out.make_retry(rejected, repair_target)
-
-    async def run_tools(self, out: OutboundRequest) -> Callable[[], OutboundRequest] | None:
-        """Run the gateway's tools that an answer calls.
-
-        Return a function that prepares the request with their results, or None if the answer is final.
-        """
-        return await out.run_tools() if isinstance(out, TranslatedRequest) else None
 
     def needs_no_change(self, target: Target) -> bool:
         """Check whether the client's bytes can be sent as they are, as far as that is known without decoding them."""

@@ -3,11 +3,16 @@
 The path of a request:
 
     plan        the targets, the time for all of them, and the step after a failure
-    attempt     one target: prepare, send, relay; `net.model.upstream_exchange` has the meaning of each reply
-    delivery    the answer to the client, in the states silent, alive, streaming and ended
+    attempt     one target: prepare, send, relay, store, deliver (`answer.attempt`)
+    delivery    the answer to the client, in the states silent, alive, streaming and ended (`answer.delivery`)
 
 Until content of the model has been sent, transient failures are retried, on other targets first. After that, a failure
 is sent as an error event in the client's own protocol. A model with a single target sends its start events at once.
+
+All targets are tried once before any of them is tried again, because another target is more likely to work than the
+failed one a moment later. A round costs the retry budget of its first target: without a budget, retries multiply the load
+of an upstream that is overloaded already (https://sre.google/sre-book/addressing-cascading-failures/, "Retries").
+Nothing is retried once a tool of the gateway has run, because it would run a second time.
 """
 
 from __future__ import annotations
@@ -20,7 +25,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...asgi.http_exchange import ClientGone
-from ...asgi.offload import LARGE
 from ...ir.errors import ToolwireError
 from ...ir.events import ResponseStart, StreamFault
 from ...ir.response import Fault, UpstreamError, fault_from
@@ -212,7 +216,6 @@ class AttemptPlan(Struct, eq=False):
 
 
 _log = getLogger("toolwire.gateway")
-_SEARCHES_PER_WORK = 8  # a search for envelopes takes 1 ms for 1 MB, or 3 ms if many letters are escaped
 
 
 class RequestHandler:
@@ -234,7 +237,8 @@ class RequestHandler:
         client_request, dependencies = context.client_request, context.dependencies
         targets: Sequence[Target] = dependencies.router.plan(client_request.model, tools=client_request.has_tools)
         if not all(map(context.preparation.needs_no_change, targets)):
-            targets = await self._select_targets(targets)
+            await context.work.decode_request()
+            targets = select_capable_targets(targets, client_request)
         self._plan = AttemptPlan(targets, dependencies.router, dependencies.clock)
         if targets[0].row.cache and await self._answer_from_cache(targets[0]):
             return
@@ -243,9 +247,7 @@ class RequestHandler:
             if client_request.upload is None:  # else the reply decides whether the answer is a stream
                 state.open_stream(context)
         try:
-            size = len(client_request.body) // _SEARCHES_PER_WORK
-            if size > LARGE:
-                await context.offload.run(size, getattr, client_request, "has_envelopes")
+            await context.work.find_envelopes()
             if dependencies.turn_store.has_any or client_request.has_envelopes:
                 await context.preparation.load_turns(targets)
             await self._try_targets()
@@ -260,16 +262,6 @@ class RequestHandler:
             if state.stream_delivery is not None:
                 state.stream_delivery.close()
                 context.log_writer.set_first_chunk(state.stream_delivery.time_to_first_chunk)
-
-    async def _select_targets(self, targets: Sequence[Target]) -> Sequence[Target]:
-        """Select the targets that can serve a request which is decoded; a large one in a thread.
-
-        Later uses of the decoded request are on the event loop.
-        """
-        client_request = self._context.client_request
-        if client_request.work_size > LARGE:
-            await self._context.offload.run(client_request.work_size, client_request.decode)
-        return select_capable_targets(targets, client_request)
 
     def _make_cache_key(self) -> bytes | None:
         """Return the key of a cacheable request.
@@ -291,9 +283,8 @@ class RequestHandler:
 
     async def _answer_from_cache(self, target: Target) -> bool:
         """Hash the request if its answer may be cached, and answer it if it is."""
-        context = self._context
-        size = len(context.client_request.body) // 8
-        key, cache = await context.offload.run(size, self._make_cache_key), context.dependencies.cache
+        context, cache = self._context, self._context.dependencies.cache
+        key = await context.work.hash_request(self._make_cache_key)
         if key is None:
             return False
         answer = cache.get(key)
@@ -357,13 +348,6 @@ class RequestHandler:
         else:
             raise asyncio.CancelledError
 
-    async def _end_interrupted(self, fault: Fault) -> None:
-        """End the connection of an answer whose end was interrupted; nothing may be written any more."""
-        context = self._context
-        if not context.http_exchange.ended:
-            context.log_writer.fail(fault.kind, fault.code)
-            await context.http_exchange.end()
-
     def _fault_for_error(self, error: Exception) -> Fault:
         if isinstance(error, ToolwireError):
             return fault_from(error)
@@ -378,8 +362,10 @@ class RequestHandler:
         delivery = self._state.stream_delivery
         if delivery is None or delivery.state == "silent":
             raise UpstreamError(fault)
-        if delivery.state == "ended":
-            await self._end_interrupted(fault)
+        if delivery.state == "ended":  # its end was interrupted: nothing may be written any more
+            if not context.http_exchange.ended:
+                context.log_writer.fail(fault.kind, fault.code)
+                await context.http_exchange.end()
             return
         context.log_writer.fail(fault.kind, fault.code)
         if self._state.stream is not None and delivery.has_output:

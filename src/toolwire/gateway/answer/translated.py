@@ -39,7 +39,6 @@ from ..observe.request_log import AnswerStats
 from ..request.client_request import ClientRequest
 from ..responses.recorder import RecordingEncoder, ResponseRecorder
 from ..routing.router import Target
-from .turn_memory import envelopes_for
 
 _CONTENT_DELTAS = frozenset({TextDelta, CallDelta})  # no step and no loss report needs them
 _MIN_MARKED = (
@@ -103,7 +102,9 @@ class TranslatedRequest:
         self._envelopes: ReasoningEnvelopes | None = envelopes if previous is None else previous._envelopes
         self._sealer: AnswerSealer | None = None
         if self._envelopes is not None and not is_same_wire and client_request.wire.name in ENVELOPE_WIRES:
-            self._sealer = AnswerSealer(envelopes_for(self._envelopes, endpoint), client_request.wire.name)
+            self._sealer = AnswerSealer(
+                self._envelopes.for_model(endpoint.wire.name, endpoint.origin, endpoint.model), client_request.wire.name
+            )
         self._gateway_tools = gateway_tools
         if gateway_tools is not None:
             if gateway_tools.offer is not None and previous is None:

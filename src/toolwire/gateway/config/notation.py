@@ -22,7 +22,7 @@ SettingsPath: TypeAlias = tuple[str | int, ...]
 _is_bare_key = re.compile(r"[A-Za-z0-9_-]+").fullmatch
 _NAMED_TABLES = ("upstreams", "models", "keys", "tools")  # tables with one table per name
 _SUBTABLES = ("capabilities", "emulate", "retrieve", "headers", "extra_body", "defaults")
-_MAX_LINES = 100_000
+_MAX_LINES = 100_000  # that are searched for the position of an error
 _MAX_LINE = 2_000  # characters that are searched for a key
 
 
@@ -98,7 +98,7 @@ def _key_path(line: str) -> tuple[str, ...] | None:
 
 _SECTIONS = ("server", "limits", "state", "responses", "log", "trace")
 _is_control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_COMMENT_WIDTH = 118  # characters
+_COMMENT_WIDTH = 118  # characters, so that a line with `# ` has 120
 
 
 def format_settings(settings: Settings) -> str:

@@ -136,7 +136,7 @@ def _name_types(match: re.Match[str]) -> str:
 
 
 MAX_OFFERED = 1_000
-"""The maximum of `retrieve.k`."""
+"""The maximum of `retrieve.k`: far more than a selection is for, and bounded work for each request."""
 
 SHARED_STATE_HINT = (
     "set url in [state]: a file such as state.db, redis://host:6379/0 or postgresql://user@host/database"

@@ -17,7 +17,7 @@ from ...ir.errors import ConfigError
 from ...ir.tools import Effect
 from ...wire.models.capabilities import UNKNOWN_MODEL, ModelCapabilities
 
-_MEGABYTE = 1024 * 1024
+_MEGABYTE = 1024 * 1024  # bytes
 MIN_SECRET = 32
 """Characters of `[server] secret`: 128 bits if they are hexadecimal, too many to try out."""
 

@@ -14,9 +14,8 @@ from ...ir.pointer import JSON, Object
 from ...ir.terminal import count_of
 from ..config.parsing import MAX_OFFERED, find_rule_problems
 from ..config.settings import KeyRow, LimitsRow, ModelRow, RetrieveRow, Settings, TargetRow, UpstreamRow
-from .equivalents import SILENT_SETTINGS, find_note
+from .equivalents import SILENT_SETTINGS, ImportNote, ImportReport, find_note
 from .models import ENVIRONMENT, ConvertedEntry, EntryConverter, UnusableEntry, UpstreamDefaults, read_number
-from .report import ImportNote, ImportReport
 
 _SECTIONS = ("litellm_settings", "router_settings", "general_settings")
 _READ = {
@@ -27,7 +26,7 @@ _READ = {
     "general_settings": {"master_key"},
 }
 _WEIGHTED = "simple-shuffle"  # LiteLLM's default strategy, which is ours
-_MAX_ENTRIES = 10_000
+_MAX_ENTRIES = 10_000  # models of a file; each becomes a table of the settings
 
 
 class LitellmImport(Struct, frozen=True):

@@ -16,13 +16,13 @@ from ..config.settings import UpstreamRow
 from .equivalents import (
     PROVIDERS,
     SILENT_SETTINGS,
+    ImportReport,
     ProviderPrefix,
     find_note,
     find_prefix_problem,
     is_chat_model,
     split_model,
 )
-from .report import ImportReport
 
 ENVIRONMENT = "os.environ/"
 _VERTEX_CREDENTIALS = ("gcloud", "auth", "application-default", "print-access-token")  # those that LiteLLM uses
@@ -38,7 +38,7 @@ _DEFAULTS = ("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty"
 _AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
 _OPENAI_HOST = "api.openai.com"
 _is_variable = re.compile(r"[A-Za-z_]\w*").fullmatch
-_MAX_NAME = 512  # characters
+_MAX_NAME = 512  # characters, as of a model in a request
 
 
 class UnusableEntry(Exception):

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from .workers import LineLock  # only for workers
 
 _PROBES = frozenset({"alive", "ready", "metrics"})
-_MAX_CONCEPTS = 100  # of losses in a line
-_MAX_NAME_LENGTH = 200  # characters of a name from outside
+_MAX_CONCEPTS = 100  # of losses in a line; a request has a few, unless it is meant to fill the log
+_MAX_NAME_LENGTH = 200  # characters of a name from outside; real names have fewer than 100
 _MAX_METHOD_LENGTH = 16  # characters; a client may send any method
 _REPORT_INTERVAL = 10.0  # seconds between two lines about the same failure
 _REDACTED_EXTRA = {"clean": True}

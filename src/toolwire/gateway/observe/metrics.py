@@ -30,14 +30,16 @@ from .request_log import OTHER, RequestLog
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
+# Seconds. Up to 10: the default buckets of Prometheus clients; then up to the default timeout of an upstream.
 _DURATION_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+# Seconds of the gateway itself: most requests need less than a millisecond, large ones up to a second.
 _OVERHEAD_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 _PROBES = frozenset({"alive", "ready", "metrics"})
 _SERIES_LABELS = ("ingress", "upstream", "model")
-_MAX_LABEL_LENGTH = 120  # characters of a label
-_MAX_CACHED_SERIES = 4096  # routes by the client's names
+_MAX_LABEL_LENGTH = 120  # characters of a label; the names of models have fewer than 100
+_MAX_CACHED_SERIES = 4096  # routes by the client's names, of which there may be any number
 _MAX_ROWS = 2000  # of a counter; several labels with 200 values each would give millions
-_MAX_PENDING_REQUESTS = 256
+_MAX_PENDING_REQUESTS = 256  # that are counted together, so that most requests only append a row
 _MAX_PENDING_TEXT = 1024  # characters of names in a request that is not counted at once
 _TOKEN_KINDS = ("input", "output", "cached", "reasoning")
 

@@ -182,18 +182,12 @@ class AnswerStats(Struct, eq=False):
         self._plausible_usage = usage
         return usage
 
-    def estimate(self, request_body: bytes) -> Usage | None:
-        """Estimate the usage if the upstream reports none: from the request and the answer. None without an answer."""
+    def estimate(self, request: bytes | RequestSize) -> Usage | None:
+        """Estimate the usage from the request's body, or the size of a body that was not held; None without an answer."""
         if not self.content_bytes and not self.abandoned:
             return None
-        return self._estimate_for(estimate_tokens(request_body))
-
-    def estimate_streamed(self, request_size: RequestSize) -> Usage | None:
-        """Like `estimate`, for a request whose body was not held."""
-        return self._estimate_for(request_size.tokens) if self.content_bytes or self.abandoned else None
-
-    def _estimate_for(self, request_tokens: int) -> Usage:
-        return Usage(request_tokens, -(-self.content_bytes // BYTES_PER_TOKEN))
+        tokens = estimate_tokens(request) if isinstance(request, bytes) else request.tokens
+        return Usage(tokens, -(-self.content_bytes // BYTES_PER_TOKEN))
 
 
 _STEPS: dict[type, Callable[[AnswerStats, Any], None]] = {
@@ -209,7 +203,7 @@ _STEPS: dict[type, Callable[[AnswerStats, Any], None]] = {
 
 OTHER = "other"
 """The name of everything beyond a maximum number of names."""
-_MAX_CONCEPTS = 200  # of losses
+_MAX_CONCEPTS = 200  # of losses; as many as the labels of a metric (docs/gateway-observability.md)
 _CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closed the connection
 _PROCESS = token_hex(8)
 _request_numbers = count()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _MAX_HELD = 0.5  # seconds; writing a line takes microseconds, and a process waits 50 ms in a second for a slow reader
-_PAUSE = 0.0001  # seconds between two tries
+_PAUSE = 0.0001  # seconds between two tries; a line is written within that time
 _IGNORE = 30.0  # seconds in which lines are written without the lock, so that few lines are lost
 
 
@@ -78,7 +78,7 @@ class LineLock:
 
 
 _log = getLogger("toolwire.gateway")
-_INTERVAL = 1.0  # seconds between two writes
+_INTERVAL = 1.0  # seconds between two writes; Prometheus reads the page every 15 or 60 seconds
 _CPU = "process_cpu_seconds"
 _MINIMA = frozenset({"process_start_time_seconds", "process_max_fds"})  # all others are sums
 _DESCRIPTIONS = {

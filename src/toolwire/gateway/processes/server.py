@@ -4,6 +4,11 @@ SIGTERM, SIGINT    accept no new connections; in-flight requests may finish with
                    in an error; a second SIGINT ends them at once
 SIGHUP             reopen the log file, reload the settings and log the changes; if they are invalid, log the error
                    and keep the old ones
+
+The order at the end matters: fail the readiness probe and stop accepting, let requests finish, cancel the rest, wait for
+their final events (`Gateway.lifespan`). Open connections are still served meanwhile, so a balancer that probes over one of
+them sees the failed probe. A request that is cancelled has a moment to write its final event, so that a client can distinguish it
+from a broken connection. At the start, accepting is the last step: until then, other workers take the connections.
 """
 
 from __future__ import annotations
@@ -48,7 +53,7 @@ _GC_THRESHOLDS = (2_000, 10, 100)
 _MMAP_THRESHOLD = 256 * 1024
 _TRIM_THRESHOLD = 4 * 1024 * 1024  # free memory at the end of the heap that is kept
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
-_SAMPLE_INTERVAL = 1.0  # seconds
+_SAMPLE_INTERVAL = 1.0  # seconds; a peak that is shorter leaves little memory
 _MIN_PEAK = 16  # requests in flight; fewer do not fragment much memory
 _PEAK_SHARE = 4  # a peak is over when a quarter of its requests, or less, are in flight
 _CALM_SAMPLES = 3  # in a row, so that most of the memory of a peak is free
@@ -114,8 +119,8 @@ _ROWS = ("limits", "capabilities_file", "server")
 _FIXED_ROWS = ("state", "responses", "log", "trace")  # read at the start only
 _FIXED_SERVER_FIELDS = ("host", "port", "workers", "drain", "heartbeat")
 _FIXED_LIMITS = ("requests", "queue", "connections")
-_MAX_NAMES = 5
-_MAX_NAME_LENGTH = 64
+_MAX_NAMES = 5  # of a kind, so that the change is one line of the log
+_MAX_NAME_LENGTH = 64  # characters, for the same reason
 
 
 def describe_change(old: Settings, new: Settings) -> str:
@@ -155,9 +160,9 @@ def _join_names(names: list[str]) -> str:
 
 _log = getLogger("toolwire.gateway")
 _KEEP_ALIVE = 75  # seconds; longer than the minute after which balancers close a connection
-_BACKLOG = 2048
-_DEFAULT_PORT = 4141
-_MAX_PORT_TRIES = 20  # ports, from the default one
+_BACKLOG = 2048  # connections, as uvicorn's default; the kernel reduces it to `net.core.somaxconn`
+_DEFAULT_PORT = 4141  # any free number would do
+_MAX_PORT_TRIES = 20  # ports, from the default one: more gateways than a developer runs
 _PORT_HINT = "stop the program that listens there, or choose another port; 0 takes any free port"
 
 

@@ -1,4 +1,10 @@
-"""A worker process of `toolwire serve --workers N`, as it sees itself: its signals, sockets, folder and parent."""
+"""A worker process of `toolwire serve --workers N`, as it sees itself: its signals, sockets, folder and parent.
+
+read       the number, the descriptors and the folder from one environment variable, which is removed
+listen     on the socket that all workers share; publish heartbeats and connections in the `WorkerTable`
+report     the banner to the parent, over the channel, once requests are accepted
+end        on a signal of the parent, or when the channel closes: then the parent is gone
+"""
 
 from __future__ import annotations
 
@@ -56,7 +62,7 @@ def handle_signals(
 HEARTBEAT_INTERVAL = 1.0
 """Seconds between two heartbeats of a worker: a thirtieth of the default limit, so a few late ones are no alarm."""
 _YIELD = 0.002  # seconds; an idle worker takes a connection in a fraction of this, and a client does not notice it
-_NOT_ACCEPTING = -1
+_NOT_ACCEPTING = -1  # in place of a number of connections
 _NAME = "TOOLWIRE_WORKER"
 _KEY_MARK = "requires-key"
 _SIGNING_MARK = "signing"  # the file with the secret

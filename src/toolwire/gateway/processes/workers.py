@@ -7,6 +7,16 @@ SIGHUP             is forwarded: every worker reloads the settings
 A worker whose event loop does not run for `server.heartbeat` seconds is killed and restarted, and so is one that needs four
 times as long to start. Its heartbeats are counted against the ticks of the parent, not against a clock: a suspended
 machine, or a stopped parent, has no ticks. The first start is not limited, so a slow machine gets as far as that.
+
+The states of a worker, as its parent sees them:
+
+    starting    a process runs, and has not reported that it accepts requests
+    ready       it has reported its banner; signals are sent to it, and its heartbeats count
+    ended       restarted at once if it was stable, else after a delay that doubles with each failure in a row
+    stopped     for good: it is never restarted
+
+A reload while a worker is starting is remembered until it is ready: before that, SIGHUP would end the process, or reach it
+before its handler. The parent serves no requests, so no request can end or block it.
 """
 
 from __future__ import annotations
@@ -26,9 +36,9 @@ from ...ir.errors import ToolwireError
 from .worker_process import HEARTBEAT_INTERVAL, ReadyMessage, WorkerTable, WorkerVariable, handle_signals
 
 _log = getLogger("toolwire.gateway")
-_STABLE = 10.0  # seconds; a worker that ends earlier is restarted after a delay
+_STABLE = 10.0  # seconds; a worker that ends earlier fails at its start, and is restarted after a delay
 _FIRST_DELAY = 0.5  # seconds; doubled after each further failure
-_MAX_DELAY = 30.0  # seconds
+_MAX_DELAY = 30.0  # seconds; then a start costs little of the machine, and a repaired cause is noticed soon
 _STOP_GRACE = 15.0  # seconds beyond the drain time, for the last rows of usage
 _START_FACTOR = 4  # a start imports everything and may load an encoder, on a machine whose other workers are busy
 

@@ -24,7 +24,7 @@ from ..keys import Caller
 from ..memory import MemoryReservation
 from .field_scan import CountedObjects, FieldFound, FieldScan, InvalidPiece
 
-BYTES_PER_TOKEN = 4
+BYTES_PER_TOKEN = 4  # of English text, by the rule of thumb of providers; other text and code have fewer
 # base64, as a whole string or after the comma of a data URL: anchored at its start, so that nothing is scanned twice
 _MEDIA = re.compile(rb"""[",][A-Za-z0-9+/_-]{2048,}""")
 _PIECE_OF_MEDIA = re.compile(rb"""(?:[",]|\A)[A-Za-z0-9+/_-]{2048,}""")
@@ -127,7 +127,7 @@ def forbidden_field_error(name: str) -> ConfigError:
 
 
 _REFUSED_FIELDS = ("model", *FORBIDDEN_FIELDS)  # after the leading model
-_MAX_START = 64 * 1024  # bytes in which the model must be found
+_MAX_START = 64 * 1024  # bytes in which the model must be found: SDKs send it among the first fields
 
 
 class BodyRefused(ToolwireError):

@@ -33,7 +33,7 @@ from ..routing.upstreams import ConfiguredUpstream
 from .body import FORBIDDEN_FIELDS, ROUTING_NAME, ClientBody, RoutingRefused, forbidden_field_error, may_route
 from .routes import Route
 
-_MAX_MODEL_NAME = 512  # names are cached
+_MAX_MODEL_NAME = 512  # characters; names are cached, and those of providers are much shorter
 # protocol headers of a provider's own clients, forwarded to an upstream of the same wire
 _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 _SAME_WIRE_NAMES = frozenset(_SAME_WIRE_HEADERS)
@@ -417,7 +417,7 @@ def check_model(route: Route, model: object) -> str:
 
 ToolsKey: TypeAlias = tuple[int, str]
 
-_MAX_KNOWN = 4096
+_MAX_KNOWN = 4096  # hashes, some hundred kilobytes; a client has a few lists of tools
 _MAX_KNOWN_BYTES = 1024 * 1024  # of all their requests; the caches of schemas hold at least as much
 _SMALL = 1024  # bytes; the schemas in a smaller request are converted in a moment
 

@@ -23,7 +23,7 @@ from .client_request import KnownTools
 # A cache of whole answers for identical requests.
 
 
-_MAX_CACHED_BYTES = 64 * 1024 * 1024
+_MAX_CACHED_BYTES = 64 * 1024 * 1024  # thousands of answers; part of the memory figure in docs/gateway.md
 
 
 class AnswerCache:

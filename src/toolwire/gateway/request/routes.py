@@ -225,7 +225,7 @@ def encode_overload(ingress: Ingress) -> tuple[int, HeaderPairs, bytes]:
 
 # RFC 9110, 15.5.22: a 426 names the protocol that is required, which is the one in use
 UPGRADE_HEADERS: HeaderPairs = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
-UPGRADE_REQUIRED = 426
+UPGRADE_REQUIRED = 426  # the status
 
 
 def unknown_path_error(http_exchange: HttpExchange) -> RequestRefused:

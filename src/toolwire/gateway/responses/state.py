@@ -43,7 +43,7 @@ from .store import ResponseStore, StateAccess
 _log = getLogger("toolwire.gateway")
 _RESTART = "start again with a shorter conversation in `input`"
 _PIN_SECONDS = 30 * 24 * 3600.0  # OpenAI keeps a response for 30 days
-_MAX_OFFERED = 64 * 1024  # characters of the names of offered tools
+_MAX_OFFERED = 64 * 1024  # characters of the names of offered tools: 1,000 names of the maximum 64
 _LOCK_SECONDS = 900.0  # renewed before the end of a response; bounds the effect of a crash
 
 

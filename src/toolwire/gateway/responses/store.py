@@ -110,7 +110,7 @@ class InMemoryResponses:
 # The Responses state as one request uses it: of one owner, within the memory of all requests, large work in threads.
 
 
-_BATCH = 16  # entries that are loaded at once if their sizes are not known before
+_BATCH = 16  # entries that are loaded at once if their sizes are not known before: 16 MB by default
 
 
 class StateAccess:

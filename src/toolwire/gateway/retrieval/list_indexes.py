@@ -26,8 +26,8 @@ from .offered_tools import RetrievalPlan
 # Only digests and vectors are kept, so nothing of a client's text can reach another client.
 
 
-_MAX_VECTOR_BYTES = 64 * 1024 * 1024
-_ENTRY_OVERHEAD = 250  # bytes
+_MAX_VECTOR_BYTES = 64 * 1024 * 1024  # about 37,000 vectors of 384 numbers
+_ENTRY_OVERHEAD = 250  # bytes of an entry besides its numbers: key, array object and dictionary entry
 
 
 class VectorCache:
@@ -95,9 +95,9 @@ _MAX_LIST_BYTES = 8 * 1024 * 1024  # of its declarations; the same applies
 _MAX_PENDING_BYTES = 32 * 1024 * 1024  # of all clients
 _MAX_PENDING = 4  # lists of one client that wait for their vectors
 _MAX_PENDING_TOOLS = 20_000  # of all clients; fewer than the cache of vectors holds
-_MAX_INDEX_BYTES = 128 * 1024 * 1024
+_MAX_INDEX_BYTES = 128 * 1024 * 1024  # of all lists: about 30,000 tools with short texts
 _BYTES_PER_TOOL = 4_000  # of an index, besides the texts: vector, keywords and objects
-_TEXT_COPIES = 3
+_TEXT_COPIES = 3  # of the declarations in an index: an estimate, not measured
 _BATCH = 8  # tools
 _OFFLOAD_NAME = "(retrieval)"  # not a client's: clients keep their share of the threads
 

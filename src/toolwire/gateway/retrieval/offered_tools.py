@@ -191,9 +191,9 @@ def _digest_beginnings(label: str, texts: Sequence[str]) -> tuple[bytes, ...]:
 # The tools that one request offers, and the search for the others. The model's searches are answered here.
 
 
-_DEFAULT_COUNT = 5
-_MAX_SEARCHES = 8  # for one answer
-_MAX_QUERY = 2_000  # characters
+_DEFAULT_COUNT = 5  # tools found by a search without `k`; few, as each of them lengthens the prompt
+_MAX_SEARCHES = 8  # for one answer; each is a turn of the model, which is billed
+_MAX_QUERY = 2_000  # characters; a query of a model is a sentence or two
 _WORK_PER_NAME = 256  # bytes of text that take as long as a name in the index of names
 _MAX_NAME = 100  # characters of an unknown name that are repeated
 

@@ -48,8 +48,8 @@ def find_encoder() -> tuple[Encoder | None, str]:
 # unless it is empty.
 
 
-_MAX_ENTRIES = 20_000
-_MAX_BYTES = 16 * 1024 * 1024
+_MAX_ENTRIES = 20_000  # of 10,000 conversations
+_MAX_BYTES = 16 * 1024 * 1024  # about 800 for each entry: the names of five tools, or a few more
 _ENTRY_OVERHEAD = 400  # bytes
 _NAME_OVERHEAD = 60  # bytes
 
@@ -114,7 +114,7 @@ class ConversationSelections:
             self._used_bytes -= found.size
 
 
-_MAX_SECONDS = 0.5  # that a request waits for the encoder
+_MAX_SECONDS = 0.5  # that a request waits for the encoder; then keywords decide, in a fraction of that
 _FEW_TOOLS = 64  # whose keywords are compared on the event loop
 
 

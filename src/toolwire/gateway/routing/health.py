@@ -28,8 +28,8 @@ from .upstreams import ConfiguredUpstream
 
 MAX_COOLDOWNS = 1024
 """The number of targets that are remembered; clients may request any number of models."""
-_READ_INTERVAL = 0.5  # seconds between two reads of the shared cooldowns
-_WRITE_DELAY = 0.02  # seconds in which changes are collected
+_READ_INTERVAL = 0.5  # seconds between two reads of the shared cooldowns, which last ten by default
+_WRITE_DELAY = 0.02  # seconds in which changes are collected: an outage changes all targets of an upstream
 
 
 class CooldownStore(Protocol):
@@ -152,7 +152,7 @@ class SharedHealthTable(HealthTable):
 
 
 _log = getLogger("toolwire.gateway")
-_MAX_PROBES = 8  # at the same time
+_MAX_PROBES = 8  # at the same time, so that an outage of many targets causes no burst of requests
 _PROBE_SECONDS = 5.0  # for the answer to a probe: lists of models take less than a second, also at busy servers
 _CHECK_INTERVAL = 1.0  # seconds between two checks of a target with waiting requests
 _CHECKS = 8  # within the silence after which a target may hang

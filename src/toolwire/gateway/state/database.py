@@ -1,6 +1,14 @@
 """A connection to SQLite or PostgreSQL for the gateway's tables.
 
-A link blocks and reports every failure. A `StateDatabase` adds a thread, a time limit and a pause after failures.
+A link blocks and reports every failure. A `StateDatabase` adds a thread, a time limit and a pause after failures:
+
+    available    every transaction is tried
+    cooling      after a failure or a timeout, transactions fail at once until `_COOLDOWN` has passed
+    probing      then the next transactions are tried; the first success ends the outage, a failure prolongs it
+
+The pause bounds the delay that an outage adds: during a cooldown no request waits. There is a single thread, because
+SQLite has a single writer anyway, and one connection needs no pool. A transaction that is too late still runs to its end
+in the thread. Its caller has gone on without it, so nothing may depend on its failure.
 """
 
 from __future__ import annotations
@@ -29,9 +37,9 @@ Execute: TypeAlias = Callable[[str, Sequence[Any]], list[Any]]
 """A function that runs a statement in the current transaction, and returns its rows."""
 R = TypeVar("R")
 _SQLITE_HINT = "check that the folder exists and is writable; use SQLite on one machine only"
-_BUSY_TIMEOUT = 10.0  # seconds for the writers of other processes
+_BUSY_TIMEOUT = 10.0  # seconds for the writers of other processes; longer than any request waits for the state
 _SERVER_TIME = "SELECT extract(epoch FROM clock_timestamp())::float8"
-_STATEMENT_MILLISECONDS = 10_000  # a statement that waits longer fails
+_STATEMENT_MILLISECONDS = 10_000  # a statement that waits longer fails, so a lost lock frees the thread
 
 
 class SqlLink(Protocol):
@@ -243,8 +251,8 @@ def _to_postgres(statement: str) -> str:
 
 
 _log = getLogger("toolwire.gateway")
-_TIMEOUT = 1.0  # seconds
-_COOLDOWN = 1.0  # seconds after a failure
+_TIMEOUT = 1.0  # seconds, as in `StateRow.timeout`
+_COOLDOWN = 1.0  # seconds after a failure; an outage delays the requests of one in two seconds at most
 
 
 class StateDatabase:

@@ -35,14 +35,14 @@ from ..keys import MAX_AHEAD, MAX_LIFETIME, SLICES, Caller, Limit, LocalLimiter,
 R = TypeVar("R")
 _log = getLogger("toolwire.gateway")
 _MAGIC = b"toolwire limits, version 1".ljust(64, b"\0")
-_RECORDS = 4096
+_RECORDS = 4096  # of three limits for each key: more than 1,000 keys, in 2 MB
 _AMOUNTS = SLICES + 1
 _LAYOUT = Struct(f"={4 + _AMOUNTS}q")
-_MAX_PROBES = 64  # records that are searched for a hash
+_MAX_PROBES = 64  # records that are searched for a hash; a file that is half full rarely needs more than ten
 _SIZE = len(_MAGIC) + _RECORDS * _LAYOUT.size
 _LOCK_TRIES = 20  # about 20 microseconds, as long as another process needs for a decision
 _LOCK_PAUSE = 0.001  # seconds between further tries; a preempted process runs again after some milliseconds
-_COOLDOWN = 1.0  # seconds after a timeout in which no request waits, as in `database.py`
+_COOLDOWN = 1.0  # seconds after a timeout in which no request waits, as in `state.database`
 
 
 class _LimitRecord:

@@ -8,17 +8,6 @@ gateway = Gateway(
 await state.open()                           # optional: connect before the first request
 …
 await state.aclose()                         # writes pending usage
-
-The state of a gateway, shared or its own, as configured: limits, turns, cooldowns, stored responses, usage.
-
-state = open_state(settings, os.environ)
-gateway = Gateway(
-    settings, limiter=state.limiter, turn_store=state.turn_store, responses=state.responses, cooldowns=state.cooldowns,
-    sinks=state.sinks,
-)
-await state.open()                           # optional: connect before the first request
-…
-await state.aclose()                         # writes pending usage
 """
 
 from __future__ import annotations

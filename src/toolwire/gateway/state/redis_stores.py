@@ -11,6 +11,15 @@ toolwire:turns         a random text; if it changes, Redis has lost its contents
 {toolwire:responses:OWNER}:used     a sorted set: ids by the time of their last use
 {toolwire:responses:OWNER}:size     a hash: bytes by id, and their sum as `total`
 {toolwire:responses:OWNER}:l:ID     the token of a lock, which expires by itself
+
+Decisions that read and write are Lua scripts, which Redis runs without others in between; a pipeline of commands would
+let two gateways read the same count. The keys of a script share a hash tag, the part in braces, so that Redis Cluster has
+them on one node (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags). Limits and
+cooldowns use the clock of the Redis server, because the clocks of the gateways differ.
+
+Commands of concurrent requests are sent as one batch: while a batch is on its way, further commands wait for the next, so
+a busy gateway needs fewer round trips instead of more connections. A failure fails the whole queue, and starts a cooldown
+like that of `state.database`.
 """
 
 from __future__ import annotations
@@ -50,9 +59,9 @@ except ImportError:
 Command: TypeAlias = tuple[str | bytes | int | float, ...]
 _QueuedCommands: TypeAlias = tuple[tuple[Command, ...], asyncio.Future[list[Any]]]
 _log = getLogger("toolwire.gateway")
-_TIMEOUT = 1.0  # seconds
-_COOLDOWN = 1.0  # seconds after a failure
-_BATCH = 100  # requests
+_TIMEOUT = 1.0  # seconds, as in `StateRow.timeout`; a reply takes less than a millisecond in one network
+_COOLDOWN = 1.0  # seconds after a failure; an outage delays the requests of one in two seconds at most
+_BATCH = 100  # requests, so that the scripts of a batch end far within the timeout; not measured
 
 
 class RedisLink:
@@ -336,7 +345,7 @@ def _redis_key(caller: str, key: str) -> str:
 # one owner expire, so does the rest after `_IDLE_SECONDS`.
 
 
-_IDLE_SECONDS = 40 * 24 * 3600
+_IDLE_SECONDS = 40 * 24 * 3600  # of the sums: longer than a pin, which lives for 30 days
 # KEYS: the sorted set, the hash. ARGV: prefix, id, data, milliseconds, now, bytes, entries, seconds for the sums.
 _SAVE_ENTRY = """
 local function drop(id)

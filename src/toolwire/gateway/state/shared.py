@@ -1,4 +1,9 @@
-"""Limits and turns in a state that several machines share, each with a local counterpart for outages."""
+"""Limits and turns in a state that several machines share, each with a local counterpart for outages.
+
+An outage of the shared state must not stop the gateways, unless the operator wants that (`strict`): a limit that is
+enforced by each machine alone is too generous, and a missing turn costs some reasoning, but refusing every request is
+worse. So both counterparts are written all the time, and not only in an outage, whose first requests would find them empty.
+"""
 
 from __future__ import annotations
 

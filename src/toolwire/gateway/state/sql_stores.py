@@ -1,4 +1,9 @@
-"""Cooldowns, limits, turns and stored responses in tables: of SQLite for one machine, of PostgreSQL for any number."""
+"""Cooldowns, limits, turns and stored responses in tables: of SQLite for one machine, of PostgreSQL for any number.
+
+Decisions about limits read, decide and write in one transaction that holds the row's lock. Those of concurrent requests
+share a transaction, so that a busy gateway needs fewer commits. Within it, rows are locked in the order of their ids, so
+that two gateways cannot wait for each other.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +82,8 @@ CREATE TABLE IF NOT EXISTS toolwire_limits (
     id BYTEA PRIMARY KEY, amounts BYTEA NOT NULL, expires_at DOUBLE PRECISION NOT NULL
 )""",
 )
-_SWEEP_INTERVAL = 60.0  # seconds between two deletions of expired rows
-_BATCH = 200  # requests
+_SWEEP_INTERVAL = 60.0  # seconds between two deletions of expired rows; the shortest window has a minute
+_BATCH = 200  # requests, so that a transaction ends far within the timeout; not measured
 # locks the row until the end of the transaction
 _LOCK_LIMITS = """
 INSERT INTO toolwire_limits (id, amounts, expires_at) VALUES (?, ?, ?)

@@ -1,4 +1,13 @@
-"""Usage accounting: a row for every request that named a model, in a SQLite file or a PostgreSQL table."""
+"""Usage accounting: a row for every request that named a model, in a SQLite file or a PostgreSQL table.
+
+    queue     at the end of a request, on the event loop: append the row, or count it as dropped
+    write     in a thread: batches of rows, each in one transaction; a row leaves the queue after it is stored
+    close     write the rest until a deadline, and log the number of lost rows
+
+A row has an id of its own, and an insert ignores ids that exist: a batch whose commit succeeded without a reply is
+written again, and counts once. Accounting is not a reason to refuse or delay a request, so an outage loses rows, visibly,
+once the queue is full.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +33,13 @@ from .database import PostgresLink, SqliteLink
 
 
 _log = getLogger("toolwire.gateway")
-_QUEUE_SIZE = 20_000  # rows
-_BATCH = 1_000  # rows per transaction
-_WRITE_INTERVAL = 0.2  # seconds
-_FAILURE_DELAY = 1.0  # seconds after a failure
+_QUEUE_SIZE = 20_000  # rows: an outage of 20 seconds at 1,000 requests a second
+_BATCH = 1_000  # rows per transaction: few commits, and a short lock; not measured
+_WRITE_INTERVAL = 0.2  # seconds; five commits a second at most (docs/gateway-operations.md)
+_FAILURE_DELAY = 1.0  # seconds after a failure; the queue has room for many times as long
 _REPORT_INTERVAL = 10.0  # seconds between two log lines about dropped rows
-_CLOSE_TIMEOUT = 5.0  # seconds at the end
-_MAX_NAME_LENGTH = 200  # characters of a name that a client chooses
+_CLOSE_TIMEOUT = 5.0  # seconds at the end, within the grace period of the parent (`workers._STOP_GRACE`)
+_MAX_NAME_LENGTH = 200  # characters of a name that a client chooses; real names have fewer than 100
 
 
 class UsageRow(Struct, frozen=True):
