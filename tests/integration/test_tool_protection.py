@@ -144,6 +144,22 @@ def test_run_survives_a_tool_that_kills_the_process_that_starts_tools(tmp_path, 
     assert "killed the process that starts the tools" in finding.message
 
 
+def test_only_arguments_that_kill_the_process_that_starts_tools_again_are_named(tmp_path, without_landlock):
+    kill = "import threading, time\nfrom typing import Literal\nnative_kill, parent = ctypes.CDLL(None).kill, os.getppid()\n"
+    culprit = tool_text("culprit", "if text == 'd' and os.getppid() == parent:\n    native_kill(parent, 9)")
+    # it kills while another call is made
+    later = "threading.Timer(0.1, native_kill, (parent, 9)).start()"
+    delayed = tool_text("delayed", f"if text == 'd' and os.getppid() == parent:\n    {later}\ntime.sleep(0.02)")
+    file = write_file(
+        tmp_path, kill + (culprit + delayed).replace("text: str", "text: Literal['c', 'd', 'e', 'f', 'g']")
+    )
+    report = run_tests(file, cases=8)
+    (known,), (unknown,) = (result.findings for result in report.results)
+    assert (known.check, known.arguments) == ("crash", {"text": "d"})
+    assert (unknown.check, unknown.arguments) == ("crash", None)
+    assert "--seed" in unknown.reproduction
+
+
 def outside_tools(victim):
     """Return tools that change files outside of the temporary folder, each in another way."""
     setup = f"""

@@ -244,7 +244,7 @@ def _wait_child(pid: int) -> int | None:
 
 
 def main(control: int) -> None:
-    """Fork a process for each request of the parent, until it closes the socket."""
+    """Fork a process for each request of the parent, until it closes the socket. An empty request is only answered."""
     import pydantic  # noqa: F401  # imported once, before the forks
 
     with socket.socket(fileno=control) as connection:
@@ -255,9 +255,10 @@ def main(control: int) -> None:
             if not data:
                 return
             request = json.loads(data)
+            reply: Object = {}
             if "wait" in request:
-                reply: Object = {"code": _wait_child(request["wait"])}
-            else:
+                reply = {"code": _wait_child(request["wait"])}
+            elif request:
                 pid = os.fork()
                 if pid == 0:
                     connection.close()

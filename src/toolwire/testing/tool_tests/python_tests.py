@@ -133,8 +133,8 @@ class TestRun:
         properties = ToolProperties(tool, target, self.settings, found)
         properties.check(test.settled, test.outcomes)
         if isinstance(target, ToolWorker) and target.ends_without_server():
-            arguments = test.settled[0].arguments if test.settled else None
-            found.add(CallFault("crash", "died", f"the process ended: {KILLED_SERVER}"), arguments)
+            fault = CallFault("crash", "died", f"the process ended: {KILLED_SERVER}")
+            found.add(fault, self.settings.arguments)  # no generated arguments: it is not known which call did it
         findings = found.finish(lambda finding: reproduction_command(self._source, finding, self.settings))
         calls = test.calls + properties.calls
         note = test.note or test.slow

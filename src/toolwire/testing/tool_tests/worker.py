@@ -62,8 +62,7 @@ class ForkServers:
             return server
 
     def give_back(self, server: _ForkServer) -> None:
-        """Kill the child of a server."""
-        server.kill()
+        """Let another child use a server."""
         with self._lock:
             self._busy.discard(server)
             self._idle.append(server)
@@ -105,7 +104,10 @@ class _ForkServer:
 
     @property
     def has_ended(self) -> bool:
-        return self._has_failed or self._process.poll() is not None
+        """Ask the server for a reply, because the system reports the end of a killed process with a delay."""
+        with suppress(ForkServerEnded):
+            self._request({})
+        return self._has_failed
 
     def fork(self, setup: Object, environment: Mapping[str, str], folder: str, descriptors: Sequence[int]) -> None:
         """Start a child. `descriptors`: its requests, its replies and its standard error."""
@@ -160,6 +162,7 @@ _LOAD_TIMEOUT = 60.0  # seconds; enough to import torch on a busy machine, not m
 _MAX_REPLY = 8 * 1024 * 1024  # a reply has cut texts, so that only a tool that writes to the pipe itself exceeds it
 _MAX_ERROR = 300  # characters of the last line of standard error
 _STARTUP_ALLOWANCE = 1.0  # seconds for the work of the child around a call
+_SUSPECT_WAIT = 1.0  # seconds for a thread or a process of a call to kill the server after its result; not measured
 
 KILLED_SERVER = "it killed the process that starts the tools"
 ReplyType = TypeVar("ReplyType")
@@ -195,6 +198,7 @@ class ToolWorker:
         self._allow_writes = allow_writes
         self._server: _ForkServer | None = None
         self._has_lost_server = False
+        self._has_unknown_cause = False
         self._requests = self._replies = -1
         self._buffer = b""
 
@@ -242,19 +246,32 @@ class ToolWorker:
 
     def call(self, tool: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
         """Make one call. A process that dies or is killed is an outcome, too; it must be started again then."""
+        outcome = self._call_once(tool, arguments, patience)
+        if not self._loses_server():
+            return outcome
+        self.start()  # repeat the call, because a thread of an earlier one may have killed the server
+        outcome = self._call_once(tool, arguments, patience)
+        time.sleep(_SUSPECT_WAIT)
+        if self._loses_server():
+            return CallOutcome("died", KILLED_SERVER, reached=True)
+        self._has_unknown_cause = True
+        return outcome
+
+    def _call_once(self, tool: str, arguments: Object, patience: float) -> CallOutcome:
         started_at = time.monotonic()
         try:
-            outcome = self._request(CallOutcome, patience, do="call", tool=tool, arguments=arguments)
+            return self._request(CallOutcome, patience, do="call", tool=tool, arguments=arguments)
         except WorkerStopped as stopped:
             seconds = self._settings.timeout * patience if stopped.timed_out else time.monotonic() - started_at
             status: Literal["timeout", "died"] = "timeout" if stopped.timed_out else "died"
-            outcome = CallOutcome(status, stopped.reason, reached=True, seconds=seconds)
+            return CallOutcome(status, stopped.reason, reached=True, seconds=seconds)
+
+    def _loses_server(self) -> bool:
+        """Return True if the server has ended since the last question."""
         if self._server is not None and self._server.has_ended:
             self.stop()
-        if self._has_lost_server:
-            self._has_lost_server = False
-            return CallOutcome("died", KILLED_SERVER, reached=True)
-        return outcome
+        lost, self._has_lost_server = self._has_lost_server, False
+        return lost
 
     def call_serially(self, tool: str, calls: list[Object]) -> CallBatch:
         return self._request(CallBatch, len(calls), do="call_serially", tool=tool, calls=calls)
@@ -306,8 +323,9 @@ class ToolWorker:
         """Kill the process with its session and close the pipes."""
         server, self._server = self._server, None
         if server is not None:
+            server.kill()
+            self._has_lost_server |= server.has_ended  # before the child of another worker uses it
             self._servers.give_back(server)
-            self._has_lost_server |= server.has_ended
         for descriptor in (self._requests, self._replies):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -317,4 +335,4 @@ class ToolWorker:
     def ends_without_server(self) -> bool:
         """Stop the process. Return True if its tool killed the process that started it, and no call has reported that."""
         self.stop()
-        return self._has_lost_server
+        return self._has_lost_server or self._has_unknown_cause
