@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import chain
 from math import inf
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -125,7 +127,11 @@ CachedValue = TypeVar("CachedValue")
 
 
 class BoundedCache(Generic[CacheKey, CachedValue]):
-    """At most `max_entries` values of `max_bytes`, evicted from the front. The caller passes the current time."""
+    """At most `max_entries` values of `max_bytes`, evicted from the front. The caller passes the current time.
+
+    Without `max_bytes`, threads may share it: each change of the entries is one call of a method in C. A `Runner` keeps
+    results for all event loops that use it.
+    """
 
     __slots__ = ("_entries", "_max_bytes", "_max_entries", "_used_bytes")
 
@@ -147,7 +153,8 @@ class BoundedCache(Generic[CacheKey, CachedValue]):
         """Like `get`, and move the value to the end, so that the least recently used value is evicted first."""
         value = self.get(key, now)
         if value is not None:
-            self._entries.move_to_end(key)
+            with suppress(KeyError):  # another thread has evicted it
+                self._entries.move_to_end(key)
         return value
 
     def put(self, key: CacheKey, value: CachedValue, now: float, seconds: float, size: int = 0) -> None:
@@ -160,12 +167,13 @@ class BoundedCache(Generic[CacheKey, CachedValue]):
             self._entries[key] = (now + seconds, size, value)
             self._used_bytes += size
         while self._entries and self._is_full(now):
-            self.drop(next(iter(self._entries)))
+            self._used_bytes -= self._entries.popitem(last=False)[1][1]
 
     def _is_full(self, now: float) -> bool:
         if len(self._entries) > self._max_entries or self._used_bytes > self._max_bytes:
             return True
-        return next(iter(self._entries.values()))[0] <= now
+        # `chain` asks for an iterator only in `next`, so that no other thread changes the entries in between
+        return next(chain(self._entries.values()), (inf,))[0] <= now
 
     def drop(self, key: CacheKey) -> None:
         entry = self._entries.pop(key, None)

@@ -1,10 +1,13 @@
-"""Caches of results by document are bounded by bytes, because clients choose the documents."""
+"""Caches are bounded by bytes, because clients choose the documents and answers."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from toolwire.bridge.conversation import names
 from toolwire.bridge.fitting import schemas as budget
-from toolwire.schema.bounds import ContentCache, content_cache
+from toolwire.schema.bounds import BoundedCache, ContentCache, content_cache
 from toolwire.schema.lowering import emission as property_names
 from toolwire.schema.lowering import lowered as lowering
 from toolwire.schema.repair import arguments as repair
@@ -73,3 +76,21 @@ def test_caches_of_client_content_are_bounded_by_bytes():
     before = budget._select_cached.cache_info().currsize
     assert len(budget.select_affordable(((1, 0),) * 1_000, (24, 16), 20)) == 20
     assert budget._select_cached.cache_info().currsize == before
+
+
+def test_threads_share_a_bounded_cache():
+    cache: BoundedCache[int, str] = BoundedCache(max_entries=8)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def use(first: int) -> None:
+        for key in range(first, first + 5000):
+            if cache.use(key % 20, 0.0) is None:
+                cache.put(key % 20, "value", 0.0, 60.0)
+
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(use, range(4)))  # raises their exceptions
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(cache) <= 8
