@@ -289,6 +289,28 @@ def sound(text: str) -> str:
     assert found == {("read_file", "path-escape"), ("leave", "server-exit")}
 
 
+def test_server_that_makes_one_call_at_a_time_has_no_race(tmp_path):
+    file = write_tools(
+        tmp_path,
+        """
+import threading, time
+lock = threading.Lock()
+
+@toolwire.tool(effect="read")
+def wait(text: str) -> str:
+    '''Wait.'''
+    with lock:
+        time.sleep(0.4)
+    return text
+""",
+    )
+    command = [sys.executable, "-m", "toolwire", "mcp", "serve", str(file)]
+    spec = ServerSpec("server", *command[:1], tuple(command[1:]))
+    report = check_server_tools(["server"], spec, ToolTestSettings(cases=1, timeout=1.0))
+    assert report.results[0].calls > 8
+    assert not report.all_findings
+
+
 def test_server_of_an_mcp_configuration_is_selected_by_name(tmp_path):
     entry = {"command": sys.executable, "args": ["-m", "toolwire", "mcp", "serve", str(EXAMPLES / "conjugate.py")]}
     file = tmp_path / "mcp.json"

@@ -120,8 +120,8 @@ class ServerTarget:
         return self._batch([self.call(tool, arguments) for arguments in calls])
 
     def call_concurrently(self, tool: str, calls: list[Object]) -> CallBatch:
-        async def call_all() -> list[CallOutcome]:
-            return await asyncio.gather(*(self._call(tool, arguments) for arguments in calls))
+        async def call_all() -> list[CallOutcome]:  # a sound server may make one call at a time
+            return await asyncio.gather(*(self._call(tool, arguments, len(calls)) for arguments in calls))
 
         return self._batch(self._run(call_all()))
 
