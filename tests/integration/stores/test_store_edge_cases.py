@@ -37,6 +37,14 @@ def test_malformed_store_address_is_rejected_without_its_secrets(url):
     assert "sec" not in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["PostgreSQL://me:secret@host/db", "host=host password=secret nonsense"])
+def test_malformed_address_of_postgresql_is_rejected_with_its_hint_and_without_secrets(url):
+    postgres = pytest.importorskip("toolwire.net.stores.postgres")
+    with pytest.raises(ConfigError, match="use postgresql://") as caught:
+        postgres.PostgresStore(url)
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize(("scheme", "package"), [("redis", "redis"), ("postgresql", "psycopg")])
 def test_missing_driver_raises_missing_extra(monkeypatch, scheme, package):
     for module in [name for name in sys.modules if name.startswith(f"toolwire.net.stores.{scheme.removesuffix('ql')}")]:

@@ -172,7 +172,7 @@ class PostgresLink:
         try:
             psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error:
-            raise invalid_address(setting, url) from None
+            raise invalid_address("PostgreSQL", setting, url) from None
 
     def execute(self, *statements: tuple[str, Sequence[Any]]) -> list[list[Any]]:
         found: list[list[Any]] = self._run(

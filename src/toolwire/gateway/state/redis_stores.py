@@ -81,7 +81,7 @@ class RedisLink:
             # retry once: the server may have closed an idle connection
             self.client: Any = Redis.from_url(url, socket_timeout=timeout, retry=Retry(NoBackoff(), 1))
         except (ValueError, RedisError):
-            raise invalid_address(setting, url) from None
+            raise invalid_address("Redis", setting, url) from None
 
     async def execute(self, *commands: Command) -> list[Any]:
         """Return the replies; StoreError, with a message fit for a client, unless each command has one."""

@@ -6,6 +6,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...ir.errors import ConfigError, StoreError
 
+_FORMS = {
+    "Redis": "use redis://user:password@host:6379/0, rediss:// with TLS, unix:// for a socket",
+    "PostgreSQL": "use postgresql://user:password@host:5432/database",
+}
 _SECRET_PARAMETERS = frozenset({"password", "passfile", "sslpassword", "sslkey", "ssl_password", "passwd"})
 
 
@@ -16,8 +20,12 @@ def display_name(url: str) -> str:
     'redis://db.example:6379'
     >>> display_name("redis://me:half/of@it@db.example")
     'redis://…'
+    >>> display_name("host=db.example password=secret")
+    '…'
     """
-    scheme, _, rest = url.partition("://")
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return "…"  # parameters, which the driver of PostgreSQL accepts instead of a URL
     authority, _, path = rest.partition("/")
     if "@" in path or "?" in authority or "#" in authority:
         return f"{scheme}://…"
@@ -42,12 +50,9 @@ def server_error(server: str, url: str, error: Exception) -> StoreError:
     return StoreError(f"{server}, {display_name(url)}: {message}", hint=hint)
 
 
-def invalid_address(setting: str, url: str) -> ConfigError:
-    """Make the error for an address that the driver cannot parse; `setting` is the name of the address."""
-    hint = "use redis://user:password@host:6379/0, rediss:// with TLS, unix:// for a socket"
-    if url.startswith("postgres"):
-        hint = "use postgresql://user:password@host:5432/database"
-    return ConfigError(f"invalid {setting}: {display_name(url)}", hint=hint)
+def invalid_address(server: str, setting: str, url: str) -> ConfigError:
+    """Make the error for an address that the driver of `server` cannot parse; `setting` is the name of the address."""
+    return ConfigError(f"invalid {setting}: {display_name(url)}", hint=_FORMS[server])
 
 
 def _find_secrets(url: str) -> set[str]:

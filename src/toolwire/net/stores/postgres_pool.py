@@ -62,7 +62,7 @@ class PostgresPool:
         try:
             parsed = conninfo_to_dict(url)
         except psycopg.Error:
-            raise invalid_address("store address", url) from None
+            raise invalid_address("PostgreSQL", "store address", url) from None
         limits = {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": _NETWORK_TIMEOUT_MILLISECONDS}
         self._parameters: dict[str, Any] = {**limits, **parsed}
         self._idle: list[Any] = []  # idle connections

@@ -39,7 +39,7 @@ class RedisClient:
                 retry=Retry(NoBackoff(), 1),
             )
         except (ValueError, redis.RedisError):
-            raise invalid_address("store address", url) from None
+            raise invalid_address("Redis", "store address", url) from None
         self._closed = False
 
     def close(self) -> None:
