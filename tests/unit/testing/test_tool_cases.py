@@ -124,3 +124,11 @@ def lookup(name: str) -> int:
 
 def test_words_are_literals_and_keys_of_tables():
     assert set(known_words(lookup)) == {"tea", "coffee", "water", "milk"}
+
+
+@pytest.mark.parametrize("schema", [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}, True])
+def test_undeclared_keys_have_values_that_the_schema_accepts(schema):
+    scores = {"type": "object", "additionalProperties": schema}
+    found = values(generate_cases({"type": "object", "properties": {"scores": scores}}, seed="1", count=60), "scores")
+    assert any("__class__" in value for value in found)
+    assert any(len(value) > 100 for value in found)

@@ -184,7 +184,7 @@ class _BoundaryGenerator:
             rows = list(islice(zip_longest(*columns), _MAX_TOGETHER))
             columns.append([{k: v for change in row if change for k, v in change.items() if k in base} for row in rows])
         if node.rest is not None:
-            columns.append([{key: "value"} for key in KEYS])
+            columns.append([{key: self._plain(node.rest, "", depth)} for key in KEYS])
         return _take_turns(columns)
 
     def _resolve(self, node: Node) -> Node:
@@ -257,7 +257,8 @@ class _BoundaryGenerator:
         base = self._plain_object(node, depth)
         yield base
         if node.rest is not None:
-            yield {**copy_json(base), **{f"key{number}": "value" for number in range(_MANY_ITEMS)}}
+            value = self._plain(node.rest, "", depth + 1)
+            yield {**copy_json(base), **{f"key{number}": value for number in range(_MANY_ITEMS)}}
         for change in self._changes(node, base, depth + 1):
             yield {**copy_json(base), **change}
 
