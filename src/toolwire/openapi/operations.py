@@ -20,7 +20,6 @@ from urllib.parse import unquote
 
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import JSON, Object
-from ..ir.text import shorten
 from ..ir.tools import Effect
 from .api_tools import ApiTool, OperationProblem
 from .document import References, check_document
@@ -275,9 +274,13 @@ def document_servers(document: Object) -> list[str]:
 
 
 def _description(fields: Object) -> str | None:
-    """Return summary and description, at most 4,000 characters."""
+    """Return summary and description, cut after 4,000 characters.
+
+    Lock files compare the text, so that the cut must not change with `ir.text.shorten`, which is for display.
+    """
     texts: list[JSON] = [fields.get("summary"), fields.get("description")]
     nonempty = [text.strip() for text in texts if type(text) is str and text.strip()]
     if fields.get("deprecated") is True:
         nonempty.append("This operation is deprecated.")
-    return shorten("\n\n".join(dict.fromkeys(nonempty)), _MAX_DESCRIPTION) or None
+    whole = "\n\n".join(dict.fromkeys(nonempty))
+    return (whole if len(whole) <= _MAX_DESCRIPTION else f"{whole[:_MAX_DESCRIPTION]}…") or None

@@ -284,3 +284,9 @@ def test_write_only_properties_are_in_requests_only():
     (tool,) = read_operations(document).tools
     assert tool.input_schema["properties"]["body"]["required"] == ["password"]
     assert tool.output_schema["required"] == ["id"]
+
+
+def test_long_description_is_cut_as_recorded_in_lock_files():
+    fields = {"operationId": "get", "description": "é" * 5000, "responses": {}}
+    (tool,) = read_operations({"openapi": "3.1.0", "paths": {"/p": {"get": fields}}}).tools
+    assert tool.description == "é" * 4000 + "…"
