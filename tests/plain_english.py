@@ -169,7 +169,17 @@ ALLOWED = (
     *(
         Allowed(f"src/toolwire/retrieve/commands/{name}.py", "word", "the words of a command line, a text or a request")
         for name in (
-            *("catalogue", "command", "command_index", "command_tool", "effects", "manuals", "roff", "synopsis"),
+            *(
+                "catalogue",
+                "command",
+                "command_index",
+                "command_tool",
+                "effects",
+                "manuals",
+                "read_only",
+                "roff",
+                "synopsis",
+            ),
         )
     ),
     *(
@@ -196,7 +206,9 @@ ALLOWED = (
     Allowed("src/toolwire/local/plan.py", "Say Yes if", _PROMPT),
     Allowed("src/toolwire/text/engine/prompt.py", "To call a function, write exactly this", _PROMPT),
     Allowed(
-        "src/toolwire/wire/gemini/parts.py", "words of a result", "the name of a loss, which clients may filter by"
+        "src/toolwire/wire/gemini/part_writer.py",
+        "words of a result",
+        "the name of a loss, which clients may filter by",
     ),
     Allowed("src/toolwire/wire/openai_fault.py", "`toolwire audit` finds what is wrong with it", _PINNED),
     Allowed("docs/experiments/toolkengpt.md", "twice, one word", _PROMPT),

@@ -13,6 +13,7 @@ from toolwire import __file__ as package_file
 SOURCE = Path(package_file).parents[1]
 CHILDREN = 25  # a folder's listing fits on a screen
 LINES = 600  # h11's longest module has 660
+LONG = 400, 0.05  # lines, and the share of modules that have so many
 MERGED = 120, 450  # a smaller module with a single importer belongs to it, unless the result is larger
 
 # Modules and code lines per package: lower them after a deletion. A feature that raises them has a CHANGELOG entry.
@@ -24,8 +25,8 @@ SIZES = {
     "asgi": (11, 1753),
     "audit": (26, 4305),
     "bridge": (37, 7354),
-    "cli": (59, 11247),
-    "gateway": (57, 12058),
+    "cli": (60, 11258),
+    "gateway": (58, 12064),
     "ir": (14, 1177),
     "learn": (42, 6728),
     "local": (6, 721),
@@ -33,14 +34,14 @@ SIZES = {
     "mcp": (34, 5408),
     "net": (51, 9330),
     "openapi": (10, 1697),
-    "retrieve": (25, 4658),
+    "retrieve": (27, 4667),
     "run": (39, 6295),
     "schema": (30, 6250),
     "stream": (9, 1740),
     "testing": (31, 4575),
     "text": (37, 7233),
     "toolwire": (0, 87),
-    "wire": (72, 15575),
+    "wire": (74, 15588),
 }
 
 
@@ -163,8 +164,11 @@ def test_folder_has_few_children():
 
 
 def test_module_is_not_too_long():
-    lines = {module: path.read_text("utf-8").count("\n") for module, path in MODULES.items()}
+    modules = {module: path for module, path in MODULES.items() if path.name != "__init__.py"}
+    lines = {module: path.read_text("utf-8").count("\n") for module, path in modules.items()}
     assert {module: count for module, count in lines.items() if count > LINES} == {}
+    long, share = LONG
+    assert sum(count >= long for count in lines.values()) <= share * len(lines)
 
 
 def code_lines(text):

@@ -15,10 +15,8 @@ from ..schema.validation.validator import validator
 from .findings import Hit, rule
 from .provider_rules.documents import items_of, texts_in
 
-# Find near-duplicate texts without comparing every pair.
-#
-# Two word sets with a high Jaccard similarity must share at least one of their rarest words. The number of rarest
-# words to index follows from the sizes of the two sets (prefix filtering).
+# Near-duplicate texts are found without comparing every pair. Two word sets with a high Jaccard similarity must share at least
+# one of their rarest words. The number of rarest words to index follows from the sizes of the sets (prefix filtering).
 
 
 SIMILARITY_THRESHOLD = 0.85  # of 20 words, two descriptions share all but about three

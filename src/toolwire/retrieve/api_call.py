@@ -35,8 +35,8 @@ from ..ir.request import Message, Params, Request
 from ..ir.terminal import neutralise_line
 from ..ir.text import dumps
 from ..ir.tools import Tool
-from .api_specs import spec_name
 from .documents import clean_text
+from .spec_tool import spec_name
 
 if TYPE_CHECKING:
     from ..net.model.interface import Model

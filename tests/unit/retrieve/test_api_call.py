@@ -9,7 +9,7 @@ from toolwire import ProtocolError, Tool
 from toolwire.ir.errors import InvalidArguments
 from toolwire.retrieve import ToolIndex, call, call_async
 from toolwire.retrieve.api_call import make_prompt
-from toolwire.retrieve.api_specs import spec_tool
+from toolwire.retrieve.spec_tool import spec_tool
 from toolwire.testing import ScriptedModel
 
 SPECS = [

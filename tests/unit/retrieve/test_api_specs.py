@@ -9,7 +9,7 @@ from toolwire.ir.errors import ConfigError
 from toolwire.openapi import parse_document, read_operations
 from toolwire.retrieve import ToolIndex, load_api_specs
 from toolwire.retrieve import api_specs as module
-from toolwire.retrieve.api_specs import is_spec, spec_name, spec_tool
+from toolwire.retrieve.spec_tool import is_spec, spec_name, spec_tool
 
 SEED = {
     "name": "get_weather",

@@ -23,7 +23,8 @@ from ..terminal.input import (
     state_folder,
 )
 from ..terminal.output import paint
-from .chat_session import COMMANDS, ChatSession, run_command
+from .chat_commands import COMMANDS, run_command
+from .chat_session import ChatSession
 from .live import LivePrinter
 from .live_loop import AgentThread, Interrupted, report_waiting
 from .options import (

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from ...run.values.records import Store, StoredRun
 
 
-# `toolwire runs resume`: continue a stored run with a model and tools.
-
-
 def resume(store: Store, session: Session, arguments: argparse.Namespace) -> int:
     """Continue the run and print events as they arrive. Return 1 if it gave no answer, or waits again."""
     has_ended = session.state.phase == "done"
@@ -62,8 +59,7 @@ async def _resume(store: Store, session: Session, arguments: argparse.Namespace)
 
 
 _STATUSES = ("waiting", "ready", "running", "interrupted", "done", "failed")
-# a store cannot search by prefix or displayed status: so many of the latest runs are read and filtered here
-_MAX_LISTED = 1000
+_MAX_LISTED = 1000  # latest runs, which are filtered here: a store cannot search by prefix or displayed status
 
 _EXAMPLES = """\
 examples:

@@ -40,9 +40,8 @@ from .request_log import RequestLog
 
 _log = getLogger("toolwire.gateway")
 _MAX_RECORDED_BYTES = 16 * 1024 * 1024  # bytes of the bodies of one side that are kept
-# Bytes of recordings that wait for the thread, each counted as 32 kB at least. They are not in `limits.memory`, of which
-# this is 1/16 by default; 2,000 short exchanges fit, or two of the largest size on both sides.
-_MAX_WAITING_BYTES = 64 * 1024 * 1024
+# Recordings that wait for the thread, each counted as 32 kB at least: 2,000 short exchanges, or two of the largest.
+_MAX_WAITING_BYTES = 64 * 1024 * 1024  # 1/16 of the default of `limits.memory`, in which they are not
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson")
 
 

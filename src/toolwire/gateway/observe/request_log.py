@@ -40,9 +40,6 @@ from ..request.body import BYTES_PER_TOKEN, RequestSize, estimate_tokens
 from ..request.client_request import ClientRequest
 from ..routing.router import Target
 
-# Statistics of an answer for accounts, metrics and the log; and the turn that the client may not return in full.
-
-
 _MAX_TOKENS = 10**9  # of one answer; more is an error, which must not be charged to any account
 
 _get_item = attrgetter("__class__", "key", "section")

@@ -60,7 +60,8 @@ def open_responses(
             return InMemoryResponses(bounds, clock)
         address = str(memory_file)
     if address.startswith(_REDIS_SCHEMES):
-        from .redis_stores import RedisLink, RedisResponses
+        from .redis_link import RedisLink
+        from .redis_stores import RedisResponses
 
         return RedisResponses(RedisLink(address, monotonic, "responses.store"), bounds, clock)
     from .database import PostgresLink, SqliteLink
@@ -229,7 +230,8 @@ def _open_postgres(url: str, row: StateRow, local: _LocalParts) -> _Parts:
 
 
 def _open_redis(url: str, row: StateRow, local: _LocalParts) -> _Parts:
-    from .redis_stores import RedisCooldowns, RedisLimiter, RedisLink, RedisTurns
+    from .redis_link import RedisLink
+    from .redis_stores import RedisCooldowns, RedisLimiter, RedisTurns
 
     link = RedisLink(url, time_time.monotonic, "[state] url", timeout=row.timeout)
     table = RedisTurns(link, row.turn_seconds, local.gap)

@@ -22,9 +22,6 @@ from ..responses.store import OwnerBounds, entry_key
 from ..routing.health import MAX_COOLDOWNS
 from .database import Execute, SqlLink, StateDatabase
 
-# Cooldowns shared by several processes, in SQLite or PostgreSQL.
-
-
 COOLDOWN_TABLES = (
     "CREATE TABLE IF NOT EXISTS toolwire_cooldowns (label TEXT PRIMARY KEY, ends_at DOUBLE PRECISION NOT NULL)",
 )
@@ -70,9 +67,7 @@ class SqlCooldowns:
         execute(_SWEEP_COOLDOWNS, (now, MAX_COOLDOWNS))
 
 
-# Limits shared by several machines: the windows of `limits.py` in PostgreSQL.
-#
-# A row has the amounts of a key. It is locked, read, decided on and written in one transaction, so a limit is exact.
+# A row of limits has the amounts of a key. It is locked, read, decided on and written in one transaction, so a limit is exact.
 # The requests that arrive during a transaction share the next one, with one read and one write for each key.
 
 
@@ -223,9 +218,6 @@ class _Windows:
     @property
     def amounts(self) -> _Amounts:
         return {**self._stored, **{name: window.amounts for name, window in self._windows.items()}}
-
-
-# Turns shared by several processes: in SQLite, for one machine, or in PostgreSQL, each for the time in the settings.
 
 
 TURN_TABLES = (

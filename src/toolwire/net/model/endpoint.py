@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import lru_cache
 from typing import Literal, NamedTuple, TypedDict, Unpack
 from urllib.parse import urlsplit
 
@@ -28,9 +27,11 @@ from .endpoint_settings import (
     EndpointAddress,
     RequestDefaults,
     check_extra_body,
+    find_renamed_fields,
     merge_body,
     parse_defaults,
     resolve_address,
+    vendor_at,
 )
 from .key_command import KeyCommand
 
@@ -102,7 +103,7 @@ class Endpoint:
         self.wire = self._fit_wire(wire, address.surface)
         self.model = model
         self.is_pinned = is_pinned
-        described = _vendor_at(address.origin) if vendor is COMPATIBLE else vendor
+        described = vendor_at(address.origin) if vendor is COMPATIBLE else vendor
         known = match_capabilities(wire, model, vendor=described.name, rows=capability_rows)
         self.capabilities: ModelCapabilities = known.capabilities
         row = known.rows.get("window")
@@ -131,9 +132,7 @@ class Endpoint:
         is_surface_different = surface is not None and bool(surface.omitted_fields or surface.version_field)
         self.changes_body: bool = bool(self.extra_body) or is_surface_different
         """True if the body of a request on the same wire has to be changed, apart from the model."""
-        self.renamed_fields: Mapping[str, str] = _find_renamed_fields(
-            self.vendor, self.wire, surface, self.capabilities
-        )
+        self.renamed_fields: Mapping[str, str] = find_renamed_fields(self.vendor, self.wire, surface, self.capabilities)
         """Fields of a request that the vendor names differently."""
 
     def _fit_wire(self, wire: Wire, surface: Surface | None) -> Wire:
@@ -269,31 +268,6 @@ class Endpoint:
 
     def __repr__(self) -> str:
         return f"<{self.model!r} at {self.origin} over {self.wire.name}>"
-
-
-def _find_renamed_fields(
-    vendor: Vendor, wire: Wire, surface: Surface | None, capabilities: ModelCapabilities
-) -> Mapping[str, str]:
-    """Return the fields that the vendor names differently. Its row lists those of its own wire.
-
-    OpenAI's reasoning models reject `max_tokens`, also through a proxy of which only the base URL is known.
-    """
-    fields = vendor.fields if wire.name == vendor.wire else {}
-    if surface is not None and surface.fields:
-        fields = {**fields, **surface.fields}
-    if capabilities.default_effort is None:
-        return fields
-    return {name: other for name, other in fields.items() if other != "max_tokens"}
-
-
-@lru_cache(64)
-def _vendor_at(origin: str) -> Vendor:
-    """Return the vendor at an address, so that its rows apply if the settings name only a base URL."""
-    for vendor in map(find, names()):
-        addresses = [url for url in (vendor.base_url, *vendor.regional_urls) if url and "{" not in url]
-        if any(origin_of(urlsplit(url)) == origin for url in addresses):
-            return vendor
-    return COMPATIBLE
 
 
 def resolve(model: str, environment: Mapping[str, str], **options: Unpack[EndpointOptions]) -> Endpoint:

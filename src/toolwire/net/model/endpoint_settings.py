@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -23,8 +24,8 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Params, ReasoningConfig, Request
 from ...ir.value import Value
 from ...stream.strict import parse
-from ...wire.models.capabilities import CapabilityRow, parse_capability_rows
-from ...wire.models.vendors import Surface, Vendor
+from ...wire.models.capabilities import CapabilityRow, ModelCapabilities, parse_capability_rows
+from ...wire.models.vendors import COMPATIBLE, Surface, Vendor, find, names
 from ...wire.protocol import Wire
 from ..http.head import join_path, origin_of, parse_base_url
 
@@ -335,3 +336,28 @@ def load_capability_rows(file: str | Path) -> tuple[CapabilityRow, ...]:
         raise ConfigError(f"{path} is not valid JSON: {error.message}") from None
     except ConfigError as error:
         raise ConfigError(f"{path}: {error.message}", hint=error.hint) from None
+
+
+def find_renamed_fields(
+    vendor: Vendor, wire: Wire, surface: Surface | None, capabilities: ModelCapabilities
+) -> Mapping[str, str]:
+    """Return the fields that the vendor names differently. Its row lists those of its own wire.
+
+    OpenAI's reasoning models reject `max_tokens`, also through a proxy of which only the base URL is known.
+    """
+    fields = vendor.fields if wire.name == vendor.wire else {}
+    if surface is not None and surface.fields:
+        fields = {**fields, **surface.fields}
+    if capabilities.default_effort is None:
+        return fields
+    return {name: other for name, other in fields.items() if other != "max_tokens"}
+
+
+@lru_cache(64)
+def vendor_at(origin: str) -> Vendor:
+    """Return the vendor at an address, so that its rows apply if the settings name only a base URL."""
+    for vendor in map(find, names()):
+        addresses = [url for url in (vendor.base_url, *vendor.regional_urls) if url and "{" not in url]
+        if any(origin_of(urlsplit(url)) == origin for url in addresses):
+            return vendor
+    return COMPATIBLE

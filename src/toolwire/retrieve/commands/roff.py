@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct, field
 
-# Plain text of a line of roff: without fonts, sizes and other escapes.
-
-
 ITALIC_START, ITALIC_END = "\x02", "\x03"
 """Marks around the variables of a synopsis."""
 
@@ -32,12 +29,9 @@ _ESCAPE = re.compile(
     re.VERBOSE,
 )
 _CHARACTERS = {
-    "aq": "'",
-    "cq": "'",
+    **dict.fromkeys(("aq", "cq"), "'"),
     "oq": "`",
-    "dq": '"',
-    "lq": '"',
-    "rq": '"',
+    **dict.fromkeys(("dq", "lq", "rq"), '"'),
     "em": "-",
     "en": "-",
     "mi": "-",
@@ -112,9 +106,6 @@ def split_arguments(line: str) -> list[str]:
     text = line.replace(r"\ ", "\0").replace(r"\(dq", "\\[dq]")
     found = [plain or quoted.replace('""', '"') for quoted, plain in _ARGUMENT.findall(text)]
     return [one.replace("\0", " ") for one in found]
-
-
-# Plain text of a line of `mdoc` macros, such as `.Op Fl p Ar port`: `[-p <port>]`.
 
 
 _ENCLOSURES = {"Op": "[]", "Oo": "[", "Oc": "]", "Bq": "[]", "Pq": "()", "Dq": '""', "Sq": "''", "Qq": '""', "Aq": "<>"}

@@ -14,7 +14,8 @@ from ..fields import decode_list, read_boolean, read_optional_string, require_ob
 from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
 from .field_names import NAME, read_fields, write_fields
-from .parts import read_part, write_part
+from .part_writer import write_part
+from .parts import read_part
 from .schemas import read_schema
 from .tools import read_choice, read_tools, write_choice, write_tools
 

@@ -21,7 +21,8 @@ from ..fields import (
 from ..protocol import Encoded
 from .fault import read_fault
 from .field_names import NAME, read_fields, write_fields
-from .parts import PROVIDER, read_part, report_foreign, write_part
+from .part_writer import report_foreign, write_part
+from .parts import PROVIDER, read_part
 
 
 def _read_logprobs(value: JSON) -> list[Object] | None:

@@ -35,7 +35,8 @@ from ...ir.text import to_line, unescape
 from ..streaming.encoder import BaseStreamEncoder
 from .fault import write_fault
 from .field_names import NAME, write_fields
-from .parts import PROVIDER, report_foreign, write_part
+from .part_writer import report_foreign, write_part
+from .parts import PROVIDER
 from .response import report_incomplete_call, stop_without_call, write_stop, write_usage
 
 

@@ -21,7 +21,8 @@ from ..fields import read_boolean, read_extra, read_optional_string, require_obj
 from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
 from .content import NAME
-from .items import read_items, write_items
+from .item_writer import write_items
+from .items import read_items
 from .tool_search import read_output_tools
 from .tools import read_choice, read_tools, write_choice, write_declared_tools
 

@@ -31,7 +31,8 @@ from ..fields import (
 from ..openai_fault import fault_code, read_fault
 from ..protocol import Encoded
 from .content import NAME
-from .items import may_be_cut, read_output, write_output
+from .item_writer import write_output
+from .items import may_be_cut, read_output
 from .request import encode_request
 
 ONE_CHOICE = "a Responses answer has one choice"

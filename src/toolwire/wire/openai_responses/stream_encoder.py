@@ -38,7 +38,7 @@ from ...stream.strict import parse_arguments
 from ..fields import write_extra
 from ..streaming.encoder import BaseStreamEncoder
 from .content import NAME, write_reasoning
-from .items import ITEM_PREFIXES, make_call_item, make_message_item, report_foreign, write_output_part
+from .item_writer import ITEM_PREFIXES, make_call_item, make_message_item, report_foreign, write_output_part
 from .response import ONE_CHOICE, make_envelope, write_status, write_usage
 
 

@@ -25,7 +25,7 @@ def redis_server():
 @pytest.fixture
 def redis_url(redis_server, monkeypatch):
     """The address of an empty Redis. A link without a timeout of its own waits for a slow machine."""
-    from toolwire.gateway.state.redis_stores import RedisLink
+    from toolwire.gateway.state.redis_link import RedisLink
 
     monkeypatch.setitem(RedisLink.__init__.__kwdefaults__, "timeout", SAFETY)
     return redis_server.fresh(None)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from toolwire.gateway.config.settings import KeyRow
 from toolwire.gateway.faults import RateLimited
 from toolwire.gateway.keys import Caller, InProcessLimiter
-from toolwire.gateway.state.redis_stores import RedisLimiter, RedisLink
+from toolwire.gateway.state.redis_link import RedisLink
+from toolwire.gateway.state.redis_stores import RedisLimiter
 from toolwire.gateway.state.shared import SharedLimiter
 from toolwire.ir.errors import ConfigError, StoreError
 from waiting import SAFETY

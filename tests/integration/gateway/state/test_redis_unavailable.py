@@ -13,7 +13,7 @@ from stores.servers import Redis
 from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.keys import hash_key
 from toolwire.gateway.state.opening import open_state
-from toolwire.gateway.state.redis_stores import RedisLink
+from toolwire.gateway.state.redis_link import RedisLink
 from toolwire.ir.errors import StoreError
 from toolwire.testing.upstream import Upstream
 from virtual_time import run_virtual

@@ -7,7 +7,8 @@ import pytest
 
 from toolwire.gateway.routing.health import MAX_COOLDOWNS, SharedHealthTable
 from toolwire.gateway.state.database import PostgresLink, SqliteLink, StateDatabase
-from toolwire.gateway.state.redis_stores import RedisCooldowns, RedisLink
+from toolwire.gateway.state.redis_link import RedisLink
+from toolwire.gateway.state.redis_stores import RedisCooldowns
 from toolwire.gateway.state.sql_stores import COOLDOWN_TABLES, SqlCooldowns
 from toolwire.ir.errors import StoreError
 from waiting import SAFETY, until

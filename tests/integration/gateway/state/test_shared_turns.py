@@ -8,7 +8,8 @@ import pytest
 from toolwire.bridge.conversation.turns import InMemoryTurns, StoredTurn
 from toolwire.gateway.responses.store import OwnerBounds
 from toolwire.gateway.state.database import PostgresLink, SqliteLink, StateDatabase
-from toolwire.gateway.state.redis_stores import RedisLink, RedisTurns
+from toolwire.gateway.state.redis_link import RedisLink
+from toolwire.gateway.state.redis_stores import RedisTurns
 from toolwire.gateway.state.shared import FileGap, LocalTurns, ProcessGap, SharedTurns
 from toolwire.gateway.state.sql_stores import TURN_TABLES, SqlTurns
 from toolwire.ir.errors import StoreError

@@ -6,7 +6,8 @@ from do_fixtures import load_fixture_commands
 from tables import every_case
 from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand
 from toolwire.retrieve.commands.command_tool import RefusedCall, declare_command, make_command_line, select_options
-from toolwire.retrieve.commands.effects import EFFECTS, READ_ONLY, judge_effect, refusal_reason
+from toolwire.retrieve.commands.effects import EFFECTS, judge_effect, refusal_reason
+from toolwire.retrieve.commands.read_only import READ_ONLY
 
 COMMANDS = {command.name: command for command in load_fixture_commands()}
 PROGRAM = SystemCommand(

@@ -15,7 +15,7 @@ from toolwire.cli.do.execution import run_command_line
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots
 from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand, find_program
 from toolwire.retrieve.commands.command_tool import make_command_line
-from toolwire.retrieve.commands.effects import READ_ONLY, is_read_only
+from toolwire.retrieve.commands.read_only import READ_ONLY, is_read_only
 from toolwire.testing import ScriptedModel, says
 
 if sys.platform == "win32":
