@@ -253,12 +253,14 @@ class Attempt(Struct, eq=False):
         if delivery is not None:
             delivery.suspend_idle_timeout()  # the upstream is idle while the tools run
         try:
-            following = await self._context.work.run_tools(out)
+            prepare = await out.run_tools()
         finally:
             if delivery is not None:
                 delivery.note_activity()
-        if following is not None:
-            await self._write_pending_end()
+        if prepare is None:
+            return None
+        following = await self._context.work.prepare_following(out, prepare)
+        await self._write_pending_end()
         return following
 
     # the end of an answer

@@ -315,10 +315,9 @@ class AnswerWork(Struct, frozen=True, eq=False):
         """Prepare the request to send instead of accepting an answer, to the same model or to `repair_target`."""
         return await self._offload.run(self._client_request.work_size, out.make_retry, rejected, repair_target)
 
-    async def run_tools(self, out: OutboundRequest) -> OutboundRequest | None:
-        """Run the gateway's tools that an answer calls. Return the request with their results, or None if it is final."""
-        prepare = await out.run_tools()
-        return None if prepare is None else await self._offload.run(len(out.body), prepare)
+    async def prepare_following(self, out: OutboundRequest, prepare: Callable[[], OutboundRequest]) -> OutboundRequest:
+        """Prepare the request after `out`, with the results of the gateway's tools."""
+        return await self._offload.run(len(out.body), prepare)
 
     # its answer
 
