@@ -11,14 +11,6 @@ The turns of a request (`TurnMemory`):
     save       after the answer, before its end is sent, and only if the client cannot return the turn in full
 
 Reasoning may also be in an envelope that the client returns. Then the store is not needed, and a turn survives its loss.
-
-The turns of one request: load those of its history, restore them, and save the turn of its answer.
-
-    load       before the first attempt, once for all targets: one access to the store, by the keys of the history
-    restore    for each target: in full for the model that made a turn, because signatures hold for that model only
-    save       after the answer, before its end is sent, and only if the client cannot return the turn in full
-
-Reasoning may also be in an envelope that the client returns. Then the store is not needed, and a turn survives its loss.
 """
 
 from __future__ import annotations
