@@ -190,10 +190,8 @@ def test_sqlite_finds_expired_rows_by_an_index(tmp_path, table):
 def test_postgres_finds_expired_rows_by_an_index(servers, tmp_path, table):
     store = open_store(servers("postgres").fresh(tmp_path))
     store.sweep()
-    postgres, postgres_runs = (
-        importlib.import_module(f"toolwire.net.stores.{name}") for name in ("postgres", "postgres_runs")
-    )
-    statement = {"runs": postgres_runs._SWEEP, "records": postgres._SWEEP}[table]
+    postgres = importlib.import_module("toolwire.net.stores.postgres")
+    statement = {"runs": postgres._SWEEP_RUNS, "records": postgres._SWEEP}[table]
     # Without this setting, the planner reads a small table as a whole.
     store._pool.run("SET enable_seqscan = off", {})
     plan = str(store._pool.run(f"EXPLAIN {statement}", {"most": 10}).fetchall())

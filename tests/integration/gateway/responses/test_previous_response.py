@@ -15,6 +15,7 @@ from toolwire import Response, Text, ToolCall
 from toolwire.gateway.memory import MemoryReservation
 from toolwire.ir.parts import Artefact, Reasoning, ToolResult
 from toolwire.ir.response import Fault, Stop
+from toolwire.schema.bounds import BoundedCache
 from toolwire.testing import PartialReply
 from waiting import until
 
@@ -99,7 +100,7 @@ async def test_signatures_return_to_the_server_and_model_that_made_them(wire, st
         result = [{"type": "function_call_output", "call_id": called.call_id, "output": "-3"}]
         for model, is_owner in ((f"{wire}/m", True), (f"{wire}/other", False), ("openai_chat/m", False)):
             # the memory of signatures by call id belongs to another part of the gateway
-            at.gateway.gateway._turn_store._entries.clear()
+            at.gateway.gateway._turn_store._entries = BoundedCache()
             await create(
                 at.client, stream=stream, model=model, input=result, previous_response_id=first.id, tools=[WEATHER]
             )
