@@ -7,6 +7,7 @@ Each task runs in a process of its own, on two conversations; the second counts,
 Packages' `__init__` modules and test utilities do not count.
 """
 
+import argparse
 import asyncio
 import json
 import subprocess
@@ -208,18 +209,24 @@ TASKS = {
 }
 
 
-def main(arguments):
-    if arguments and arguments[0] in TASKS:
-        *_, last = TASKS[arguments[0]]()
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--modules", action="store_true", help="print the names of the modules, too")
+    parser.add_argument("task", nargs="?", choices=TASKS, help=argparse.SUPPRESS)  # in a process of its own
+    arguments = parser.parse_args()
+    if arguments.task:
+        *_, last = TASKS[arguments.task]()
         print(json.dumps(last.names()))
         return
     for task in TASKS:
-        command = [sys.executable, __file__, task]
-        names = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        done = subprocess.run([sys.executable, __file__, task], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{task}: {done.stderr.strip().splitlines()[-1]} (pip install -e '.[gateway]')")
+        names = json.loads(done.stdout)
         print(f"{task:24}{len(names):4} modules")
-        if "--modules" in arguments:
+        if arguments.modules:
             print("\n".join(f"    {name}" for name in names))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 selects = False
-"""Whether `make test` runs, which leaves out of a table what `pytest.mark.one_in` leaves out; set by conftest.py."""
+"""True if `make test` runs, which skips the cases that `pytest.mark.one_in` leaves out of a table; set by conftest.py."""
 
 
 class Case(NamedTuple):

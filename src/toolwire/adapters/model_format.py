@@ -97,7 +97,7 @@ def answer_begins_inside(form: Format, answer: str) -> bool | None:
 
 
 _PROMPT_TAIL = 32
-"""Tokens at the end of a prompt that may contain the tags of the reasoning."""
+"""Tokens at the end of a prompt that may contain the tags of the reasoning: a template ends with a few. Not measured."""
 
 _QUESTION = [{"role": "user", "content": "?"}]
 

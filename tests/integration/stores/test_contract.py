@@ -1,4 +1,4 @@
-"""What `toolwire.run.values.records.Store` promises, on every store."""
+"""The guarantees of `toolwire.run.values.records.Store`, tested on every store."""
 
 import math
 import threading
