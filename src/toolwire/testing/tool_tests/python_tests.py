@@ -48,7 +48,9 @@ def check_python_tools(
     servers = ForkServers()
     pool = ThreadPoolExecutor(max(1, jobs), thread_name_prefix="toolwire-test")
     try:
-        loaded = _load(file, run.settings, servers)
+        # In a thread, like the tests: a signal raises SystemExit in the main thread, and between a request to a fork
+        # server and its reply it would leave the socket out of step for the cleanup.
+        loaded = pool.submit(_load, file, run.settings, servers).result()
         findings = _import_findings(file, loaded, run.settings)
         if loaded.error and not findings:
             raise ConfigError(f"cannot load {file}: {loaded.error}")

@@ -53,8 +53,7 @@ class ForkServers:
     def take(self, hash_seed: int) -> _ForkServer:
         """Return a running server of a hash seed, for one child."""
         with self._lock:
-            if self._aborted:
-                raise ConfigError("the test run was interrupted")
+            self.require_running()
             usable = (server for server in self._idle if server.hash_seed == hash_seed and not server.has_ended)
             server = next(usable, None) or _ForkServer(hash_seed)
             self._idle = [other for other in self._idle if other is not server]
@@ -67,10 +66,17 @@ class ForkServers:
             self._busy.discard(server)
             self._idle.append(server)
 
+    def require_running(self) -> None:
+        """Raise ConfigError after `abort`."""
+        if self._aborted:
+            raise ConfigError("the test run was interrupted")
+
     def abort(self) -> None:
         """Kill all children and start no more: calls that wait for them end at once."""
         self._aborted = True
-        for server in list(self._busy):
+        with self._lock:
+            busy = list(self._busy)
+        for server in busy:
             server.kill()
 
     def close(self) -> None:
@@ -219,6 +225,7 @@ class ToolWorker:
                 folder = str(self._sandbox.work)
                 self._server = self._servers.take(hash_seed)
                 self._server.fork(self._setup(), environment, folder, descriptors)
+                self._servers.require_running()  # `abort` cannot kill a child that has no number yet
         finally:
             os.close(child_requests)
             os.close(child_replies)
