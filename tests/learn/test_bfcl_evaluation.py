@@ -292,7 +292,7 @@ def test_wrong_usage_names_the_problem(arguments, message, capsys):
 def test_count_must_be_positive(number, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["learn", "eval", "bfcl", "-m", "openai/any", f"--limit={number}"])
-    assert f"--limit: must be a positive whole number, got '{number}'" in capsys.readouterr().err
+    assert f"--limit: must be a whole number of at least 1, got '{number}'" in capsys.readouterr().err
 
 
 def test_unreachable_server_is_no_score(capsys, tmp_path):

@@ -18,6 +18,7 @@ from ..ir.terminal import count_of, neutralise_line
 from .sources.documents import ToolDocuments, parse_file, read_bytes
 from .sources.targets import defines_tools
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
+from .terminal.options import add_command, add_list
 from .terminal.output import json_text, paint, table
 
 if TYPE_CHECKING:
@@ -102,7 +103,9 @@ def load(file: str) -> Any:
     return parse_file(file, read_bytes(file))
 
 
-_EXAMPLES = """\
+_HELP = """\
+Find problems of tools with other providers: names, schemas, limits, wording.
+
 examples:
   toolwire audit tools.py                         your functions, and the code around them
   toolwire audit tools.json                       tools by providers, and the findings of the rules
@@ -126,17 +129,9 @@ _LEVELS = ("error", "warning", "info")
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "audit",
-        help="find problems of tools with other providers",
-        description="Find problems of tools with other providers: names, schemas, limits, wording.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "audit", "find problems of tools with other providers", _HELP, run)
     parser.add_argument("files", nargs="*", metavar="SOURCE", help=f"{SOURCE_HELP}; a folder of Python source")
-    parser.add_argument(
-        "--body", action="append", default=[], metavar="FILE", help="check a request body for --provider"
-    )
+    add_list(parser, "--body", metavar="FILE", help="check a request body for --provider")
     parser.add_argument("--provider", metavar="NAME", help="the provider that the --body is meant for")
     parser.add_argument(
         "--model", metavar="NAME", help="the model that the --body is meant for (the model of the body)"
@@ -144,19 +139,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--api-version", metavar="DATE", help="the API version that the --body is meant for")
     parser.add_argument("--format", choices=("table", "json", "sarif", "markdown", "html"), default="table")
     parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
-    parser.add_argument(
-        "--target",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only rules for this provider; portable: for every provider",
-    )
-    parser.add_argument(
-        "--select", action="append", default=[], metavar="ID", help="only rules whose id starts with ID"
-    )
-    parser.add_argument(
-        "--ignore", action="append", default=[], metavar="ID", help="skip rules whose id starts with ID"
-    )
+    add_list(parser, "--target", metavar="NAME", help="only rules for this provider; portable: for every provider")
+    add_list(parser, "--select", metavar="ID", help="only rules whose id starts with ID")
+    add_list(parser, "--ignore", metavar="ID", help="skip rules whose id starts with ID")
     parser.add_argument(
         "--fail-on",
         choices=(*_LEVELS, "none"),
@@ -169,7 +154,6 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--check-lock", metavar="FILE", help="list changes since the lock was written")
     parser.add_argument("--explain", metavar="ID", help="explain a rule")
     add_source_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

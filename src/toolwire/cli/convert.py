@@ -13,6 +13,7 @@ from ..ir.losses import Loss, LossError, require_lossless
 from ..ir.terminal import neutralise_json, neutralise_line
 from .sources.documents import read_bytes
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
+from .terminal.options import add_command, add_flag
 from .terminal.output import columns, json_text, losses_table, paint
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 _ToTarget: TypeAlias = Callable[[str], tuple[Any, tuple[Loss, ...]]]  # from a target to the result and its losses
 
-_EXAMPLES = """\
+_HELP = """\
+Translate a request, a response, a stream or tools to another wire, and list the losses.
+
 examples:
   toolwire convert request.json --to anthropic
   toolwire convert tool.json --to all              all wires side by side, including MCP's declaration
@@ -38,12 +41,8 @@ _KINDS = ("request", "response", "stream", "tools", "error")
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "convert",
-        help="translate a request, a response, a stream or tools to another wire",
-        description="Translate a request, a response, a stream or tools to another wire, and list the losses.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands, "convert", "translate a request, a response, a stream or tools to another wire", _HELP, run
     )
     parser.add_argument(
         "file", nargs="?", default="-", metavar="SOURCE", help=f"JSON, a stream, or {SOURCE_HELP}; - is standard input"
@@ -52,10 +51,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--to", dest="target", metavar="WIRE", default="all", help="the target wire, or all")
     parser.add_argument("--kind", choices=_KINDS, help="the kind of the input (detected)")
     parser.add_argument("--model", help="the model name for requests")
-    parser.add_argument("--strict", action="store_true", help="print no result and exit with 1 if anything is lost")
-    parser.add_argument("--json", action="store_true", help="one JSON document with results and losses")
+    add_flag(parser, "--strict", "print no result and exit with 1 if anything is lost")
+    add_flag(parser, "--json", "one JSON document with results and losses")
     add_source_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,9 +12,12 @@ from random import Random
 from statistics import median
 from typing import Any, Literal
 
+from .terminal.options import add_command, add_flag
 from .terminal.output import paint, table
 
-_EXAMPLES = """\
+_HELP = """\
+Show the main features in a few seconds: offline, no key, nothing leaves this machine.
+
 examples:
   toolwire demo --seed 7       reproducible random chunk boundaries
   toolwire demo --serve        a gateway with a small real model; with DEMO_ONCE=1 it exits after the requests
@@ -22,18 +25,9 @@ examples:
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "demo",
-        help="show the main features in a few seconds: offline, no key",
-        description="Show the main features in a few seconds: offline, no key, nothing leaves this machine.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "demo", "show the main features in a few seconds: offline, no key", _HELP, run)
     parser.add_argument("--seed", type=int, help="seed of the random chunk boundaries")
-    parser.add_argument(
-        "--serve", action="store_true", help="ask a real model in this process through a gateway, in four protocols"
-    )
-    parser.set_defaults(run=run)
+    add_flag(parser, "--serve", "ask a real model in this process through a gateway, in four protocols")
 
 
 def run(arguments: argparse.Namespace) -> int:

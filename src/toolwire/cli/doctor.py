@@ -17,6 +17,7 @@ from .. import __version__
 from .._extras import install_command, requirements_by_extra
 from ..ir.errors import ConfigError, ToolwireError
 from ..ir.terminal import count_of
+from .terminal.options import add_command, add_flag
 from .terminal.output import json_text, paint, table
 
 # Check Python, toolwire and the packages of its extras, for `toolwire doctor`.
@@ -119,7 +120,9 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text.split("+", maxsplit=1)[0])[:4])
 
 
-_EXAMPLES = """\
+_HELP = """\
+Check the installation, the keys, the model servers on this machine and the configuration.
+
 examples:
   toolwire doctor                      nothing leaves this machine
   toolwire doctor --online             also asks each provider with a key for its models
@@ -135,17 +138,10 @@ _PLACEHOLDER = re.compile(r"your[-_ ]|api[-_ ]?key[-_ ]here|changeme|\.\.\.|…|
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "doctor",
-        help="check the installation, keys, servers and configuration",
-        description="Check the installation, the keys, the model servers on this machine and the configuration.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--online", action="store_true", help="ask each provider with a key for its models")
+    parser = add_command(commands, "doctor", "check the installation, keys, servers and configuration", _HELP, run)
+    add_flag(parser, "--online", "ask each provider with a key for its models")
     parser.add_argument("--config", metavar="FILE", help=f"the configuration of the gateway ({_CONFIG} if it exists)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    add_flag(parser, "--json", "print JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

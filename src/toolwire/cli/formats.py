@@ -10,9 +10,12 @@ from ..ir.errors import ConfigError
 from ..text.engine.format import Format
 from ..wire.protocol import Wire
 from .sources.text_input import TEMPLATE_HELP, format_of_template
+from .terminal.options import add_command, add_flag
 from .terminal.output import json_text, paint, table
 
-_EXAMPLES = """\
+_HELP = """\
+List the wires with their capabilities and limits, and the text formats with their models.
+
 examples:
   toolwire formats
   toolwire formats anthropic
@@ -38,19 +41,12 @@ _FLAGS = {
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "formats",
-        help="list the wires and the text formats with their capabilities",
-        description="List the wires with their capabilities and limits, and the text formats with their models.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "formats", "list the wires and the text formats with their capabilities", _HELP, run)
     parser.add_argument("name", nargs="?", help="show only this wire, text format or model (MODEL or PROVIDER/MODEL)")
     parser.add_argument("--wire", help="the wire of a model; default: the provider's, or every wire with a row for it")
     parser.add_argument("--template", metavar="FILE", help=TEMPLATE_HELP)
     parser.add_argument("--capabilities", metavar="FILE", help="a JSON file of capability rows for models")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    add_flag(parser, "--json", "print JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

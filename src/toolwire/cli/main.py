@@ -18,12 +18,15 @@ from .. import __version__
 from ..ir.errors import MissingExtra, ToolwireError
 from ..ir.hints import translate_hint
 from ..ir.terminal import neutralise_line
-from .terminal.log_lines import neutralise_default_log
+from .terminal.options import add_command
+from .terminal.output import neutralise_default_log
 
 # `toolwire completion`: print the script that completes commands, options and values in a shell.
 
 
-_COMPLETION_EXAMPLES = """\
+_COMPLETION_HELP = """\
+Print the script that completes commands, options and their values in your shell.
+
 examples:
   eval "$(toolwire completion bash)"                                  in ~/.bashrc
   eval "$(toolwire completion zsh)"                                   in ~/.zshrc, after compinit
@@ -32,15 +35,10 @@ examples:
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "completion",
-        help="print the script for completion in your shell",
-        description="Print the script that completes commands, options and their values in your shell.",
-        epilog=_COMPLETION_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands, "completion", "print the script for completion in your shell", _COMPLETION_HELP, print_script
     )
     parser.add_argument("shell", choices=("bash", "zsh", "fish", "powershell"), help="your shell")
-    parser.set_defaults(run=print_script)
 
 
 def print_script(arguments: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..ir.errors import ConfigError, ToolwireError
 from ..ir.terminal import count_of, neutralise_line
 from .sources.targets import positive_seconds
+from .terminal.options import add_command, add_flag
 from .terminal.output import json_text, paint, table
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ async def _ask(provider: str, base_url: str, seconds: float) -> LocalServer | No
     return LocalServer(provider, base_url, tuple(name for name in names if 0 < len(name) <= _MAX_NAME))
 
 
-_EXAMPLES = """\
+_HELP = """\
+List the providers with the state of their keys, ask one provider for its models, or show a model.
+
 examples:
   toolwire models                      providers: how to name their models, and whether a key is set
   toolwire models anthropic            ask a provider for its models; needs its key
@@ -80,13 +83,7 @@ the server is unreachable
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "models",
-        help="list the providers and their models",
-        description="List the providers with the state of their keys, ask one provider for its models, or show a model.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "models", "list the providers and their models", _HELP, run)
     parser.add_argument(
         "provider", nargs="?", metavar="PROVIDER", help="ask this provider for its models; `show`: show a model"
     )
@@ -97,8 +94,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--wire", metavar="WIRE", help="with show: only the facts on this wire")
     parser.add_argument("--capabilities", metavar="FILE", help="with show: a JSON file of capability rows")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    add_flag(parser, "--json", "print JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from .sources.text_input import TEMPLATE_HELP, format_of_template, read_text
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared
+from .terminal.options import add_command, add_flag
 from .terminal.output import json_text, paint, table
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from ..ir.tools import Tool
     from ..text.engine.format import Format, Parsed
 
-_EXAMPLES = """\
+_HELP = """\
+Parse the tool calls in a model's text.
+
 examples:
   toolwire parse answer.txt                              the format is detected
   toolwire parse answer.txt --format qwen3_xml --tools tools.py
@@ -33,13 +36,7 @@ _BROKEN = frozenset({"malformed", "truncated", "invalid_arguments", "other_forma
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "parse",
-        help="parse the tool calls in a model's text",
-        description="Parse the tool calls in a model's text.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "parse", "parse the tool calls in a model's text", _HELP, run)
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the text; - is standard input")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--format", default="auto", metavar="FORMAT", help="a name from `toolwire formats`, or auto")
@@ -47,12 +44,11 @@ def add_to(commands: Any) -> None:
     choice.add_argument("--template", metavar="FILE", help=TEMPLATE_HELP)
     parser.add_argument("--tools", metavar="SOURCE", help=f"the declared tools: {SOURCE_HELP}")
     parser.add_argument("--stream-sizes", metavar="N,N", help="parse in chunks of these sizes too, and compare")
-    parser.add_argument("--cut", action="store_true", help="the text was truncated: an unclosed call is incomplete")
-    parser.add_argument("--thinking", action="store_true", help="the prompt already opened the reasoning block")
-    parser.add_argument("--spans", action="store_true", help="print the positions of calls and reasoning in the text")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_flag(parser, "--cut", "the text was truncated: an unclosed call is incomplete")
+    add_flag(parser, "--thinking", "the prompt already opened the reasoning block")
+    add_flag(parser, "--spans", "print the positions of calls and reasoning in the text")
+    add_flag(parser, "--json", "print JSON")
     add_source_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from ..ir.errors import ConfigError
 from ..ir.terminal import count_of, neutralise_line, reveal_line
 from .sources.targets import add_server_options, parse_spec
 from .sources.tool_source import source_kind
+from .terminal.options import add_command, add_flag, add_list
 from .terminal.output import json_text, paint, table
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from ..testing.tool_tests.report import ToolTestReport, ToolTestResult
     from ..testing.tool_tests.settings import ToolTestSettings
 
-_EXAMPLES = """\
+_HELP = """\
+Test tools with valid, boundary, adversarial and invalid calls generated from their schemas.
+
 examples:
   toolwire test tools.py                          pure and read tools of a file
   toolwire test tools.py --include-writes         all tools; writes go to a temporary folder
@@ -47,32 +50,22 @@ _PROTECTION_NOTES = {
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "test",
-        help="test your tools with generated calls",
-        description="Test tools with valid, boundary, adversarial and invalid calls generated from their schemas.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "test", "test your tools with generated calls", _HELP, run)
     parser.add_argument(
         "source",
         nargs="?",
         metavar="TOOLS",
         help="a Python file of functions, or an MCP server: a URL, a command in quotes, or an mcpServers file",
     )
-    parser.add_argument(
-        "-k", "--tool", action="append", default=[], metavar="NAME", help="only these tools; * and ? are wildcards"
-    )
+    add_list(parser, "-k", "--tool", metavar="NAME", help="only these tools; * and ? are wildcards")
     parser.add_argument("--arguments", metavar="JSON", help="call with these arguments instead of generated ones")
     parser.add_argument("--cases", type=int, default=60, metavar="N", help="generated calls per tool (60)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same calls (0)")
-    parser.add_argument("--include-writes", action="store_true", help="also call idempotent and write tools")
-    parser.add_argument(
-        "--unprotected", action="store_true", help="allow --include-writes where writes cannot be confined"
-    )
-    parser.add_argument("--ignore", action="append", default=[], metavar="CHECK", help="leave out a check (--list)")
-    parser.add_argument("--list", action="store_true", help="list the checks")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    add_flag(parser, "--include-writes", "also call idempotent and write tools")
+    add_flag(parser, "--unprotected", "allow --include-writes where writes cannot be confined")
+    add_list(parser, "--ignore", metavar="CHECK", help="leave out a check (--list)")
+    add_flag(parser, "--list", "list the checks")
+    add_flag(parser, "--json", "print the report as JSON")
     parser.add_argument("--junit", metavar="FILE", help="also write a JUnit report")
     limits = parser.add_argument_group("limits")
     limits.add_argument("--time-limit", type=float, default=20.0, metavar="SECONDS", help="per tool (20)")
@@ -84,19 +77,12 @@ def add_to(commands: Any) -> None:
     servers = parser.add_argument_group("calls and MCP servers")
     servers.add_argument("--server", metavar="NAME", help="the server of an mcpServers file")
     add_server_options(servers, timeout=5.0)
-    parser.set_defaults(run=run)
 
 
 def _add_environment_options(group: Any) -> None:
-    group.add_argument(
-        "--pass-env", action="append", default=[], metavar="NAME", help="pass on an environment variable"
-    )
-    group.add_argument(
-        "--allow-net", action="append", default=[], metavar="HOST", help="allow connections to this host"
-    )
-    group.add_argument(
-        "--files", action="append", default=[], metavar="PATH", help="copy into the temporary working folder"
-    )
+    add_list(group, "--pass-env", metavar="NAME", help="pass on an environment variable")
+    add_list(group, "--allow-net", metavar="HOST", help="allow connections to this host")
+    add_list(group, "--files", metavar="PATH", help="copy into the temporary working folder")
     group.add_argument("--deps", metavar="NAME", help="a function of the file that returns the value of context.deps")
 
 

@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from toolwire.cli.main import main
-from toolwire.cli.terminal.log_lines import LogFormatter, neutralise_default_log
-from toolwire.cli.terminal.output import columns, table
+from toolwire.cli.terminal.output import LogFormatter, columns, neutralise_default_log, table
 
 HOSTILE = "\x9b31m\x7f\u202egnp"
 READABLE = "\U0001f469\u200d\U0001f467\u00a0\u05e9\u05dc\u05d5\u05dd\u200f!"

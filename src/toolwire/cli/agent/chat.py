@@ -22,6 +22,7 @@ from ..terminal.input import (
     set_completer,
     state_folder,
 )
+from ..terminal.options import add_command, add_flag, positive_number
 from ..terminal.output import paint
 from .chat_commands import COMMANDS, run_command
 from .chat_session import ChatSession
@@ -34,7 +35,6 @@ from .options import (
     make_client,
     make_price,
     open_tools,
-    positive_number,
 )
 from .output import print_no_answer, report_incomplete_answer
 
@@ -163,7 +163,9 @@ def _prompt(text: str) -> str:
     return _MARKERS.sub("\x01\\1\x02", paint(text, "bold"))
 
 
-_EXAMPLES = """\
+_HELP = """\
+Chat with a model that can call your tools.
+
 examples:
   toolwire chat                                        a small model in this process: no key, no network
   toolwire chat -m anthropic/claude-sonnet-5 -t tools.py
@@ -182,21 +184,13 @@ _COMMAND_LINE = re.compile(r"\s*/[^/\s]*(?!\S)")  # a path begins a prompt, not 
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "chat",
-        help="chat with a model that can call your tools",
-        description="Chat with a model that can call your tools.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "chat", "chat with a model that can call your tools", _HELP, run)
     add_model_options(parser, default="local/smollm2")
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--resume", metavar="FILE", help="continue a conversation that /save wrote")
-    parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
-    parser.add_argument(
-        "--plain", action="store_true", help="print text as the model writes it, without rendering Markdown"
-    )
-    parser.add_argument("--quiet", action="store_true", help="do not print the notes at the start")
+    add_flag(parser, "--yes", "do not ask before calls with side effects")
+    add_flag(parser, "--plain", "print text as the model writes it, without rendering Markdown")
+    add_flag(parser, "--quiet", "do not print the notes at the start")
     parser.add_argument(
         "--max-iterations",
         type=positive_number,
@@ -205,7 +199,6 @@ def add_to(commands: Any) -> None:
         help="maximum number of model requests per prompt (16)",
     )
     add_tool_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

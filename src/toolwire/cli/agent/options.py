@@ -15,6 +15,7 @@ from ...ir.errors import ConfigError
 from ...ir.terminal import neutralise_line
 from ..sources.targets import DEFAULT_TTL, add_store_option, add_ttl_option
 from ..sources.tool_source import add_source_options, open_source, refuse_api_options, source_kind
+from ..terminal.options import add_list, positive_number
 from ..terminal.output import paint
 
 if TYPE_CHECKING:
@@ -44,11 +45,10 @@ def add_model_options(parser: Any, *, required: bool = False, default: str | Non
 
 def add_tool_options(parser: Any) -> None:
     """Add the option of the tools, and those of MCP servers and OpenAPI documents."""
-    parser.add_argument(
+    add_list(
+        parser,
         "-t",
         "--tools",
-        action="append",
-        default=[],
         metavar="SOURCE",
         help="tools for the model: a Python file of functions, an MCP server (URL, command in quotes or mcpServers file), or "
         "an OpenAPI document; repeatable",
@@ -71,13 +71,6 @@ def add_agent_options(parser: Any, *, iterations: int | None) -> None:
     parser.add_argument(
         "--trace", metavar="FILE", help="record the run in FILE, for `toolwire trace show` and `toolwire trace replay`"
     )
-
-
-def positive_number(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be positive, got {number}")
-    return number
 
 
 def _add_text_options(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ from ...ir.errors import ConfigError, ToolwireError
 from ...ir.hints import translate_hint
 from ..sources.targets import open_store_at
 from ..terminal.input import ApprovalPrompt, has_terminal, replace_invalid
+from ..terminal.options import add_command, add_flag, add_list
 from ..terminal.output import table
 from .live import LivePrinter
 from .live_loop import AgentThread, Interrupted, report_waiting
@@ -73,7 +74,9 @@ def resolve_record(store: Store, arguments: argparse.Namespace) -> int:
 
 _MAX_PATH = 255  # characters of a prompt that could be the name of a file (NAME_MAX of Linux)
 
-_EXAMPLES = """\
+_HELP = """\
+Send a prompt and your tools to a model, and execute its calls.
+
 examples:
   toolwire run "What is the weather in Paris?" -t tools.py -m openai/gpt-5.6
   toolwire run "What is the weather in Paris?" -t tools.py -m local/smollm2     no key, no network
@@ -100,46 +103,25 @@ exit codes: 0 answered   1 no answer (budget exhausted), waiting for approval, o
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "run",
-        help="run one prompt with a model that can call your tools",
-        description="Send a prompt and your tools to a model, and execute its calls.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "run", "run one prompt with a model that can call your tools", _HELP, run)
     parser.add_argument("prompt", nargs="?", help="the prompt; - is standard input, and none is a pipe")
     add_model_options(parser)
     parser.add_argument("--system", default="", help="the system prompt")
-    parser.add_argument(
-        "--attach",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="add a file to the prompt: image, PDF, text; repeatable",
-    )
+    add_list(parser, "--attach", metavar="FILE", help="add a file to the prompt: image, PDF, text; repeatable")
     parser.add_argument(
         "--output-schema", metavar="FILE", help="print an answer that matches this JSON Schema, and nothing else"
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask before calls with side effects")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="call no function; the model receives the plan of each call instead"
-    )
-    parser.add_argument(
-        "--suspend", action="store_true", help="let calls with side effects wait for `toolwire runs approve`"
-    )
-    parser.add_argument("--quiet", action="store_true", help="do not print calls, results and notes")
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object per line: the events, and the answer as the last one"
-    )
+    add_flag(parser, "--yes", "do not ask before calls with side effects")
+    add_flag(parser, "--dry-run", "call no function; the model receives the plan of each call instead")
+    add_flag(parser, "--suspend", "let calls with side effects wait for `toolwire runs approve`")
+    add_flag(parser, "--quiet", "do not print calls, results and notes")
+    add_flag(parser, "--json", "print one JSON object per line: the events, and the answer as the last one")
     add_agent_options(parser, iterations=16)
-    parser.add_argument("--list", action="store_true", help="list recorded calls")
+    add_flag(parser, "--list", "list recorded calls")
     parser.add_argument("--resolve", metavar="KEY", help="resolve a call of unknown outcome")
     parser.add_argument("--result", metavar="JSON", help="with --resolve: the result of the call")
-    parser.add_argument(
-        "--forget", action="store_true", help="with --resolve: the call had no effect and may run again"
-    )
+    add_flag(parser, "--forget", "with --resolve: the call had no effect and may run again")
     add_tool_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

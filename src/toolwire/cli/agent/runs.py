@@ -12,6 +12,7 @@ from ...ir.errors import ConfigError
 from ...ir.pointer import Object
 from ...ir.terminal import count_of, neutralise_line, neutralise_text
 from ..sources.targets import add_store_option, open_store_at
+from ..terminal.options import add_command, add_flag
 from ..terminal.output import json_text, table
 from .live import LivePrinter
 from .options import (
@@ -87,19 +88,14 @@ the model is unreachable
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "runs",
-        help="list stored runs, approve or deny their waiting calls, continue or delete them",
-        description="List, show and delete stored runs, decide about the calls that wait for approval, and continue runs.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "list stored runs, approve or deny their waiting calls, continue or delete them"
+    text = "List, show and delete stored runs, decide about the calls that wait for approval, and continue runs."
+    parser = add_command(commands, "runs", about, f"{text}\n\n{_EXAMPLES}")
     verbs = parser.add_subparsers(metavar="ACTION", required=True)
     listing = _add_verb(verbs, "list", "list stored runs, the newest first", _list)
     listing.add_argument("--status", choices=_STATUSES, help="only runs with this status")
     listing.add_argument("--limit", type=int, default=100, metavar="N", help="maximum number of runs (100)")
-    shown = _add_verb(verbs, "show", "show a run and its waiting calls", _show)
-    _add_run(shown)
+    _add_run(_add_verb(verbs, "show", "show a run and its waiting calls", _show))
     approve = _add_decision(verbs, "approve", "approve a waiting call", _approve)
     approve.add_argument("--arguments", metavar="JSON", help="run it with these arguments; they pass all gates again")
     deny = _add_decision(verbs, "deny", "deny a waiting call", _deny)
@@ -109,29 +105,21 @@ def add_to(commands: Any) -> None:
     _add_resume(verbs)
     delete = _add_verb(verbs, "delete", "delete runs", _delete)
     delete.add_argument("run_ids", nargs="+", metavar="RUN", help="id of a run, or its unambiguous beginning")
-    delete.add_argument("--yes", action="store_true", help="do not ask before deleting")
+    add_flag(delete, "--yes", "do not ask before deleting")
     sweep = _add_verb(verbs, "sweep", "delete expired runs and records of all tenants", _sweep)
-    sweep.add_argument(
-        "--vacuum",
-        action="store_true",
-        help="rewrite a SQLite file afterwards; files of earlier versions do not shrink",
-    )
+    add_flag(sweep, "--vacuum", "rewrite a SQLite file afterwards; files of earlier versions do not shrink")
     _add_run(_add_verb(verbs, "rebuild", "fold the events of a run, and correct its status and summary", _rebuild))
 
 
 def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        name, help=about, description=about.capitalize() + ".", epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = add_command(verbs, name, about, f"{about.capitalize()}.\n\n{_EXAMPLES}", run)
     if name != "resume":  # has all options of an agent
         add_store_option(parser, "the store: a file, redis://… or postgresql://…")
     if name != "sweep":  # expired runs of every tenant are deleted
         parser.add_argument(
             "--tenant", default="", metavar="NAME", help="the tenant of the runs, if their runner has one"
         )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    add_flag(parser, "--json", "print JSON")
     return parser
 
 
@@ -150,11 +138,7 @@ def _add_resume(verbs: Any) -> None:
     parser = _add_verb(verbs, "resume", "run the approved calls and continue the run", _resume_stored)
     _add_run(parser)
     add_model_options(parser, required=True)
-    parser.add_argument(
-        "--yes",
-        action="store_true",
-        help="run further calls with side effects without approval (default: they wait)",
-    )
+    add_flag(parser, "--yes", "run further calls with side effects without approval (default: they wait)")
     add_agent_options(parser, iterations=None)
     add_tool_options(parser)
 

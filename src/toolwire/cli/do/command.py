@@ -18,9 +18,10 @@ from ...ir.request import Message, Params, Request
 from ...ir.terminal import neutralise_text
 from ...ir.tools import Tool, ToolChoice
 from ...ir.value import Value
-from ..agent.options import add_model_options, announce_model, make_client, positive_number
+from ..agent.options import add_model_options, announce_model, make_client
 from ..sources.tool_source import add_source_options
 from ..terminal.input import replace_invalid
+from ..terminal.options import add_command, add_flag, add_list, positive_number
 from .candidates import NOTHING_FITS, CandidateOffer, Candidates, load_candidates, run_source_call
 from .execution import DoOutcome, print_outcome, run_command_line
 
@@ -142,7 +143,9 @@ _LOCAL_WITH_YES = (
     "not run: --yes does not apply to the local model, which is often wrong;"
     " use a stronger model with -m, or leave out --yes and confirm the command"
 )
-_EXAMPLES = """\
+_HELP = """\
+Turn a request into one command of this machine or one API call, and run it after confirmation.
+
 examples:
   toolwire do "list all my running containers"                    a small model in this process: no key, no network
   toolwire do "show the last 20 lines of app.log" -m openai/gpt-5.6
@@ -163,44 +166,31 @@ exit codes: 0 done, or shown with --dry-run   1 nothing fits, not confirmed, ref
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "do",
-        help="turn a request into a command, and run it after confirmation",
-        description="Turn a request into one command of this machine or one API call, and run it after confirmation.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "do", "turn a request into a command, and run it after confirmation", _HELP, run)
     parser.add_argument("request", nargs="?", help="what to do, in quotes; - is standard input")
     add_model_options(parser, default="local/smollm2")
-    parser.add_argument(
-        "--yes", action="store_true", help="do not ask before commands of the read-only list; others still need you"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="show the command and its effect, and run nothing")
-    parser.add_argument("--json", action="store_true", help="print the command, its effect and its output as JSON")
-    parser.add_argument(
+    add_flag(parser, "--yes", "do not ask before commands of the read-only list; others still need you")
+    add_flag(parser, "--dry-run", "show the command and its effect, and run nothing")
+    add_flag(parser, "--json", "print the command, its effect and its output as JSON")
+    add_list(
+        parser,
         "--learn",
-        action="append",
-        default=[],
         metavar="COMMAND",
         help="run COMMAND --help, restricted, to learn about a command without a man page; repeatable",
     )
     parser.add_argument(
         "-k", type=positive_number, default=6, metavar="N", help="number of commands that the model sees (6)"
     )
-    parser.add_argument(
-        "--words-only", action="store_true", help="search by words only, without the encoder of the extra retrieve"
-    )
-    parser.add_argument("--no-commands", action="store_true", help="use only the tools of -t")
-    parser.add_argument(
+    add_flag(parser, "--words-only", "search by words only, without the encoder of the extra retrieve")
+    add_flag(parser, "--no-commands", "use only the tools of -t")
+    add_list(
+        parser,
         "-t",
         "--tools",
-        action="append",
-        default=[],
         metavar="SOURCE",
         help="also search an OpenAPI document, a list or folder of API specifications, functions, or an MCP server; repeatable",
     )
     add_source_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
+from ..terminal.options import add_command, add_flag, positive_number, whole_number
 from ..terminal.output import ProgressBar, json_text, paint, table
 from .evaluation import add_to as add_eval
 from .toolken import add_to as add_toolken
@@ -35,7 +36,9 @@ _FORMATS = (
     "toolwire",
 )
 _READ_ONLY = ("toolace",)
-_EXPORT_EXAMPLES = """\
+_EXPORT_HELP = """\
+Write recorded conversations and training files as training data in another format.
+
 examples:
   toolwire learn export traces/ --format trl -o train.jsonl               conversations of `--trace` and `trace record`
   toolwire learn export train.jsonl --format axolotl -o axolotl.jsonl     another format; that of the file is detected
@@ -55,12 +58,8 @@ exit codes: 0 done   1 a loss with --strict, or no example   2 wrong usage, or u
 
 
 def add_export(actions: Any) -> None:
-    parser = actions.add_parser(
-        "export",
-        help="recorded conversations and training files as training data",
-        description="Write recorded conversations and training files as training data in another format.",
-        epilog=_EXPORT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        actions, "export", "recorded conversations and training files as training data", _EXPORT_HELP, _export
     )
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="traces, training files, or folders of them")
     parser.add_argument("--format", required=True, choices=_FORMATS, metavar="FORMAT", help="the format to write")
@@ -70,31 +69,30 @@ def add_export(actions: Any) -> None:
     )
     _add_selection(parser)
     _add_specifications(parser)
-    parser.add_argument("--strict", action="store_true", help="write nothing if there is a loss above info")
-    parser.add_argument("--dry-run", action="store_true", help="report only")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=_export)
+    add_flag(parser, "--strict", "write nothing if there is a loss above info")
+    add_flag(parser, "--dry-run", "report only")
+    add_flag(parser, "--json", "print the report as JSON")
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("selection")
-    group.add_argument("--check", action="store_true", help="reject examples with wrong roles, results or arguments")
-    group.add_argument("--include-failed", action="store_true", help="also runs without an answer and failed tools")
+    add_flag(group, "--check", "reject examples with wrong roles, results or arguments")
+    add_flag(group, "--include-failed", "also runs without an answer and failed tools")
     group.add_argument(
         "--dedupe", nargs="?", const="exact", choices=("exact", "near"), help="remove duplicates; near: by the question"
     )
-    group.add_argument("--max-per-tool", type=_parse_positive, metavar="N", help="keep at most N examples of a tool")
+    group.add_argument("--max-per-tool", type=positive_number, metavar="N", help="keep at most N examples of a tool")
     group.add_argument(
-        "--min-per-tool", type=_parse_positive, metavar="N", help="drop tools with fewer than N examples"
+        "--min-per-tool", type=positive_number, metavar="N", help="drop tools with fewer than N examples"
     )
     group.add_argument("--split", type=_parse_split, metavar="KIND:SHARE", help="by-tool:0.1 or by-example:0.1")
-    group.add_argument("--seed", type=_parse_number, default=0, metavar="N", help="seed of the selection (0)")
+    group.add_argument("--seed", type=whole_number, default=0, metavar="N", help="seed of the selection (0)")
 
 
 def _add_specifications(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("retrieved specifications")
     group.add_argument("--specs", metavar="INDEX", help="replace the tools by those found in an index file")
-    group.add_argument("--k", type=_parse_positive, default=3, metavar="N", help="number of specifications (3)")
+    group.add_argument("--k", type=positive_number, default=3, metavar="N", help="number of specifications (3)")
     group.add_argument(
         "--gold",
         choices=("retrieved", "kept", "first", "oracle"),
@@ -102,18 +100,6 @@ def _add_specifications(parser: argparse.ArgumentParser) -> None:
         help="the called tool: as found (default), kept if missing, first, or alone",
     )
     group.add_argument("--place", choices=("tools", "prompt"), default="tools", help="where they are put (tools)")
-
-
-def _parse_number(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
-    return int(text[:18])
-
-
-def _parse_positive(text: str) -> int:
-    if not text.isdecimal() or not int(text[:18]):
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
-    return int(text[:18])
 
 
 def _parse_split(text: str) -> tuple[str, float]:
@@ -252,7 +238,9 @@ def _document(report: ExportReport, written: dict[str, int]) -> dict[str, Any]:
     return {"examples": {}, "tools": {}, "losses": [], "rejected": {}, **document, "written": written}
 
 
-_EXAMPLES = """\
+_HELP = """\
+Teach an open model to call tools, and measure how well it does.
+
 examples:
   toolwire learn export traces/ --format trl -o train.jsonl    recorded conversations as training data
   toolwire learn train train.jsonl -m smollm2 -o runs/tuned    fine-tune, write an adapter and a GGUF file
@@ -266,13 +254,7 @@ exit codes: 0 done   1 a check failed   2 wrong usage, or unreadable input
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "learn",
-        help="training data, fine-tuning and evaluation for open models",
-        description="Teach an open model to call tools, and measure how well it does.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "learn", "training data, fine-tuning and evaluation for open models", _HELP)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     for add in (add_export, add_train, add_mine, add_toolken, add_eval):
         add(actions)

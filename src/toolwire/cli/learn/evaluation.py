@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import ConfigError
 from ...ir.terminal import neutralise_line
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bars, write_plot
+from ..terminal.options import add_command, add_flag, positive_number
 from ..terminal.output import ProgressBar, json_text, paint, table
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from ...learn.run_folder import RunFolder
 
 
-_EXAMPLES = """\
+_HELP = """\
+Ask a model the entries of a benchmark, and count right calls and kinds of errors.
+
 examples:
   toolwire learn eval bfcl -m smollm2 --format hermes --mask --limit 100
   toolwire learn eval bfcl -m runs/tuned/model --format hermes -o runs/score --plot score.svg
@@ -38,39 +40,28 @@ exit codes: 0 done   1 the share of right answers is below --fail-under, or no q
 
 
 def add_to(actions: Any) -> None:
-    parser = actions.add_parser(
-        "eval",
-        help="measure the share of right calls on a benchmark",
-        description="Ask a model the entries of a benchmark, and count right calls and kinds of errors.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(actions, "eval", "measure the share of right calls on a benchmark", _HELP, _evaluate)
     parser.add_argument("benchmark", choices=["bfcl"], help="bfcl: Berkeley Function Calling Leaderboard")
     parser.add_argument("-m", "--model", required=True, help="a folder, a .gguf file, `smollm2`, or provider/model")
     parser.add_argument("--format", metavar="FORMAT", help="text format of the calls")
     parser.add_argument("--wire", metavar="WIRE", help="wire of the server, if not its provider's default")
     parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
     parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
-    parser.add_argument("--mask", action="store_true", help="constrain the calls of a local model to their schemas")
+    add_flag(parser, "--mask", "constrain the calls of a local model to their schemas")
     parser.add_argument("--choice", choices=["auto", "required"], default="auto", help="tool choice (auto)")
     parser.add_argument("--categories", metavar="A,B", help="categories of the benchmark (all with expected calls)")
-    parser.add_argument("--limit", type=_positive, metavar="N", help="a random sample of N entries")
-    parser.add_argument("--max-tokens", type=_positive, default=512, metavar="N", help="tokens of an answer (512)")
-    parser.add_argument("--concurrency", type=_positive, default=8, metavar="N", help="requests at a time (8)")
+    parser.add_argument("--limit", type=positive_number, metavar="N", help="a random sample of N entries")
+    parser.add_argument(
+        "--max-tokens", type=positive_number, default=512, metavar="N", help="tokens of an answer (512)"
+    )
+    parser.add_argument("--concurrency", type=positive_number, default=8, metavar="N", help="requests at a time (8)")
     parser.add_argument("--device", default="cpu", help="device of a local model: cpu, cuda (cpu)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the sample and the model (0)")
     parser.add_argument("-o", "--output", metavar="RUN", help="folder for the answers and the report")
-    parser.add_argument("--resume", action="store_true", help="continue the run in the folder of -o")
+    add_flag(parser, "--resume", "continue the run in the folder of -o")
     parser.add_argument("--fail-under", type=float, metavar="PERCENT", help="exit with 1 if fewer answers are right")
     parser.add_argument("--plot", metavar="FILE", help="write a chart to FILE.svg or FILE.html")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=_evaluate)
-
-
-def _positive(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
-        raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r}")
-    return int(text)
+    add_flag(parser, "--json", "print the report as JSON")
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:

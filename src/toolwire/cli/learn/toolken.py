@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of
+from ..terminal.options import add_command, add_flag, positive_number, whole_number
 from ..terminal.output import ProgressBar, json_text, table
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from ...learn.toolken.training import ToolkenScore
 
 
-_EXAMPLES = """\
+_HELP = """\
+Train one row of the output layer for each tool. The model itself stays as it is.
+
 examples:
   toolwire learn toolken pairs.jsonl -m smollm2 -o runs/head              one trained row for each tool of the pairs
   toolwire learn toolken pairs.jsonl -m smollm2 -o runs/head --resume     continue after an interruption
@@ -44,12 +46,8 @@ _SHOWN = 40  # rows of the table, one screen
 
 
 def add_to(actions: Any) -> None:
-    parser = actions.add_parser(
-        "toolken",
-        help="ToolkenGPT: one trained token for each tool, on a frozen model",
-        description="Train one row of the output layer for each tool. The model itself stays as it is.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        actions, "toolken", "ToolkenGPT: one trained token for each tool, on a frozen model", _HELP, _run
     )
     parser.add_argument("pairs", nargs="?", metavar="PAIRS", help="JSON Lines of texts with marked calls")
     parser.add_argument("-m", "--model", required=True, metavar="MODEL", help="a folder, a .gguf file, or smollm2")
@@ -58,36 +56,25 @@ def add_to(actions: Any) -> None:
     parser.add_argument("--head", metavar="RUN", help="use the head of a run: measure PAIRS, or continue --prompt")
     parser.add_argument("--prompt", metavar="TEXT", help="the text to continue; calls run the functions of --tools")
     parser.add_argument("--tools", metavar="FILE", help="a Python file with the functions of the tools")
-    parser.add_argument("--yes", action="store_true", help="run also calls with side effects (default: they fail)")
-    parser.add_argument("--max-tokens", type=_parse_count, default=64, metavar="N", help="tokens after --prompt (64)")
+    add_flag(parser, "--yes", "run also calls with side effects (default: they fail)")
+    parser.add_argument(
+        "--max-tokens", type=positive_number, default=64, metavar="N", help="tokens after --prompt (64)"
+    )
     parser.add_argument("--fail-under", type=_parse_number, metavar="PERCENT", help="exit with 1 if accuracy is lower")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_flag(parser, "--json", "print the result as JSON")
     _add_training(parser.add_argument_group("training"))
-    parser.set_defaults(run=_run)
 
 
 def _add_training(group: Any) -> None:
     group.add_argument("--dev", metavar="FILE", help="pairs for the calibration (default: a tenth of PAIRS)")
     group.add_argument("--bias", type=_parse_bias, metavar="auto|NUMBER", help="added to the logits of toolkens (auto)")
-    group.add_argument("--epochs", type=_parse_count, default=30, metavar="N", help="passes over the pairs (30)")
+    group.add_argument("--epochs", type=positive_number, default=30, metavar="N", help="passes over the pairs (30)")
     group.add_argument("--rate", type=_parse_number, default=3e-3, metavar="NUMBER", help="learning rate (0.003)")
-    group.add_argument("--batch", type=_parse_count, default=256, metavar="N", help="positions per step (256)")
-    group.add_argument("--negatives", type=_parse_count, metavar="N", help="positions without a call per text (all)")
-    group.add_argument("--seed", type=_parse_seed, default=0, metavar="N", help="seed of all random choices (0)")
+    group.add_argument("--batch", type=positive_number, default=256, metavar="N", help="positions per step (256)")
+    group.add_argument("--negatives", type=positive_number, metavar="N", help="positions without a call per text (all)")
+    group.add_argument("--seed", type=whole_number, default=0, metavar="N", help="seed of all random choices (0)")
     group.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda, … (cpu)")
-    group.add_argument("--resume", action="store_true", help="continue an interrupted run")
-
-
-def _parse_count(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
-        raise argparse.ArgumentTypeError(f"must be a whole number of 1 to 9 digits and at least 1, got {text!r}")
-    return int(text)
-
-
-def _parse_seed(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise argparse.ArgumentTypeError(f"must be a whole number of 1 to 9 digits, got {text!r}")
-    return int(text)
+    add_flag(group, "--resume", "continue an interrupted run")
 
 
 def _parse_number(text: str) -> float:

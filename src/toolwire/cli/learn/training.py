@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
+from ..terminal.options import add_command, add_flag, percentage, positive_number
 from ..terminal.output import ProgressBar, json_text, paint, table
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from ...learn.tuning import Measurement, TuneReport, TuneSettings
 
 
-_TRAIN_EXAMPLES = """\
+_TRAIN_HELP = """\
+Fine-tune a model on tool calls, and measure held-out calls before and after.
+
 examples:
   toolwire learn train train.jsonl -m smollm2 -o runs/tuned --gguf
   toolwire learn train train.jsonl -m models/Qwen3-0.6B -o runs/tuned --device cuda --epochs 2 --gate 90
@@ -37,59 +39,54 @@ exit codes: 0 done   1 the gate failed, or the time was over   2 wrong usage, or
 
 
 def add_train(actions: Any) -> None:
-    parser = actions.add_parser(
-        "train",
-        help="fine-tune a model on tool calls",
-        description="Fine-tune a model on tool calls, and measure held-out calls before and after.",
-        epilog=_TRAIN_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(actions, "train", "fine-tune a model on tool calls", _TRAIN_HELP, _train)
     parser.add_argument("file", metavar="FILE", help="the training examples")
     parser.add_argument("-m", "--model", required=True, help="a folder, a .gguf file, or smollm2")
     parser.add_argument("-o", "--output", required=True, metavar="RUN", help="the folder of the run")
     parser.add_argument("--format", default="hermes", metavar="FORMAT", help="the text format of calls (hermes)")
-    parser.add_argument("--epochs", type=_parse_count, default=3, metavar="NUMBER", help="passes over the data (3)")
+    parser.add_argument("--epochs", type=positive_number, default=3, metavar="NUMBER", help="passes over the data (3)")
     parser.add_argument(
         "--lr", type=_parse_number, metavar="RATE", help="highest learning rate (1e-3; 5e-5 with --full)"
     )
-    parser.add_argument("--rank", type=_parse_count, default=16, metavar="NUMBER", help="rank of the adapter (16)")
-    parser.add_argument("--full", action="store_true", help="train all weights instead of an adapter")
+    parser.add_argument("--rank", type=positive_number, default=16, metavar="NUMBER", help="rank of the adapter (16)")
+    add_flag(parser, "--full", "train all weights instead of an adapter")
     parser.add_argument(
-        "--batch-tokens", type=_parse_count, default=4096, metavar="NUMBER", help="tokens in a step (4096)"
+        "--batch-tokens", type=positive_number, default=4096, metavar="NUMBER", help="tokens in a step (4096)"
     )
     parser.add_argument(
-        "--max-length", type=_parse_count, default=2048, metavar="NUMBER", help="leave out longer examples (2048)"
+        "--max-length", type=positive_number, default=2048, metavar="NUMBER", help="leave out longer examples (2048)"
     )
     parser.add_argument(
-        "--held-out", type=_parse_percent, default=10.0, metavar="PERCENT", help="examples to measure on (10)"
+        "--held-out", type=percentage, default=10.0, metavar="PERCENT", help="examples to measure on (10)"
     )
     parser.add_argument("--test", metavar="FILE", help="held-out examples, instead of a share of the training examples")
     parser.add_argument(
-        "--prompts", type=_parse_count, default=100, metavar="NUMBER", help="the most held-out prompts to answer (100)"
+        "--prompts",
+        type=positive_number,
+        default=100,
+        metavar="NUMBER",
+        help="the most held-out prompts to answer (100)",
     )
     parser.add_argument(
-        "--answer-tokens", type=_parse_count, default=160, metavar="NUMBER", help="the longest answer to a prompt (160)"
+        "--answer-tokens",
+        type=positive_number,
+        default=160,
+        metavar="NUMBER",
+        help="the longest answer to a prompt (160)",
     )
-    parser.add_argument("--masked", action="store_true", help="measure also with a mask that allows only calls")
-    parser.add_argument("--mask-results", action="store_true", help="no loss on the results of inline calls")
+    add_flag(parser, "--masked", "measure also with a mask that allows only calls")
+    add_flag(parser, "--mask-results", "no loss on the results of inline calls")
     parser.add_argument(
-        "--gate", type=_parse_percent, metavar="PERCENT", help="exit with 1 if fewer held-out calls are right"
+        "--gate", type=percentage, metavar="PERCENT", help="exit with 1 if fewer held-out calls are right"
     )
     parser.add_argument(
         "--gguf", nargs="?", const="f16", choices=("f32", "f16", "q8_0"), help="write model.gguf (default: f16)"
     )
     parser.add_argument("--device", default="cpu", help="cpu, cuda or another device of torch (cpu)")
     parser.add_argument("--minutes", type=_parse_number, metavar="NUMBER", help="stop training after this time")
-    parser.add_argument("--resume", action="store_true", help="continue an interrupted run")
+    add_flag(parser, "--resume", "continue an interrupted run")
     parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="seed of adapter, split and order (0)")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=_train)
-
-
-def _parse_count(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
-        raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r}")
-    return int(text)
+    add_flag(parser, "--json", "print the report as JSON")
 
 
 def _parse_number(text: str) -> float:
@@ -100,12 +97,6 @@ def _parse_number(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
     return number
-
-
-def _parse_percent(text: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or float(text) > 100:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to 100, got {text!r}")
-    return float(text)
 
 
 def _train(arguments: argparse.Namespace) -> int:
@@ -229,7 +220,9 @@ def _share(calls: CallQuality, name: str) -> str:
 
 
 _MAX_REASONS = 4  # they share one line; the rest is counted as "other"
-_MINE_EXAMPLES = """\
+_MINE_HELP = """\
+Sample tool calls in texts, execute them, and keep those whose results help to predict the text.
+
 examples:
   toolwire learn mine texts.txt -m smollm2 -o runs/mined
   toolwire learn mine texts.jsonl -m smollm2 -o runs/mined --tools calculator,calendar,search=passages.txt
@@ -247,12 +240,8 @@ exit codes: 0 done   1 no call was kept   2 wrong usage, or unreadable input
 
 
 def add_mine(actions: Any) -> None:
-    parser = actions.add_parser(
-        "mine",
-        help="find the tool calls of plain texts that help a model (Toolformer)",
-        description="Sample tool calls in texts, execute them, and keep those whose results help to predict the text.",
-        epilog=_MINE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        actions, "mine", "find the tool calls of plain texts that help a model (Toolformer)", _MINE_HELP, _mine
     )
     parser.add_argument("texts", metavar="TEXTS", help="file of texts")
     parser.add_argument("-m", "--model", required=True, help="folder of a model, a GGUF file, or smollm2")
@@ -272,9 +261,8 @@ def add_mine(actions: Any) -> None:
     parser.add_argument("--batch-tokens", type=int, default=16_384, metavar="NUMBER", help="tokens of a batch (16384)")
     parser.add_argument("--device", default="cpu", help="device of the model (cpu)")
     parser.add_argument("--dtype", default="float32", help="type of the weights (float32)")
-    parser.add_argument("--resume", action="store_true", help="continue the run in the folder")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=_mine)
+    add_flag(parser, "--resume", "continue the run in the folder")
+    add_flag(parser, "--json", "print the report as JSON")
 
 
 def _mine(arguments: argparse.Namespace) -> int:

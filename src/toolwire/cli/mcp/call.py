@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import ConfigError, ProtocolError, ToolwireError
 from ...ir.terminal import neutralise_line, neutralise_text
 from ..sources.targets import add_target, parse_spec
+from ..terminal.options import add_command, add_flag
 from ..terminal.output import json_text, paint
 from .arguments import ARGUMENT_HELP, apply_schema, nearest, read_assignments
 from .traffic import TrafficLog, add_traffic_options
@@ -128,7 +129,9 @@ def _decode(data: str) -> bytes | None:
         return None
 
 
-_CALL_EXAMPLES = """\
+_CALL_HELP = """\
+Call a tool of an MCP server and print the result.
+
 examples:
   toolwire mcp call "toolwire mcp serve tools.py" forecast city=Oslo days=2
   toolwire mcp call https://mcp.example.com/ search query=tea --header 'Authorization=Bearer ${TOKEN}'
@@ -147,21 +150,14 @@ _MAX_LISTED = 20  # names in one error message, about three lines
 
 
 def add_call(commands: Any) -> None:
-    parser = commands.add_parser(
-        "call",
-        help="call a tool of a server",
-        description="Call a tool of an MCP server and print the result.",
-        epilog=_CALL_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "call", "call a tool of a server", _CALL_HELP, run_call)
     add_target(parser, files=False)
     parser.add_argument("tool", metavar="TOOL", help="name of the tool")
     parser.add_argument("arguments", metavar="ARGUMENT", nargs="*", help=ARGUMENT_HELP)
     parser.add_argument("--key", help="an idempotency key: toolwire servers run a call with it at most once")
     add_output_option(parser)
     add_traffic_options(parser)
-    parser.add_argument("--json", action="store_true", help="print the whole result as MCP JSON")
-    parser.set_defaults(run=run_call)
+    add_flag(parser, "--json", "print the whole result as MCP JSON")
 
 
 def run_call(arguments: argparse.Namespace) -> int:
@@ -220,7 +216,9 @@ def _print_progress(_: str, progress: Any) -> None:
     print(neutralise_line(f"{progress.progress:g}{of} {progress.message or ''}".rstrip()), file=sys.stderr)
 
 
-_READ_EXAMPLES = """\
+_READ_HELP = """\
+Read a resource of an MCP server and print its contents.
+
 examples:
   toolwire mcp read tools.py notes://today
   toolwire mcp read https://mcp.example.com/ file:///logo.png --output logo.png
@@ -232,19 +230,12 @@ exit codes: 0 done   2 wrong usage, unknown resource, or no answer
 
 
 def add_read(commands: Any) -> None:
-    parser = commands.add_parser(
-        "read",
-        help="read a resource of a server",
-        description="Read a resource of an MCP server and print its contents.",
-        epilog=_READ_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "read", "read a resource of a server", _READ_HELP, run_read)
     add_target(parser, files=False)
     parser.add_argument("uri", metavar="URI", help="address of the resource")
     add_output_option(parser)
     add_traffic_options(parser)
-    parser.add_argument("--json", action="store_true", help="print the contents as MCP JSON")
-    parser.set_defaults(run=run_read)
+    add_flag(parser, "--json", "print the contents as MCP JSON")
 
 
 def run_read(arguments: argparse.Namespace) -> int:
@@ -285,7 +276,9 @@ async def _suggest(client: McpClient, uri: str) -> str:
     return "toolwire mcp inspect SERVER lists the resources" if close is None else f"did you mean {close}?"
 
 
-_PROMPT_EXAMPLES = """\
+_PROMPT_HELP = """\
+Get a prompt of an MCP server and print its messages.
+
 examples:
   toolwire mcp prompt tools.py review code=@main.py style=strict
   toolwire mcp prompt https://mcp.example.com/ greeting name=Ada --json
@@ -296,20 +289,13 @@ exit codes: 0 done   2 wrong usage, unknown prompt, or no answer
 
 
 def add_prompt(commands: Any) -> None:
-    parser = commands.add_parser(
-        "prompt",
-        help="get a prompt of a server",
-        description="Get a prompt of an MCP server and print its messages.",
-        epilog=_PROMPT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "prompt", "get a prompt of a server", _PROMPT_HELP, run_prompt)
     add_target(parser, files=False)
     parser.add_argument("prompt", metavar="NAME", help="name of the prompt")
     parser.add_argument("arguments", metavar="ARGUMENT", nargs="*", help=ARGUMENT_HELP)
     add_output_option(parser)
     add_traffic_options(parser)
-    parser.add_argument("--json", action="store_true", help="print the prompt as MCP JSON")
-    parser.set_defaults(run=run_prompt)
+    add_flag(parser, "--json", "print the prompt as MCP JSON")
 
 
 def run_prompt(arguments: argparse.Namespace) -> int:

@@ -13,13 +13,16 @@ from typing import Any
 
 from ...ir.errors import ConfigError
 from ..sources.targets import add_target, load_tools, parse_spec
+from ..terminal.options import add_command
 from ..terminal.output import json_text
 from .call import add_call, add_prompt, add_read
 from .http import add_http_options, make_guard, parse_address, run_server, serve_app
 from .inspect import add_to as add_inspect
 from .serve import add_to as add_serve
 
-_BRIDGE_EXAMPLES = """\
+_BRIDGE_HELP = """\
+Forward MCP messages unchanged from one transport to the other.
+
 examples:
   toolwire mcp bridge https://mcp.example.com/                 for clients that only start commands
   toolwire mcp bridge "npx -y my-server" --http :8000          for clients that use URLs, at http://127.0.0.1:8000/mcp
@@ -30,17 +33,10 @@ in a client's configuration:
 
 
 def add_bridge(commands: Any) -> None:
-    parser = commands.add_parser(
-        "bridge",
-        help="serve a URL over stdio, or a command over HTTP",
-        description="Forward MCP messages unchanged from one transport to the other.",
-        epilog=_BRIDGE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "bridge", "serve a URL over stdio, or a command over HTTP", _BRIDGE_HELP, run_bridge)
     add_target(parser, files=False)
     parser.add_argument("--http", metavar="[HOST]:PORT", help="serve over HTTP instead of stdio")
     add_http_options(parser)
-    parser.set_defaults(run=run_bridge)
 
 
 def run_bridge(arguments: argparse.Namespace) -> int:
@@ -70,7 +66,9 @@ def _serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-_SERVER_JSON_EXAMPLES = """\
+_SERVER_JSON_HELP = """\
+Write the server.json that publishes a server in the MCP registry.
+
 examples:
   toolwire mcp server-json tools.py --name io.github.me/weather --version 1.0.0 --pypi my-weather
   toolwire mcp server-json tools.py --name com.example/weather --version 1.0.0 --url https://example.com/mcp
@@ -78,12 +76,8 @@ examples:
 
 
 def add_server_json(commands: Any) -> None:
-    parser = commands.add_parser(
-        "server-json",
-        help="write the server.json of the MCP registry",
-        description="Write the server.json that publishes a server in the MCP registry.",
-        epilog=_SERVER_JSON_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands, "server-json", "write the server.json of the MCP registry", _SERVER_JSON_HELP, run_server_json
     )
     parser.add_argument("tools", metavar="TOOLS.py", help="a file of functions")
     parser.add_argument("--name", required=True, help="name with a reverse-DNS prefix: io.github.me/weather")
@@ -95,7 +89,6 @@ def add_server_json(commands: Any) -> None:
     parser.add_argument("--repository", metavar="URL", help="URL of the source repository")
     parser.add_argument("--pypi", metavar="PACKAGE", help="the PyPI package that contains it")
     parser.add_argument("--url", help="URL of the HTTP endpoint")
-    parser.set_defaults(run=run_server_json)
 
 
 def run_server_json(arguments: argparse.Namespace) -> int:
@@ -121,7 +114,9 @@ def run_server_json(arguments: argparse.Namespace) -> int:
 
 _COMMANDS = (add_serve, add_inspect, add_call, add_read, add_prompt, add_bridge, add_server_json)
 
-_EXAMPLES = """\
+_HELP = """\
+Model Context Protocol: version 2026-07-28 and earlier versions with a handshake, over stdio and HTTP.
+
 examples:
   toolwire mcp serve tools.py                    for a client that starts the server (stdio)
   toolwire mcp serve tools.py --http :8000       for clients on this machine, at http://127.0.0.1:8000/mcp
@@ -135,13 +130,7 @@ examples:
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "mcp",
-        help="publish your functions to every MCP client, use any MCP server",
-        description="Model Context Protocol: version 2026-07-28 and earlier versions with a handshake, over stdio and HTTP.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "mcp", "publish your functions to every MCP client, use any MCP server", _HELP)
     subcommands = parser.add_subparsers(metavar="COMMAND", required=True)
     for add in _COMMANDS:
         add(subcommands)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra
+from ..terminal.options import add_list
 
 if TYPE_CHECKING:
     import argparse
@@ -84,12 +85,8 @@ def _drop_record(count: int) -> logging.LogRecord:
 def add_http_options(parser: Any) -> None:
     """Add the options of an HTTP endpoint, except its address."""
     parser.add_argument("--path", default="/mcp", help="path of the HTTP endpoint (/mcp)")
-    parser.add_argument(
-        "--allow-host", action="append", default=[], metavar="NAME", help="an accepted host name; repeatable"
-    )
-    parser.add_argument(
-        "--allow-origin", action="append", default=[], metavar="URL", help="an allowed web origin; repeatable"
-    )
+    add_list(parser, "--allow-host", metavar="NAME", help="an accepted host name; repeatable")
+    add_list(parser, "--allow-origin", metavar="URL", help="an allowed web origin; repeatable")
     parser.add_argument("--token-env", metavar="NAME", help="environment variable with the required bearer token")
 
 

@@ -15,6 +15,7 @@ from ...ir.text import shorten
 from ..audit import print_table
 from ..sources.listing import MAX_ITEMS, Listing
 from ..sources.targets import add_target, open_servers
+from ..terminal.options import add_command, add_flag, add_list
 from ..terminal.output import json_text, paint, table
 from .traffic import TrafficLog, add_traffic_options
 
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 _MAX_FINDINGS = 100  # a server with many tools has more; --all prints the rest
 _MAX_MESSAGE = 200  # characters of a finding, which may quote a description
 
-_EXAMPLES = """\
+_HELP = """\
+Show the tools of MCP servers with their parameters, their resources and prompts, the latency, and for each tool its support per provider, its tokens and its problems.
+
 examples:
   toolwire mcp inspect "toolwire mcp serve tools.py"
   toolwire mcp inspect "npx -y @modelcontextprotocol/server-everything" --target openai_strict,gemini
@@ -49,29 +52,17 @@ exit codes: 0 all tools are usable   1 some are not, or tools differ from the lo
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "inspect",
-        help="show the tools, resources and prompts of a server, and problems per provider",
-        description=(
-            "Show the tools of MCP servers with their parameters, their resources and prompts, the latency, and for each "
-            "tool its support per provider, its tokens and its problems."
-        ),
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands, "inspect", "show the tools, resources and prompts of a server, and problems per provider", _HELP, run
     )
     add_target(parser)
-    parser.add_argument(
-        "--target", dest="targets", action="append", default=[], metavar="NAME", help="only these providers"
-    )
+    add_list(parser, "--target", dest="targets", metavar="NAME", help="only these providers")
     parser.add_argument("--schema", metavar="NAME", help="show the schemas as sent to this provider")
-    parser.add_argument(
-        "--ignore", action="append", default=[], metavar="ID", help="skip rules whose id starts with ID"
-    )
+    add_list(parser, "--ignore", metavar="ID", help="skip rules whose id starts with ID")
     parser.add_argument("--lock", metavar="FILE", help="record the current tools")
     parser.add_argument("--check-lock", metavar="FILE", help="report tools that differ from the lock")
     add_traffic_options(parser)
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.set_defaults(run=run)
+    add_flag(parser, "--json", "print everything as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

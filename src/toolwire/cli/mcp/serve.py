@@ -18,7 +18,8 @@ from ...ir.errors import ConfigError, ToolwireError
 from ...ir.terminal import count_of
 from ..sources.targets import add_store_option, add_ttl_option, load_tools, open_store_at
 from ..sources.tool_source import add_source_options, open_source, refuse_api_options, source_kind
-from ..terminal.log_lines import LogFormatter
+from ..terminal.options import add_command, add_flag
+from ..terminal.output import LogFormatter
 from .http import (
     BackgroundHandler,
     add_http_options,
@@ -173,7 +174,9 @@ async def follow_changes(server: Server, file: ToolsFile | None, interval: float
             _log.exception("cannot apply the changed tools")
 
 
-_EXAMPLES = """\
+_HELP = """\
+Serve tools to MCP clients, over stdio unless --http is given.
+
 examples:
   toolwire mcp serve tools.py
   toolwire mcp serve tools.py --http :8000               requests are logged to standard error
@@ -195,12 +198,8 @@ exit codes: 0 the client has disconnected, or stopped by a signal   2 wrong usag
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "serve",
-        help="serve functions, an OpenAPI document or other MCP servers over stdio or HTTP",
-        description="Serve tools to MCP clients, over stdio unless --http is given.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands, "serve", "serve functions, an OpenAPI document or other MCP servers over stdio or HTTP", _HELP, run
     )
     parser.add_argument(
         "tools",
@@ -209,7 +208,7 @@ def add_to(commands: Any) -> None:
     )
     add_source_options(parser)
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--stdio", action="store_true", help="serve over standard input and output (default)")
+    add_flag(way, "--stdio", "serve over standard input and output (default)")
     way.add_argument(
         "--http",
         metavar="[HOST]:PORT",
@@ -218,9 +217,7 @@ def add_to(commands: Any) -> None:
     add_http_options(parser)
     parser.add_argument("--name", help="name of the server (the name of the file)")
     parser.add_argument("--instructions", help="instructions for models on how to use the tools")
-    parser.add_argument(
-        "--reload", action="store_true", help="load a Python file again when it or its modules have changed"
-    )
+    add_flag(parser, "--reload", "load a Python file again when it or its modules have changed")
     _add_log_options(parser)
     parser.add_argument(
         "--secret-env", metavar="NAME", help="environment variable with the secret shared by all servers of one address"
@@ -239,16 +236,13 @@ def add_to(commands: Any) -> None:
         help="a call without a heartbeat is considered lost after this time (60)",
     )
     add_ttl_option(parser)
-    parser.set_defaults(run=run)
 
 
 def _add_log_options(parser: Any) -> None:
     amount = parser.add_mutually_exclusive_group()
-    amount.add_argument("--verbose", action="store_true", help="log requests over stdio too, and connections")
-    amount.add_argument("--quiet", action="store_true", help="do not log requests")
-    parser.add_argument(
-        "--log-arguments", action="store_true", help="log the arguments of requests too, without secrets"
-    )
+    add_flag(amount, "--verbose", "log requests over stdio too, and connections")
+    add_flag(amount, "--quiet", "do not log requests")
+    add_flag(parser, "--log-arguments", "log the arguments of requests too, without secrets")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...ir.terminal import neutralise_line
+from ..terminal.options import add_flag
 from ..terminal.output import paint
 
 if TYPE_CHECKING:
@@ -35,12 +36,8 @@ _GREETINGS = ("server/discover", "initialize")
 
 def add_traffic_options(parser: Any) -> None:
     """Add `--traffic` and `--all`."""
-    parser.add_argument(
-        "--traffic",
-        action="store_true",
-        help="print every message in both directions, with its time, to standard error",
-    )
-    parser.add_argument("--all", action="store_true", help="cut no text and no list, however long")
+    add_flag(parser, "--traffic", "print every message in both directions, with its time, to standard error")
+    add_flag(parser, "--all", "cut no text and no list, however long")
 
 
 class RequestLatency(NamedTuple):

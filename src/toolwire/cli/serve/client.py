@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ...ir.errors import ConfigError
 from ...ir.response import UpstreamError
 from ...ir.terminal import neutralise_line
+from ..terminal.options import add_command, add_flag
 from ..terminal.output import paint
 from .client_models import (
     ANY_KEY,
@@ -29,7 +30,9 @@ from .client_models import (
 )
 from .keys import SUPPRESS
 
-_EXAMPLES = """\
+_HELP = """\
+Show, or with --write apply, a client's settings for the gateway.
+
 examples:
   toolwire serve client claude            show the settings and the shell command
   toolwire serve client claude --model fast --small-model tiny
@@ -52,13 +55,7 @@ class FileChange(NamedTuple):
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "client",
-        help="point a client at the gateway",
-        description="Show, or with --write apply, a client's settings for the gateway.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "client", "point a client at the gateway", _HELP, run)
     parser.add_argument("client", choices=sorted(_CLIENTS))
     parser.add_argument("--url", default=_URL, help=f"URL of the gateway ({_URL})")
     parser.add_argument("--model", help="the model to request (one of the gateway that accepts tools)")
@@ -67,9 +64,8 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--key-env", metavar="NAME", help="environment variable with your key, if the gateway requires one"
     )
-    parser.add_argument("--write", action="store_true", help="change the client's settings")
+    add_flag(parser, "--write", "change the client's settings")
     parser.add_argument("--home", type=Path, default=None, help=argparse.SUPPRESS)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

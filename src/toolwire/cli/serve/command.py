@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
+from ..terminal.options import add_command, add_flag
 from ..terminal.output import paint
 from .client import add_to as add_client
 from .client_models import ANY_KEY, client_commands, list_models
@@ -126,7 +127,9 @@ def _worker_command(arguments: argparse.Namespace) -> list[str]:
 
 
 _CONFIG = "toolwire.toml"
-_EXAMPLES = """\
+_HELP = """\
+Run a gateway for OpenAI, Anthropic, Gemini and Ollama clients to any model.
+
 examples:
   toolwire serve --demo                          a small real model in this process: no key, no network
   toolwire serve                                 every provider whose key is in the environment, as provider/model
@@ -145,22 +148,16 @@ exit codes: 0 stopped by a signal   1 a worker failed   2 wrong settings, or the
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "serve",
-        help="run a gateway: any client with any model",
-        description="Run a gateway for OpenAI, Anthropic, Gemini and Ollama clients to any model.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "serve", "run a gateway: any client with any model", _HELP)
     parser.add_argument("--config", metavar="FILE", help=f"settings ({_CONFIG}, if it exists)")
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
     parser.add_argument(
         "--port", type=int, help="port to listen on (4141, or without keys the next free one); 0 is any free port"
     )
     parser.add_argument("--workers", type=int, metavar="N", help="number of processes on the port (1)")
-    parser.add_argument("--demo", action="store_true", help="answer every model name with SmolLM2-135M in this process")
-    parser.add_argument("--quiet", action="store_true", help="log each request as a JSON line instead of a table row")
-    parser.add_argument("--strict", action="store_true", help="refuse a LiteLLM file if part of it has no equivalent")
+    add_flag(parser, "--demo", "answer every model name with SmolLM2-135M in this process")
+    add_flag(parser, "--quiet", "log each request as a JSON line instead of a table row")
+    add_flag(parser, "--strict", "refuse a LiteLLM file if part of it has no equivalent")
     parser.set_defaults(run=run, is_reload=False)
     more = parser.add_subparsers(metavar="init|check|keys|usage|client", required=False)
     for add in (add_init, add_check, add_keys, add_usage, add_client):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
+from ..terminal.options import add_command, add_flag
 from ..terminal.output import json_text, table
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ SUPPRESS = argparse.SUPPRESS  # `serve --config F keys …` and `serve keys … 
 _LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}").fullmatch
 _is_bare_name = re.compile(r"[A-Za-z0-9_-]+").fullmatch
-_KEYS_EXAMPLES = """\
+_KEYS_HELP = """\
+Manage the keys of a gateway's clients.
+
 examples:
   toolwire serve keys new ann
   toolwire serve keys new ci --models 'gpt-*' small --requests-per-minute 60 --tokens-per-day 1000000
@@ -44,13 +47,7 @@ The key is shown once; the file contains its hash. A running gateway reloads its
 
 
 def add_keys(commands: Any) -> None:
-    parser = commands.add_parser(
-        "keys",
-        help="create, list and revoke keys for clients",
-        description="Manage the keys of a gateway's clients.",
-        epilog=_KEYS_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "keys", "create, list and revoke keys for clients", _KEYS_HELP)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     new = actions.add_parser("new", help="create a key and show it once")
     new.add_argument("name", metavar="NAME", help="name of the client, for logs, limits and usage")
@@ -59,7 +56,7 @@ def add_keys(commands: Any) -> None:
         new.add_argument(f"--{limit.replace('_', '-')}", type=int, metavar="N")
     new.set_defaults(run=_create_key)
     listing = actions.add_parser("list", help="list the keys")
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    add_flag(listing, "--json", "print JSON")
     listing.set_defaults(run=_list_keys)
     revoke = actions.add_parser("revoke", help="remove a key")
     revoke.add_argument("name", metavar="NAME")
@@ -209,7 +206,9 @@ def replace_file(path: Path, text: str) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
 
-_USAGE_EXAMPLES = """\
+_USAGE_HELP = """\
+Show the usage of a gateway. Its settings must record usage (state.usage).
+
 examples:
   toolwire serve usage                            every key, since the first request
   toolwire serve usage --by model --since 7d      the last seven days
@@ -223,18 +222,11 @@ _HEADERS = ("requests", "errors", "tokens in", "out", "cached", "reasoning", "ca
 
 
 def add_usage(commands: Any) -> None:
-    parser = commands.add_parser(
-        "usage",
-        help="show usage",
-        description="Show the usage of a gateway. Its settings must record usage (state.usage).",
-        epilog=_USAGE_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "usage", "show usage", _USAGE_HELP, run_usage)
     parser.add_argument("--by", choices=("key", "model", "day"), default="key", help="group by this (key)")
     parser.add_argument("--since", metavar="WHEN", help="a day (2026-11-01), a time, or a span (90m, 24h, 7d, 4w)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_flag(parser, "--json", "print JSON")
     parser.add_argument("--config", default=SUPPRESS, metavar="FILE", help=f"the settings ({CONFIG})")
-    parser.set_defaults(run=run_usage)
 
 
 def run_usage(arguments: argparse.Namespace) -> int:

@@ -13,8 +13,7 @@ from time import localtime, strftime
 from typing import TYPE_CHECKING
 
 from ...ir.terminal import neutralise_line
-from ..terminal.log_lines import LogFormatter
-from ..terminal.output import paint
+from ..terminal.output import LogFormatter, paint
 
 if TYPE_CHECKING:
     from ...gateway.observe.request_log import RequestLog

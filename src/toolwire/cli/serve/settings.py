@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
 from ...ir.text import shorten
+from ..terminal.options import add_command, add_flag
 from ..terminal.output import json_text, paint, table
 from .keys import CONFIG, replace_file
 
@@ -56,7 +57,9 @@ def _wrap(text: str) -> list[str]:
     return textwrap.wrap(neutralise_line(text), width, break_on_hyphens=False) or [""]
 
 
-_INIT_EXAMPLES = """\
+_INIT_HELP = """\
+Write a commented settings file from the keys and model servers of this machine.
+
 examples:
   toolwire serve init                                 toolwire.toml: providers whose key is set, servers that run here
   toolwire serve init other.toml --force              overwrite an existing file
@@ -90,21 +93,12 @@ _EXAMPLE = """\
 
 
 def add_init(commands: Any) -> None:
-    parser = commands.add_parser(
-        "init",
-        help="write a settings file for this machine",
-        description="Write a commented settings file from the keys and model servers of this machine.",
-        epilog=_INIT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "init", "write a settings file for this machine", _INIT_HELP, run_init)
     parser.add_argument("file", nargs="?", metavar="FILE", help=f"the file to write ({CONFIG})")
     parser.add_argument("--from-litellm", metavar="CONFIG", help="convert this file of LiteLLM")
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
-    parser.add_argument("--no-probe", action="store_true", help="do not look for model servers on this machine")
-    parser.add_argument(
-        "--strict", action="store_true", help="with --from-litellm: refuse a file that is not fully used"
-    )
-    parser.set_defaults(run=run_init)
+    add_flag(parser, "--force", "overwrite an existing file")
+    add_flag(parser, "--no-probe", "do not look for model servers on this machine")
+    add_flag(parser, "--strict", "with --from-litellm: refuse a file that is not fully used")
 
 
 def run_init(arguments: argparse.Namespace) -> int:
@@ -233,7 +227,9 @@ def _with_single_targets(settings: Settings) -> Settings:
     return replace(settings, models=models)
 
 
-_CHECK_EXAMPLES = """\
+_CHECK_HELP = """\
+Check the settings of a gateway without starting it.
+
 examples:
   toolwire serve check                           toolwire.toml: names, types, references, files and keys
   toolwire serve check other.toml --json
@@ -248,18 +244,11 @@ _MAX_LOCATION = 60  # characters in the table; JSON has the whole text
 
 
 def add_check(commands: Any) -> None:
-    parser = commands.add_parser(
-        "check",
-        help="check the settings and list all problems",
-        description="Check the settings of a gateway without starting it.",
-        epilog=_CHECK_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "check", "check the settings and list all problems", _CHECK_HELP, run_check)
     parser.add_argument("file", nargs="?", metavar="FILE", help=f"the settings ({CONFIG})")
-    parser.add_argument("--probe", action="store_true", help="ask each upstream whether it is reachable")
+    add_flag(parser, "--probe", "ask each upstream whether it is reachable")
     parser.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="for each probe (5)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run_check)
+    add_flag(parser, "--json", "print JSON")
 
 
 def run_check(arguments: argparse.Namespace) -> int:

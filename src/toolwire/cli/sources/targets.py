@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
+from ..terminal.options import add_flag, add_list
 
 if TYPE_CHECKING:
     import ast
@@ -135,16 +136,8 @@ def positive_seconds(text: str) -> float:
 
 def add_server_options(parser: Any, *, timeout: float = 60.0) -> None:
     """Add the options of a server: `parser` is a parser or a group of options, `timeout` the default of a request."""
-    parser.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="HTTP header for a URL; ${VARIABLE} is expanded",
-    )
-    parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="environment variable for a command"
-    )
+    add_list(parser, "--header", metavar="NAME=VALUE", help="HTTP header for a URL; ${VARIABLE} is expanded")
+    add_list(parser, "--env", metavar="NAME=VALUE", help="environment variable for a command")
     parser.add_argument("--protocol", default="auto", metavar="VERSION", help="use only this protocol version (auto)")
     parser.add_argument(
         "--timeout",
@@ -153,7 +146,7 @@ def add_server_options(parser: Any, *, timeout: float = 60.0) -> None:
         metavar="SECONDS",
         help=f"timeout of a request ({timeout:g})",
     )
-    parser.add_argument("--login", action="store_true", help="log in with the browser if the server requires it")
+    add_flag(parser, "--login", "log in with the browser if the server requires it")
 
 
 def parse_spec(target: str, arguments: argparse.Namespace) -> ServerSpec:

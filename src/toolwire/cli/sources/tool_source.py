@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ...ir.errors import ConfigError, ProtocolError
 from ...ir.hints import translate_hint
 from ...ir.terminal import neutralise_line
+from ..terminal.options import add_flag, add_list
 from ..terminal.output import paint
 from .documents import ToolDocuments, is_recording, parse_file, read_bytes
 from .targets import add_server_options, connect_servers, load_tools
@@ -44,24 +45,20 @@ _OPTIONS = ("api_url", "api_auth_env", "api_tag", "api_operation", "api_insecure
 def add_api_options(parser: Any) -> None:
     group = parser.add_argument_group("OpenAPI")
     group.add_argument("--api-url", metavar="URL", help="base URL of the API; requests go to its host only")
-    group.add_argument(
+    add_list(
+        group,
         "--api-auth-env",
-        action="append",
-        default=[],
         metavar="[SCHEME=]NAME",
         help="environment variable with the credential, for one security scheme if there are several; repeatable",
     )
-    group.add_argument(
-        "--api-tag", action="append", default=[], metavar="TAG", help="only operations with TAG; repeatable"
-    )
-    group.add_argument(
+    add_list(group, "--api-tag", metavar="TAG", help="only operations with TAG; repeatable")
+    add_list(
+        group,
         "--api-operation",
-        action="append",
-        default=[],
         metavar="NAME",
         help="only this operation: a tool name or 'METHOD /path', with * as a wildcard; repeatable",
     )
-    group.add_argument("--api-insecure", action="store_true", help="permit http to another machine")
+    add_flag(group, "--api-insecure", "permit http to another machine")
 
 
 def is_api_document(file: str) -> bool:

@@ -1,4 +1,4 @@
-"""Output of the commands: tables, colours, columns and progress bars.
+"""Output of the commands: tables, colours, columns, progress bars and log lines.
 
 Output is plain text without a terminal or with NO_COLOR. A progress bar is drawn on a terminal only.
 """
@@ -6,6 +6,7 @@ Output is plain text without a terminal or with NO_COLOR. A progress bar is draw
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import sys
@@ -133,3 +134,26 @@ class ProgressBar:
         filled = _WIDTH * done // max(total, 1)
         bar = "█" * filled + "░" * (_WIDTH - filled)
         print(f"\r\x1b[K{self.label} {bar} {done}/{total}", end="", file=sys.stderr, flush=True)
+
+
+class LogFormatter(logging.Formatter):
+    """A formatter that escapes control characters; records of toolwire are limited to one line.
+
+    Records contain text of servers and tools: error messages, names, arguments. Other libraries (asyncio) log records of
+    several lines on purpose; those keep their line breaks.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name that logging requires
+        text = super().formatMessage(record)
+        return neutralise_line(text) if record.name.partition(".")[0] == "toolwire" else neutralise_text(text)
+
+    def formatException(  # noqa: N802
+        self, exc_info: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+    ) -> str:
+        return neutralise_text(super().formatException(exc_info))
+
+
+def neutralise_default_log() -> None:
+    """Format records without a configured handler, which logging writes to standard error unchanged."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(LogFormatter())

@@ -12,6 +12,7 @@ from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_text
 from ..sources.listing import list_parameters
 from ..sources.tool_source import add_source_options, source_kind
+from ..terminal.options import add_command, add_flag, positive_number
 from ..terminal.output import json_text, paint, table
 from .cost import add_cost
 from .evaluation import add_eval
@@ -21,7 +22,6 @@ from .groups import (
     add_index_options,
     is_folder,
     open_index,
-    parse_count,
     read_source,
     split_name,
 )
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 _MAX_HIT_LINE = 48  # characters of a description, beside name, score and reason
 _EFFECTS = ("pure", "read", "idempotent", "write")
-_SEARCH_EXAMPLES = """\
+_SEARCH_HELP = """\
+Find the tools that fit a request best.
+
 examples:
   toolwire tools search tools.index "close the issue about the login page"
   toolwire tools search tools.index "list repositories" -k 3 --effect read --server github
@@ -52,20 +54,13 @@ exit codes: 0 found   1 no tool fits   2 wrong usage, or unreadable file
 
 
 def add_search(actions: Any) -> None:
-    parser = actions.add_parser(
-        "search",
-        help="find tools for a request",
-        description="Find the tools that fit a request best.",
-        epilog=_SEARCH_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(actions, "search", "find tools for a request", _SEARCH_HELP, _search)
     parser.add_argument("source", metavar="FILE|SOURCE", help=INDEX_HELP)
     parser.add_argument("query", metavar="QUERY", help="the request")
-    parser.add_argument("-k", type=parse_count, default=5, metavar="NUMBER", help="the number of tools (5)")
+    parser.add_argument("-k", type=positive_number, default=5, metavar="NUMBER", help="the number of tools (5)")
     parser.add_argument("--effect", action="append", choices=_EFFECTS, help="only tools with this effect; repeatable")
     parser.add_argument("--server", action="append", metavar="NAME", help="only tools of this server; repeatable")
     add_index_options(parser)
-    parser.set_defaults(run=_search)
 
 
 def _search(arguments: argparse.Namespace) -> int:
@@ -141,25 +136,17 @@ exit codes: 0 done   2 wrong usage, unreadable source or unknown tool
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "tools",
-        help="list, index and search the tools of a file, an MCP server, an API or a recording",
-        description="List the tools of any source, index and search them, and measure their cost.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "list, index and search the tools of a file, an MCP server, an API or a recording"
+    text = "List the tools of any source, index and search them, and measure their cost."
+    parser = add_command(commands, "tools", about, f"{text}\n\n{_EXAMPLES}")
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    listing = actions.add_parser(
-        "list", help="list the tools", epilog=_EXAMPLES, formatter_class=parser.formatter_class
-    )
+    listing = add_command(actions, "list", "list the tools", f"\n\n{_EXAMPLES}", _list)
     listing.add_argument("source", nargs="+", metavar="SOURCE", help=GROUP_SOURCE_HELP)
-    listing.set_defaults(run=_list)
-    showing = actions.add_parser("show", help="show one tool", epilog=_EXAMPLES, formatter_class=parser.formatter_class)
+    showing = add_command(actions, "show", "show one tool", f"\n\n{_EXAMPLES}", _show)
     showing.add_argument("source", nargs=1, metavar="SOURCE", help=GROUP_SOURCE_HELP)
     showing.add_argument("name", metavar="NAME", help="the name of the tool")
-    showing.set_defaults(run=_show)
     for action in (listing, showing):
-        action.add_argument("--json", action="store_true", help="print the declarations as JSON, in MCP's form")
+        add_flag(action, "--json", "print the declarations as JSON, in MCP's form")
         add_source_options(action)
     add_index(actions)
     add_search(actions)

@@ -19,8 +19,9 @@ from ...ir.terminal import count_of
 from ..sources.documents import har_entries, is_recording, parse_file, read_bytes
 from ..sources.tool_source import add_source_options
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bar, write_plot
+from ..terminal.options import add_command, add_flag, positive_number
 from ..terminal.output import json_text, paint, table
-from .groups import GROUP_SOURCE_HELP, parse_count, read_groups
+from .groups import GROUP_SOURCE_HELP, read_groups
 
 if TYPE_CHECKING:
     from ...ir.tools import Tool
@@ -156,7 +157,9 @@ _WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
 _BAR_WIDTH = 20  # characters; the table has up to five columns before it
 _MAX_PLOTTED = 60  # bars of 20 pixels; the picture stays below 1,300 pixels
 _MAX_SERVERS = 20  # rows of the table of servers, which shares the screen with the table of tools
-_EXAMPLES = """\
+_HELP = """\
+Estimate the tokens of each declaration, and the saving if a request has only the best tools.
+
 examples:
   toolwire tools cost mcp.json                                  tokens of the tools of your MCP servers
   toolwire tools cost tools.py --recordings traces/*.jsonl      also the number of calls of each tool
@@ -179,26 +182,21 @@ class ToolCost(NamedTuple):
 
 
 def add_cost(actions: Any) -> None:
-    parser = actions.add_parser(
-        "cost",
-        help="count the tokens of the declarations, and the calls in recordings",
-        description="Estimate the tokens of each declaration, and the saving if a request has only the best tools.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        actions, "cost", "count the tokens of the declarations, and the calls in recordings", _HELP, _cost
     )
     parser.add_argument("source", nargs="+", metavar="[NAME=]SOURCE", help=GROUP_SOURCE_HELP)
     parser.add_argument(
         "--recordings", nargs="+", default=[], metavar="FILE", help="recordings whose calls are counted"
     )
     parser.add_argument(
-        "-k", type=parse_count, default=5, metavar="NUMBER", help="tools per request with retrieval (5)"
+        "-k", type=positive_number, default=5, metavar="NUMBER", help="tools per request with retrieval (5)"
     )
     parser.add_argument("--wire", choices=_WIRES, default=_WIRES[0], help="the form of the declarations (openai_chat)")
-    parser.add_argument("--top", type=parse_count, default=30, metavar="NUMBER", help="rows of the table (30)")
+    parser.add_argument("--top", type=positive_number, default=30, metavar="NUMBER", help="rows of the table (30)")
     parser.add_argument("--plot", metavar="FILE", help="write a chart to FILE.svg or FILE.html")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_flag(parser, "--json", "print the result as JSON")
     add_source_options(parser)
-    parser.set_defaults(run=_cost)
 
 
 def _cost(arguments: argparse.Namespace) -> int:

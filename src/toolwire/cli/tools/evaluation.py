@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,9 @@ from ...ir.errors import ConfigError, ProtocolError
 from ...ir.terminal import count_of, neutralise_line
 from ..sources.documents import read_bytes
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bars, write_plot
+from ..terminal.options import add_command, percentage, positive_number, whole_number
 from ..terminal.output import ProgressBar, json_text, paint, table
-from .groups import INDEX_HELP, add_index_options, open_index, parse_count, print_note, require_numpy
+from .groups import INDEX_HELP, add_index_options, open_index, print_note, require_numpy
 
 if TYPE_CHECKING:
     from ...retrieve.evaluation import LabelledQuery, Method, MethodComparison
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 # all are held in memory and searched; far beyond the 50 that the documentation asks for. Not measured
 _MAX_QUERIES = 100_000
-_EXAMPLES = """\
+_HELP = """\
+Measure how often a search finds the right tools, beside words alone and meaning alone.
+
 examples:
   toolwire tools eval tools.index queries.jsonl
   toolwire tools eval tools.index queries.jsonl --plot recall.svg
@@ -38,35 +40,16 @@ exit codes: 0 done   1 R@10 of search is below --fail-under   2 wrong usage, or 
 
 
 def add_eval(actions: Any) -> None:
-    parser = actions.add_parser(
-        "eval",
-        help="measure how often a search finds the right tools",
-        description="Measure how often a search finds the right tools, beside words alone and meaning alone.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(actions, "eval", "measure how often a search finds the right tools", _HELP, _evaluate)
     parser.add_argument("source", metavar="FILE|SOURCE", help=INDEX_HELP)
     parser.add_argument("queries", metavar="QUERIES", help="JSON Lines of queries with their gold tools")
     parser.add_argument("--plot", metavar="FILE", help="write a chart to FILE.svg or FILE.html")
-    parser.add_argument("--seed", type=_parse_seed, default=0, metavar="NUMBER", help="seed of the bootstrap (0)")
+    parser.add_argument("--seed", type=whole_number, default=0, metavar="NUMBER", help="seed of the bootstrap (0)")
     parser.add_argument(
-        "--rounds", type=parse_count, default=10_000, metavar="NUMBER", help="rounds of the bootstrap (10000)"
+        "--rounds", type=positive_number, default=10_000, metavar="NUMBER", help="rounds of the bootstrap (10000)"
     )
-    parser.add_argument("--fail-under", type=_parse_percent, metavar="PERCENT", help="exit with 1 if R@10 is lower")
+    parser.add_argument("--fail-under", type=percentage, metavar="PERCENT", help="exit with 1 if R@10 is lower")
     add_index_options(parser)
-    parser.set_defaults(run=_evaluate)
-
-
-def _parse_seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
-    return int(text[:18])
-
-
-def _parse_percent(text: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or float(text) > 100:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to 100, got {text!r}")
-    return float(text)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra, ProtocolError
 from ...ir.terminal import count_of, neutralise_line
 from ..sources.tool_source import SOURCE_HELP, add_source_options, read_declared, read_served, source_kind
+from ..terminal.options import add_flag
 from ..terminal.output import ProgressBar, paint
 
 if TYPE_CHECKING:
@@ -181,8 +182,8 @@ _WORDS_ONLY = "or use --words-only"
 
 def add_index_options(parser: Any) -> None:
     """Add the options of commands that open an index or make one."""
-    parser.add_argument("--words-only", action="store_true", help="compare words only; needs no encoder")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_flag(parser, "--words-only", "compare words only; needs no encoder")
+    add_flag(parser, "--json", "print the result as JSON")
     add_source_options(parser)
 
 
@@ -224,12 +225,3 @@ def load_file(path: str | Path, arguments: argparse.Namespace) -> ToolIndex:
     info = read_index_info(path)
     encoder = None if info.encoder is None else choose_encoder(arguments)
     return ToolIndex.load(path, encoder=encoder)
-
-
-def parse_count(text: str) -> int:
-    """Parse a positive number for argparse."""
-    import argparse
-
-    if not text.isdecimal() or int(text[:18]) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
-    return int(text[:18])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
+from ..terminal.options import add_command, add_flag, add_list
 from ..terminal.output import ProgressBar, json_text, paint, table
 from .groups import (
     GROUP_SOURCE_HELP,
@@ -74,7 +75,9 @@ def lock_file(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
 _PART = 500  # tools that are encoded before the index may be saved
 _SAVE_INTERVAL = 30.0  # seconds; the work that an interruption costs, against the time of writing the whole file
 _MAX_REFUSED = 5  # tools of a server that are reported one by one
-_EXAMPLES = """\
+_HELP = """\
+Make an index of the tools of any sources, or update it.
+
 examples:
   toolwire tools index tools.py -o tools.index                          your functions
   toolwire tools index github=https://api.githubcopilot.com/mcp/ pets.yaml -o tools.index
@@ -91,23 +94,14 @@ exit codes: 0 done   2 wrong usage, unreadable source, or missing package
 
 
 def add_index(actions: Any) -> None:
-    parser = actions.add_parser(
-        "index",
-        help="make or update an index file",
-        description="Make an index of the tools of any sources, or update it.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(actions, "index", "make or update an index file", _HELP, _index)
     parser.add_argument("source", nargs="*", metavar="[NAME=]SOURCE", help=GROUP_SOURCE_HELP)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="the index file; an existing one is updated"
     )
-    parser.add_argument(
-        "--remove", action="append", default=[], metavar="SERVER", help="remove the tools of a server; repeatable"
-    )
-    parser.add_argument("--rebuild", action="store_true", help="replace the content of an existing index file")
+    add_list(parser, "--remove", metavar="SERVER", help="remove the tools of a server; repeatable")
+    add_flag(parser, "--rebuild", "replace the content of an existing index file")
     add_index_options(parser)
-    parser.set_defaults(run=_index)
 
 
 def _index(arguments: argparse.Namespace) -> int:

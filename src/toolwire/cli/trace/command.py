@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
+from ..terminal.options import add_command, add_flag, add_list
 from .replay import replay
 from .show import show
 
@@ -49,59 +50,36 @@ exit codes: 0 done   2 wrong usage, or unreadable input
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "trace",
-        help="record the traffic of a gateway; show and replay runs and exchanges",
-        description="Record the traffic of a gateway in sanitised files; show and replay recorded runs and exchanges.",
-        epilog=_epilog(_RECORD_EXAMPLES, _SHOW_EXAMPLES, _REPLAY_EXAMPLES, end=_PRIVACY + _EXIT_CODES),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "record the traffic of a gateway; show and replay runs and exchanges"
+    text = "Record the traffic of a gateway in sanitised files; show and replay recorded runs and exchanges."
+    examples = (_RECORD_EXAMPLES, _SHOW_EXAMPLES, _REPLAY_EXAMPLES)
+    parser = add_command(commands, "trace", about, _help(text, *examples, end=_PRIVACY + _EXIT_CODES))
     verbs = parser.add_subparsers(metavar="ACTION", required=True)
     _add_record(verbs)
     _add_show(verbs)
     _add_replay(verbs)
 
 
-def _epilog(*examples: str, end: str) -> str:
-    return "\n".join(["examples:", *examples, end])
-
-
-def _add_verb(verbs: Any, name: str, about: str, epilog: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        name,
-        help=about,
-        description=about[0].upper() + about[1:] + ".",
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    return parser
+def _help(text: str, *examples: str, end: str) -> str:
+    return "\n".join([f"{text}\n\nexamples:", *examples, end])
 
 
 def _add_record(verbs: Any) -> None:
     about = "run a gateway that writes each exchange to a file"
-    record = _add_verb(verbs, "record", about, _epilog(_RECORD_EXAMPLES, end=_PRIVACY + _SHOW_EXIT_CODES))
+    text = _help(f"Run{about[3:]}.", _RECORD_EXAMPLES, end=_PRIVACY + _SHOW_EXIT_CODES)
+    record = add_command(verbs, "record", about, text, _record)
     record.add_argument("--to", dest="folder", metavar="DIR", required=True, help="folder for the files")
     record.add_argument("--config", metavar="FILE", help="the gateway's settings (toolwire.toml)")
-    record.add_argument(
+    add_list(
+        record,
         "--upstream",
-        action="append",
-        default=[],
         metavar="PROVIDER|URL|WIRE=URL",
         help="an upstream, if there is no settings file; the first one serves every model without a prefix",
     )
     record.add_argument("--key-env", metavar="NAME", help="environment variable with the key for a URL")
     record.add_argument("--port", type=int, help="port to listen on (4141, or the next free one)")
-    record.add_argument(
-        "--remove",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="regular expression for text to remove; repeatable",
-    )
-    record.add_argument(
-        "--shorten-media", action="store_true", help="keep only the beginning of images and other media"
-    )
-    record.set_defaults(run=_record)
+    add_list(record, "--remove", metavar="PATTERN", help="regular expression for text to remove; repeatable")
+    add_flag(record, "--shorten-media", "keep only the beginning of images and other media")
 
 
 def _add_trace(parser: argparse.ArgumentParser) -> None:
@@ -116,17 +94,18 @@ def _add_trace(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_show(verbs: Any) -> None:
-    about = "show a recorded run or exchange"
-    parser = _add_verb(verbs, "show", about, _epilog(_SHOW_EXAMPLES, end=_SHOW_EXIT_CODES))
+    text = _help("Show a recorded run or exchange.", _SHOW_EXAMPLES, end=_SHOW_EXIT_CODES)
+    parser = add_command(verbs, "show", "show a recorded run or exchange", text, show)
     _add_trace(parser)
-    parser.add_argument("--bodies", action="store_true", help="show the bodies of both sides, too")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=show)
+    add_flag(parser, "--bodies", "show the bodies of both sides, too")
+    add_flag(parser, "--json", "print JSON")
 
 
 def _add_replay(verbs: Any) -> None:
     about = "repeat a recorded run offline; send a recorded request to another wire or model"
-    parser = _add_verb(verbs, "replay", about, _epilog(_REPLAY_EXAMPLES, end=_EXIT_CODES))
+    parser = add_command(
+        verbs, "replay", about, _help(f"Repeat{about[6:]}.", _REPLAY_EXAMPLES, end=_EXIT_CODES), replay
+    )
     _add_trace(parser)
     runs = parser.add_argument_group("recorded runs")
     runs.add_argument(
@@ -139,18 +118,13 @@ def _add_replay(verbs: Any) -> None:
         metavar="FILE.py:NAME",
         help="replay with this agent instead of the recorded tools and prompt",
     )
-    runs.add_argument(
-        "--run-reads",
-        action="store_true",
-        help="with --agent: run its pure and read tools instead of using recorded results",
-    )
+    add_flag(runs, "--run-reads", "with --agent: run its pure and read tools instead of using recorded results")
     exchanges = parser.add_argument_group("recorded exchanges")
     exchanges.add_argument("--to", dest="target", metavar="WIRE|MODEL", help="the target: a wire, or provider/model")
     exchanges.add_argument("--url", metavar="URL", help="URL of a gateway or provider to send the request to")
     exchanges.add_argument("-m", "--model", help="the model to request (default: as recorded)")
     exchanges.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --url")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=replay)
+    add_flag(parser, "--json", "print JSON")
 
 
 def _record(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,56 @@
+"""Commands and options of `argparse`, as all commands declare them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from typing import Any
+
+
+def add_command(
+    commands: Any, name: str, about: str, text: str, run: Callable[[argparse.Namespace], int] | None = None
+) -> argparse.ArgumentParser:
+    """Add a command. `about`: its line in the list of commands. `text`: its help, a description before the examples."""
+    description, _, examples = text.partition("\n\n")
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=about,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if run is not None:
+        parser.set_defaults(run=run)
+    return parser
+
+
+def add_flag(parser: Any, name: str, about: str) -> None:
+    """Add an option without a value to a parser or a group."""
+    parser.add_argument(name, action="store_true", help=about)
+
+
+def add_list(parser: Any, *names: str, **options: Any) -> None:
+    """Add an option that may be given several times; without it, the list is empty."""
+    parser.add_argument(*names, action="append", default=[], **options)
+
+
+def whole_number(text: str) -> int:
+    """Parse a whole number, such as a seed."""
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
+    return int(text)
+
+
+def positive_number(text: str) -> int:
+    """Parse a whole number of at least 1."""
+    if not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def percentage(text: str) -> float:
+    """Parse a number from 0 to 100."""
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or float(text) > 100:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 100, got {text!r}")
+    return float(text)
