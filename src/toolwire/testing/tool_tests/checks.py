@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -97,13 +97,12 @@ class CallFault(NamedTuple):
     location: str = ""
 
 
-def judge_outcome(outcome: CallOutcome, effect: Effect, settings: ToolTestSettings) -> Iterator[CallFault]:
-    """Yield the faults that the outcome of a valid call shows, each kind of fault once."""
-    seen: set[tuple[str, str]] = set()
+def judge_outcome(outcome: CallOutcome, effect: Effect, settings: ToolTestSettings) -> Iterable[CallFault]:
+    """Return the faults that the outcome of a valid call shows, each kind of fault once."""
+    found: dict[tuple[str, str], CallFault] = {}
     for fault in _all_faults(outcome, effect, settings):
-        if (fault.check, fault.key) not in seen:
-            seen.add((fault.check, fault.key))
-            yield fault
+        found.setdefault((fault.check, fault.key), fault)
+    return found.values()
 
 
 def _all_faults(outcome: CallOutcome, effect: Effect, settings: ToolTestSettings) -> Iterator[CallFault]:

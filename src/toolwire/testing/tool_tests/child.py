@@ -89,58 +89,43 @@ _POLL_SECONDS = 0.005  # short beside the start of a process
 _MAX_ERROR = 2000  # characters of the error of an import
 
 
-class _ToolProcess:
-    """Loads the file, then performs requests until the pipe is closed."""
-
-    def __init__(self, setup: Object) -> None:
-        self._setup = setup
-        self._guard = AuditGuard(
-            setup["folders"],
-            setup["temp"],
-            setup["outside"],
-            allow_writes=setup["allow_writes"],
-            allow_hosts=setup["allow_hosts"],
+def _load(setup: Object, guard: AuditGuard) -> tuple[LoadedFile, ChildCalls | None]:
+    """Import the file while the hook is active, and return its tools."""
+    guard.install()
+    guard.phase = "import"
+    try:
+        module = _import_file(setup["file"])
+        box = Toolbox(module)
+        deps = _make_dependencies(module, setup["deps"])
+    except BaseException as error:  # noqa: BLE001  # the file may raise anything
+        return LoadedFile(events=guard.take_events(), error=error_text(error)[:_MAX_ERROR]), None
+    _limit_resources(setup["memory"])
+    calls = ChildCalls(module, box, guard, setup, deps)
+    tools = tuple(
+        TestedTool(
+            entry.name,
+            entry.tool.effect,
+            entry.tool.input_schema or {"type": "object"},
+            entry.tool.examples,
+            function_signature(entry.function).is_async,
+            entry.options.max_parallel,
+            known_words(entry.function),
         )
-        self._calls: ChildCalls | None = None
+        for entry in box
+    )
+    events = guard.take_events()
+    guard.phase = "call"
+    return LoadedFile(tools, events), calls
 
-    def load(self) -> LoadedFile:
-        """Import the file while the hook is active, and return its tools."""
-        self._guard.install()
-        self._guard.phase = "import"
-        try:
-            module = _import_file(self._setup["file"])
-            box = Toolbox(module)
-            deps = _make_dependencies(module, self._setup["deps"])
-        except BaseException as error:  # noqa: BLE001  # the file may raise anything
-            events = self._guard.take_events()
-            return LoadedFile(events=events, error=error_text(error)[:_MAX_ERROR])
-        _limit_resources(self._setup["memory"])
-        self._calls = ChildCalls(module, box, self._guard, self._setup, deps)
-        tools = tuple(
-            TestedTool(
-                entry.name,
-                entry.tool.effect,
-                entry.tool.input_schema or {"type": "object"},
-                entry.tool.examples,
-                function_signature(entry.function).is_async,
-                entry.options.max_parallel,
-                known_words(entry.function),
-            )
-            for entry in box
-        )
-        events = self._guard.take_events()
-        self._guard.phase = "call"
-        return LoadedFile(tools, events)
 
-    async def perform(self, request: Object) -> Any:
-        calls = self._calls
-        if calls is None:
-            raise ConfigError("the file is not loaded")
-        method = getattr(calls, request.pop("do"))
-        try:
-            return await method(**request)
-        finally:
-            calls.restore_folder()
+async def _perform(calls: ChildCalls | None, request: Object) -> Any:
+    if calls is None:
+        raise ConfigError("the file is not loaded")
+    method = getattr(calls, request.pop("do"))
+    try:
+        return await method(**request)
+    finally:
+        calls.restore_folder()
 
 
 def _import_file(file: str) -> ModuleType:
@@ -195,14 +180,16 @@ def run_requests(setup: Object, requests: int, replies: int) -> None:
     sys.path[:0] = setup["path"]
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    process = _ToolProcess(setup)
+    options = {name: setup[name] for name in ("folders", "temp", "outside", "allow_writes", "allow_hosts")}
+    guard = AuditGuard(**options)
     if setup["landlock"]:  # before other threads exist: they would not be restricted
         restrict_process(setup["folders"], allow_network=bool(setup["allow_hosts"]))
     threading.Thread(target=_exit_with_parent, args=(requests,), daemon=True).start()
     with os.fdopen(requests, "rb") as lines, os.fdopen(replies, "wb", buffering=0) as answers:
-        answers.write(msgspec.json.encode(process.load()) + b"\n")
+        loaded, calls = _load(setup, guard)
+        answers.write(msgspec.json.encode(loaded) + b"\n")
         for line in lines:
-            reply = loop.run_until_complete(process.perform(json.loads(line)))
+            reply = loop.run_until_complete(_perform(calls, json.loads(line)))
             answers.write(msgspec.json.encode(reply) + b"\n")
 
 

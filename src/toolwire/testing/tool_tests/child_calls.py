@@ -109,7 +109,7 @@ class ChildCalls:
     async def call(self, tool: str, arguments: Object) -> CallOutcome:
         """Make one call through the gates of the runtime."""
         before, denials = self._file_times(), self._guard.denials
-        outcome = await self._call_once(tool, arguments)
+        (outcome,) = await self._call_turn(tool, [arguments])
         if outcome.status == "raised" and self._guard.denials > denials:
             outcome = replace(outcome, status="denied")  # the exception may be a consequence
         if self.restore_folder():
@@ -133,7 +133,7 @@ class ChildCalls:
             return True
 
     async def call_serially(self, tool: str, calls: list[Object]) -> CallBatch:
-        outcomes = [await self._call_once(tool, arguments) for arguments in calls]
+        outcomes = [outcome for arguments in calls for outcome in await self._call_turn(tool, [arguments])]
         return CallBatch(tuple(outcomes), self._state())
 
     async def call_concurrently(self, tool: str, calls: list[Object]) -> CallBatch:
@@ -144,15 +144,14 @@ class ChildCalls:
         interval = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_INTERVAL)
         try:
-            if entry.options.max_parallel is not None:  # the runtime limits the calls of one turn
-                outcomes = await self._call_in_one_turn(tool, calls)
-            else:
-                outcomes = await asyncio.gather(*(self._call_once(tool, arguments) for arguments in calls))
+            # the runtime limits the calls of one turn
+            turns = [[arguments] for arguments in calls] if entry.options.max_parallel is None else [calls]
+            finished = await asyncio.gather(*(self._call_turn(tool, turn) for turn in turns))
         finally:
             sys.setswitchinterval(interval)
             self._recorder.barrier = None
         self._guard.take_events()
-        return CallBatch(tuple(outcomes), self._state())
+        return CallBatch(tuple(itertools.chain.from_iterable(finished)), self._state())
 
     async def cancel(self, tool: str, arguments: Object, delay: float, limit: float) -> CancelOutcome:
         """Cancel a direct call after `delay` seconds, and wait for its end up to `limit` seconds."""
@@ -216,16 +215,12 @@ class ChildCalls:
                     found[str(path)] = status.st_size, status.st_mtime_ns
         return found
 
-    async def _call_once(self, tool: str, arguments: Object) -> CallOutcome:
-        call = ToolCall(f"test-{next(self._numbers)}", tool, arguments)
-        started_at = time.monotonic()
-        (result,) = await self._runner.run([call], run_id=call.id, deps=self._deps)
-        return self._outcome(call, result, time.monotonic() - started_at)
-
-    async def _call_in_one_turn(self, tool: str, calls: list[Object]) -> list[CallOutcome]:
+    async def _call_turn(self, tool: str, calls: list[Object]) -> list[CallOutcome]:
         made = [ToolCall(f"test-{next(self._numbers)}", tool, arguments) for arguments in calls]
+        started_at = time.monotonic()
         results = await self._runner.run(made, run_id=made[0].id, deps=self._deps)
-        return [self._outcome(call, result, 0.0) for call, result in zip(made, results, strict=True)]
+        seconds = time.monotonic() - started_at
+        return [self._outcome(call, result, seconds) for call, result in zip(made, results, strict=True)]
 
     def _outcome(self, call: ToolCall, result: ToolResult, seconds: float) -> CallOutcome:
         """Describe a finished call by its record, which has the whole return value, and by the result."""

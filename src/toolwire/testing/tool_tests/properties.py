@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from ...ir.pointer import Object
 from ...schema.validation.validator import validator
-from .cases import CallCase
 from .checks import CallFault, FindingList
-from .child_calls import CallBatch, RepeatedCall
+from .child_calls import CallBatch
 from .settings import CallOutcome, TestedTool, ToolTestSettings
 from .single_calls import CallTarget
 from .worker import ToolWorker, WorkerStopped
@@ -39,40 +37,29 @@ _MARK = "text-of-another-call-5f2c"
 _KEY_NAMES = re.compile(r"idempoten|dedup|request_?id|client_?token|nonce", re.IGNORECASE)
 
 
-class BatchTarget(CallTarget, Protocol):
-    """A process that also makes several calls. Its methods raise WorkerStopped if it does not survive them."""
-
-    def call_serially(self, tool: str, calls: list[Object]) -> CallBatch: ...
-
-    def call_concurrently(self, tool: str, calls: list[Object]) -> CallBatch: ...
-
-    def call_twice(self, tool: str, arguments: Object, key: str) -> RepeatedCall: ...
-
-
 class ToolProperties:
     """Checks the properties of one tool with calls that are known to end with a result."""
 
-    def __init__(self, tool: TestedTool, target: BatchTarget, settings: ToolTestSettings, found: FindingList) -> None:
+    def __init__(self, tool: TestedTool, target: CallTarget, settings: ToolTestSettings, found: FindingList) -> None:
         self.calls = 0
         self._tool, self._target, self._settings, self._found = tool, target, settings, found
         self._worker = target if isinstance(target, ToolWorker) else None  # None for a server
 
-    def check(self, settled: Sequence[CallCase], outcomes: Mapping[str, CallOutcome]) -> None:
+    def check(self, settled: Sequence[tuple[Object, CallOutcome]]) -> None:
         """Run the checks that apply to the effect of the tool. A process that ends is started again."""
-        returned = [case for case in settled if outcomes[repr(case.arguments)].status == "returned"]
-        chosen = [case.arguments for case in (*returned, *settled)][:1] if not returned else []
-        arguments = [case.arguments for case in returned] or chosen
-        if not arguments:
+        if not settled:
             return
-        is_slow = any(outcomes[repr(one)].seconds > _SLOW for one in arguments[:5])
-        repeated = [case.arguments for case in settled][: _MAX_REPEATED_SLOW if is_slow else _MAX_REPEATED]
+        used = [(arguments, outcome) for arguments, outcome in settled if outcome.status == "returned"] or settled[:1]
+        arguments = [arguments for arguments, _ in used]
+        is_slow = any(outcome.seconds > _SLOW for _, outcome in used[:5])
         has_effect = self._tool.effect not in ("pure", "read")
         checks: list[Callable[[], None]] = []
         if has_effect:
             checks.append(lambda: self._check_effect_once(arguments))
         elif self._worker is not None:
             if self._tool.effect == "pure":
-                checks.append(lambda: self._check_repeated(repeated, outcomes))
+                repeated = settled[: _MAX_REPEATED_SLOW if is_slow else _MAX_REPEATED]
+                checks.append(lambda: self._check_repeated(repeated))
             checks.append(lambda: self._check_leaks(arguments))
         checks.append(lambda: self._check_concurrent(arguments, has_effect=has_effect, is_slow=is_slow))
         if self._worker is not None and self._tool.is_async:
@@ -96,16 +83,15 @@ class ToolProperties:
 
     # determinism and independence
 
-    def _check_repeated(self, calls: Sequence[Object], outcomes: Mapping[str, CallOutcome]) -> None:
+    def _check_repeated(self, calls: Sequence[tuple[Object, CallOutcome]]) -> None:
         """Repeat calls of a pure tool in the same process, and in another one with another hash seed."""
         if "shared-state" in self._found:
             return  # a default that changes explains all differences
-        first = [(outcomes[repr(arguments)].status, outcomes[repr(arguments)].digest) for arguments in calls]
         for seed in (None, _OTHER_SEED):
             if seed is not None:
                 self._ensure_started(hash_seed=seed, fresh=True)
-            for arguments, expected in zip(reversed(calls), reversed(first), strict=True):
-                if self._result(arguments) != expected:
+            for arguments, first in reversed(calls):
+                if self._result(arguments) != (first.status, first.digest):
                     self._explain_difference(arguments)
                     return
                 if not self._target.is_running:

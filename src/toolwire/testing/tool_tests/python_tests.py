@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from ...ir.errors import ConfigError
 from .checks import CallFault, FindingList, ToolFinding, reproduction_command, require_checks
 from .landlock import landlock_version
-from .properties import BatchTarget, ToolProperties
+from .properties import ToolProperties
 from .report import Protection, ToolTestReport, ToolTestResult
 from .sandbox import ToolSandbox, require_protection, safe_arguments
 from .settings import AuditEvent, LoadedFile, TestedTool, ToolTestSettings
-from .single_calls import SingleCallTest
+from .single_calls import CallTarget, SingleCallTest
 from .worker import KILLED_SERVER, ForkServers, ToolWorker
 
 TestProgress: TypeAlias = Callable[[str, int, int], None]
@@ -67,15 +67,10 @@ def check_python_tools(
 
 def _load(file: str, settings: ToolTestSettings, servers: ForkServers) -> LoadedFile:
     """Import the file once, only to list its tools."""
-    sandbox = ToolSandbox(settings.files)
-    worker = ToolWorker(file, sandbox, settings, servers, allow_writes=False)
-    try:
-        loaded = worker.start()
-        events = tuple(AuditEvent(event.kind, sandbox.abbreviate(event.target)) for event in loaded.events)
-        return replace(loaded, events=events, error=sandbox.abbreviate(loaded.error))
-    finally:
-        worker.stop()
-        sandbox.remove()
+    with ToolWorker(file, settings, servers, allow_writes=False) as worker:
+        loaded, abbreviate = worker.start(), worker.sandbox.abbreviate
+        events = tuple(AuditEvent(event.kind, abbreviate(event.target)) for event in loaded.events)
+        return replace(loaded, events=events, error=abbreviate(loaded.error))
 
 
 def _import_findings(file: str, loaded: LoadedFile, settings: ToolTestSettings) -> tuple[ToolFinding, ...]:
@@ -89,14 +84,10 @@ def _import_findings(file: str, loaded: LoadedFile, settings: ToolTestSettings) 
 def _test_tool(file: str, tool: TestedTool, run: TestRun, servers: ForkServers) -> ToolTestResult:
     if not run.settings.may_run(tool.effect):
         return ToolTestResult(tool.name, tool.effect, skipped=f"effect {tool.effect}; --include-writes tests it")
-    sandbox = ToolSandbox(run.settings.files)
-    worker = ToolWorker(file, sandbox, run.settings, servers, allow_writes=tool.effect in ("idempotent", "write"))
-    try:
-        resolved = str(Path(file).resolve())
+    has_effect = tool.effect in ("idempotent", "write")
+    with ToolWorker(file, run.settings, servers, allow_writes=has_effect) as worker:
+        sandbox, resolved = worker.sandbox, str(Path(file).resolve())
         return run.check(tool, worker, sandbox, lambda text: sandbox.abbreviate(text).replace(resolved, file))
-    finally:
-        worker.stop()
-        sandbox.remove()
 
 
 ToolType = TypeVar("ToolType")
@@ -124,7 +115,7 @@ class TestRun:
         return selected
 
     def check(
-        self, tool: TestedTool, target: BatchTarget, sandbox: ToolSandbox, shorten: Callable[[str], str]
+        self, tool: TestedTool, target: CallTarget, sandbox: ToolSandbox, shorten: Callable[[str], str]
     ) -> ToolTestResult:
         """Test one tool with single calls, then check properties of several calls."""
         found = FindingList(tool.name, self.settings, shorten)
@@ -133,7 +124,7 @@ class TestRun:
         test = SingleCallTest(tool, target, self.settings, found, progress, is_safe)
         test.run()
         properties = ToolProperties(tool, target, self.settings, found)
-        properties.check(test.settled, test.outcomes)
+        properties.check(test.settled)
         if isinstance(target, ToolWorker) and target.ends_without_server():
             fault = CallFault("crash", "died", f"the process ended: {KILLED_SERVER}")
             found.add(fault, self.settings.arguments)  # no generated arguments: it is not known which call did it

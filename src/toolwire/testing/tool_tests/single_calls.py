@@ -14,6 +14,7 @@ from ...ir.pointer import JSON, Object
 from ...schema.validation.validator import validator
 from .cases import CallCase, generate_cases, generate_invalid
 from .checks import CallFault, FindingList, judge_invalid, judge_outcome
+from .child_calls import CallBatch, RepeatedCall
 from .settings import CallOutcome, TestedTool, ToolTestSettings
 from .strings import CANARY, FOLDER
 
@@ -92,7 +93,10 @@ _NOT_SHRUNK = frozenset({"hang"})
 
 
 class CallTarget(Protocol):
-    """A process whose tools can be called. It is started again after a call that it did not survive."""
+    """A process whose tools can be called. It is started again after a call that it did not survive.
+
+    Methods that make several calls raise WorkerStopped if the process does not survive them.
+    """
 
     @property
     def is_running(self) -> bool: ...
@@ -102,12 +106,16 @@ class CallTarget(Protocol):
         """Make one call; the time limit is multiplied by `patience`."""
         ...
 
+    def call_serially(self, tool: str, calls: list[Object]) -> CallBatch: ...
+    def call_concurrently(self, tool: str, calls: list[Object]) -> CallBatch: ...
+    def call_twice(self, tool: str, arguments: Object, key: str) -> RepeatedCall: ...
+
 
 class SingleCallTest:
     """Tests one tool. `found` are its findings; `skipped` is the reason why it cannot be tested.
 
-    `settled` are the calls that the tool ended with a result or an error message; `outcomes` has their outcomes, by
-    the text of their arguments. Generated calls are only made if `is_safe` accepts their arguments.
+    `settled` are the arguments and outcomes of the calls that the tool ended with a result or an error message.
+    Generated calls are only made if `is_safe` accepts their arguments.
     """
 
     def __init__(
@@ -125,12 +133,11 @@ class SingleCallTest:
         self.note = ""
         self.slow = ""
         self.is_incomplete = False  # most calls were left out
-        self.outcomes: dict[str, CallOutcome] = {}
+        self.settled: list[tuple[Object, CallOutcome]] = []
         self._tool, self._target, self._settings = tool, target, settings
         self._on_progress = on_progress
         self._is_safe = is_safe
         self._kills = 0
-        self._settled: dict[str, CallCase] = {}
 
     def run(self) -> None:
         """Make the generated calls, then the invalid ones."""
@@ -144,17 +151,15 @@ class SingleCallTest:
             return
         given = self._settings.arguments
         if given is not None and not validator(self._tool.input_schema).accepts(given):
-            self._make_invalid_call(cases[0])
+            self._make_invalid_call(given)
             problem = validator(self._tool.input_schema).problems(given)[0]
             self.note = f"the schema rejects these arguments: {problem}"
             return
         self._make_calls(cases)
         if not self.skipped and self._settings.arguments is None:
-            self._make_invalid_calls((self.settled or cases)[0])
-
-    @property
-    def settled(self) -> list[CallCase]:
-        return list(self._settled.values())
+            base = self.settled[0][0] if self.settled else cases[0].arguments
+            for case in _spread(generate_invalid(self._tool.input_schema, base), _MAX_INVALID):
+                self._make_invalid_call(case.arguments)
 
     def _cases(self) -> list[CallCase]:
         given = self._settings.arguments
@@ -178,12 +183,11 @@ class SingleCallTest:
             self._on_progress(number, len(cases))
             outcome = self._call(case.arguments)
             if outcome.status == "unavailable":
-                detail = "" if outcome.error is None else outcome.error.message
-                self.skipped = detail or "it needs dependencies"
+                self.skipped = (outcome.error and outcome.error.message) or "it needs dependencies"
                 return
             if outcome.status == "timeout" and "hang" not in self.found:
                 outcome = self._confirm_hang(case.arguments)
-            self._collect(case, outcome)
+            self._collect(case.arguments, outcome)
             if self._kills >= _MAX_KILLS or time.monotonic() > deadline:
                 left = len(cases) - number - 1
                 reason = "it was killed repeatedly" if self._kills >= _MAX_KILLS else "time limit"
@@ -191,22 +195,16 @@ class SingleCallTest:
                 self.is_incomplete = left > len(cases) / 2
                 return
 
-    def _collect(self, case: CallCase, outcome: CallOutcome) -> None:
+    def _collect(self, arguments: Object, outcome: CallOutcome) -> None:
         for fault in judge_outcome(outcome, self._tool.effect, self._settings):
-            if self.found.add(fault, case.arguments) and fault.check not in _NOT_SHRUNK:
-                self._shrink(fault, case.arguments)
+            if self.found.add(fault, arguments) and fault.check not in _NOT_SHRUNK:
+                self._shrink(fault, arguments)
         if outcome.is_settled:
-            key = repr(case.arguments)
-            self._settled[key] = case
-            self.outcomes[key] = outcome
+            self.settled.append((arguments, outcome))
 
-    def _make_invalid_calls(self, base: CallCase) -> None:
-        for case in _spread(generate_invalid(self._tool.input_schema, base.arguments), _MAX_INVALID):
-            self._make_invalid_call(case)
-
-    def _make_invalid_call(self, case: CallCase) -> None:
-        for fault in judge_invalid(self._call(case.arguments)):
-            self.found.add(fault, case.arguments)
+    def _make_invalid_call(self, arguments: Object) -> None:
+        for fault in judge_invalid(self._call(arguments)):
+            self.found.add(fault, arguments)
 
     def _confirm_hang(self, arguments: Object) -> CallOutcome:
         """Repeat a call with more time, because a slow tool or a busy machine is no fault."""

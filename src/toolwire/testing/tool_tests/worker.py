@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 
@@ -186,19 +186,11 @@ class WorkerStopped(Exception):
 class ToolWorker:
     """One process with the tools of a file. `start` may be called again after `stop`: the sandbox is reset."""
 
-    def __init__(
-        self,
-        file: str,
-        sandbox: ToolSandbox,
-        settings: ToolTestSettings,
-        servers: ForkServers,
-        *,
-        allow_writes: bool,
-    ) -> None:
+    def __init__(self, file: str, settings: ToolTestSettings, servers: ForkServers, *, allow_writes: bool) -> None:
         if sys.platform == "win32":
             raise ConfigError("toolwire test needs process groups and resource limits", hint="use Linux or macOS")
         self._file = str(Path(file).resolve())
-        self._sandbox = sandbox
+        self.sandbox = ToolSandbox(settings.files)
         self._settings = settings
         self._servers = servers
         self._allow_writes = allow_writes
@@ -208,6 +200,13 @@ class ToolWorker:
         self._requests = self._replies = -1
         self._buffer = b""
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.sandbox.remove()
+
     @property
     def is_running(self) -> bool:
         return self._server is not None
@@ -215,14 +214,14 @@ class ToolWorker:
     def start(self, *, hash_seed: int = 0) -> LoadedFile:
         """Start the process in a fresh sandbox and import the file."""
         self.stop()
-        self._sandbox.reset()
+        self.sandbox.reset()
         child_requests, self._requests = os.pipe()
         self._replies, child_replies = os.pipe()
-        environment = self._sandbox.environment(os.environ, self._settings.pass_env)
+        environment = self.sandbox.environment(os.environ, self._settings.pass_env)
         try:
-            with self._sandbox.stderr.open("wb") as stderr:
+            with self.sandbox.stderr.open("wb") as stderr:
                 descriptors = (child_requests, child_replies, stderr.fileno())
-                folder = str(self._sandbox.work)
+                folder = str(self.sandbox.work)
                 self._server = self._servers.take(hash_seed)
                 self._server.fork(self._setup(), environment, folder, descriptors)
                 self._servers.require_running()  # `abort` cannot kill a child that has no number yet
@@ -236,7 +235,7 @@ class ToolWorker:
             return LoadedFile(error=reason)
 
     def _setup(self) -> Object:
-        sandbox, settings = self._sandbox, self._settings
+        sandbox, settings = self.sandbox, self._settings
         return {
             "file": self._file,
             "outside": str(sandbox.outside),
@@ -294,7 +293,7 @@ class ToolWorker:
 
     def _request(self, kind: type[ReplyType], allowed_calls: float, /, **request: Any) -> ReplyType:
         """Send the name of a method of `ChildCalls` with its arguments, and read its result."""
-        view = memoryview(json.dumps(self._sandbox.expand(request)).encode() + b"\n")
+        view = memoryview(json.dumps(self.sandbox.expand(request)).encode() + b"\n")
         try:
             while view:
                 view = view[os.write(self._requests, view) :]
@@ -323,7 +322,7 @@ class ToolWorker:
             code = None if self._server is None else self._server.wait()
         self.stop()
         reason = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-        errors = self._sandbox.last_errors().splitlines()
+        errors = self.sandbox.last_errors().splitlines()
         return WorkerStopped(reason + (f": {errors[-1][:_MAX_ERROR]}" if errors else ""), timed_out=False)
 
     def stop(self) -> None:
