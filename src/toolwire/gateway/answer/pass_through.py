@@ -72,7 +72,8 @@ class PassThroughRequest(Struct, eq=False):
     def accept(self, data: bytes) -> bool:
         """Accept a whole answer by its summary. Return False if it must be decoded with `read_answer`."""
         summary = self.endpoint.wire.summarise(data)
-        if summary is None:
+        self.stats.usage = None if summary is None else summary.usage
+        if summary is None or self.stats.reported_usage() is None:
             return False
         self._data = data
         self.stats.add_summary(summary)

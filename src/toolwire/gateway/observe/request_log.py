@@ -100,9 +100,8 @@ class AnswerStats(Struct, eq=False):
         self.turn = StoredTurn(parts)
 
     def add_summary(self, summary: AnswerSummary) -> None:
-        """Add a whole answer of which only a summary was read. The usage of a summary is always plausible."""
-        self.usage = self._plausible_usage = summary.usage
-        self.id, self.model, self.stop = summary.id, summary.model, summary.stop
+        """Add a whole answer of which only a summary was read."""
+        self.usage, self.id, self.model, self.stop = summary.usage, summary.id, summary.model, summary.stop
         self.calls += summary.calls
 
     def add_event(self, event: Event) -> None:

@@ -15,7 +15,7 @@ from ...ir.request import Request
 from ..codec import ConversationItems, WireCodec, fixed_path, tools_decoder, tools_encoder
 from ..protocol import Capabilities, Encoded, Limits, StreamDecoder, StreamEncoder
 from .blocks import PROVIDER
-from .documents import DETECTION, locator, summarise
+from .documents import DETECTION, locator
 from .fault import SIGNATURES, decode_error, encode_error
 from .request import DEFAULT_MAX_TOKENS, decode_request, encode_request
 from .response import decode_response, encode_response
@@ -107,7 +107,6 @@ _OLD = WireCodec(
     encode_request=_request_encoder(_OLD_VERSION),
     encode_onto=_onto_encoder(_OLD_VERSION),
     decode_response=decode_response,
-    summarise=summarise,
     encode_response=encode_response,
     read_error=decode_error,
     encode_error=encode_error,

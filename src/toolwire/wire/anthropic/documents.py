@@ -1,35 +1,18 @@
-"""Read Messages documents without decoding them: detection, JSON pointers, summaries of answers."""
+"""Read Messages documents without decoding them: detection and JSON pointers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal
 
-from msgspec import UNSET, UnsetType
-from msgspec.json import Decoder
-
-from ...ir.errors import ProtocolError
 from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
-from ..documents import (
-    AnswerFields,
-    AnswerSummary,
-    Scalar,
-    blocks,
-    count_fields,
-    count_members,
-    declared_tools,
-    decode_fields,
-    has_duplicate_keys,
-    is_plausible,
-    scorer,
-)
+from ..documents import blocks, declared_tools, scorer
 from ..protocol import Kind
 from .request import count_leading_system
-from .response import STOP_REASONS, read_usage
+from .response import STOP_REASONS
 
 _THINKING = {"budget": "budget_tokens", "visible": "display", "mode": "type"}
 _FIELDS = {
@@ -125,70 +108,3 @@ DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
     "tools": scorer((5, lambda b: any("input_schema" in tool for tool in declared_tools(b)))),
     "error": scorer((5, lambda b: b["type"] == "error" and type(b["error"]) is dict)),
 }
-
-
-# Summaries of Messages answers. Thinking is signed, so an answer with thinking has no summary.
-
-
-class _MessagesText(AnswerFields, tag_field="type", tag="text"):
-    text: str
-    citations: list[JSON] | UnsetType | None = UNSET
-
-
-class _MessagesCall(AnswerFields, tag_field="type", tag="tool_use"):
-    id: str
-    name: str
-    input: dict[str, JSON]
-    caller: dict[str, JSON] | UnsetType = UNSET
-
-
-class _MessagesAnswer(AnswerFields, kw_only=True):
-    id: str
-    type: Literal["message"]
-    role: str | UnsetType = UNSET
-    model: str
-    content: list[_MessagesText | _MessagesCall]
-    stop_reason: str
-    stop_sequence: str | UnsetType | None = UNSET
-    usage: dict[str, Scalar | dict[str, Scalar]]
-    stop_details: UnsetType | None = UNSET
-    container: UnsetType | None = UNSET
-    context_management: dict[str, JSON] | UnsetType | None = UNSET
-
-
-_DECODER = Decoder(_MessagesAnswer)
-
-
-def summarise(data: bytes) -> AnswerSummary | None:
-    """Return the summary of an answer, or None if it must be decoded in full."""
-    answer = decode_fields(_DECODER, data)
-    if answer is None:
-        return None
-    reason = STOP_REASONS.get(answer.stop_reason)
-    if reason is None or has_duplicate_keys(data, _count_answer(answer)):
-        return None
-    try:
-        usage = read_usage(answer.usage)
-    except ProtocolError:
-        return None
-    if usage is None or not is_plausible(usage):
-        return None
-    calls = tuple([block.name for block in answer.content if type(block) is _MessagesCall])
-    if calls and reason == "stop":
-        reason = "tool_calls"
-    return AnswerSummary(answer.id, answer.model, reason, usage, calls)
-
-
-def _count_answer(answer: _MessagesAnswer) -> int:
-    """Return the number of members of all objects in the answer."""
-    members = count_fields(answer) + count_members(answer.usage)
-    for block in answer.content:
-        if isinstance(block, _MessagesCall):
-            members += 4 + count_members(block.input)
-            if block.caller is not UNSET:
-                members += 1 + count_members(block.caller)
-        elif block.citations is UNSET:
-            members += 2
-        else:
-            members += 3 + count_members(block.citations)
-    return members if answer.context_management is UNSET else members + count_members(answer.context_management)

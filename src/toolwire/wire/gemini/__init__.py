@@ -15,7 +15,7 @@ from ...ir.request import Request
 from ...ir.tools import Tool
 from ..codec import WireCodec
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
-from .documents import DETECTION, locator, summarise
+from .documents import DETECTION, locator
 from .fault import SIGNATURES, decode_error, encode_error
 from .field_names import NAME
 from .parts import PROVIDER
@@ -110,7 +110,6 @@ CODEC = WireCodec(
     encode_request=encode_request,
     encode_onto=encode_request,
     decode_response=decode_response,
-    summarise=summarise,
     encode_response=encode_response,
     read_error=decode_error,
     encode_error=encode_error,

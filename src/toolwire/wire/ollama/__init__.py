@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...ir.request import Request
 from ..codec import CompletionEndpoint, LogprobForm, WireCodec, fixed_path, read_tokens, tools_decoder, tools_encoder
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
-from .documents import DETECTION, locator, summarise
+from .documents import DETECTION, locator
 from .fault import decode_error, encode_error
 from .messages import NAME
 from .request import decode_request, encode_request, read_tool, write_tool
@@ -69,7 +69,6 @@ CODEC = WireCodec(
     encode_request=encode_request,
     encode_onto=encode_request,
     decode_response=decode_response,
-    summarise=summarise,
     encode_response=encode_response,
     read_error=decode_error,
     encode_error=encode_error,

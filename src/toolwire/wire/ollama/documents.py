@@ -1,32 +1,17 @@
-"""Read /api/chat documents without decoding them: detection, JSON pointers, summaries of answers."""
+"""Read /api/chat documents without decoding them: detection and JSON pointers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from msgspec import UNSET, UnsetType
-from msgspec.json import Decoder
-
-from ...ir.errors import ProtocolError
 from ...ir.parts import Media, Part, Reasoning, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
-from ...ir.response import Response, Usage
+from ...ir.response import Response
 from ...ir.tools import Tool
-from ..documents import (
-    AnswerFields,
-    AnswerSummary,
-    count_fields,
-    count_members,
-    declared_tools,
-    decode_fields,
-    has_duplicate_keys,
-    is_plausible,
-    scorer,
-)
+from ..documents import declared_tools, scorer
 from ..protocol import Kind
-from .response import STOP_REASONS, read_created
 
 _FIELDS = {
     "max_tokens": "num_predict",
@@ -126,63 +111,3 @@ DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
     "tools": scorer((1, lambda b: any("function" in tool for tool in declared_tools(b)))),
     "error": scorer((3, lambda b: type(b["error"]) is str)),
 }
-
-
-class _OllamaFunction(AnswerFields):
-    name: str
-    arguments: dict[str, JSON]
-    index: int | UnsetType = UNSET
-
-
-class _OllamaCall(AnswerFields):
-    function: _OllamaFunction
-    id: str | UnsetType = UNSET
-
-
-class _OllamaMessage(AnswerFields):
-    role: str
-    content: str
-    thinking: str | UnsetType = UNSET
-    tool_calls: list[_OllamaCall] | UnsetType | None = UNSET
-
-
-class _OllamaAnswer(AnswerFields):
-    model: str
-    created_at: str
-    message: _OllamaMessage
-    done: bool
-    done_reason: str
-    prompt_eval_count: int
-    eval_count: int
-    total_duration: int | UnsetType = UNSET
-    load_duration: int | UnsetType = UNSET
-    prompt_eval_duration: int | UnsetType = UNSET
-    eval_duration: int | UnsetType = UNSET
-
-
-_DECODER = Decoder(_OllamaAnswer)
-
-
-def summarise(data: bytes) -> AnswerSummary | None:
-    """Return the summary of an answer, or None if it must be decoded in full."""
-    answer = decode_fields(_DECODER, data)
-    if answer is None:
-        return None
-    reason = STOP_REASONS.get(answer.done_reason)
-    usage = Usage(answer.prompt_eval_count, answer.eval_count)
-    if reason is None or not is_plausible(usage) or has_duplicate_keys(data, _count_answer(answer)):
-        return None
-    try:
-        read_created({"created_at": answer.created_at})
-    except (ProtocolError, OverflowError):
-        return None
-    calls = tuple([call.function.name for call in answer.message.tool_calls or ()])
-    return AnswerSummary("", answer.model, "tool_calls" if calls and reason == "stop" else reason, usage, calls)
-
-
-def _count_answer(answer: _OllamaAnswer) -> int:
-    """Return the number of members of all objects in the answer."""
-    members = count_fields(answer) + count_fields(answer.message)
-    for call in answer.message.tool_calls or ():
-        members += count_fields(call) + count_fields(call.function) + count_members(call.function.arguments)
-    return members

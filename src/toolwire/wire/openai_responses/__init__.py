@@ -17,7 +17,7 @@ from ..codec import LogprobForm, WireCodec, fixed_path, read_tokens
 from ..openai_fault import SAMPLING_RANGES, SIGNATURES
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
-from .documents import DETECTION, locator, summarise
+from .documents import DETECTION, locator
 from .items import is_own_message
 from .request import decode_request, encode_request
 from .response import decode_response, encode_response
@@ -91,7 +91,6 @@ CODEC = WireCodec(
     encode_onto=encode_request,
     is_own_message=is_own_message,
     decode_response=decode_response,
-    summarise=summarise,
     encode_response=encode_response,
     read_error=partial(openai_fault.decode_error, NAME),
     encode_error=partial(openai_fault.encode_error, NAME),
