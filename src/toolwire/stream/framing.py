@@ -24,9 +24,6 @@ Frame: TypeAlias = tuple[bytes, bytes]
 # digits of `retry`, in milliseconds; more is not a delay, and int() of a long text takes quadratic time
 _MAX_NUMBER_LENGTH = 16
 _BOM = b"\xef\xbb\xbf"
-# The usual form of a frame, and as many of them as there are: read by the regular expression engine.
-_PLAIN_FRAME = re.compile(rb"(?:event: ?([^\r\n]*+)\n)?data: ?([^\r\n]*+)\n\n")
-_PLAIN_FRAMES = re.compile(rb"(?:(?:event: ?[^\r\n]*+\n)?data: ?[^\r\n]*+\n\n)*+").match
 _COMMENT_LINES = re.compile(rb"(?<=\n):[^\n]*+\n").sub
 LIMIT = 64 * 1024 * 1024  # bytes of a frame; as in strict.py, which parses its data
 
@@ -58,22 +55,13 @@ class SSEDecoder:
         frames: list[Frame] = []
         if self._pieces:
             data = self._finish_frame(data, frames)
-        plain = _PLAIN_FRAMES(data)
-        assert plain is not None  # it matches also nothing
-        end = plain.end()
-        frames += _PLAIN_FRAME.findall(data, 0, end)
-        if end < len(data):
-            self._read_rest(data[end:], frames)
-        return frames
-
-    def _read_rest(self, data: bytes, frames: list[Frame]) -> None:
-        """Read the data after the first plain frames, in which any line may follow."""
         *blocks, rest = data.split(b"\n\n")
         for block in blocks:
             if block:
                 self._read_frame(block, frames)
         if rest:
             self._hold(rest)
+        return frames
 
     @property
     def is_between_frames(self) -> bool:
