@@ -13,8 +13,7 @@ from typing import TypeAlias
 from urllib.parse import parse_qsl
 
 from ..ir.errors import ToolwireError
-from ..net.time_limit import DeadlineHandle, SharedTimers
-from .interruption import Interruption, TaskTimeout
+from .interruption import Interruption
 from .request import AsgiMessage, Receive, Scope, Send, find_path
 
 # Synchronous access to the HTTP exchange of a server, for steps that need not wait.
@@ -68,11 +67,9 @@ def find_direct_exchange(receive: Receive, send: Send) -> DirectExchange | None:
 
 
 HeaderPairs: TypeAlias = list[tuple[bytes, bytes]]
-_CallLater: TypeAlias = Callable[[float, Callable[[], object]], "DeadlineHandle | asyncio.TimerHandle"]
 
 _WATCH_DELAY = 0.02  # seconds; answers without a model are faster, and the task would cost more than they do
 _PIECE = 64 * 1024  # bytes written at once; the server then waits for a slow client
-_TIMERS = SharedTimers()
 
 
 def _no_reservation(size: int) -> None:
@@ -136,7 +133,7 @@ class HttpExchange:
         self._receive = receive
         self._send = send
         self._direct = find_direct_exchange(receive, send)
-        self._watch: DeadlineHandle | asyncio.Task[None] | None = None  # the delay before it, or the task
+        self._watch: asyncio.TimerHandle | asyncio.Task[None] | None = None  # the delay before it, or the task
 
     def take_body(self) -> bytes | None:
         """Return the whole body if it has arrived; None if it must be read with `read_body`."""
@@ -149,7 +146,7 @@ class HttpExchange:
         body, has_more = self.take_body(), False
         started_at = asyncio.get_running_loop().time()
         if body is None:
-            body, has_more = await self.read_piece(seconds, _TIMERS.call_later)
+            body, has_more = await self.read_piece(seconds)
         reserve(len(body))
         if has_more:
             seconds -= asyncio.get_running_loop().time() - started_at
@@ -178,29 +175,21 @@ class HttpExchange:
             buffer.write(piece)
         return buffer.getvalue()
 
-    async def read_piece(self, seconds: float, call_later: _CallLater | None = None) -> tuple[bytes, bool]:
-        """Read the next piece of the body within `seconds`. Return it, and whether more will follow.
-
-        `call_later` sets the timer; a shared one is cheaper, but only for a recurring number of seconds.
-        """
-        message = await self._receive_within(seconds, call_later)
+    async def read_piece(self, seconds: float) -> tuple[bytes, bool]:
+        """Read the next piece of the body within `seconds`. Return it, and whether more will follow."""
+        message = await self._receive_within(seconds)
         if message["type"] == "http.disconnect":
             self.disconnected = True
             raise ClientGone
         return message.get("body", b""), message.get("more_body", False)
 
-    async def _receive_within(self, seconds: float, call_later: _CallLater | None = None) -> AsgiMessage:
+    async def _receive_within(self, seconds: float) -> AsgiMessage:
         """Wait for the next message, in the task of the request or in another one. Raise BodyTimeout after `seconds`."""
-        timeout = TaskTimeout()
-        timer = (call_later or asyncio.get_running_loop().call_later)(seconds, timeout.expire)
         try:
-            return await self._receive()
-        except asyncio.CancelledError:
-            if not timeout.caught():
-                raise
+            async with asyncio.timeout(seconds):
+                return await self._receive()
+        except TimeoutError:
             raise BodyTimeout("the body did not arrive in time") from None
-        finally:
-            timer.cancel()
 
     def bounded_receive(self, seconds: float, reserve: Callable[[int], None] = _no_reservation) -> Receive:
         """Return `receive` for a mounted app; a body that is incomplete at the deadline counts as a disconnect.
@@ -242,7 +231,7 @@ class HttpExchange:
             if self._direct.on_disconnect is None:
                 self._direct.watch(self._lose_client)
         elif self._watch is None:
-            self._watch = _TIMERS.call_later(_WATCH_DELAY, self._start_watching)
+            self._watch = asyncio.get_running_loop().call_later(_WATCH_DELAY, self._start_watching)
 
     def _start_watching(self) -> None:
         self._watch = asyncio.ensure_future(self._wait_for_disconnect())

@@ -1,5 +1,4 @@
-"""Interrupt the task that serves a request, or one that waits for its body: the only place that cancels a task and
-continues it afterwards.
+"""Interrupt the task that serves a request: the only place that cancels a task and continues it afterwards.
 
 interruption = Interruption()
 interruption.attach()                            # in the task
@@ -53,28 +52,3 @@ class Interruption(Struct, eq=False):
         if self._task is not None:
             self._task.uncancel()
         return True
-
-
-class TaskTimeout:
-    """A time limit for the running task, like `asyncio.timeout`, which needs two more coroutines for each wait.
-
-    Something else calls `expire`, and the task asks `caught` when it is cancelled.
-    """
-
-    __slots__ = ("_has_expired", "_initial_cancels", "_task")
-
-    def __init__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._initial_cancels = task.cancelling()
-        self._has_expired = False
-
-    def expire(self) -> None:
-        """Cancel the task."""
-        self._has_expired = True
-        self._task.cancel()
-
-    def caught(self) -> bool:
-        """Return whether the CancelledError that was caught is due to the time limit alone; the task then goes on."""
-        return self._has_expired and self._task.uncancel() <= self._initial_cancels

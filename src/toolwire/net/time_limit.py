@@ -1,91 +1,15 @@
-"""Time limits of coroutines and callbacks: deadlines with a shared timer, and a timeout in the current task."""
+"""Time limits of coroutines, in the current task."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from typing import Any, TypeAlias
 
 from ..run.calls.context import CallContext, running
 from ..run.calls.steps import Failed, Returned, TimedOut
-
-# Time limits with one timer per limit. A timer per call would cost more than most calls do.
-
-
-class DeadlineHandle:
-    """A callback that is called at its deadline, unless it is cancelled before."""
-
-    __slots__ = ("_deadlines", "expire")
-
-    def __init__(self, deadlines: DeadlineQueue, expire: Callable[[], object]) -> None:
-        self._deadlines = deadlines
-        self.expire = expire
-
-    def cancel(self) -> None:
-        self._deadlines.remove(self)
-
-
-class DeadlineQueue:
-    """The deadlines of one event loop and one limit: they expire in the order in which they were added."""
-
-    __slots__ = ("_armed", "_pending", "loop")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._pending: dict[DeadlineHandle, float] = {}  # deadlines, in the order of their times
-        self._armed = False
-
-    def add(self, expire: Callable[[], object], at: float) -> DeadlineHandle:
-        """Call `expire` at this time of the loop."""
-        handle = DeadlineHandle(self, expire)
-        self._pending[handle] = at
-        if not self._armed:
-            self._arm(at)
-        return handle
-
-    def remove(self, handle: DeadlineHandle) -> None:
-        self._pending.pop(handle, None)
-
-    def _arm(self, at: float) -> None:
-        self._armed = True
-        self.loop.call_at(at, self._on_timer)
-
-    def _on_timer(self) -> None:
-        """Call the expired callbacks, and set the timer for the next deadline.
-
-        They are in order, so the first later one ends the search.
-        """
-        self._armed = False
-        now = self.loop.time()
-        for handle, at in list(self._pending.items()):
-            if at > now:
-                self._arm(at)
-                return
-            del self._pending[handle]
-            handle.expire()
-
-
-class SharedTimers:
-    """A `call_later` for a small set of recurring delays."""
-
-    __slots__ = ("_by_limit",)
-
-    def __init__(self) -> None:
-        self._by_limit: dict[float, DeadlineQueue] = {}
-
-    def queue_for(self, limit: float, loop: asyncio.AbstractEventLoop) -> DeadlineQueue:
-        queue = self._by_limit.get(limit)
-        if queue is None or queue.loop is not loop:
-            queue = self._by_limit[limit] = DeadlineQueue(loop)
-        return queue
-
-    def call_later(self, seconds: float, expire: Callable[[], object]) -> DeadlineHandle:
-        loop = asyncio.get_running_loop()
-        return self.queue_for(seconds, loop).add(expire, loop.time() + seconds)
-
 
 LimitedOutcome: TypeAlias = Returned | Failed | TimedOut
 
@@ -93,53 +17,23 @@ _GRACE = 2.0  # seconds to clean up after a cancellation, such as closing a conn
 _log = logging.getLogger("toolwire.net")
 
 
-_Driver: TypeAlias = Generator[Any, Any, None]
-
-
-@types.coroutine
-def _drive_coroutines() -> _Driver:
-    """Run one coroutine after the other. Send a coroutine; receive the objects that it awaits, then `Returned`.
-
-    `coroutine.send` raises StopIteration at the end, which costs more than the rest of a short call. `yield from` does
-    not.
-    """
-    coroutine = yield
-    while True:
-        coroutine = yield Returned((yield from coroutine))
-
-
-class TimeLimiter:
-    """Runs coroutines with timeouts; equal timeouts share a timer."""
-
-    def __init__(self) -> None:
-        self._timers = SharedTimers()
-        self._drivers: list[_Driver] = []  # idle ones
-
-    def run(
-        self, coroutine: Coroutine[Any, Any, Any], context: CallContext[Any], limit: float | None
-    ) -> LimitedOutcome | TimeLimitedCall:
-        """Run a coroutine to its first suspension. One that never suspends is done by then and needs no timer."""
-        started_at = time.monotonic()
-        try:
-            driver = self._drivers.pop()
-        except IndexError:
-            driver = _drive_coroutines()
-            driver.send(None)
-        token = running.set(context)
-        try:
-            pending = driver.send(coroutine)
-        except BaseException as error:  # noqa: BLE001
-            running.reset(token)
-            return _outcome_of_error(error)
-        if type(pending) is Returned:
-            running.reset(token)
-            self._drivers.append(driver)
-            return pending
-        outer_context = None if token.old_value is token.MISSING else token.old_value
-        work = TimeLimitedCall(driver, pending, limit, context, outer_context)
-        if limit is not None:
-            work.watch(self._timers.queue_for(limit, work.loop), time.monotonic() - started_at)
-        return work
+def run_limited(
+    coroutine: Coroutine[Any, Any, Any], context: CallContext[Any], limit: float | None
+) -> LimitedOutcome | TimeLimitedCall:
+    """Run a coroutine to its first suspension. One that never suspends is done by then and needs no timer."""
+    started_at = time.monotonic()
+    token = running.set(context)
+    try:
+        pending = coroutine.send(None)
+    except StopIteration as done:
+        running.reset(token)
+        return Returned(done.value)
+    except BaseException as error:  # noqa: BLE001
+        running.reset(token)
+        return _outcome_of_error(error)
+    outer_context = None if token.old_value is token.MISSING else token.old_value
+    remaining = None if limit is None else limit - (time.monotonic() - started_at)
+    return TimeLimitedCall(coroutine, pending, limit, remaining, context, outer_context)
 
 
 class TimeLimitedCall:
@@ -152,45 +46,40 @@ class TimeLimitedCall:
     __slots__ = (
         "_cancelled",
         "_context",
-        "_deadline_handle",
-        "_driver",
-        "_grace",
+        "_coroutine",
         "_limit",
+        "_loop",
         "_outer_context",
         "_pending",
         "_task",
-        "loop",
+        "_timer",
     )
 
     def __init__(
         self,
-        driver: _Driver,
+        coroutine: Coroutine[Any, Any, Any],
         pending: Any,
         limit: float | None,
+        remaining: float | None,
         context: CallContext[Any],
         outer_context: CallContext[Any] | None,
     ) -> None:
-        self.loop = asyncio.get_running_loop()
-        self._driver = driver
+        self._loop = asyncio.get_running_loop()
+        self._coroutine = coroutine
         self._pending = pending  # the object that the coroutine awaits
         self._limit = limit
         self._context = context
         self._outer_context = outer_context
-        self._task = _current_task(self.loop)
-        self._deadline_handle: DeadlineHandle | None = None
-        self._grace: asyncio.TimerHandle | None = None  # the timer of the grace period
+        self._task = _current_task(self._loop)
         self._cancelled = 0  # how often we cancelled the task
+        # for the rest of the limit, then for the grace period
+        self._timer = None if remaining is None else self._loop.call_later(remaining, self._expire)
 
-    def watch(self, deadlines: DeadlineQueue, elapsed: float) -> None:
-        """Start the timer; `elapsed` seconds of the limit have already passed."""
-        assert self._limit is not None
-        self._deadline_handle = deadlines.add(self.expire, self.loop.time() + self._limit - elapsed)
-
-    def expire(self) -> None:
+    def _expire(self) -> None:
         # Counted, so that `_clean_up` removes exactly these: a cancellation by the caller must stay (`Task.uncancel`).
         self._cancelled += 1
         self._task.cancel()
-        self._grace = self.loop.call_later(_GRACE, self.expire)
+        self._timer = self._loop.call_later(_GRACE, self._expire)
 
     def __await__(self) -> Generator[Any, None, LimitedOutcome]:
         """Drive the coroutine: yield each object that it awaits, and send or throw the outcome into it.
@@ -209,28 +98,26 @@ class TimeLimitedCall:
                 if self._cancelled > 1 and isinstance(raised, asyncio.CancelledError):
                     return self._abandon()
                 try:
-                    self._pending = self._driver.send(None) if raised is None else self._driver.throw(raised)
+                    self._pending = self._coroutine.send(None) if raised is None else self._coroutine.throw(raised)
+                except StopIteration as done:
+                    return Returned(done.value)
                 except BaseException as error:  # noqa: BLE001
                     return _outcome_of_error(error, self._limit, self._cancelled)
-                if type(self._pending) is Returned:
-                    return self._pending
         finally:
             self._clean_up()
 
     def _abandon(self) -> TimedOut:
         try:
-            self._driver.close()
+            self._coroutine.close()
         except BaseException:  # noqa: BLE001  # even closing the coroutine failed
             _log.warning("a tool ignored its cancellation")
         return TimedOut(self._limit or 0)
 
     def _clean_up(self) -> None:
-        """Restore the context, stop the timers, and remove our own cancellations from the task."""
+        """Restore the context, stop the timer, and remove our own cancellations from the task."""
         running.set(self._outer_context)
-        if self._deadline_handle is not None:
-            self._deadline_handle.cancel()
-        if self._grace is not None:
-            self._grace.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for _ in range(self._cancelled):
             self._task.uncancel()
 

@@ -1,4 +1,4 @@
-"""Limits of time: kept for every call, with one timer for all that have the same one."""
+"""Limits of time, kept for every call."""
 
 import asyncio
 import time
@@ -7,7 +7,6 @@ import pytest
 
 from toolwire import Tool, ToolCall, tool
 from toolwire.net.stores.memory import MemoryStore
-from toolwire.net.time_limit import DeadlineQueue, SharedTimers
 from toolwire.net.tools.runner import Runner
 from toolwire.run.calls.context import current_call
 from toolwire.run.tools.function_tool import Options
@@ -20,77 +19,6 @@ async def nap(seconds: float) -> str:
     """Sleep."""
     await asyncio.sleep(seconds)
     return "awake"
-
-
-class Loop:
-    """An event loop that only knows the time."""
-
-    def __init__(self):
-        self.now = 0.0
-        self.timers = []
-
-    def time(self):
-        return self.now
-
-    def call_at(self, at, look):
-        self.timers.append((at, look))
-
-    def advance(self, to):
-        self.now = to
-        due, self.timers = [one for one in self.timers if one[0] <= to], [one for one in self.timers if one[0] > to]
-        for _, look in due:
-            look()
-
-
-class Work:
-    def __init__(self):
-        self.expired = 0
-
-    def expire(self):
-        self.expired += 1
-
-
-def test_one_timer_serves_all():
-    loop = Loop()
-    deadlines = DeadlineQueue(loop)
-    works = [Work() for _ in range(100)]
-    dues = [deadlines.add(work.expire, 10.0 + number) for number, work in enumerate(works)]
-    assert len(loop.timers) == 1
-    for due in dues[:50]:
-        due.cancel()
-    loop.advance(10.0)
-    assert len(loop.timers) == 1, "the first that is left has the timer now"
-    loop.advance(60.0)
-    assert [work.expired for work in works] == [0] * 50 + [1] + [0] * 49
-    loop.advance(200.0)
-    assert [work.expired for work in works] == [0] * 50 + [1] * 50
-    assert not loop.timers
-
-
-def test_no_timer_remains_after_all_deadlines_are_cancelled():
-    loop = Loop()
-    deadlines, work = DeadlineQueue(loop), Work()
-    deadlines.add(work.expire, 1.0).cancel()
-    loop.advance(1.0)
-    assert (work.expired, loop.timers) == (0, [])
-    deadlines.add(work.expire, 2.0)
-    loop.advance(2.0)
-    assert work.expired == 1
-
-
-def test_shared_timers_fire_in_order_and_skip_cancelled_callbacks(virtual_time):
-    async def test():
-        timers, rung = SharedTimers(), []
-        early = timers.call_later(0.05, lambda: rung.append("cancelled"))
-        timers.call_later(0.05, lambda: rung.append("first"))
-        timers.call_later(0.1, lambda: rung.append("second"))
-        early.cancel()
-        early.cancel()
-        await asyncio.sleep(0.3)
-        return rung
-
-    for _ in range(2):  # the second time in another loop
-        assert asyncio.run(test()) == ["first", "second"]
 
 
 def test_each_tool_has_its_own_timeout(virtual_time):

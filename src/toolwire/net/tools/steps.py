@@ -41,7 +41,7 @@ from ...run.values.records import Claim, Record, Store
 from ...run.values.results import error_text
 from ...run.values.waiting import Suspend
 from ..threads import ThreadPool, call_in_thread
-from ..time_limit import LimitedOutcome, TimeLimitedCall, TimeLimiter
+from ..time_limit import LimitedOutcome, TimeLimitedCall, run_limited
 from .isolation import collect_async_items, collect_items, run_in_process
 
 # Ask an approver. One that is not async runs in a thread, because a person may think for minutes.
@@ -103,7 +103,6 @@ class Invoker:
     def __init__(self, threads: int = 64) -> None:  # as in `Runner`
         self._pool = ThreadPool(threads)
         self._rates = Rates()
-        self.limits = TimeLimiter()
 
     def close(self) -> None:
         self._pool.close()
@@ -136,7 +135,7 @@ class Invoker:
             coroutine = entry.function(**step.arguments)
         except TypeError as error:  # a required argument is missing; none of its code has run
             return ArgumentMismatch(error_text(error))
-        return self.limits.run(coroutine, step.context, entry.options.timeout)
+        return run_limited(coroutine, step.context, entry.options.timeout)
 
     async def _run_waiting(self, step: Invoke, arguments: Object, signature: FunctionSignature) -> InvokeOutcome:
         """Run a call that has to wait for its rate limit, a process or a thread."""
@@ -181,7 +180,7 @@ class Invoker:
         remaining = _remaining_work(outcome.value) if isinstance(outcome, Returned) else None
         if remaining is None:
             return outcome
-        ran = self.limits.run(remaining, step.context, limit)
+        ran = run_limited(remaining, step.context, limit)
         return ran if isinstance(ran, Value) else await ran
 
 
