@@ -32,7 +32,7 @@ from urllib.parse import unquote
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 
 from .admission import AdmissionGate, ConnectionCounts, ConnectionLimits, DefaultLimits
-from .client_transport import BufferingTransport, ClientTransport, combines_writes
+from .client_transport import ClientTransport
 from .request_cycle import BoundedFlow, RequestCycle, encode_early_refusal, encode_fields, size_in_memory
 from .uvicorn_internals import HIGH_WATER_LIMIT, STATUS_LINE, HttpToolsProtocol
 
@@ -117,8 +117,6 @@ class _LimitedHttp(HttpToolsProtocol):
             # The default is 512 KiB, and the event loop aborts a connection 30 seconds after `close` if the client has not
             # read all of it.
             transport.set_write_buffer_limits(HIGH_WATER_LIMIT)
-        if not combines_writes(transport):
-            transport = BufferingTransport(transport, self.loop)  # type: ignore[assignment]
         transport = ClientTransport(transport, self.loop, self._client_timeout, self._discard_input)  # type: ignore[assignment]
         super().connection_made(transport)
         self.flow = BoundedFlow(transport)
