@@ -54,13 +54,13 @@ demo: $(VENV)/demo ## ask a small real model through the gateway in four protoco
 	$(BIN)/toolwire demo --serve
 
 test: $(VENV)/test ## run every suite, with a selection of the expensive parametrisations
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 20 --ignore tests/learn -m "not full"
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 20 --ignore tests/learn/with_torch -m "not full"
 
 test-all: $(VENV)/test ## run all tests but those of `make test-learn`, with more random examples
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore tests/learn
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore tests/learn/with_torch
 
 test-learn: $(VENV)/learn ## run the tests of masks, training and evaluation; installs torch for the CPU
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/learn
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/learn/with_torch
 
 demo-learn: $(VENV)/learn ## teach a small real model three tools on the CPU, and call one through the gateway: offline, minutes
 	$(BIN)/python examples/learn/tune_and_serve.py
@@ -68,7 +68,7 @@ demo-learn: $(VENV)/learn ## teach a small real model three tools on the CPU, an
 test-soak: $(VENV)/test ## run 200 kills per store instead of 20, and the gateway under load for two minutes
 	$(BIN)/python tests/load/soak_gateway.py
 	$(BIN)/python tests/load/soak_workers.py
-	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/stores/test_kills.py
+	SOAK=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/stores/test_kills.py
 
 test-load: $(VENV)/test ## run the load scenarios in full, and print their counts: about ten minutes
 	LOAD=1 $(BIN)/python -m pytest --quiet --capture no tests/load
@@ -90,8 +90,8 @@ test-clients: $(VENV)/test .clients/installed ## run coding agents through the g
 	$(BIN)/python tests/clients/run.py --write
 
 test-templates: $(VENV)/test ## render calls with the chat templates of a llama.cpp checkout (LLAMA_CPP=DIR) and read them back
-	$(BIN)/python tests/templates/render.py $(LLAMA_CPP)/models/templates
-	LLAMA_CPP=$(LLAMA_CPP) $(BIN)/python -m pytest tests/unit/text/test_rendered_turns.py
+	$(BIN)/python tests/support/render.py $(LLAMA_CPP)/models/templates
+	LLAMA_CPP=$(LLAMA_CPP) $(BIN)/python -m pytest tests/text/test_rendered_turns.py
 
 # the wheel without its dependencies; the tests replace those that are not installed by stubs
 .serving/sglang: | $(VENV)/core
@@ -99,8 +99,8 @@ test-templates: $(VENV)/test ## render calls with the chat templates of a llama.
 	$(PIP) download --no-deps --dest .serving sglang && $(BIN)/python -m zipfile --extract .serving/sglang-*.whl .serving
 
 test-adapters: $(VENV)/test .serving/sglang ## run the plugins on the classes of SGLang, and of vLLM if TOOLWIRE_VLLM_SOURCE names its source tree
-	TOOLWIRE_SGLANG_SOURCE=$(CURDIR)/.serving $(BIN)/python -m pytest tests/unit/adapters/test_sglang_detectors.py
-	$(BIN)/python -m pytest tests/unit/adapters/test_vllm_parsers.py tests/unit/adapters/test_vllm_signatures.py tests/integration/test_vllm_source.py
+	TOOLWIRE_SGLANG_SOURCE=$(CURDIR)/.serving $(BIN)/python -m pytest tests/adapters/test_sglang_detectors.py
+	$(BIN)/python -m pytest tests/adapters/test_vllm_parsers.py tests/adapters/test_vllm_signatures.py tests/adapters/test_vllm_source.py
 
 # each peer in an environment of its own; the versions are those that examples/compare/README.md, docs/neighbours.md and docs/compare.md name
 .peers/litellm/installed: PEER := litellm==1.106.2 mcp  # it imports mcp for requests with tools, without declaring it
@@ -118,11 +118,11 @@ PEERS := pydantic-ai openai-agents langchain llama-index google-adk
 
 test-peers: $(VENV)/test $(PEERS:%=.peers/%/installed) .peers/litellm/installed ## run toolboxes in five agent frameworks, and the programs of examples/compare and docs/migrate
 	for peer in $(PEERS); do $(MAKE) --no-print-directory test-peer-$$peer || exit 1; done
-	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/integration/test_compare.py tests/integration/test_compare_page.py tests/integration/test_migration_guides.py
+	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/docs/test_compare.py tests/docs/test_compare_page.py tests/docs/test_migration_guides.py
 	$(BIN)/python tests/sdk_examples/run.py .peers/sdk-examples  # the official SDKs' own examples over every wire
 
 test-peer-%: .peers/%/installed
-	TOOLWIRE_PEER=$* .peers/$*/bin/python -m pytest -p no:asyncio -W default tests/peers 'tests/integration/test_docs.py::test_code_blocks_run_and_print_the_documented_output[docs/neighbours.md]'
+	TOOLWIRE_PEER=$* .peers/$*/bin/python -m pytest -p no:asyncio -W default tests/peers 'tests/docs/test_docs.py::test_code_blocks_run_and_print_the_documented_output[docs/neighbours.md]'
 
 check: $(VENV)/check $(VENV)/docs ## check format, lint, types, import contracts, and the links of the documentation site
 	$(BIN)/ruff format --check src tests bench docs examples

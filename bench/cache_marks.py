@@ -2,7 +2,7 @@
 
 The agents are recorded sessions of 20 requests (`tests/fixtures/sessions`). One-shot requests have the tools and the
 system prompt of such a session, or others each time, and a question of 500 tokens. All are translated to Anthropic as
-in the gateway, and sent to a model of its prompt cache (`tests/prompt_cache_rules.py`), in which nothing expires. A
+in the gateway, and sent to a model of its prompt cache (`tests/support/prompt_cache_rules.py`), in which nothing expires. A
 plain input token costs 1, one that is written to the cache 1.25, one that is read 0.1
 (https://platform.claude.com/docs/en/about-claude/pricing, 2026-10-08; some models read for less).
 """
@@ -20,7 +20,7 @@ from toolwire.net.model.endpoint_request import EndpointRequest
 from toolwire.wire import get
 
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests" / "support"))
 
 from prompt_cache_rules import PromptCache, Usage  # noqa: E402
 

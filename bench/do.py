@@ -23,7 +23,7 @@ from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_roots
 from toolwire.retrieve.commands.command import find_program
 
 TESTS = Path(__file__).parent.parent / "tests"
-sys.path.insert(0, str(TESTS))
+sys.path.insert(0, str(TESTS / "support"))
 
 
 from do_fixtures import (  # noqa: E402

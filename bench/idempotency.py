@@ -14,10 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "integration"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from stores.servers import Postgres, Redis
-
 from toolwire.net.stores import open_store
 from toolwire.run.values.records import DAY, Claim
 

@@ -34,7 +34,7 @@ def _prompt_cache(result: dict) -> str:
             f"the catalogue; means of {result['grown']} conversations; the last columns are of one. Tools"
         ),
         "beyond 400 of real servers are copies with other names. Each row offers the same number of tools; a real tool has 46 to 900 tokens (5th to 95th percentile),",
-        "so the prompts differ by the sizes of the selected tools, by more than the goal of 10 %. With tools of equal size they are equal (`tests/integration/net/test_retrieval_agent.py`).\n",
+        "so the prompts differ by the sizes of the selected tools, by more than the goal of 10 %. With tools of equal size they are equal (`tests/net/agent/test_retrieval_agent.py`).\n",
         _growth(result["growth"]),
     ]
     return "\n".join(parts)

@@ -24,7 +24,7 @@ from toolwire.net.stores import open_store
 from toolwire.run import Budget
 from toolwire.testing import ScriptedModel, says
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "integration"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 STORES = ("none", "memory", "sqlite", "postgres", "redis")
 
 

@@ -55,7 +55,7 @@ def check_contents(wheel: Path, source: Path) -> None:
         sys.exit(f"release: the wheel lacks {missing} and should not contain {foreign[:5]}")
     with tarfile.open(source) as archive:
         members = {name.partition("/")[2] for name in archive.getnames()}
-    lacking = {"README.md", "LICENSE", "Makefile", "CHANGELOG.md", "docs/README.md", "tests/doc_blocks.py"} - members
+    lacking = {"README.md", "LICENSE", "Makefile", "CHANGELOG.md", "docs/README.md", "tests/support/doc_blocks.py"} - members
     if lacking:
         sys.exit(f"release: the source distribution lacks {sorted(lacking)}")
 
@@ -81,7 +81,7 @@ def try_readme(wheel: Path, version: str) -> None:
         if printed != f"toolwire {version}":
             sys.exit(f"release: `toolwire --version` prints {printed!r}, not 'toolwire {version}'")
         run(folder / "env/bin/toolwire", "demo", folder=folder)
-        run(python, "-I", ROOT / "tests/doc_blocks.py", ROOT / "README.md", folder=folder)
+        run(python, "-I", ROOT / "tests/support/doc_blocks.py", ROOT / "README.md", folder=folder)
 
 
 def main() -> None:

@@ -16,11 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "tests" / "support")]
 
-from gateway.ollama_server import OllamaServer  # noqa: E402
-from gateway.shapes import Call, ModelAnswer  # noqa: E402
-
+from ollama_server import OllamaServer  # noqa: E402
+from shapes import Call, ModelAnswer  # noqa: E402
 from toolwire.ir.request import Request  # noqa: E402
 
 CLIENTS = Path(os.environ.get("TOOLWIRE_CLIENTS", ROOT / ".clients")) / "node_modules"

@@ -22,7 +22,6 @@ from run import make_folders, run_agent, settings_text, version_of  # adds the f
 # isort: split
 
 from agents import AGENTS, Agent
-from gateway.state.worker_gateway import start_gateway, worker_gateway
 from msgspec.structs import replace
 from scripted import Notes, model_for
 
@@ -31,6 +30,7 @@ from toolwire.ir.parts import Reasoning, ToolCall
 from toolwire.ir.request import Request
 from toolwire.ir.response import Fault
 from toolwire.testing.upstream import ScriptedReply, Upstream
+from worker_gateway import start_gateway, worker_gateway
 
 THOUGHT = "The next note is needed. “Read” it — then go on.\nStep"
 NOTES = 20

@@ -18,17 +18,15 @@ from typing import NamedTuple, TypeAlias
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
-sys.path[:0] = [
-    str(folder) for folder in (Path(__file__).parent, TESTS, TESTS / "integration", TESTS / "integration" / "gateway")
-]
+sys.path[:0] = [str(Path(__file__).parent), str(TESTS), str(TESTS / "support")]
 
 from agents import AGENTS, Agent  # noqa: E402
-from gateway.state.worker_gateway import worker_gateway  # noqa: E402
 from scripted import Notes, model_for  # noqa: E402
+
 from serving import WIRES  # noqa: E402
 from shapes import FORMATS  # noqa: E402
-
 from toolwire.testing.upstream import Upstream  # noqa: E402
+from worker_gateway import worker_gateway  # noqa: E402
 
 INSTALLED = Path(os.environ.get("TOOLWIRE_CLIENTS", ROOT / ".clients"))
 PAGE = ROOT / "docs" / "clients-matrix.md"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from agents import Agent
-from shapes import FORMATS, Call, ModelAnswer, provider_answer
 
+from shapes import FORMATS, Call, ModelAnswer, provider_answer
 from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Request
 from toolwire.testing.upstream import RawReply

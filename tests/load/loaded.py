@@ -17,9 +17,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.hostile import Answer, read_answer, request_bytes
-
 import toolwire
+from hostile import Answer, read_answer, request_bytes
 from waiting import SAFETY
 
 HERE = Path(__file__).parent

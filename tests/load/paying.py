@@ -4,9 +4,8 @@ import asyncio
 from collections import Counter
 from contextlib import closing
 
-from stores.worker import record_effect
-
 import toolwire
+from stores.worker import record_effect
 from toolwire import Agent, ToolCall
 from toolwire.net.stores import open_store
 from toolwire.testing import ScriptedModel, says

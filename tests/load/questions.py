@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
-from gateway.hostile import WEATHER, Answer, body_of, path_of, read_answer, request_bytes
-from gateway.serving import WIRES
 from provider import TOKEN
 
+from hostile import WEATHER, Answer, body_of, path_of, read_answer, request_bytes
+from serving import WIRES
 from toolwire import Message, Request, Text
 from toolwire.ir.errors import ToolwireError
 from toolwire.ir.events import StreamFault

@@ -14,12 +14,13 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "integration"), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent / "support"), str(HERE.parent)]
 
-from gateway.hostile import read_answer  # noqa: E402
-from gateway.serving import WIRES  # noqa: E402
 from loaded import LoadedGateway, loaded_gateway, process, upstream_row  # noqa: E402
 from questions import Load, outcome, question  # noqa: E402
+
+from hostile import read_answer  # noqa: E402
+from serving import WIRES  # noqa: E402
 
 SETTINGS = """
 [limits]

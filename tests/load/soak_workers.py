@@ -19,14 +19,14 @@ from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "integration"), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent / "support"), str(HERE.parent)]
 
-from gateway.hostile import read_answer, request_bytes  # noqa: E402
 from loaded import process  # noqa: E402
 from questions import Load, question  # noqa: E402
 from soak_gateway import rows, while_stopping  # noqa: E402
-from stores.servers import Redis  # noqa: E402
 
+from hostile import read_answer, request_bytes  # noqa: E402
+from stores.servers import Redis  # noqa: E402
 from toolwire.gateway.keys import hash_key  # noqa: E402
 
 WORKERS = 4

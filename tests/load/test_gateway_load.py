@@ -9,12 +9,12 @@ import signal
 from collections import Counter
 
 import pytest
-from gateway.hostile import request_bytes, run
-from gateway.serving import WIRES
 from loaded import MEMORY_GROWTH, loaded_gateway, report, size, upstream_row
 from provider import Provider
 from questions import Load, question
 
+from hostile import request_bytes, run
+from serving import WIRES
 from waiting import until
 
 # Other programs on the machine delay the event loop, too. In scenarios that are not about overload, it refuses no requests.

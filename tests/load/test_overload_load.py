@@ -8,13 +8,13 @@ import time
 from collections import Counter
 
 import pytest
-from gateway.hostile import run
 from loaded import MEMORY_GROWTH, loaded_gateway, report, size, upstream_row
 from open_loop import OpenLoop
 from provider import Provider
 from questions import OVERLOADED, Load, question
 from test_gateway_load import CALM, chat, settings
 
+from hostile import run
 from toolwire import Response, Text
 from toolwire.ir.response import Stop
 from toolwire.ir.text import to_bytes

@@ -8,12 +8,12 @@ from contextlib import closing
 
 import pytest
 from loaded import report, size
-from net.test_subagent_fanout import WIDTH, agent_with
 from paying import pay_all, pay_in_process
+
+from fan_out import WIDTH, agent_with
 from stores.servers import PROCESSES
 from stores.test_sweeping import fill
 from stores.worker import executions
-
 from toolwire.net.stores import open_store
 
 PROCESS_COUNT = size(4, 8)

@@ -7,11 +7,12 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
-from gateway.hostile import run
 from loaded import FULL, loaded_gateway, report, size, upstream_row
 from provider import Provider
 from questions import Load
 from test_gateway_load import CALM
+
+from hostile import run
 
 CLIENTS = size(50, 500)
 MOST_REQUESTS = 1.25  # at upstreams, for a request of a client; a scenario takes less than a minute

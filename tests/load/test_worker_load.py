@@ -8,14 +8,14 @@ import signal
 from collections import Counter
 
 import pytest
-from gateway.hostile import read_answer, run
-from gateway.state.worker_gateway import settings_text, worker_gateway, worker_of
 from loaded import report, size
 from provider import Provider
 from questions import Load, outcome, question
 from test_gateway_load import CALM
 
+from hostile import read_answer, run
 from waiting import SAFETY, until
+from worker_gateway import settings_text, worker_gateway, worker_of
 
 KEY = "ann"
 

@@ -3,7 +3,7 @@
 `run.values.records` defines the states. The memory store calls these functions inside its lock, SQLite in
 part, inside a transaction. Redis (Lua) and PostgreSQL (SQL) implement the same rules in their own language: a check in
 Python and a write after it would be two operations, and two processes could both pass the check. One set of tests runs
-against all stores (tests/integration/stores).
+against all stores (tests/stores).
 
     clock        Leases and expiry use one clock per store: of the server, or of this machine. Clocks of clients differ.
     claim        Reads first, and writes only if the key is free: most repeated claims find a finished record.

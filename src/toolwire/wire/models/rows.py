@@ -2,7 +2,7 @@
 
 A row states only facts of its source. Newer members of a family get the facts that hold for all models since a named
 one; everything else about them stays unknown. `recorded` in a source is an exchange of the recorded provider traffic
-(tests/integration/recorded_traffic.py): a status 200 proves acceptance, the message of a 400 proves refusal.
+(tests/recorded/recorded_traffic.py): a status 200 proves acceptance, the message of a 400 proves refusal.
 """
 
 from __future__ import annotations

@@ -1,0 +1,192 @@
+"""Conversations of OpenAI's own client, kept by the gateway over upstreams of every wire."""
+
+from __future__ import annotations
+
+import asyncio
+
+import openai
+import pytest
+
+from hostile import run
+from responses_sdk import WEATHER, WIRES, call_answer, create, text_answer, world
+from toolwire.testing import PartialReply
+
+pytestmark = pytest.mark.finding("G5")
+MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@pytest.fixture
+def store(tmp_path):
+    return str(tmp_path / "responses.db")
+
+
+@pytest.mark.one_in(3)
+@MODES
+@pytest.mark.parametrize("wire", WIRES)
+@run
+async def test_conversation_is_continued_over_every_wire(wire, stream, store):
+    async with world(text_answer("Rain."), text_answer("Snow."), store=store) as at:
+        items = [{"role": "user", "content": "I am Ann."}, {"role": "assistant", "content": "Hello Ann."}]
+        conversation = await at.client.conversations.create(items=items, metadata={"topic": "weather"})
+        assert conversation.id.startswith("conv_") and conversation.metadata == {"topic": "weather"}
+        for question in ("Paris?", "Oslo?"):
+            answer = await create(
+                at.client, stream=stream, model=f"{wire}/m", input=question, conversation={"id": conversation.id}
+            )
+            assert answer.conversation.id == conversation.id
+        assert [text for _, text in at.history()] == ["I am Ann.", "Hello Ann.", "Paris?", "Rain.", "Oslo?"]
+        listed = [item async for item in at.client.conversations.items.list(conversation.id, order="asc", limit=2)]
+        texts = [item.content[0].text for item in listed]
+        assert texts == ["I am Ann.", "Hello Ann.", "Paris?", "Rain.", "Oslo?", "Snow."]
+        assert len({item.id for item in listed}) == 6
+
+
+@run
+async def test_calls_and_results_are_items_of_the_conversation(store):
+    async with world(call_answer(), text_answer("Cold."), store=store) as at:
+        conversation = await at.client.conversations.create()
+        fields = {"model": "anthropic/m", "tools": [WEATHER], "conversation": conversation.id}
+        first = await at.client.responses.create(input="Weather?", **fields)
+        result = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": "-3"}
+        await at.client.responses.create(input=[result], **fields)
+        assert [text for _, text in at.history()] == ["Weather?", "get_weather", "-3"]
+        listed = (await at.client.conversations.items.list(conversation.id, order="asc")).data
+        assert [item.type for item in listed] == ["message", "function_call", "function_call_output", "message"]
+
+
+@run
+async def test_second_request_on_a_conversation_is_a_conflict(store):
+    slow = PartialReply(text_answer("never"), None, "stall")
+    async with world(slow, text_answer("Snow."), store=store) as at:
+        conversation = await at.client.conversations.create()
+        fields = {"model": "anthropic/m", "conversation": conversation.id}
+        first = asyncio.ensure_future(at.client.responses.create(input="Paris?", **fields))
+        await at.upstream.wait_for_requests()
+        with pytest.raises(openai.ConflictError) as caught:
+            await at.client.responses.create(input="Oslo?", **fields)
+        assert caught.value.code == "conversation_locked"
+        with pytest.raises(openai.ConflictError):
+            await at.client.conversations.items.create(conversation.id, items=[{"role": "user", "content": "x"}])
+        first.cancel()
+        await asyncio.wait({first})
+        await at.upstream.disconnected()
+        while True:  # the lock ends with the request
+            try:
+                answer = await at.client.responses.create(input="Rome?", **fields)
+                break
+            except openai.ConflictError:
+                await asyncio.sleep(0.01)
+        assert answer.output_text == "Snow."
+        assert at.history() == [("user", "Rome?")]  # nothing of the request that did not end
+
+
+@run
+async def test_conversation_of_another_key_is_not_found(store):
+    async with world(text_answer("x"), store=store) as at:
+        conversation = await at.client.conversations.create(metadata={"a": "b"})
+        bob = at.clients["bob"]
+        for attempt in (
+            bob.conversations.retrieve(conversation.id),
+            bob.conversations.delete(conversation.id),
+            bob.conversations.update(conversation.id, metadata={}),
+            bob.conversations.items.list(conversation.id),
+            bob.conversations.items.create(conversation.id, items=[{"role": "user", "content": "x"}]),
+            bob.responses.create(model="anthropic/m", input="?", conversation=conversation.id),
+        ):
+            with pytest.raises(openai.NotFoundError):
+                await attempt
+        assert (await at.client.conversations.retrieve(conversation.id)).metadata == {"a": "b"}
+        assert (await at.client.conversations.update(conversation.id, metadata={"c": "d"})).metadata == {"c": "d"}
+        assert at.upstream.requests == []
+
+
+@run
+async def test_deleted_conversation_is_gone_and_its_response_stays(store):
+    async with world(text_answer("Rain."), text_answer("x"), store=store) as at:
+        conversation = await at.client.conversations.create()
+        answer = await at.client.responses.create(model="gemini/m", input="Paris?", conversation=conversation.id)
+        deleted = await at.client.conversations.delete(conversation.id)
+        assert deleted.deleted and deleted.id == conversation.id
+        for attempt in (
+            at.client.conversations.retrieve(conversation.id),
+            at.client.responses.create(model="gemini/m", input="?", conversation=conversation.id),
+        ):
+            with pytest.raises(openai.NotFoundError):
+                await attempt
+        assert (await at.client.responses.retrieve(answer.id)).output_text == "Rain."
+
+
+@run
+async def test_deleted_response_stays_in_its_conversation(store):
+    async with world(text_answer("Rain."), text_answer("Snow."), store=store) as at:
+        conversation = await at.client.conversations.create()
+        answer = await at.client.responses.create(model="gemini/m", input="Paris?", conversation=conversation.id)
+        await at.client.responses.delete(answer.id)
+        await at.client.responses.create(model="gemini/m", input="Oslo?", conversation=conversation.id)
+        assert [text for _, text in at.history()] == ["Paris?", "Rain.", "Oslo?"]
+
+
+@run
+async def test_response_of_a_conversation_is_continued_by_its_id(store):
+    async with world(text_answer("Rain."), text_answer("Snow."), text_answer("Sun."), store=store) as at:
+        conversation = await at.client.conversations.create()
+        await at.client.responses.create(model="gemini/m", input="Paris?", conversation=conversation.id)
+        second = await at.client.responses.create(model="gemini/m", input="Oslo?", conversation=conversation.id)
+        await at.client.responses.create(model="gemini/m", input="Rome?", previous_response_id=second.id)
+        assert [text for _, text in at.history()] == ["Paris?", "Rain.", "Oslo?", "Snow.", "Rome?"]
+        listed = (await at.client.conversations.items.list(conversation.id)).data
+        assert len(listed) == 4  # a branch by id is not part of the conversation
+
+
+@run
+async def test_conversation_has_a_limited_number_of_entries(store):
+    async with world(text_answer("x"), store=store, responses={"max_responses": 2}) as at:
+        conversation = await at.client.conversations.create()
+        for _ in range(2):
+            await at.client.conversations.items.create(conversation.id, items=[{"role": "user", "content": "x"}])
+        for attempt in (
+            at.client.conversations.items.create(conversation.id, items=[{"role": "user", "content": "x"}]),
+            at.client.responses.create(model="gemini/m", input="?", conversation=conversation.id),
+        ):
+            with pytest.raises(openai.BadRequestError) as caught:
+                await attempt
+            assert "the limit is 2" in str(caught.value)
+
+
+@run
+async def test_conversation_is_not_used_without_storing(store):
+    async with world(text_answer("x"), store=store) as at:
+        conversation = await at.client.conversations.create()
+        with pytest.raises(openai.BadRequestError) as caught:
+            await at.client.responses.create(model="gemini/m", input="?", conversation=conversation.id, store=False)
+        assert caught.value.param == "store"
+
+
+@run
+async def test_conversation_answers_are_not_cached(store):
+    models = {"cached": {"upstream": "gemini", "model": "m", "cache": 60}}
+    async with world(text_answer("1"), text_answer("2"), store=store, models=models) as at:
+        conversation = await at.client.conversations.create()
+        for expected in ("1", "2"):
+            answer = await at.client.responses.create(model="cached", input="Next?", conversation=conversation.id)
+            assert answer.output_text == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"items": [{"role": "robot", "content": "x"}]}, "items[0].role"),
+        ({"items": [{"type": "item_reference", "id": "msg_1"}]}, "items[0]"),
+        ({"items": [{"role": "user", "content": "x"}] * 21}, "items"),
+        ({"items": "x"}, "items"),
+        ({"metadata": {"a": 1}}, "metadata.a"),
+        ({"metadata": "x"}, "metadata"),
+        ({"items": [{"role": "user", "content": "x" * 3000}]}, "items"),
+    ],
+)
+@run
+async def test_invalid_conversation_is_refused_with_its_location(body, param, store):
+    async with world(store=store, responses={"max_response_bytes": 2000}) as at:
+        with pytest.raises(openai.APIStatusError) as caught:
+            await at.client.conversations.create(extra_body=body)
+        assert (caught.value.param, 400 <= caught.value.status_code < 500) == (param, True)

@@ -1,0 +1,103 @@
+"""Forced closing: an output with a token limit is complete whenever the limit allows it."""
+
+import json
+import random
+
+import jsonschema_rs
+import pytest
+
+from byte_tokenizer import accepts, allowed_tokens, make_tokenizer, random_text
+from toolwire.mask import JSONSchemaMask, RegexMask, UnfinishedOutput
+from toolwire.mask.closing import find_closing
+
+SCHEMAS = {
+    "strings": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+    "minimum length": {"type": "string", "minLength": 9},
+    "numbers": {"type": "array", "items": {"type": "number"}, "minItems": 3},
+    "optional keys before a required one": {
+        "type": "object",
+        "properties": {"aa": {"type": "string"}, "ab": {"type": "string"}, "z": {"const": "abc"}},
+        "required": ["z"],
+    },
+    "enums": {"type": "array", "items": {"enum": ["a", "a" * 20]}, "minItems": 2},
+    "recursive": {
+        "type": "object",
+        "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+        "required": ["next"],
+        "additionalProperties": False,
+    },
+    "any": {},
+    "pattern": {"type": "string", "pattern": "^[a-c]{3}-[0-9]{2}$"},
+}
+
+
+def finite(text):
+    """Read a number; an exponent may exceed the range of binary numbers, which is valid JSON."""
+    return max(min(float(text), 1e308), -1e308)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_output_is_complete_for_every_limit_from_the_shortest(name):
+    tokenizer = make_tokenizer()
+    mask = JSONSchemaMask(SCHEMAS[name], tokenizer)
+    shortest = len(find_closing(mask.start().matcher, tokenizer))
+    validator = jsonschema_rs.validator_for(SCHEMAS[name])
+    rng = random.Random(1)
+    for limit in [*range(shortest, shortest + 25), 80]:
+        state = random_text(mask, rng, limit)
+        assert validator.is_valid(json.loads(state.finish(), parse_float=finite)), state.text
+        assert len(state.tokens) <= limit
+
+
+def test_shortest_end_is_found_beside_optional_keys():
+    tokenizer = make_tokenizer()
+    mask = JSONSchemaMask(SCHEMAS["optional keys before a required one"], tokenizer)
+    path = find_closing(mask.start().matcher, tokenizer)
+    assert json.loads(tokenizer.decode(path)) == {"z": "abc"}
+
+
+def test_limit_below_the_shortest_end_is_reported_as_unfinished():
+    mask = JSONSchemaMask(SCHEMAS["numbers"], make_tokenizer())
+    state = random_text(mask, random.Random(0), 3)
+    with pytest.raises(UnfinishedOutput) as caught:
+        state.finish()
+    assert caught.value.text == state.text
+    assert caught.value.status == 502
+
+
+def test_choices_stay_open_while_the_limit_is_far():
+    mask = JSONSchemaMask({"type": "string"}, make_tokenizer())
+    near, far = mask.start(max_tokens=2), mask.start(max_tokens=500)
+    assert len(allowed_tokens(near)) == 1
+    assert allowed_tokens(far) == allowed_tokens(mask.start())
+
+
+def test_values_of_an_enum_that_fit_the_limit_stay_allowed():
+    tokenizer = make_tokenizer()
+    mask = JSONSchemaMask({"enum": ["eat", "go", "x" * 40]}, tokenizer)
+    state = mask.start(max_tokens=6)
+    texts = set()
+    for _ in range(2):
+        found = allowed_tokens(state)
+        texts |= {tokenizer.token_bytes[token] for token in found}
+        state.accept(found[0])
+    assert b"x" not in texts
+    assert accepts(mask, '"eat"')
+
+
+def test_limited_regular_expression_is_completed():
+    mask = RegexMask(r"[0-9]+(\+[0-9]+)*=", make_tokenizer())
+    for limit in range(2, 40):
+        assert random_text(mask, random.Random(limit), limit).finish().endswith("=")
+
+
+def test_searches_are_few_even_for_a_long_output(monkeypatch):
+    from toolwire.mask import closing
+
+    calls = []
+    search = closing.find_closing
+    monkeypatch.setattr(closing, "find_closing", lambda *options: calls.append(1) or search(*options))
+    mask = JSONSchemaMask({"type": "array", "items": {"type": "string"}}, make_tokenizer())
+    state = random_text(mask, random.Random(3), 2_000)
+    state.finish()
+    assert len(calls) < 60
