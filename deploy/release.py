@@ -55,7 +55,14 @@ def check_contents(wheel: Path, source: Path) -> None:
         sys.exit(f"release: the wheel lacks {missing} and should not contain {foreign[:5]}")
     with tarfile.open(source) as archive:
         members = {name.partition("/")[2] for name in archive.getnames()}
-    lacking = {"README.md", "LICENSE", "Makefile", "CHANGELOG.md", "docs/README.md", "tests/support/doc_blocks.py"} - members
+    lacking = {
+        "README.md",
+        "LICENSE",
+        "Makefile",
+        "CHANGELOG.md",
+        "docs/README.md",
+        "tests/support/doc_blocks.py",
+    } - members
     if lacking:
         sys.exit(f"release: the source distribution lacks {sorted(lacking)}")
 

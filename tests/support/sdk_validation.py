@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import anthropic
-import ollama_types
 import openai
 from anthropic.types import Message
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
@@ -23,6 +22,8 @@ from openai.types.responses.response_create_params import (
     ResponseCreateParamsStreaming,
 )
 from pydantic import TypeAdapter
+
+import ollama_types
 
 KEY = "not-a-key"
 
