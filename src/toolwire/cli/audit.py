@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import __version__
 from ..ir.errors import ConfigError
 from ..ir.terminal import count_of, neutralise_line
 from .sources.documents import ToolDocuments, parse_file, read_bytes
@@ -271,7 +272,6 @@ def _check_lock(file: str, tools: Sequence[Tool]) -> int:
 
 def _print_report(form: str, report: Report) -> None:
     """Print the report; notes and totals go to standard error, so that a pipe gets only the report."""
-    from .. import __version__
     from ..audit import report as page
     from ..audit.report import as_json, as_markdown, as_sarif, count_levels
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
 from ..ir.errors import ConfigError, ProtocolError, ToolwireError
 from ..ir.losses import Loss, LossError, require_lossless
 from ..ir.terminal import neutralise_json, neutralise_line
@@ -158,8 +160,6 @@ def _is_lossy(results: dict[str, tuple[Any, tuple[Loss, ...]]]) -> bool:
 def _print_json(
     source: str, kind: str, results: dict[str, tuple[Any, tuple[Loss, ...]]], failures: dict[str, str]
 ) -> None:
-    import msgspec
-
     document = {
         "source": source,
         "kind": kind,

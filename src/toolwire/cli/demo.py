@@ -12,6 +12,7 @@ from random import Random
 from statistics import median
 from typing import Any, Literal
 
+from ..ir import Message, Request, Response, Stop, Text, ToolCall, ToolResult, Usage, fold, unfold
 from .terminal.options import add_command, add_flag
 from .terminal.output import paint, table
 
@@ -87,7 +88,6 @@ def _show_function() -> bool:
 
 def _example_turn() -> tuple[Any, Any]:
     """Build a request whose last turn has two parallel calls, and a response with text and two more calls."""
-    from ..ir import Message, Request, Response, Stop, Text, ToolCall, Usage
     from ..run.tools.function_tool import tool
 
     paris = ToolCall("call_paris", "get_weather", {"city": "Paris"}, '{"city": "Paris"}')
@@ -107,7 +107,6 @@ def _example_turn() -> tuple[Any, Any]:
 
 def _show_stream(random: Random) -> bool:
     """Decode one stream per wire a thousand times, with random chunk boundaries."""
-    from ..ir import fold, unfold
     from ..testing import random_chunks
     from ..wire import get, names
 
@@ -142,7 +141,6 @@ def _show_turn() -> bool:
     """Translate a turn with two parallel calls between all pairs of wires, and the response back."""
     from ..bridge.translation.documents import translate
     from ..bridge.translation.preparation import prepare
-    from ..ir import ToolCall, ToolResult
     from ..wire import get, names
 
     _print_title(3, "a turn with two parallel calls, between all pairs of wires")

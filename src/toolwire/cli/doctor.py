@@ -17,6 +17,7 @@ from .. import __version__
 from .._extras import install_command, requirements_by_extra
 from ..ir.errors import ConfigError, ToolwireError
 from ..ir.terminal import count_of
+from ..net.http.connection_settings import PROXY_VARIABLES, ClientTls, proxies_from_environment
 from .terminal.options import add_command, add_flag
 from .terminal.output import json_text, paint, table
 
@@ -190,7 +191,6 @@ def _check_environment() -> Iterator[DoctorCheck]:
         fix = "set XDG_STATE_HOME to a folder that you can write to"
         yield DoctorCheck("environment", "state folder", "problem", f"cannot write to {state}", fix)
     yield from _check_proxy()
-    from ..net.http.connection_settings import ClientTls
 
     try:
         ClientTls(os.environ)
@@ -201,8 +201,6 @@ def _check_environment() -> Iterator[DoctorCheck]:
 
 def _check_proxy() -> Iterator[DoctorCheck]:
     """Check the variable that names the proxy. Its value may contain a password and is not shown."""
-    from ..net.http.connection_settings import PROXY_VARIABLES, proxies_from_environment
-
     name = next((name for name in PROXY_VARIABLES if os.environ.get(name, "").strip()), None)
     if name is None:
         return

@@ -6,8 +6,14 @@ import argparse
 import textwrap
 from typing import Any
 
+import msgspec
+
+from .. import text
 from ..ir.errors import ConfigError
+from ..ir.parts import ToolCall
+from ..text import detect
 from ..text.engine.format import Format
+from ..wire import get, names
 from ..wire.protocol import Wire
 from .sources.text_input import TEMPLATE_HELP, format_of_template
 from .terminal.options import add_command, add_flag
@@ -51,9 +57,6 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List all wires and text formats, or describe the named one."""
-    from .. import text
-    from ..wire import get, names
-
     if arguments.template and arguments.name:
         raise ConfigError(f"got both the name {arguments.name!r} and --template", hint="give one of them")
     chosen = format_of_template(arguments.template).name if arguments.template else arguments.name
@@ -106,9 +109,6 @@ def _run_model(name: str, arguments: argparse.Namespace) -> int:
 
 def _family_formats(family: str) -> list[Format]:
     """Return the text formats with a model pattern that contains `family`, such as "qwen"."""
-    from .. import text
-    from ..text import detect
-
     if detect(family) is not None:
         return []  # the name of a model
     wanted = family.lower()
@@ -142,8 +142,6 @@ def _family_lines(family: str, formats: list[Format], models: list[str]) -> list
 
 def _text_format_lines(model: str) -> list[str]:
     """Name the text format in which the model writes calls, if its name is known."""
-    from ..text import detect
-
     found = detect(model)
     return [] if found is None else [f"calls in text: {found} (toolwire formats {found})", ""]
 
@@ -155,8 +153,6 @@ def _format_flags(form: Format) -> str:
 
 def _describe_format(form: Format) -> list[str]:
     """Describe a text format with an example of a call and its result."""
-    from ..ir.parts import ToolCall
-
     call = ToolCall("call00000", "get_weather", {"city": "Paris", "days": 2})
     return [
         f"{form.name}: {form.title}",
@@ -190,8 +186,6 @@ def _format_as_json(form: Format) -> dict[str, Any]:
 
 
 def _wire_as_json(wire: Wire) -> dict[str, Any]:
-    import msgspec
-
     capabilities = msgspec.structs.asdict(wire.capabilities)
     return {
         "name": wire.name,

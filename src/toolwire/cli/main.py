@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -146,8 +147,6 @@ class CommandParser(argparse.ArgumentParser):
         """Print one line, and the nearest name for a misspelt one."""
         match = _INVALID_CHOICE.fullmatch(message)
         if match is not None:
-            from difflib import get_close_matches
-
             known = [name.strip("'") for name in match["known"].split(", ")]
             close = get_close_matches(match["given"], known, 1)
             hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
@@ -205,15 +204,16 @@ def _make_parser(given: Sequence[str]) -> CommandParser:
     )
     parser.add_argument("--version", action="version", version=f"toolwire {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND")
-    for name in [given[0]] if given and given[0] in _COMMANDS else _COMMANDS:
+    named = [name for name in given[:1] if name in _COMMANDS]
+    if not named and given[:1] != ["--version"]:  # the version needs no module of a command
+        named = list(_COMMANDS)
+    for name in named:
         import_module(_COMMANDS[name]).add_to(commands)
     return parser
 
 
 def _refuse_unknown(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequence[str]) -> NoReturn:
     """End with the help of the command that was given: a misspelt option gets a suggestion, a second text a hint."""
-    from difflib import get_close_matches
-
     for name in given:  # the parser of the innermost command
         nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
         parser = next((action.choices[name] for action in nested if name in action.choices), parser)

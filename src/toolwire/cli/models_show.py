@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
+from ..wire import get, names
 from ..wire.models.capabilities import CapabilityRow
 from ..wire.models.profiles import match_capabilities, normalise_model
+from ..wire.models.rows import ROWS
 from .terminal.output import json_text, paint, table
 
 
@@ -40,7 +42,6 @@ def show_model(name: str, wire: str | None, capability_file: str | None, *, as_j
 
 def find_facts(name: str, wire_name: str | None, rows: tuple[CapabilityRow, ...]) -> list[FactGroup]:
     """Find the facts about `name`, or about `vendor/name` on the vendor's wire. `rows` come before the built-in ones."""
-    from ..wire import get
     from ..wire.models import vendors
 
     head, mark, rest = name.partition("/")
@@ -56,8 +57,6 @@ def find_facts(name: str, wire_name: str | None, rows: tuple[CapabilityRow, ...]
 
 
 def _group_by_scope(name: str, rows: tuple[CapabilityRow, ...]) -> list[FactGroup]:
-    from ..wire.models.rows import ROWS
-
     names = (name.lower(), normalise_model(name))
     scopes: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, CapabilityRow]] = {}
     for row in (*rows, *ROWS):
@@ -74,7 +73,6 @@ def _group_by_scope(name: str, rows: tuple[CapabilityRow, ...]) -> list[FactGrou
 def refuse_similar_name(name: str) -> None:
     """Raise ConfigError if `name` is probably a misspelt wire or text format, and not a model."""
     from .. import text
-    from ..wire import names
 
     close_matches = get_close_matches(name, [*names(), *text.names()], 1, 0.75)
     if close_matches:
@@ -113,8 +111,6 @@ def _title(name: str, group: FactGroup) -> str:
 
 
 def _unknown_lines(name: str) -> list[str]:
-    from ..wire.models.rows import ROWS
-
     patterns = {pattern.rstrip("*-"): None for row in ROWS for pattern in row.models if "[" not in pattern}
     close_matches = get_close_matches(normalise_model(name), patterns, 3, 0.7)
     return [

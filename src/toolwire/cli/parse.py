@@ -7,15 +7,18 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..ir.errors import ConfigError
+from ..ir.parts import Part, Reasoning, Text, ToolCall, part_label
 from ..ir.terminal import neutralise_line
+from ..text import detect, get
 from .sources.text_input import TEMPLATE_HELP, format_of_template, read_text
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared
 from .terminal.options import add_command, add_flag
 from .terminal.output import json_text, paint, table
 
 if TYPE_CHECKING:
-    from ..ir.parts import Part
     from ..ir.tools import Tool
     from ..text.engine.format import Format, Parsed
 
@@ -74,8 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _choose_format(arguments: argparse.Namespace, text: str) -> Format | None:
     """Return the format: as given, by chat template or model name, or detected; None for a text without calls."""
-    from ..text import detect, get
-
     if arguments.format != "auto":
         return get(arguments.format)
     if arguments.template:
@@ -88,8 +89,6 @@ def _choose_format(arguments: argparse.Namespace, text: str) -> Format | None:
 
 def _fallback_format() -> Format:
     """Return the format that separates reasoning from text where no format was detected."""
-    from ..text import get
-
     return get("hermes")
 
 
@@ -113,8 +112,6 @@ def _parse_in_pieces(
 
 
 def _result_as_json(form: Format | None, parsed: Parsed, differing: list[int]) -> dict[str, Any]:
-    import msgspec
-
     document: dict[str, Any] = {
         "format": None if form is None else form.name,
         "parts": [msgspec.to_builtins(part) for part in parsed.parts],
@@ -147,8 +144,6 @@ def _print_result(form: Format | None, parsed: Parsed, differing: list[int], siz
 
 def _part_row(part: Part) -> tuple[str, str, str, str]:
     """Return the cells of a part: its kind, the name and state of a call, and the text."""
-    from ..ir.parts import Reasoning, Text, ToolCall, part_label
-
     if isinstance(part, ToolCall):
         return "call", part.name, part.state, part.text
     words = part.text if isinstance(part, (Text, Reasoning)) else ""

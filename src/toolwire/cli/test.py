@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import ConfigError
 from ..ir.terminal import count_of, neutralise_line, reveal_line
+from ..stream.strict import parse, parse_object
+from ..testing.tool_tests.settings import ToolTestSettings
 from .sources.targets import add_server_options, parse_spec
 from .sources.tool_source import source_kind
 from .terminal.options import add_command, add_flag, add_list
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from ..mcp.client.login import Login
     from ..testing.tool_tests.checks import ToolFinding
     from ..testing.tool_tests.report import ToolTestReport, ToolTestResult
-    from ..testing.tool_tests.settings import ToolTestSettings
 
 _HELP = """\
 Test tools with valid, boundary, adversarial and invalid calls generated from their schemas.
@@ -152,9 +153,6 @@ def _list_checks() -> int:
 
 
 def _read_settings(arguments: argparse.Namespace) -> ToolTestSettings:
-    from ..stream.strict import parse_object
-    from ..testing.tool_tests.settings import ToolTestSettings
-
     if arguments.arguments is not None and len(arguments.tool) != 1:
         raise ConfigError("--arguments needs one --tool", hint="name the tool that has these parameters")
     return ToolTestSettings(
@@ -211,7 +209,6 @@ def _select_server(arguments: argparse.Namespace) -> tuple[list[str], ServerSpec
     if not (arguments.source.endswith(".json") and Path(arguments.source).is_file()):
         return [arguments.source], parse_spec(arguments.source, arguments)
     from ..mcp.client.config import read_config
-    from ..stream.strict import parse
 
     specs = {spec.name: spec for spec in read_config(parse(Path(arguments.source).read_bytes()), os.environ)}
     if arguments.server is None and len(specs) == 1:

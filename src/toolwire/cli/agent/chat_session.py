@@ -10,6 +10,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from ...ir.errors import ConfigError, ToolwireError
 from .options import make_client, make_price
 
@@ -167,8 +169,6 @@ class ChatSession:
 
         An existing file is replaced only if it is a saved chat.
         """
-        import msgspec
-
         from ...run.session.history import replace_system
 
         path = Path(file).expanduser()
@@ -191,8 +191,6 @@ class ChatSession:
 
     def load(self, file: str) -> int:
         """Continue a saved chat, or messages of `dump_messages`; return the number of messages."""
-        import msgspec
-
         from ...run.session.history import load_messages
         from ...stream.strict import parse
 

@@ -22,13 +22,13 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ...ir.events import CallDelta, CallEnd, CallStart, TextDelta, TextEnd
+from ...ir.parts import ToolCall, ToolResult
 from ...ir.terminal import TextNeutraliser, neutralise_line, reveal_line
 from ...ir.text import dumps, shorten
 from ..terminal.output import paint
 
 if TYPE_CHECKING:
-    from ...ir.events import CallEnd
-    from ...ir.parts import ToolResult
     from ...net.agent.answers import Answer
 
 
@@ -225,7 +225,6 @@ class LivePrinter:
 
     def show(self, event: Any) -> Answer | None:
         """Print one event; return the Answer if the event is the final one, otherwise None."""
-        from ...ir.events import TextDelta, TextEnd
         from ...net.agent.answers import Answer
 
         if isinstance(event, Answer):
@@ -241,9 +240,6 @@ class LivePrinter:
         return None
 
     def _show_call_event(self, event: Any) -> None:
-        from ...ir.events import CallDelta, CallEnd, CallStart
-        from ...ir.parts import ToolCall, ToolResult
-
         if isinstance(event, CallStart):
             self._calls[event.key] = event.name
             if self._streams_calls and self._call_line.key is None:

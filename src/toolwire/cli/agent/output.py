@@ -12,6 +12,10 @@ from datetime import datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from ...ir.events import CallDelta, CallStart, ReasoningDelta, TextDelta, UsageUpdate
+from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
 from ...ir.terminal import neutralise_json, neutralise_line, reveal_line
 from ...ir.text import dumps, shorten
@@ -19,8 +23,6 @@ from ..terminal.output import json_text, paint, table
 from .options import place_options, resume_command
 
 if TYPE_CHECKING:
-    from ...ir.events import UsageUpdate
-    from ...ir.parts import ToolCall, ToolResult
     from ...net.agent.answers import Answer
     from ...run.calls.plan import CallPlan
     from ...run.calls.steps import Approve
@@ -40,8 +42,6 @@ class JsonEvents:
 
     def show(self, event: Any) -> Answer | None:
         """Print one event; return the Answer if the event is the final one, otherwise None."""
-        from ...ir.events import CallDelta, CallStart, ReasoningDelta, TextDelta, UsageUpdate
-        from ...ir.parts import ToolCall, ToolResult
         from ...net.agent.answers import Answer
         from ...run.session.partial_output import PartialOutput
 
@@ -83,8 +83,6 @@ def print_event(document: Object) -> None:
 
 def answer_document(answer: Answer[Any], plans: list[CallPlan] | None, *, is_priced: bool) -> Object:
     """Return the last event of a run. `plans`: the calls of a dry run. `is_priced`: the cost is known."""
-    import msgspec
-
     document: Object = {
         "type": "answer",
         "text": answer.text,
@@ -127,7 +125,6 @@ _MAX_DETAILS = 120  # characters of the last column; the width of a wide termina
 
 
 def plans_of(event: object) -> list[CallPlan]:
-    from ...ir.parts import ToolResult
     from ...run.calls.plan import plan_of
 
     plan = plan_of(event) if isinstance(event, ToolResult) else None

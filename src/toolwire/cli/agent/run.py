@@ -10,8 +10,11 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ...ir.errors import ConfigError, ToolwireError
 from ...ir.hints import translate_hint
+from ...stream.strict import parse, parse_object
 from ..sources.targets import open_store_at
 from ..terminal.input import ApprovalPrompt, has_terminal, replace_invalid
 from ..terminal.options import add_command, add_flag, add_list
@@ -40,8 +43,6 @@ if TYPE_CHECKING:
 
 def list_records(store: Store, *, as_json: bool) -> int:
     """Print the recorded calls of the store."""
-    import msgspec
-
     records = store.records()
     if as_json:
         print(json.dumps([msgspec.to_builtins(record) for record in records], indent=2))
@@ -58,7 +59,6 @@ def resolve_record(store: Store, arguments: argparse.Namespace) -> int:
     """Record the outcome of a call whose outcome is unknown: `--result`, or None if it may run again (`--forget`)."""
     from ...ir.parts import ToolCall
     from ...run.values.results import to_record
-    from ...stream.strict import parse
 
     if arguments.forget == (arguments.result is not None):
         raise ConfigError("--resolve requires an outcome", hint="add --result JSON or --forget")
@@ -185,7 +185,6 @@ def _read_output_type(file: str | None) -> Any:
     if file is None:
         return str
     from ...run.session.output import StructuredOutput
-    from ...stream.strict import parse_object
 
     hint = "give a file with a JSON Schema"
     try:

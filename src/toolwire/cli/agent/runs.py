@@ -6,11 +6,17 @@ import argparse
 import asyncio
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object
 from ...ir.terminal import count_of, neutralise_line, neutralise_text
+from ...run.values.records import RunConflict, RunStatus, Store, StoredRun, read_rows
+from ...stream.strict import parse
 from ..sources.targets import add_store_option, open_store_at
 from ..terminal.options import add_command, add_flag
 from ..terminal.output import json_text, table
@@ -29,7 +35,6 @@ from .output import JsonEvents, describe_waiting, format_time, print_outcome
 if TYPE_CHECKING:
     from ...net.agent.answers import Answer
     from ...run.session.loop import Session
-    from ...run.values.records import Store, StoredRun
 
 
 def resume(store: Store, session: Session, arguments: argparse.Namespace) -> int:
@@ -43,8 +48,6 @@ def resume(store: Store, session: Session, arguments: argparse.Namespace) -> int
 
 async def _resume(store: Store, session: Session, arguments: argparse.Namespace) -> Answer[str]:
     """Continue the run with an agent that suspends further calls with side effects, unless `--yes` is given."""
-    from msgspec.structs import replace
-
     iterations = arguments.max_iterations
     budget = None if iterations is None else replace(session.budget, iterations=iterations)
     live = JsonEvents() if arguments.json else LivePrinter()
@@ -169,8 +172,6 @@ def _show(arguments: argparse.Namespace) -> int:
     store = open_store_at(arguments.store)
     stored, session = _load(store, arguments.run_id, arguments.tenant)
     if arguments.json:
-        import msgspec
-
         waiting = [msgspec.to_builtins(call) for call in session.waiting]
         print(json_text({**_run_document(stored), "waiting": waiting, "state": msgspec.to_builtins(session.state)}))
         return 0
@@ -210,7 +211,6 @@ def _deny(arguments: argparse.Namespace) -> int:
 
 def _supply(arguments: argparse.Namespace) -> int:
     from ...net.agent.checkpoints import supply_result
-    from ...stream.strict import parse
 
     result = parse(arguments.result)
     store = open_store_at(arguments.store)
@@ -274,13 +274,9 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 def _rebuild(arguments: argparse.Namespace) -> int:
     """Read every event of a run, and store the status and the summary that follow from them."""
-    from collections import Counter
-
-    from msgspec.structs import replace
 
     from ...net.agent.checkpoints import run_status, run_summary
     from ...run.session.events import decode_events
-    from ...run.values.records import RunConflict, RunStatus, read_rows
 
     store = open_store_at(arguments.store)
     stored, session = _load(store, arguments.run_id, arguments.tenant)
@@ -353,8 +349,6 @@ def _report(stored: StoredRun, store: Store, arguments: argparse.Namespace) -> i
 
 
 def _parse_object(text: str) -> Object:
-    from ...stream.strict import parse
-
     value = parse(text)
     if not isinstance(value, dict):
         raise ConfigError(f"--arguments must be a JSON object, got {type(value).__name__}")
@@ -363,8 +357,6 @@ def _parse_object(text: str) -> Object:
 
 def _run_document(run: StoredRun) -> dict[str, Any]:
     """Return the fields of a run for `--json`, without its token."""
-    import msgspec
-
     document: dict[str, Any] = msgspec.to_builtins(run)
     hidden = ("token", "digest")
     return {

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,8 +129,6 @@ def _make_notes(tool: Tool, source: ToolSource, arguments: argparse.Namespace) -
 
 
 def _finish(outcome: DoOutcome, kind: OutcomeKind, message: str) -> DoOutcome:
-    from msgspec.structs import replace
-
     return replace(outcome, kind=kind, message=message)
 
 
@@ -344,8 +343,6 @@ def _open_encoder(arguments: argparse.Namespace) -> Encoder | None:
 
 
 def _require_numpy() -> None:
-    from importlib.util import find_spec
-
     if find_spec("numpy") is None:
         raise MissingExtra("`toolwire do` requires numpy", hint=install_command("retrieve"))
 

@@ -10,14 +10,11 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from ...ir.errors import ConfigError
+from ...retrieve.commands.command import COMMAND_NAME, SystemCommand, find_program
 from ..terminal.output import paint
-
-if TYPE_CHECKING:
-    from ...retrieve.commands.command import SystemCommand
-
 
 _TIMEOUT = 5.0  # seconds; help is printed at once, and a program that waits for input must end
 _MAX_OUTPUT = 262_144  # bytes; of a longer help text, the beginning has the options
@@ -35,7 +32,6 @@ def learn_command(text: str) -> list[SystemCommand]:
     The program gets no standard input, an empty home, a short environment, and limits of time, output, memory, files
     and processes. Where the kernel has Landlock, it can write only to the temporary folder and open no connection.
     """
-    from ...retrieve.commands.command import COMMAND_NAME, find_program
     from ...retrieve.commands.effects import refusal_reason
     from ...retrieve.commands.manuals import read_help
 

@@ -16,18 +16,17 @@ import threading
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from msgspec.structs import replace
 
 from ...ir.terminal import neutralise_line, neutralise_text, reveal_line
 from ...ir.value import Value
+from ...retrieve.commands.command import SYSTEM_FOLDERS, find_program, find_system_program
 from ..terminal.input import discard_typed_input, edit_line, has_terminal
 from ..terminal.output import json_text, paint
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from ...retrieve.commands.command_tool import CommandLine
 
 
@@ -183,8 +182,6 @@ def run_process(outcome: DoOutcome, program: str, *, is_unasked: bool, captures:
 
 
 def _short_environment() -> dict[str, str]:
-    from ...retrieve.commands.command import SYSTEM_FOLDERS
-
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
     return {**kept, **_QUIET, "PATH": os.pathsep.join(SYSTEM_FOLDERS)}
 
@@ -267,8 +264,6 @@ def run_command_line(
     request: str, line: CommandLine, offered: tuple[str, ...], arguments: argparse.Namespace
 ) -> DoOutcome:
     """Return the outcome of a command line. It runs if it is read-only under `--yes`, or if a person confirms it."""
-    from ...retrieve.commands.command import find_program, find_system_program
-
     effect = {"kinds": list(line.effect.kinds), "known": line.effect.is_known, "read_only": line.effect.is_read_only}
     outcome = DoOutcome(request, "shown", vector=line.vector, effect=effect, candidates=offered)
     system_program = find_system_program(line.vector[0])

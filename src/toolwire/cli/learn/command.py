@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec.structs import asdict
+
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
 from ..terminal.options import add_command, add_flag, positive_number, whole_number
@@ -172,8 +175,6 @@ def _open_index(path: str | None) -> ToolIndex | None:
 
 def _write(export: ExampleExport, report: ExportReport, arguments: argparse.Namespace) -> dict[str, int]:
     """Write the data and the manifest."""
-    from msgspec.structs import asdict
-
     from ...learn.example_sources import list_files
     from ...learn.run_folder import hash_file, write_atomically
 
@@ -232,8 +233,6 @@ _MAX_ROWS = 40  # tools of a table; it stays on one screen with the lines around
 
 
 def _document(report: ExportReport, written: dict[str, int]) -> dict[str, Any]:
-    import msgspec
-
     document: dict[str, Any] = msgspec.to_builtins(report)
     return {"examples": {}, "tools": {}, "losses": [], "rejected": {}, **document, "written": written}
 

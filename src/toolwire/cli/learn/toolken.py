@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ...ir.errors import ConfigError
-from ...ir.terminal import count_of
+from ...ir.terminal import count_of, neutralise_text
 from ..terminal.options import add_command, add_flag, positive_number, whole_number
 from ..terminal.output import ProgressBar, json_text, table
 
@@ -210,8 +212,6 @@ def _continue_prompt(arguments: argparse.Namespace, model: LanguageModel, head: 
     finally:
         runner.close()
     if arguments.json:
-        import msgspec
-
         print(json_text(msgspec.to_builtins(output)))
     else:
         _print_output(arguments.prompt, output)
@@ -219,8 +219,6 @@ def _continue_prompt(arguments: argparse.Namespace, model: LanguageModel, head: 
 
 
 def _print_output(prompt: str, output: ToolkenOutput) -> None:
-    from ...ir.terminal import neutralise_text
-
     print(neutralise_text(prompt + output.text))
     rows = [
         (call.tool, json_text(call.arguments or {}).replace("\n", " "), call.result or f"failed: {call.error}")

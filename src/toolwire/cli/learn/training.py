@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
 from ..terminal.options import add_command, add_flag, percentage, positive_number
@@ -100,8 +102,6 @@ def _parse_number(text: str) -> float:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    import msgspec
-
     from ...learn.tuning import find_problem, tune
 
     with ProgressBar("measuring") as answers, ProgressBar("training") as steps:
@@ -162,8 +162,6 @@ def _train_settings(arguments: argparse.Namespace) -> TuneSettings:
 
 def _draw_loss(folder: Path) -> str | None:
     """Draw the loss of the steps, and the held-out loss, into the run folder; None without matplotlib or steps."""
-    import msgspec
-
     from ...learn.run_folder import is_installed
     from ...learn.training import LOSS_LOG, TrainStep
 
@@ -266,8 +264,6 @@ def add_mine(actions: Any) -> None:
 
 
 def _mine(arguments: argparse.Namespace) -> int:
-    import msgspec
-
     from ...learn.language_model import find_model, open_model, weight_files
     from ...learn.run_folder import RunFolder, require_installed
     from ...learn.toolformer.corpus import read_texts
@@ -330,8 +326,6 @@ def _mining_settings(arguments: argparse.Namespace) -> MiningSettings:
 
 def _print(report: MiningReport, folder: Path, *, as_json: bool) -> None:
     if as_json:
-        import msgspec
-
         print(json_text(msgspec.to_builtins(report)))
         return
     rows = []

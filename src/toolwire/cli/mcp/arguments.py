@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.errors import ConfigError, ToolwireError
-from ...ir.text import shorten
+from ...ir.text import dumps, shorten
+from ...schema.parsing.nodes import AnyNode, ArrayNode, Node, NullNode, TupleNode, UnionNode
+from ...stream.strict import parse, parse_object
 from ..sources.listing import find_object, resolve_node, type_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...ir.pointer import JSON, Object
-    from ...schema.parsing.nodes import Node
     from ...schema.parsing.parser import ParsedSchema
 
 
@@ -48,8 +49,6 @@ class Assignment(NamedTuple):
 
 def read_assignments(given: Sequence[str]) -> Object | list[Assignment]:
     """Read the arguments of a command line: a JSON object, or assignments."""
-    from ...stream.strict import parse_object
-
     if len(given) == 1 and given[0] == "-":
         return parse_object(sys.stdin.read())
     if len(given) == 1 and given[0].lstrip()[:1] in ("{", "["):
@@ -58,8 +57,6 @@ def read_assignments(given: Sequence[str]) -> Object | list[Assignment]:
 
 
 def _read_assignment(argument: str) -> Assignment:
-    from ...stream.strict import parse
-
     found = _ASSIGNMENT.fullmatch(argument)
     if found is None:
         raise ConfigError(f"invalid argument {argument!r}", hint="use NAME=VALUE, NAME:=JSON, or one JSON object")
@@ -110,8 +107,6 @@ def apply_schema(assignments: Sequence[Assignment], schema: JSON, tool: str) -> 
 
 def _check_missing(arguments: Object, parsed: ParsedSchema, tool: str) -> None:
     """Report all missing parameters with their types at once."""
-    from ...schema.parsing.nodes import AnyNode
-
     found = find_object(parsed, parsed.root)
     if found is None:
         return
@@ -145,8 +140,6 @@ class _Builder:
 
     def _locate(self, path: str) -> tuple[tuple[str, ...], Node]:
         """Return the names of nested properties, and the node of the last one. A name may itself contain dots."""
-        from ...schema.parsing.nodes import AnyNode
-
         names: list[str] = []
         node, rest = self._parsed.root, path
         while rest:
@@ -178,8 +171,6 @@ class _Builder:
 
     def _value(self, given: list[Assignment], node: Node) -> JSON:
         """Convert one value, or several to an array."""
-        from ...schema.parsing.nodes import ArrayNode, TupleNode
-
         if len(given) == 1:
             return given[0].value if given[0].is_json else self._convert(given[0], node)
         arrays = [one for one in self._alternatives(node) if isinstance(one, (ArrayNode, TupleNode))]
@@ -194,8 +185,6 @@ class _Builder:
 
     def _alternatives(self, node: Node) -> list[Node]:
         """Return the alternatives in the order of the schema, null last: text is preferred to it."""
-        from ...schema.parsing.nodes import NullNode, UnionNode
-
         node = resolve_node(self._parsed, node)
         branches = node.branches if isinstance(node, UnionNode) else (node,)
         found = [resolve_node(self._parsed, branch) for branch in branches]
@@ -264,8 +253,6 @@ def nearest(name: str, known: Sequence[str]) -> str | None:
 
 def _find_value(text: str, values: Sequence[JSON]) -> tuple[bool, JSON]:
     """Find the value of an enumeration with this text: a string, or the JSON of another value."""
-    from ...ir.text import dumps
-
     for value in values:
         if text == (value if type(value) is str else dumps(value)):
             return True, value
@@ -283,8 +270,6 @@ def _parse_number(text: str, *, integer: bool) -> tuple[bool, JSON]:
 
 def _parse_json(text: str) -> JSON:
     """Parse JSON; None if it is invalid."""
-    from ...stream.strict import parse
-
     try:
         return parse(text)
     except ToolwireError:

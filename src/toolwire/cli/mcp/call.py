@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from base64 import b64decode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError, ProtocolError, ToolwireError
+from ...ir.parts import Media, Text, ToolCall, ToolResult
 from ...ir.terminal import neutralise_line, neutralise_text
+from ...ir.text import dumps
 from ..sources.targets import add_target, parse_spec
 from ..terminal.options import add_command, add_flag
 from ..terminal.output import json_text, paint
@@ -22,7 +25,6 @@ from .traffic import TrafficLog, add_traffic_options
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...ir.parts import Media, ToolResult
     from ...ir.pointer import JSON, Object
     from ...mcp.client.client import McpClient
     from ...mcp.protocol.content import Block
@@ -52,8 +54,6 @@ class PartPrinter:
         self._saved = 0
 
     def print_parts(self, parts: Iterable[Block]) -> None:
-        from ...ir.parts import Media, Text
-
         for part in parts:
             if isinstance(part, Text):
                 self.print_text(part.text)
@@ -107,7 +107,6 @@ def print_result(result: ToolResult, printer: PartPrinter) -> None:
 
 def _repeats(result: ToolResult) -> bool:
     """Return True if the structured content is also the text, as the specification recommends."""
-    from ...ir.errors import ToolwireError
     from ...stream.strict import parse
 
     value = result.structured
@@ -121,8 +120,6 @@ def _repeats(result: ToolResult) -> bool:
 
 
 def _decode(data: str) -> bytes | None:
-    from base64 import b64decode
-
     try:
         return b64decode(data, validate=True)
     except ValueError:
@@ -187,8 +184,6 @@ def open_client(arguments: argparse.Namespace) -> McpClient:
 
 async def _call_tool(arguments: argparse.Namespace, given: Object | list[Assignment]) -> ToolResult:
     """Call the tool. For an unusable or unknown tool, raise ConfigError with the reason and the available tools."""
-    from ...ir.parts import ToolCall
-
     async with open_client(arguments) as client:
         name = arguments.tool
         if name not in client.tools:
@@ -340,8 +335,6 @@ def _check_arguments(given: list[Assignment], declared: Object, prompt: str) -> 
 
 
 def _as_text(one: Assignment) -> str:
-    from ...ir.text import dumps
-
     return one.value if type(one.value) is str else dumps(one.value)
 
 

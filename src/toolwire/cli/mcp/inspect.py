@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
+from ...audit.findings import TARGETS, Finding, parse_targets
 from ...ir.errors import ToolwireError
 from ...ir.terminal import count_of, neutralise_line, reveal_line
 from ...ir.text import shorten
@@ -22,7 +26,6 @@ from .traffic import TrafficLog, add_traffic_options
 if TYPE_CHECKING:
     from collections.abc import Sized
 
-    from ...audit.findings import Finding
     from ...audit.report import Report
     from ...ir.pointer import JSON, Object
     from ...ir.tools import Tool
@@ -71,8 +74,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _inspect(arguments: argparse.Namespace) -> int:
     """Connect to the servers and write the lock, or print JSON, schemas or an overview."""
-    from ...audit.findings import TARGETS, parse_targets
-
     targets = parse_targets(arguments.targets) or TARGETS
     wanted = parse_targets([arguments.schema] if arguments.schema else [])
     log = TrafficLog(show=arguments.traffic, show_all=arguments.all)
@@ -180,8 +181,6 @@ def _print_report(servers: McpServers, report: Report, total: int, *, show_all: 
 
 
 def _cut_finding(finding: Finding) -> Finding:
-    from msgspec.structs import replace
-
     return replace(finding, message=shorten(finding.message, _MAX_MESSAGE))
 
 
@@ -205,8 +204,6 @@ def _print_schemas(tools: tuple[Tool, ...], target: str, total: int) -> None:
 
 
 def _lower_schema(tool: Tool, target: str) -> Object:
-    import msgspec
-
     from ...schema.dialects import DIALECTS
     from ...schema.lowering.lowered import lower
 

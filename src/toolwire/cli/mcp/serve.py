@@ -11,8 +11,9 @@ import contextlib
 import logging
 import sys
 from contextlib import asynccontextmanager, suppress
+from inspect import isfunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...ir.errors import ConfigError, ToolwireError
 from ...ir.terminal import count_of
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
-    from typing import TypeAlias
 
     from ...mcp.server.offers import Prompt, Resource
     from ...mcp.server.server import Server
@@ -132,8 +132,6 @@ class ToolsFile:
 
 def _has_tools(module: ModuleType) -> bool:
     """Return False for a file that offers only resources and prompts."""
-    from inspect import isfunction
-
     from ...run.tools.function_tool import FunctionTool
     from ...run.tools.toolbox import Entry
 
@@ -304,8 +302,6 @@ def load_file(arguments: argparse.Namespace) -> Offer | None:
 
     Standard output is reserved for the protocol, also while the file is loaded.
     """
-    from pathlib import Path
-
     from ...run.tools.toolbox import Toolbox
 
     if not arguments.tools.endswith(".py"):
@@ -320,8 +316,6 @@ def load_file(arguments: argparse.Namespace) -> Offer | None:
 @asynccontextmanager
 async def _open_offer(arguments: argparse.Namespace, loaded: Offer | None) -> AsyncIterator[Offer]:
     """Open an OpenAPI document or MCP servers, if no file was loaded."""
-    from pathlib import Path
-
     if loaded is not None:
         yield loaded
         return

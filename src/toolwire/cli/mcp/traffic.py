@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 from ...ir.terminal import neutralise_line
 from ..terminal.options import add_flag
@@ -75,8 +76,6 @@ class TrafficLog:
 
     def add_servers(self, specs: Iterable[ServerSpec]) -> None:
         """Add the secrets of the servers: the values of headers and environment variables, and those in URLs."""
-        from urllib.parse import parse_qsl, urlsplit
-
         specs = list(specs)
         self._has_several = len(specs) > 1
         for spec in specs:

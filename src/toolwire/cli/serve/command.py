@@ -12,6 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from ...gateway.processes.worker_process import WorkerProcess, share_secret
 from ...ir.errors import ConfigError
 from ..terminal.options import add_command, add_flag
 from ..terminal.output import paint
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from ...gateway.config.settings import Settings
     from ...gateway.observe.telemetry import Telemetry
     from ...gateway.observe.workers import LineLock
-    from ...gateway.processes.worker_process import WorkerProcess
     from ...gateway.state.opening import State
 
 
@@ -37,7 +39,6 @@ async def run_workers(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run the workers until a signal, and return an exit code. They share a folder, which is deleted at the end."""
     from ...gateway.observe.telemetry import open_telemetry
     from ...gateway.processes.server import bind
-    from ...gateway.processes.worker_process import share_secret
     from ...gateway.processes.workers import WorkerPool
 
     _check(settings)
@@ -108,8 +109,6 @@ def _check(settings: Settings) -> None:
 
 def _without_requests(settings: Settings) -> Settings:
     """Return the settings for the parent, which logs the ends of workers, but has no requests to trace or record."""
-    from msgspec.structs import replace
-
     from ...gateway.config.settings import TraceRow
 
     return replace(settings, trace=TraceRow(otel=False), log=replace(settings.log, bodies=False))
@@ -166,8 +165,6 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the gateway, with uvloop if it is installed, or the parent process of its workers."""
-    from ...gateway.processes.worker_process import WorkerProcess
-
     worker = WorkerProcess.take_from(os.environ)
     arguments.is_reload = worker is not None  # the parent has printed the report about a LiteLLM file
     settings = _load_settings(arguments)
@@ -191,7 +188,6 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
     from ...gateway.app import Gateway
     from ...gateway.observe.telemetry import open_telemetry
     from ...gateway.processes.server import bind, serve
-    from ...gateway.processes.worker_process import share_secret
     from ...gateway.state.opening import open_state
 
     log_handler = None if arguments.quiet else TableLogHandler()
@@ -316,8 +312,6 @@ def _require_model(gateway: Gateway, *, is_demo: bool) -> None:
 
 def _load_settings(arguments: argparse.Namespace) -> Settings:
     """Load the settings file and apply the options. With `--demo`, models of the file win over those of the demo."""
-    from msgspec.structs import replace
-
     from ...gateway.config.settings import Settings
     from .demo_gateway import demo_settings
 

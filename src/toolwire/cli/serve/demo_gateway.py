@@ -6,15 +6,18 @@ import asyncio
 import os
 import signal
 from contextlib import aclosing
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from ...ir.pointer import JSON
+from ...ir.request import Message, Params, Request
+from ...ir.response import Response, UpstreamError
 from ..terminal.output import paint, table
 
 if TYPE_CHECKING:
     from ...gateway.config.settings import Settings
-    from ...ir.request import Request
-    from ...ir.response import Response
     from ...net.http.client import HttpTransport
     from ...net.tools.runner import Runner
 
@@ -110,8 +113,6 @@ def _stop_gateway() -> None:
 
 async def _ask_all(url: str) -> None:
     """Run the same conversation through each protocol of the gateway, and print a table of the answers."""
-    from time import perf_counter
-
     from ...net.http.client import HttpTransport
     from ...net.tools.runner import Runner
     from ...run.tools.function_tool import tool
@@ -141,10 +142,7 @@ async def _run_conversation(
     url: str, ingress: str, runner: Runner, transport: HttpTransport
 ) -> tuple[str, str, str, str]:
     """Ask for a call, run the tool here, and send its result back. Return path, calls, results and the final text."""
-    from msgspec.structs import replace
-
     from ...ir.parts import Text
-    from ...ir.request import Message, Params, Request
 
     request = Request(_MODEL, (Message("user", (Text(_PROMPT),)),), runner.box.tools, params=Params(max_tokens=40))
     path, response = await _ask(url, ingress, request, transport)
@@ -157,7 +155,6 @@ async def _run_conversation(
 
 async def _ask(url: str, ingress: str, request: Request, transport: HttpTransport) -> tuple[str, Response]:
     """Send the request as a client of this one protocol would."""
-    from ...ir.response import UpstreamError
     from ...ir.text import to_bytes
     from ...stream.strict import parse_object
     from ...wire import get

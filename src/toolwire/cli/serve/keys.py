@@ -17,6 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import convert
+from msgspec.structs import asdict, astuple
+
 from ...ir.errors import ConfigError
 from ..terminal.options import add_command, add_flag
 from ..terminal.output import json_text, table
@@ -94,8 +98,6 @@ def _list_keys(arguments: argparse.Namespace) -> int:
 
     keys = load_settings(_settings_path(arguments.config or CONFIG)).keys
     if arguments.json:
-        import msgspec
-
         print(json.dumps({name: msgspec.to_builtins(row) for name, row in keys.items()}, indent=2))
         return 0
     rows = [
@@ -232,8 +234,6 @@ def add_usage(commands: Any) -> None:
 def run_usage(arguments: argparse.Namespace) -> int:
     sums = _load_sums(arguments.config or CONFIG, arguments.by, _parse_since(arguments.since))
     if arguments.json:
-        from msgspec.structs import asdict
-
         print(json_text([_row_as_json(asdict(usage_sum), arguments.by) for usage_sum in sums]))
         return 0
     if not sums:
@@ -296,8 +296,5 @@ def _row_cells(usage_sum: UsageSum) -> tuple[str, ...]:
 
 
 def _sum_total(sums: list[UsageSum]) -> UsageSum:
-    from msgspec import convert
-    from msgspec.structs import astuple
-
     columns = zip(*(astuple(usage_sum)[1:] for usage_sum in sums), strict=True)
     return convert(("total", *map(sum, columns)), type(sums[0]))

@@ -12,9 +12,14 @@ import re
 import shutil
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from ...gateway.litellm.equivalents import group_notes
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
 from ...ir.text import shorten
@@ -39,8 +44,6 @@ _INDENT = 9  # characters
 
 def print_report(name: str, imported: LitellmImport, stream: TextIO) -> None:
     """Print the number of models, and for each group of notes its meaning, the alternative and its locations."""
-    from ...gateway.litellm.equivalents import group_notes
-
     rows = group_notes(imported.notes)
     print(f"{name}: {count_of(len(imported.settings.models), 'model')}, {count_of(len(rows), 'note')}", file=stream)
     for row in rows:
@@ -164,7 +167,6 @@ def _server_tables(server: LocalServer) -> list[str]:
     """Return the tables of a server on this machine and of its models."""
     from ...gateway.config.notation import comment_lines, format_table
     from ...gateway.config.settings import ModelRow, UpstreamRow
-    from ...ir.terminal import neutralise_line
 
     shown = server.models[:_MAX_MODELS]
     rest = len(server.models) - len(shown)
@@ -198,7 +200,6 @@ def _convert(path: Path, *, strict: bool) -> str:
 def _litellm_text(name: str, imported: LitellmImport) -> str:
     """Return the settings, with the report and the required variables as comments. Keys of the file are not written."""
     from ...gateway.config.notation import comment_lines, format_settings
-    from ...gateway.litellm.equivalents import group_notes
 
     head = [*_HEAD, f"Converted from {name}."]
     if imported.secrets:
@@ -216,8 +217,6 @@ def _litellm_text(name: str, imported: LitellmImport) -> str:
 
 def _with_single_targets(settings: Settings) -> Settings:
     """Write a model with one target in the short form."""
-    from msgspec.structs import replace
-
     models = {
         name: replace(row, upstream=row.targets[0].upstream, model=row.targets[0].model, targets=())
         if len(row.targets) == 1
@@ -272,8 +271,6 @@ def check_settings(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
 
 
 def _check_toml(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
-    import tomllib
-
     from ...gateway.config.notation import TomlLines
     from ...gateway.config.parsing import parse_valid_part
     from ...gateway.settings_file import find_environment_problems, read_settings_text
@@ -300,7 +297,6 @@ def _check_toml(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
 
 def _check_litellm(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
     """Return the usable settings of a LiteLLM file, and one row per skipped model or ignored setting."""
-    from ...gateway.litellm.equivalents import group_notes
     from ...gateway.settings_file import keep_usable, parse_litellm_file
 
     imported = parse_litellm_file(path, os.environ)
@@ -346,8 +342,6 @@ async def _probe(settings: Settings, seconds: float) -> list[ProbeResult]:
 def _as_document(
     path: Path, settings: Settings | None, rows: list[dict[str, Any]], probes: list[ProbeResult]
 ) -> dict[str, Any]:
-    from msgspec import to_builtins
-
     document: dict[str, Any] = {"file": str(path), "ok": not _count_errors(rows), "problems": rows}
     if settings is not None:
         document |= {name: list(getattr(settings, name)) for name in ("upstreams", "models", "keys")}

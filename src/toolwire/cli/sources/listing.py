@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ...ir.errors import ToolwireError
 from ...ir.terminal import neutralise_line, neutralise_text, reveal_line
 from ...ir.text import dumps, shorten
+from ...schema.parsing.nodes import AnyNode, ArrayNode, Node, NumberNode, ObjectNode, RefNode, UnionNode
 from ..terminal.output import paint, table
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from ...ir.pointer import JSON, Object
     from ...ir.tools import Tool
-    from ...schema.parsing.nodes import Node, NumberNode, ObjectNode
     from ...schema.parsing.parser import ParsedSchema
 
 
@@ -90,8 +90,6 @@ def _walk(parsed: ParsedSchema, node: Node, prefix: str, depth: int) -> Iterator
 
 def _nested(parsed: ParsedSchema, node: Node, path: str) -> tuple[Node, str]:
     """Return the node whose parameters follow, and the prefix of their paths: the object, or the items of an array."""
-    from ...schema.parsing.nodes import ArrayNode
-
     for branch in _branches(parsed, node):
         if isinstance(branch, ArrayNode) and branch.items is not None:
             return branch.items, f"{path}[]."
@@ -100,22 +98,16 @@ def _nested(parsed: ParsedSchema, node: Node, path: str) -> tuple[Node, str]:
 
 def find_object(parsed: ParsedSchema, node: Node) -> ObjectNode | None:
     """Return the object among the alternatives of a node; None if there is none."""
-    from ...schema.parsing.nodes import ObjectNode
-
     return next((branch for branch in _branches(parsed, node) if isinstance(branch, ObjectNode)), None)
 
 
 def _branches(parsed: ParsedSchema, node: Node) -> list[Node]:
-    from ...schema.parsing.nodes import UnionNode
-
     node = resolve_node(parsed, node)
     return [resolve_node(parsed, branch) for branch in node.branches] if isinstance(node, UnionNode) else [node]
 
 
 def resolve_node(parsed: ParsedSchema, node: Node) -> Node:
     """Follow references, within a limit."""
-    from ...schema.parsing.nodes import AnyNode, RefNode
-
     for _ in range(_MAX_HOPS):
         if not isinstance(node, RefNode):
             return node

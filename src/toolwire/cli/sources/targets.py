@@ -6,9 +6,11 @@ An MCP server is given by a URL, a command line, a file of functions, or a file 
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import re
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +51,6 @@ def add_ttl_option(parser: argparse.ArgumentParser) -> None:
 
 def load_tools(file: str, hint: str = "give a Python file with your functions") -> ModuleType:
     """Import the file as a module. `hint`: for a file that cannot be read."""
-    from importlib.util import module_from_spec, spec_from_file_location
-
     path = Path(file)
     if not path.is_file():
         raise ConfigError(f"cannot read {file}: not a file", hint=hint)
@@ -74,8 +74,6 @@ def defines_tools(source: str) -> bool:
 
     Other programs are not imported for an audit, because the import could run them.
     """
-    import ast
-
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -88,8 +86,6 @@ def defines_tools(source: str) -> bool:
 
 
 def _imported_names(statement: ast.stmt) -> list[str]:
-    import ast
-
     if isinstance(statement, ast.Import):
         return [alias.name for alias in statement.names]
     return [statement.module or "."] if isinstance(statement, ast.ImportFrom) else []
@@ -97,8 +93,6 @@ def _imported_names(statement: ast.stmt) -> list[str]:
 
 def _only_defines(statement: ast.stmt) -> bool:
     """Return True for a definition, an import, a docstring, or a constant."""
-    import ast
-
     if isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign)):
         return not any(isinstance(node, (ast.Call, ast.Await)) for node in ast.walk(statement))
     definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
@@ -151,8 +145,6 @@ def add_server_options(parser: Any, *, timeout: float = 60.0) -> None:
 
 def parse_spec(target: str, arguments: argparse.Namespace) -> ServerSpec:
     """Return the configuration of a server: a URL, a command line, or a file of functions."""
-    import os
-
     from ...mcp.client.config import read_config, split_command
 
     entry: dict[str, Any] = {"protocol": arguments.protocol, "timeout": arguments.timeout}

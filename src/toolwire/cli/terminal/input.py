@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ...ir.errors import ProtocolError
 from ...ir.terminal import neutralise_line, reveal_line
 from ...ir.text import dumps
 from .output import paint
@@ -252,7 +253,6 @@ def _describe(step: Approve) -> None:
 
 def _edit(step: Approve) -> ApprovalReply | None:
     """Let the person change the arguments; return None if they are not a JSON object."""
-    from ...ir.errors import ProtocolError
     from ...run.calls.steps import Approved
     from ...stream.strict import parse_object
 
@@ -274,7 +274,6 @@ def _editable(arguments: Any) -> str:
 
 def _read_line(prompt: str, text: str = "") -> str:
     """Read a line with `text` to edit; empty at the end of the input. Prompts never go to a piped standard output."""
-
     try:
         return edit_line(prompt, text)
     except EOFError:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...ir.errors import ConfigError, ProtocolError, ToolwireError
 from ...ir.terminal import count_of
+from ...wire import get
 from ..sources.documents import har_entries, is_recording, parse_file, read_bytes
 from ..sources.tool_source import add_source_options
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bar, write_plot
@@ -105,8 +106,6 @@ class RecordedCalls:
         return self._add_decoded(kind, wire, document)
 
     def _add_decoded(self, kind: str, wire: str, document: Any) -> bool:
-        from ...wire import get
-
         try:
             if kind == "request":
                 parts = [part for message in get(wire).decode_request(document).messages for part in message.parts]
@@ -120,7 +119,6 @@ class RecordedCalls:
 
     def _add_stream(self, wire: str, data: bytes) -> bool:
         from ...ir.folding import fold
-        from ...wire import get
 
         decoder = get(wire).stream_decoder()
         self._add_parts(fold([*decoder.feed(data), *decoder.close()]).parts)

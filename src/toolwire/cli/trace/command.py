@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ...ir.errors import ConfigError
 from ..terminal.options import add_command, add_flag, add_list
 from .replay import replay
@@ -158,8 +160,6 @@ async def _serve(settings: Settings, port: int | None) -> int:
 
 def build_settings(arguments: argparse.Namespace) -> Settings:
     """Build the gateway settings from the arguments of `trace record`."""
-    from msgspec.structs import replace
-
     from ...gateway.config.parsing import parse_settings
     from ...gateway.config.settings import TraceRow
     from ...gateway.settings_file import load_settings

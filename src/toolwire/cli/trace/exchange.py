@@ -11,14 +11,18 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
 from ...ir.errors import ToolwireError
-from ...ir.parts import ToolCall, ToolResult
+from ...ir.parts import Part, ToolCall, ToolResult
 from ...ir.terminal import count_of, neutralise_line
 from ...ir.text import dumps, shorten
+from ...stream.strict import parse_object
+from ...wire import get
 from ..terminal.output import columns, json_text, losses_table, paint, table
 
 if TYPE_CHECKING:
-    from ...ir.parts import Part
     from ...ir.request import Request
     from ...ir.response import Response
     from ...run.traces.recordings import ExchangeTrace, RecordedAnswer, RecordedExchange
@@ -105,11 +109,7 @@ def print_exchange(trace: ExchangeTrace, *, bodies: bool) -> None:
 
 def decode_client_request(trace: ExchangeTrace) -> Request | None:
     """Decode the client's request; return None if it is not valid."""
-    from msgspec.structs import replace
-
     from ...gateway.request.routes import match_route
-    from ...stream.strict import parse_object
-    from ...wire import get
 
     recorded = trace.ingress.request
     try:
@@ -123,8 +123,6 @@ def decode_client_request(trace: ExchangeTrace) -> Request | None:
 def decode_answer(exchange: RecordedExchange) -> Response | None:
     """Decode the response; return None for an error or a truncated response."""
     from ...ir.folding import fold
-    from ...stream.strict import parse_object
-    from ...wire import get
 
     answer = exchange.answer
     if answer is None or not 200 <= answer.head.status < 300:
@@ -242,8 +240,6 @@ def _answer_text(answer: RecordedAnswer | None) -> str:
 
 
 def exchange_as_json(trace: ExchangeTrace) -> dict[str, Any]:
-    import msgspec
-
     response = decode_answer(trace.ingress)
     return {
         "kind": "exchange",

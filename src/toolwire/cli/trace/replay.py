@@ -12,7 +12,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec.structs import replace
+
 from ...ir.errors import ConfigError
+from ...ir.losses import Losses
 from ...ir.terminal import count_of, neutralise_text
 from ...ir.text import dumps
 from ..sources.targets import load_tools
@@ -21,7 +25,6 @@ from .exchange import decode_answer, decode_client_request
 from .show import load_stored_run
 
 if TYPE_CHECKING:
-    from ...ir.losses import Losses
     from ...ir.request import Request
     from ...ir.response import Response
     from ...net.agent.agent import Agent
@@ -71,8 +74,6 @@ def _load_agent(place: str) -> Agent[Any, Any]:
 
 
 def _print_run(trace: RunTrace, error: ReplayDifference | None, *, as_json: bool) -> None:
-    import msgspec
-
     if as_json:
         found = None if error is None else msgspec.to_builtins(error.difference)
         print(json_text({"id": trace.header.id, "same": error is None, "difference": found}))
@@ -125,8 +126,6 @@ def _replay_exchange(trace: ExchangeTrace, arguments: argparse.Namespace) -> int
 
 def _translate(trace: ExchangeTrace, request: Request, arguments: argparse.Namespace) -> int:
     """Print the request as `target` receives it, and the losses. Nothing is sent."""
-    import msgspec
-
     from ...bridge.translation.documents import translate_request
 
     source, target = trace.ingress.request.wire, arguments.target
@@ -150,9 +149,6 @@ async def _send_request(
     trace: ExchangeTrace, request: Request, wire: str | None, model: str, arguments: argparse.Namespace
 ) -> int:
     """Send the request to a model and compare its calls with the recorded ones. Return 1 if they differ."""
-    from msgspec.structs import replace
-
-    from ...ir.losses import Losses
     from ...net.model.client import ModelClient
 
     key = os.environ.get(arguments.key_env) if arguments.key_env else None
@@ -198,7 +194,6 @@ def _call_pairs(response: Response) -> list[tuple[str, str]]:
 
 
 def _print_json(model: str, before: Response | None, after: Response, losses: Losses, *, alike: bool) -> None:
-    import msgspec
 
     def summarise(response: Response | None) -> Any:
         return None if response is None else msgspec.to_builtins(response)

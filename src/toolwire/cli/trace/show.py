@@ -6,17 +6,30 @@ An agent run is a timeline of its requests, calls and approvals, then calls, res
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from ...ir.response import Usage
 from ...ir.terminal import count_of, neutralise_line
 from ...ir.text import dumps
+from ...run.traces.format import (
+    ApprovalDecided,
+    CallStarted,
+    OperationFailed,
+    RequestSent,
+    ResponseReceived,
+    ResultReturned,
+    RunEnded,
+    RunStarted,
+)
 from ..terminal.output import json_text, losses_table, paint, table
 from .exchange import TimelineRow, draw_timeline, exchange_as_json, format_ms, print_exchange, short_line
 
 if TYPE_CHECKING:
-    from ...ir.response import Usage
     from ...run.traces.recordings import RecordedSpan, RunTrace
 
 
@@ -41,8 +54,6 @@ def print_run(trace: RunTrace, *, bodies: bool) -> None:
 
 def _format_title(trace: RunTrace) -> str:
     """Summarise the run in one line: agent, model, numbers of requests and calls, tokens, cost, and the end."""
-    from ...run.traces.format import CallStarted, OperationFailed, RequestSent, RunEnded, RunStarted
-
     start, end = trace.root.start, trace.root.end
     requests = [span.start for span in trace.spans if isinstance(span.start, RequestSent)]
     calls = [span for span in trace.spans if isinstance(span.start, CallStarted)]
@@ -78,8 +89,6 @@ def _row(span: RecordedSpan) -> TimelineRow:
 
 
 def _kind_and_label(span: RecordedSpan) -> tuple[str, str]:
-    from ...run.traces.format import CallStarted, RequestSent, RunStarted
-
     start = span.start
     if isinstance(start, RunStarted):
         return "run", f"agent {start.agent}".rstrip()
@@ -93,8 +102,6 @@ def _kind_and_label(span: RecordedSpan) -> tuple[str, str]:
 
 def _note(span: RecordedSpan) -> tuple[str, bool]:
     """Describe the end of a span, and whether it is a failure."""
-    from ...run.traces.format import ApprovalDecided, OperationFailed, ResponseReceived, ResultReturned, RunEnded
-
     end = span.end
     if isinstance(end, OperationFailed):
         return end.type, True
@@ -111,8 +118,6 @@ def _note(span: RecordedSpan) -> tuple[str, bool]:
 
 
 def _response_note(body: Any, cost: float | None) -> tuple[str, bool]:
-    from ...ir.response import Usage
-
     document = body if isinstance(body, dict) else {}
     usage = document.get("usage") or {}
     fault = document.get("fault") or {}
@@ -122,8 +127,6 @@ def _response_note(body: Any, cost: float | None) -> tuple[str, bool]:
 
 def _detail_rows(trace: RunTrace) -> list[tuple[str, str, str]]:
     """Return the calls with arguments and results, and the text of the last response."""
-    from ...run.traces.format import CallStarted, ResponseReceived, ResultReturned
-
     rows: list[tuple[str, str, str]] = []
     text = ""
     for span in trace.spans:
@@ -150,8 +153,6 @@ def _result_text(result: Any) -> str:
 
 
 def _print_bodies(trace: RunTrace) -> None:
-    import msgspec
-
     for span in trace.spans:
         _, label = _kind_and_label(span)
         for event in filter(None, (span.start, span.end)):
@@ -161,8 +162,6 @@ def _print_bodies(trace: RunTrace) -> None:
 
 
 def run_as_json(trace: RunTrace) -> dict[str, Any]:
-    import msgspec
-
     return {
         "kind": "run",
         "id": trace.header.id,
@@ -203,8 +202,6 @@ def _show_run(run: RunTrace, arguments: argparse.Namespace) -> int:
 
 def load_stored_run(arguments: argparse.Namespace) -> RunTrace:
     """Read a run of a store as a trace. The argument `file` is its id, or the unambiguous beginning of it."""
-    import os
-
     from ...run.traces.redact import Redactor, environment_secrets
     from ...run.traces.sanitise import Sanitiser
     from ...run.traces.stored_run import trace_of_log
