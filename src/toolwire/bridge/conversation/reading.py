@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from secrets import token_hex
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -60,19 +59,17 @@ def is_top_level(data: bytes, start: int) -> bool:
     return True
 
 
-def item_ends(data: bytes, field: str, start: int, count: int) -> tuple[int, int]:
-    """Return the offsets of the ends of item `count` and of the last item of the list under `field`.
+def item_end(data: bytes, field: str, start: int, count: int) -> int:
+    """Return the offset of the end of item `count` of the list under `field`.
 
     `data` is a valid document with at least `count` items in that list, the first of which is at `start`.
     """
     spans: list[Raw] = getattr(_span_decoder(field).decode(data), field)
-    end = found = start
-    for number, span in enumerate(spans, 1):
+    end = start
+    for span in spans[:count]:
         separator = _SEPARATOR.match(data, end)
         end = (end if separator is None else separator.end()) + len(memoryview(span))
-        if number == count:
-            found = end
-    return found, end
+    return end
 
 
 # The bytes of the known messages are taken out of the document, which leaves a short one with the same meaning for
@@ -89,31 +86,15 @@ _BYTES_PER_VALUE = 120  # of a Python object with its reference, on average
 _ENTRY_SIZE = 2000  # bytes of a prefix besides its content
 
 
-class RequestEnvelope(NamedTuple):
-    """A document without the items of its conversation: the bytes before and after them, and everything decoded of it."""
-
-    head: bytes
-    tail: bytes
-    values: int
-    request: Request
-
-    def is_around(self, body: bytes, start: int, end: int) -> bool:
-        """Return whether a document with items from `start` to `end`, or more, begins and ends with the same bytes."""
-        if len(self.head) != start or len(body) - len(self.tail) < end:
-            return False
-        return body.startswith(self.head) and body.endswith(self.tail)
-
-
 class ConversationPrefix:
     """The first items of a conversation: their bytes, the messages made of them, and the translation of these.
 
-    `leading` are the messages before them, from other fields of the document; `envelope` is the latest such document.
+    `leading` are the messages before them, from other fields of the document.
     """
 
     __slots__ = (
         "_decode",
         "_values",
-        "envelope",
         "leading",
         "leading_text",
         "messages",
@@ -130,13 +111,11 @@ class ConversationPrefix:
         leading: tuple[Message, ...],
         messages: tuple[Message, ...],
         values: int | None,
-        envelope: RequestEnvelope | None,
         earlier: ConversationPrefix | None = None,
     ) -> None:
         """Create the prefix. `earlier` is the beginning of it that is known already. `values` as for the property."""
         self.wire_name = wire.name
         self.text = text
-        self.envelope = envelope
         self.leading = leading
         self.leading_text = msgspec.json.encode(leading) if leading else b""
         self.messages = messages
@@ -164,9 +143,6 @@ class ConversationPrefix:
         if values is None:  # an upper bound, which costs less than the number
             values = text.count(b",") + text.count(b"{") + text.count(b"[")
         own_size = (1 + self.text_copies) * len(text) + 2 * len(self.leading_text)
-        if self.envelope is not None:
-            around = len(self.envelope.head) + len(self.envelope.tail)
-            own_size += (1 + self.text_copies) * around + _BYTES_PER_VALUE * self.envelope.values
         return _ENTRY_SIZE + own_size + _BYTES_PER_VALUE * values + self.store.size
 
     def fits(self, wire: Wire) -> bool:
@@ -190,7 +166,6 @@ class RequestReading:
     reused = 0
     """The number of messages that `decode` took from an earlier request."""
     _values: int | None = None
-    _envelope: RequestEnvelope | None = None  # if it is known
 
     def __init__(
         self,
@@ -207,25 +182,15 @@ class RequestReading:
         self._save = save
         if prefix is not None:
             self._known_end = start + len(prefix.text)
-            if prefix.envelope is not None and prefix.envelope.is_around(body, start, self._known_end):
-                self._envelope = prefix.envelope
 
     @property
     def values(self) -> int:
         """The number of JSON values in the document: `count_values(body)`."""
         if self._values is None:
-            self._values = self._count_values()
+            self._values = count_values(self.new_text) + (0 if self._prefix is None else self._prefix.values)
         return self._values
 
-    def _count_values(self) -> int:
-        if self._prefix is None:
-            return count_values(self.body)
-        if self._envelope is None:
-            return self._prefix.values + count_values(self._rest)
-        new_items = self.body[self._known_end : len(self.body) - len(self._envelope.tail)]
-        return self._prefix.values + self._envelope.values + count_values(new_items)
-
-    @property
+    @cached_property
     def new_text(self) -> bytes:
         """The document with one item in place of the known ones; the document itself if none are known."""
         if self._prefix is None:
@@ -244,7 +209,7 @@ class RequestReading:
             request = self._decode_rest(self._prefix)
             if request is not None:
                 return request
-            self._prefix = self._envelope = None
+            self._prefix, self.new_text = None, self.body
         document = parse_object(self.body)
         request = self.wire.decode_request(document)
         if self._save is not None and is_top_level(self.body, self._start):
@@ -255,30 +220,15 @@ class RequestReading:
                 self._remember(envelope, request.messages[leading:], ends, None)
         return request
 
-    @cached_property
-    def _head(self) -> bytes:
-        """The beginning of `_rest`, up to its first item."""
-        return self.body[: self._start] if self._envelope is None else b'{"%b":[' % self.wire.conversation.encode()
-
-    @cached_property
-    def _rest(self) -> bytes:
-        """The document with one item in place of the known ones, and without a known envelope."""
-        if self._envelope is None:
-            return self.new_text
-        new_items = self.body[self._known_end : len(self.body) - len(self._envelope.tail)]
-        return b"%b%b%b]}" % (self._head, _MARKER_TEXT, new_items)
-
     def _decode_rest(self, prefix: ConversationPrefix) -> Request | None:
         """Decode the request after its known items; None if that needs the whole document."""
         if may_exceed_limits(self.body):
             return None
         try:
-            document = parse_object(self._rest)
+            document = parse_object(self.new_text)
             items = document.get(self.wire.conversation)
             if type(items) is not list or not items or items[0] != _MARKER:
                 return None
-            if self._envelope is not None and len(document) > 1:
-                return None  # the list ends before the bytes that end the known envelope
             del items[0]
             request = self.wire.decode_request(document)
         except ToolwireError:
@@ -297,8 +247,6 @@ class RequestReading:
 
     def _decoded_envelope(self, request: Request, count: int, prefix: ConversationPrefix) -> Request:
         """Return the request with its leading messages only: the known ones, if they are the same."""
-        if self._envelope is not None:
-            return self._envelope.request
         leading = request.messages[:count]
         is_same = msgspec.json.encode(leading) == prefix.leading_text if leading else not prefix.leading
         return replace(request, messages=prefix.leading if is_same else leading)
@@ -319,28 +267,21 @@ class RequestReading:
         if self._save is None or not (known or boundary):
             return
         try:
-            end, last_end = self._item_ends(ends[boundary - 1] if boundary else 0, prefix)
+            end = self._item_end(ends[boundary - 1] if boundary else 0, prefix)
         except msgspec.MsgspecError:
             return
         messages = (*known, *new_messages[:boundary])
         text, values = self.body[self._start : end], self._values_before(end, prefix)
-        around = self._envelope or self._make_envelope(envelope, last_end)
-        longer = ConversationPrefix(self.wire, text, leading, messages, values, around, prefix)
+        longer = ConversationPrefix(self.wire, text, leading, messages, values, prefix)
         self.store = longer.store
         self._save(longer)
 
-    def _make_envelope(self, request: Request, last_end: int) -> RequestEnvelope:
-        head, tail = self.body[: self._start], self.body[last_end:]
-        return RequestEnvelope(head, tail, count_values(head + tail), request)
-
-    def _item_ends(self, count: int, prefix: ConversationPrefix | None) -> tuple[int, int]:
-        """Return the offsets of the end of `count` new items and of the last item."""
+    def _item_end(self, count: int, prefix: ConversationPrefix | None) -> int:
+        """Return the offset of the end of `count` new items."""
         field = self.wire.conversation
         if prefix is None:
-            return item_ends(self.body, field, self._start, count)
-        shift = self._known_end - len(self._head) - len(_MARKER_TEXT)
-        end, last_end = item_ends(self._rest, field, len(self._head), count + 1)
-        return end + shift, last_end + shift
+            return item_end(self.body, field, self._start, count)
+        return item_end(self.new_text, field, self._start, count + 1) + len(prefix.text) - len(_MARKER_TEXT)
 
     def _values_before(self, end: int, prefix: ConversationPrefix | None) -> int | None:
         """Return the number of values in the conversation up to `end`, if it is known without a full count."""
