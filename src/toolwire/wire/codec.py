@@ -44,7 +44,7 @@ from ..ir.losses import Loss, Losses
 from ..ir.parts import Opaque, ToolCall
 from ..ir.pointer import JSON, Object, join
 from ..ir.request import Message, Request
-from ..ir.response import Fault, Response
+from ..ir.response import Fault, Response, Stop
 from ..ir.text import finite_to_bytes, text_to_bytes, to_bytes
 from ..ir.tools import HostedSearchCall, HostedSearchResult, Tool
 from ..ir.value import Value
@@ -169,6 +169,19 @@ def report_search_call(call: ToolCall | CallStart, path: str, losses: Losses) ->
     """Report a call of a search on a wire where it is a call of a function."""
     if call.kind == "search":
         losses.add(path, "call of a search", "rewritten", "sent as a call of a function", "info")
+
+
+def report_incomplete_call(call: ToolCall, label: str, losses: Losses, path: str) -> None:
+    """Report an incomplete call that is left out. Calls of the wire are always complete, so a client would execute it."""
+    losses.add(path, "call", "dropped", f"its arguments are {call.state}; {label} calls are always complete", "error")
+
+
+def stop_without_call(call: ToolCall, stop: Stop | None, losses: Losses, detail: str | None = None) -> Stop:
+    """Return the stop for an answer whose incomplete call was left out."""
+    if stop is not None and stop.reason not in ("stop", "tool_calls"):
+        return stop
+    losses.add("/stop", "stop reason", "rewritten", f"the call to {call.name} is {call.state}", "info")
+    return Stop("length" if call.state == "truncated" else "malformed_call", detail=detail)
 
 
 def unknown_fields(value: JSON, known: Collection[str], pointer: str = "") -> Iterator[str]:

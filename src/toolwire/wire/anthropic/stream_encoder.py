@@ -50,7 +50,6 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         super().__init__()
         self._start = ResponseStart()
         self._started = False
-        self._usage = Usage()
         self._open: int | None = None  # the key of the open block
         self._queued_events: dict[int, list[Event]] = {}  # by key: blocks that wait for the open one
         self._dropped: set[int] = set()  # keys of items of other choices
@@ -59,7 +58,6 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         self._freeform: list[bytes] = []  # input of the open freeform call so far
         self._last_call: CallEnd | None = None
         self._last_key: int | None = None  # the last item of the first choice
-        self._section: int | None = None  # the summary section of the last thinking fragment
 
     def feed(self, event: Event) -> bytes:
         """Return the bytes of an event. A delta of the open block that is not its first takes a short path."""
@@ -70,11 +68,8 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return super().feed(event)
 
     def _write(self, event: Event) -> bytes:
-        """Write an event; a delta of the open block takes a fast path, and usage is kept until the message starts."""
+        """Write an event; usage is kept until the message starts."""
         kind = type(event)
-        if kind is CallDelta or kind is TextDelta:
-            if event.key == self._open and self._delta_prefix:  # type: ignore[union-attr]
-                return b"".join((self._delta_prefix, event.escaped, b'"}}\n\n'))  # type: ignore[union-attr]
         if kind is UsageUpdate or kind is ResponseStart:
             return self._prepare(event)
         if kind is PartStart:  # a block is written when it is complete
@@ -92,7 +87,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
             if event.created is not None:
                 self.losses.add("/created", "created", "dropped", "Anthropic answers have no timestamp", "info")
         elif isinstance(event, UsageUpdate):
-            self._usage = event.usage
+            self._update_usage(event)
         return b""
 
     def _begin(self) -> bytes:
@@ -108,7 +103,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": write_usage(self._usage),
+            "usage": write_usage(self._usage or Usage()),
         }
         return _event("message_start", {"message": write_extra(message, self._start.extra, NAME)})
 
@@ -184,30 +179,14 @@ class MessagesStreamEncoder(BaseStreamEncoder):
             out += _event("content_block_delta", {"index": self._index, "delta": delta})
         return out + self._close_block()
 
-    def _reasoning_start(self, event: ReasoningStart) -> bytes:
-        self._section = None
-        return b""  # the next event decides between thinking and redacted_thinking
-
     def _open_thinking(self) -> bytes:
         block = {"type": "thinking", "thinking": "", "signature": ""}
         return self._open_block(block, b"thinking_delta", b"thinking")
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         """Write a thinking fragment; the first one opens the block, a new summary section adds a blank line."""
-        if event.section is not None:
-            self.losses.add(
-                f"{self._part_path(event.key)}/summary",
-                "reasoning summary",
-                "rewritten",
-                "Anthropic thinking is plain text",
-                "info",
-            )
-        opening, gap = b"", b""
-        if not self._delta_prefix:
-            opening = self._open_thinking()
-        elif event.section != self._section:
-            gap = b"\\n\\n"
-        self._section = event.section
+        gap = self._begin_section(event, "Anthropic thinking is plain text")
+        opening = b"" if self._delta_prefix else self._open_thinking()
         return opening + self._fragment(gap + event.escaped)
 
     def _reasoning_end(self, event: ReasoningEnd) -> bytes:
@@ -294,24 +273,9 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         own_artefacts = dict(event.extra.get(NAME, {}))  # fields of the answer that only this wire has
         if "container" in own_artefacts:
             delta["container"] = own_artefacts.pop("container")
-        usage = write_usage(self._usage, self.losses)
+        usage = write_usage(self._usage or Usage(), self.losses)
         return _event("message_delta", {"delta": delta, "usage": usage, **own_artefacts}) + _event("message_stop", {})
 
 
 def _event(name: str, fields: Object) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), to_line({"type": name, **fields}))
-
-
-MessagesStreamEncoder.handlers = {
-    TextStart: MessagesStreamEncoder._text_start,
-    TextDelta: MessagesStreamEncoder._text_delta,
-    TextEnd: MessagesStreamEncoder._text_end,
-    ReasoningStart: MessagesStreamEncoder._reasoning_start,
-    ReasoningDelta: MessagesStreamEncoder._reasoning_delta,
-    ReasoningEnd: MessagesStreamEncoder._reasoning_end,
-    CallStart: MessagesStreamEncoder._call_start,
-    CallDelta: MessagesStreamEncoder._call_delta,
-    CallEnd: MessagesStreamEncoder._call_end,
-    WholePart: MessagesStreamEncoder._whole_part,
-    ResponseEnd: MessagesStreamEncoder._end,
-}

@@ -8,7 +8,7 @@ from ...ir.parts import Extra, Part, Reasoning, Refusal, Text, ToolCall, part_la
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
-from ..codec import LogprobForm, read_tokens
+from ..codec import LogprobForm, read_tokens, report_incomplete_call, stop_without_call
 from ..fields import (
     decode_list,
     odd_values,
@@ -310,8 +310,8 @@ def _write_candidate(index: int, answer: Response | Alternative, losses: Losses)
     stop = answer.stop
     for number, part in enumerate(answer.parts):
         if type(part) is ToolCall and part.state != "complete":
-            report_incomplete_call(part, losses, f"{path}/parts/{number}")
-            stop = stop_without_call(part, stop, losses)
+            report_incomplete_call(part, "Gemini", losses, f"{path}/parts/{number}")
+            stop = stop_without_call(part, stop, losses, malformed_detail(part))
             continue
         if _is_empty(part):
             report_foreign(getattr(part, "artefacts", ()), losses, f"{path}/parts/{number}")
@@ -345,18 +345,8 @@ def _is_empty(part: Part) -> bool:
     return not is_signed and not getattr(part, "summary", ())
 
 
-def report_incomplete_call(call: ToolCall, losses: Losses, path: str) -> None:
-    """Report an incomplete call that is left out. Gemini calls are always complete, so a client would execute it."""
-    losses.add(path, "call", "dropped", f"its arguments are {call.state}; Gemini calls are always complete", "error")
-
-
-def stop_without_call(call: ToolCall, stop: Stop | None, losses: Losses) -> Stop:
-    """Return the stop for an answer whose incomplete call was left out."""
-    if stop is not None and stop.reason not in ("stop", "tool_calls"):
-        return stop
-    losses.add("/stop", "stop reason", "rewritten", f"the call to {call.name} is {call.state}", "info")
-    reason: StopReason = "length" if call.state == "truncated" else "malformed_call"
-    return Stop(reason, detail=f"Malformed function call: {call.name}({call.text})")
+def malformed_detail(call: ToolCall) -> str:
+    return f"Malformed function call: {call.name}({call.text})"
 
 
 def write_stop(stop: Stop | None, losses: Losses, path: str) -> Object:

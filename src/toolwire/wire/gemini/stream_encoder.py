@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.events import (
-    CallDelta,
     CallEnd,
-    CallStart,
     Event,
     Ping,
     ReasoningDelta,
@@ -23,36 +21,30 @@ from ...ir.events import (
     TextDelta,
     TextEnd,
     TextStart,
-    UsageUpdate,
     WholePart,
 )
 from ...ir.folding import merge_extra
 from ...ir.parts import Artefact, Extra, Reasoning, Text, ToolCall
 from ...ir.pointer import Object
 from ...ir.request import Request
-from ...ir.response import Usage
-from ...ir.text import to_line, unescape
-from ..streaming.encoder import BaseStreamEncoder
+from ...ir.text import to_line
+from ..codec import report_incomplete_call, stop_without_call
+from ..streaming.encoder import WholeCallEncoder
 from .fault import write_fault
 from .field_names import NAME, write_fields
 from .part_writer import report_foreign, write_part
 from .parts import PROVIDER
-from .response import report_incomplete_call, stop_without_call, write_stop, write_usage
+from .response import malformed_detail, write_stop, write_usage
 
 
-class GeminiStreamEncoder(BaseStreamEncoder):
+class GeminiStreamEncoder(WholeCallEncoder):
     """Encoder of streamGenerateContent answers (alt=sse): feed it events, get bytes."""
 
     def __init__(self, request: Request | None = None) -> None:
         super().__init__()
         self._tail = b""  # modelVersion and responseId, the same in every chunk
         self._open: dict[int, Any] = {}  # the start event of each open item
-        self._calls: dict[int, bytes | None] = {}  # in start order: the chunk of an ended call, or None
         self._last: dict[int, tuple[type[Event], int]] = {}  # by choice: kind and key of the last fragment
-        self._sections: dict[int, int | None] = {}  # by key: the summary section of the last fragment
-        self._freeform: dict[int, list[bytes]] = {}  # input of open freeform calls so far
-        self._broken: dict[int, ToolCall] = {}  # by choice: an incomplete call that was left out
-        self._usage: Usage | None = None
 
     def _start(self, event: ResponseStart) -> bytes:
         """Keep the model and the id, which every chunk repeats (`_tail`); nothing is written yet."""
@@ -72,16 +64,16 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         head = b'data: {"candidates":[{"content":{"role":"model","parts":['
         return b'%b%b]},"index":%d}]%b}\n\n' % (head, part, choice, self._tail)
 
-    def _begin(self, event: TextStart | ReasoningStart | CallStart) -> bytes:
-        """Register an item; nothing is written before its first fragment or, for a call, before its end."""
+    def _text_start(self, event: TextStart | ReasoningStart) -> bytes:
+        """Register an item; nothing is written before its first fragment."""
         self._open[event.key] = event
-        if isinstance(event, CallStart):
-            self._calls[event.key] = None
         if isinstance(event, TextStart) and event.refusal:
             self.losses.add(
                 self._part_path(event.key), "refusal", "rewritten", "Gemini has no refusal part; sent as text", "info"
             )
         return b""
+
+    _reasoning_start = _text_start
 
     def _text_delta(self, event: TextDelta) -> bytes:
         choice = self._report_joined(event)
@@ -101,17 +93,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         """Write a thought fragment; a new section of a summary begins after a blank line."""
-        if event.section is not None:
-            self.losses.add(
-                f"{self._part_path(event.key)}/summary",
-                "reasoning summary",
-                "rewritten",
-                "Gemini thoughts are plain text",
-                "info",
-            )
-        previous_section = self._sections.setdefault(event.key, event.section)
-        self._sections[event.key] = event.section
-        gap = b"" if previous_section == event.section else b"\\n\\n"
+        gap = self._begin_section(event, "Gemini thoughts are plain text")
         choice = self._report_joined(event)
         return self._chunk(choice, b'{"text":"%b%b","thought":true}' % (gap, event.escaped))
 
@@ -142,48 +124,14 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         report_foreign(event.artefacts, self.losses, self._part_path(event.key))
         return tuple(artefact for artefact in event.artefacts if artefact.provider == PROVIDER)
 
-    def _call_delta(self, event: CallDelta) -> bytes:
-        start = self._open[event.key]
-        if start.kind == "freeform":
-            self._freeform.setdefault(event.key, []).append(event.escaped)
-        return b""
-
-    def _call_end(self, event: CallEnd) -> bytes:
-        """Write a call when all earlier calls have ended; an incomplete one is left out and reported."""
-        start: CallStart = self._open.pop(event.key)
-        raw = event.raw
-        if start.kind == "freeform":
-            raw = unescape(b"".join(self._freeform.pop(event.key, [])))
-        call = ToolCall(
-            start.id,
-            start.name,
-            event.arguments,
-            raw,
-            event.state,
-            start.kind,
-            start.namespace,
-            artefacts=self._own_artefacts(event),
-            extra={**start.extra, **event.extra},
-        )
-        path = self._part_path(event.key)
+    def _write_call(self, call: ToolCall, key: int, choice: int) -> bytes:
         if call.state != "complete":
-            report_incomplete_call(call, self.losses, path)
-            self._broken.setdefault(start.choice, call)
-            self._calls[event.key] = b""
-        else:
-            self._calls[event.key] = self._chunk(start.choice, to_line(write_part(call, self.losses, path)))
-        return self._write_ended_calls()
+            report_incomplete_call(call, "Gemini", self.losses, self._part_path(key))
+            return b""
+        return self._chunk(choice, to_line(write_part(call, self.losses, self._part_path(key))))
 
-    def _write_ended_calls(self) -> bytes:
-        """Return the ended calls before the first open one, in order, because results may be matched by order."""
-        out = b""
-        while self._calls and (written := next(iter(self._calls.values()))) is not None:
-            out += written
-            key = next(iter(self._calls))
-            del self._calls[key]
-            if written:
-                self._last.pop(self._positions[key][0], None)
-        return out
+    def _end_run(self, choice: int) -> None:
+        self._last.pop(choice, None)
 
     def _whole_part(self, event: WholePart) -> bytes:
         part = write_part(event.part, self.losses, self._part_path(event.key))
@@ -191,10 +139,6 @@ class GeminiStreamEncoder(BaseStreamEncoder):
             return b""
         self._last.pop(event.choice, None)
         return self._chunk(event.choice, to_line(part))
-
-    def _update_usage(self, event: UsageUpdate) -> bytes:
-        self._usage = event.usage
-        return b""
 
     def _ping(self, event: Ping) -> bytes:
         return b"\n"
@@ -208,7 +152,7 @@ class GeminiStreamEncoder(BaseStreamEncoder):
         for index, stop in enumerate(event.stops):
             path = f"/alternatives/{index - 1}" if index else ""
             if index in self._broken:
-                stop = stop_without_call(self._broken[index], stop, self.losses)
+                stop = stop_without_call(call := self._broken[index], stop, self.losses, malformed_detail(call))
             candidate = {**write_stop(stop, self.losses, path), "index": index}
             candidates.append(candidate if stop is None else write_fields(candidate, stop.extra, f"{NAME}/candidate"))
         fields: Object = {"candidates": candidates}
@@ -221,22 +165,3 @@ class GeminiStreamEncoder(BaseStreamEncoder):
 def _own_fields(start: TextStart | ReasoningStart, end: TextEnd | ReasoningEnd) -> Extra:
     fields = merge_extra(start.extra, end.extra).get(NAME)
     return {NAME: fields} if fields else {}
-
-
-GeminiStreamEncoder.handlers = {
-    ResponseStart: GeminiStreamEncoder._start,
-    TextStart: GeminiStreamEncoder._begin,
-    TextDelta: GeminiStreamEncoder._text_delta,
-    TextEnd: GeminiStreamEncoder._text_end,
-    ReasoningStart: GeminiStreamEncoder._begin,
-    ReasoningDelta: GeminiStreamEncoder._reasoning_delta,
-    ReasoningEnd: GeminiStreamEncoder._reasoning_end,
-    CallStart: GeminiStreamEncoder._begin,
-    CallDelta: GeminiStreamEncoder._call_delta,
-    CallEnd: GeminiStreamEncoder._call_end,
-    WholePart: GeminiStreamEncoder._whole_part,
-    UsageUpdate: GeminiStreamEncoder._update_usage,
-    Ping: GeminiStreamEncoder._ping,
-    StreamFault: GeminiStreamEncoder._fail,
-    ResponseEnd: GeminiStreamEncoder._end,
-}

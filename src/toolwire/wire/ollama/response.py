@@ -13,6 +13,7 @@ from ...ir.parts import Extra, Part, ToolCall
 from ...ir.pointer import Object
 from ...ir.request import Message, Request
 from ...ir.response import Response, Stop, StopReason, Usage
+from ..codec import report_incomplete_call, stop_without_call
 from ..fields import (
     odd_values,
     read_count,
@@ -202,7 +203,7 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
     parts: list[LocatedPart] = []
     for number, part in enumerate(response.parts):
         if type(part) is ToolCall and part.state != "complete":
-            report_incomplete_call(part, losses, f"/parts/{number}")
+            report_incomplete_call(part, "Ollama", losses, f"/parts/{number}")
             stop = stop_without_call(part, stop, losses)
         else:
             parts.append((f"/parts/{number}", part))
@@ -221,16 +222,3 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
     if response.usage is not None:
         out.update(write_usage(response.usage, losses))
     return Encoded(write_extra(out, response.extra, NAME), losses)
-
-
-def report_incomplete_call(call: ToolCall, losses: Losses, path: str) -> None:
-    """Report an incomplete call that is left out. Ollama calls are always complete, so a client would execute it."""
-    losses.add(path, "call", "dropped", f"its arguments are {call.state}; Ollama calls are always complete", "error")
-
-
-def stop_without_call(call: ToolCall, stop: Stop | None, losses: Losses) -> Stop:
-    """Return the stop for an answer whose incomplete call was left out."""
-    if stop is not None and stop.reason not in ("stop", "tool_calls"):
-        return stop
-    losses.add("/stop", "stop reason", "rewritten", f"the call to {call.name} is {call.state}", "info")
-    return Stop("length" if call.state == "truncated" else "malformed_call")

@@ -12,7 +12,6 @@ from ...ir.events import (
     CallEnd,
     CallStart,
     Event,
-    Ping,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -60,8 +59,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
         self._calls: dict[int, tuple[int, int, str]] = {}  # by key: choice, index in it, kind
         self._tails: dict[int, bytes] = {}  # by key: all of a delta chunk after the fragment
         self._around: dict[int, tuple[bytes, bytes]] = {}  # both, of open texts and calls that have begun
-        self._sections: dict[int, int | None] = {}  # by key: the summary section of the last fragment
-        self._usage: bytes = b""
+        self._last_usage = b""
         self._refused: set[int] = set()  # choices with a refusal
         self._last: dict[tuple[int, bytes], int] = {}  # by choice and field: the last item that was written there
 
@@ -145,17 +143,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         """Write a reasoning fragment; a new section of a summary begins after a blank line."""
-        if event.section is not None:
-            self.losses.add(
-                f"{self._part_path(event.key)}/summary",
-                "reasoning summary",
-                "rewritten",
-                "Chat reasoning is plain text",
-                "info",
-            )
-        before = self._sections.setdefault(event.key, event.section)
-        self._sections[event.key] = event.section
-        gap = b"" if before == event.section else b"\\n\\n"
+        gap = self._begin_section(event, "Chat reasoning is plain text")
         return b"".join((self._heads[event.key], gap, event.escaped, self._tails[event.key]))
 
     def _text_end(self, event: TextEnd | ReasoningEnd) -> bytes:
@@ -166,6 +154,8 @@ class ChatStreamEncoder(BaseStreamEncoder):
             )
         self._report_empty(event)
         return self._own_fields(event.key, event.extra)
+
+    _reasoning_end = _text_end
 
     def _own_fields(self, key: int, extra: Extra) -> bytes:
         """Write the fields of a text or of reasoning that only this wire has, as a content element without text."""
@@ -262,11 +252,8 @@ class ChatStreamEncoder(BaseStreamEncoder):
 
     def _update_usage(self, event: UsageUpdate) -> bytes:
         if self._wants_usage:
-            self._usage = to_line(write_usage(event.usage))
+            self._last_usage = to_line(write_usage(event.usage))
         return b""
-
-    def _ping(self, event: Ping) -> bytes:
-        return b": ping\n\n"
 
     def _fail(self, event: StreamFault) -> bytes:
         return b"data: " + to_line({"error": write_fault(event.fault, NAME)}) + b"\n\n"
@@ -283,25 +270,6 @@ class ChatStreamEncoder(BaseStreamEncoder):
             fields: Object = {"index": choice, "delta": {} if choice else delta, "finish_reason": word}
             extra = {} if stop is None else stop.extra
             out += self._head + to_line(write_extra(fields, extra, f"{NAME}/choice")) + tail
-        if self._usage:
-            out += self._head + b'],"usage":' + self._usage + b"}\n\n"
+        if self._last_usage:
+            out += self._head + b'],"usage":' + self._last_usage + b"}\n\n"
         return out + b"data: [DONE]\n\n"
-
-
-ChatStreamEncoder.handlers = {
-    CallDelta: ChatStreamEncoder._call_delta,
-    TextDelta: ChatStreamEncoder._text_delta,
-    ReasoningDelta: ChatStreamEncoder._reasoning_delta,
-    ResponseStart: ChatStreamEncoder._start,
-    TextStart: ChatStreamEncoder._text_start,
-    TextEnd: ChatStreamEncoder._text_end,
-    ReasoningEnd: ChatStreamEncoder._text_end,
-    ReasoningStart: ChatStreamEncoder._reasoning_start,
-    CallStart: ChatStreamEncoder._call_start,
-    CallEnd: ChatStreamEncoder._call_end,
-    WholePart: ChatStreamEncoder._whole_part,
-    UsageUpdate: ChatStreamEncoder._update_usage,
-    Ping: ChatStreamEncoder._ping,
-    StreamFault: ChatStreamEncoder._fail,
-    ResponseEnd: ChatStreamEncoder._end,
-}

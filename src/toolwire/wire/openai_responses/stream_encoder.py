@@ -15,7 +15,6 @@ from ...ir.events import (
     CallStart,
     Event,
     PartStart,
-    Ping,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -25,14 +24,13 @@ from ...ir.events import (
     TextDelta,
     TextEnd,
     TextStart,
-    UsageUpdate,
     WholePart,
 )
 from ...ir.folding import merge_extra
 from ...ir.parts import CallState, Extra, Opaque, Reasoning, Refusal, Text, ToolCall, part_label
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
-from ...ir.response import Fault, Stop, Usage
+from ...ir.response import Fault, Stop
 from ...ir.text import to_line, unescape
 from ...stream.strict import parse_arguments
 from ..fields import write_extra
@@ -77,7 +75,6 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         self._ids: set[str] = set()  # item ids in use
         self._output: dict[int, Object] = {}  # finished items, by output index
         self._dropped: set[int] = set()  # keys of items of other choices
-        self._usage: Usage | None = None
         params = None if request is None else request.params
         self._awaits_logprobs = params is not None and bool(params.logprobs or params.top_logprobs)
         self._open_text: TextEnd | None = None  # the end of the first text, while log probabilities may follow
@@ -314,13 +311,6 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
             return b""
         return self._item_added(self._open(event, f"item_{event.key}"), part.value)
 
-    def _update_usage(self, event: UsageUpdate) -> bytes:
-        self._usage = event.usage
-        return b""
-
-    def _ping(self, event: Ping) -> bytes:
-        return b": ping\n\n"
-
     def _fail(self, event: StreamFault) -> bytes:
         start = b"" if self._base else self._start(ResponseStart())
         return start + self._close_open_text(None) + self._final_event(None, event.fault, {})
@@ -364,19 +354,3 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
 
 _FINAL_STATUSES = frozenset({"completed", "incomplete", "failed"})
 _CALL_EVENTS = {"function": "function_call_arguments", "freeform": "custom_tool_call_input"}
-ResponsesStreamEncoder.handlers = {
-    ResponseStart: ResponsesStreamEncoder._start,
-    TextStart: ResponsesStreamEncoder._text_start,
-    TextEnd: ResponsesStreamEncoder._text_end,
-    CallStart: ResponsesStreamEncoder._call_start,
-    CallEnd: ResponsesStreamEncoder._call_end,
-    ReasoningStart: ResponsesStreamEncoder._reasoning_start,
-    ReasoningDelta: ResponsesStreamEncoder._reasoning_delta,
-    ReasoningEnd: ResponsesStreamEncoder._reasoning_end,
-    PartStart: ResponsesStreamEncoder._part_start,
-    WholePart: ResponsesStreamEncoder._whole_part,
-    UsageUpdate: ResponsesStreamEncoder._update_usage,
-    Ping: ResponsesStreamEncoder._ping,
-    StreamFault: ResponsesStreamEncoder._fail,
-    ResponseEnd: ResponsesStreamEncoder._end,
-}

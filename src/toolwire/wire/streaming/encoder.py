@@ -27,21 +27,45 @@ from ...ir.events import (
     TextDelta,
     TextEnd,
     TextStart,
+    UsageUpdate,
     WholePart,
 )
 from ...ir.losses import Losses
+from ...ir.parts import Artefact, ToolCall
+from ...ir.response import Usage
+from ...ir.text import unescape
 from ...ir.value import Value
 
-EventHandlers = Mapping[type, Callable[[Any, Any], bytes]]
+_STEPS = {
+    ResponseStart: "_start",
+    TextStart: "_text_start",
+    TextDelta: "_text_delta",
+    TextEnd: "_text_end",
+    ReasoningStart: "_reasoning_start",
+    ReasoningDelta: "_reasoning_delta",
+    ReasoningEnd: "_reasoning_end",
+    CallStart: "_call_start",
+    CallDelta: "_call_delta",
+    CallEnd: "_call_end",
+    PartStart: "_part_start",
+    WholePart: "_whole_part",
+    UsageUpdate: "_update_usage",
+    Ping: "_ping",
+    StreamFault: "_fail",
+    ResponseEnd: "_end",
+}
 _DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
 _STARTS = frozenset({TextStart, ReasoningStart, CallStart, PartStart, WholePart})
 _ENDS = frozenset({TextEnd, ReasoningEnd, CallEnd})
 
 
 class BaseStreamEncoder:
-    """Encode events as bytes. A subclass defines `handlers`, or overrides `_write`."""
+    """Encode events as bytes. A subclass defines the methods in `_STEPS` for the events that it writes."""
 
-    handlers: ClassVar[EventHandlers] = {}
+    handlers: ClassVar[Mapping[type, Callable[[Any, Any], bytes]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls.handlers = {kind: getattr(cls, name) for kind, name in _STEPS.items() if hasattr(cls, name)}
 
     def __init__(self) -> None:
         self.losses = Losses()
@@ -52,6 +76,8 @@ class BaseStreamEncoder:
         self._reserved: set[int] = set()  # parts that PartStart announced and that are still to come
         self._positions: dict[int, tuple[int, int]] = {}  # by key: the choice, and the number of the item in it
         self._sizes: dict[int, int] = {}  # by choice: the number of items so far
+        self._sections: dict[int, int | None] = {}  # by key: the summary section of the last fragment
+        self._usage: Usage | None = None
 
     def feed(self, event: Event) -> bytes:
         """Return the bytes of an event; raise EncodeError if it is out of order. Deltas take a shorter check."""
@@ -77,6 +103,22 @@ class BaseStreamEncoder:
         if event.key in self._empty:
             kind = "reasoning" if isinstance(event, ReasoningEnd) else "text"
             self.losses.add(self._part_path(event.key), kind, "dropped", "it has no text", "info")
+
+    def _begin_section(self, event: ReasoningDelta, detail: str) -> bytes:
+        """Return the blank line before a new section of a summary, on a wire without sections, which is a loss."""
+        if event.section is not None:
+            path = f"{self._part_path(event.key)}/summary"
+            self.losses.add(path, "reasoning summary", "rewritten", detail, "info")
+        previous = self._sections.setdefault(event.key, event.section)
+        self._sections[event.key] = event.section
+        return b"" if previous == event.section else b"\\n\\n"
+
+    def _update_usage(self, event: UsageUpdate) -> bytes:
+        self._usage = event.usage
+        return b""
+
+    def _ping(self, event: Ping) -> bytes:
+        return b": ping\n\n"
 
     def _write(self, event: Event) -> bytes:
         step = self.handlers.get(type(event))
@@ -128,6 +170,67 @@ def _order_error(event: Event, reason: str) -> EncodeError:
     return EncodeError(
         f"{type(event).__name__} {reason}", hint="send events in the order in which a decoder returns them"
     )
+
+
+class WholeCallEncoder(BaseStreamEncoder):
+    """Encoder of a wire whose calls are always complete: each is written whole, after all calls that started before it.
+
+    An incomplete call is left out and reported, because a client would execute it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._starts: dict[int, CallStart] = {}
+        self._inputs: dict[int, list[bytes]] = {}  # input of open freeform calls so far
+        self._calls: dict[int, bytes | None] = {}  # in start order: an ended call as it is written, or None
+        self._broken: dict[int, ToolCall] = {}  # by choice: the first incomplete call, which was left out
+
+    def _call_start(self, event: CallStart) -> bytes:
+        self._starts[event.key] = event
+        self._calls[event.key] = None
+        return b""
+
+    def _call_delta(self, event: CallDelta) -> bytes:
+        if self._starts[event.key].kind == "freeform":
+            self._inputs.setdefault(event.key, []).append(event.escaped)
+        return b""
+
+    def _call_end(self, event: CallEnd) -> bytes:
+        """Write a call when all earlier calls have ended, in order, because results may be matched by order."""
+        start = self._starts.pop(event.key)
+        raw = unescape(b"".join(self._inputs.pop(event.key, []))) if start.kind == "freeform" else event.raw
+        call = ToolCall(
+            start.id,
+            start.name,
+            event.arguments,
+            raw,
+            event.state,
+            start.kind,
+            start.namespace,
+            artefacts=self._own_artefacts(event),
+            extra={**start.extra, **event.extra},
+        )
+        if call.state != "complete":
+            self._broken.setdefault(start.choice, call)
+        self._calls[event.key] = self._write_call(call, event.key, start.choice)
+        out: list[bytes] = []
+        while self._calls and (written := next(iter(self._calls.values()))) is not None:
+            key = next(iter(self._calls))
+            del self._calls[key]
+            if written:
+                out.append(written)
+                self._end_run(self._positions[key][0])
+        return b"".join(out)
+
+    def _own_artefacts(self, event: TextEnd | ReasoningEnd | CallEnd) -> tuple[Artefact, ...]:
+        return event.artefacts
+
+    def _write_call(self, call: ToolCall, key: int, choice: int) -> bytes:
+        """Return the bytes of a call; report an incomplete call, and return none."""
+        raise NotImplementedError
+
+    def _end_run(self, choice: int) -> None:
+        """Note that a call separates the texts before and after it."""
 
 
 # The framing of each wire's streams, as data: for code that forwards events without encoding them again.
