@@ -147,7 +147,7 @@ def test_found_server_becomes_an_upstream_with_its_models(folder, monkeypatch):
     async def found():
         return [LocalServer("ollama", "http://127.0.0.1:11434", ("qwen3:8b", "a*", *(f"m{n}" for n in range(30))))]
 
-    monkeypatch.setattr(serve_init, "_find_servers", found)
+    monkeypatch.setattr("toolwire.cli.models.find_local_servers", found)
     assert main(["serve", "init"]) == 0
     settings = load_settings(folder / "toolwire.toml")
     assert settings.models["qwen3:8b"].upstream == "ollama"

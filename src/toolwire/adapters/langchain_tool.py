@@ -239,14 +239,11 @@ def _result_value(message: Any) -> Any:
     if not isinstance(message, ToolMessage):
         kind = type(message).__name__
         raise ToolError(f"The tool returned a {kind}, which only its graph understands.")
-    parts = [_content_part(block) for block in _blocks(message.content)]
+    content = message.content if isinstance(message.content, list) else [message.content]
+    parts = [_content_part(block) for block in content]
     if message.status == "error":
         raise ToolError("".join(part.text for part in parts if isinstance(part, Text)))
     return message.content if isinstance(message.content, str) else parts
-
-
-def _blocks(content: Any) -> list[Any]:
-    return content if isinstance(content, list) else [content]
 
 
 def _content_part(block: Any) -> Text | Media:

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not text.strip():
         raise ConfigError("the input is empty", hint="give the text of a model in a file or on standard input")
     chosen = _choose_format(arguments, text)
-    form = chosen or _fallback_format()
+    form = chosen or get("hermes")  # it separates reasoning from text, whatever the format
     tools = read_declared(arguments.tools, arguments) if arguments.tools else ()
     parsed = form.parse(text, tools, finished=not arguments.cut, reasoning=arguments.thinking, spans=arguments.spans)
     differing = [
@@ -85,11 +85,6 @@ def _choose_format(arguments: argparse.Namespace, text: str) -> Format | None:
     if name is None and arguments.model:
         raise ConfigError(f"no known format for model {arguments.model!r}", hint="choose one with --format")
     return None if name is None else get(name)
-
-
-def _fallback_format() -> Format:
-    """Return the format that separates reasoning from text where no format was detected."""
-    return get("hermes")
 
 
 def _chunk_sizes(given: str | None) -> list[int]:

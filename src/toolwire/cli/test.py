@@ -17,7 +17,7 @@ from ..stream.strict import parse, parse_object
 from ..testing.tool_tests.settings import ToolTestSettings
 from .sources.targets import add_server_options, parse_spec
 from .sources.tool_source import source_kind
-from .terminal.options import add_command, add_flag, add_list
+from .terminal.options import add_command, add_flag, add_list, settings_from
 from .terminal.output import json_text, paint, table
 
 if TYPE_CHECKING:
@@ -155,24 +155,9 @@ def _list_checks() -> int:
 def _read_settings(arguments: argparse.Namespace) -> ToolTestSettings:
     if arguments.arguments is not None and len(arguments.tool) != 1:
         raise ConfigError("--arguments needs one --tool", hint="name the tool that has these parameters")
-    return ToolTestSettings(
-        seed=arguments.seed,
-        cases=arguments.cases,
-        timeout=arguments.timeout,
-        time_limit=arguments.time_limit,
-        max_output=arguments.max_output,
-        memory=arguments.memory,
-        concurrency=arguments.concurrency,
-        include_writes=arguments.include_writes,
-        unprotected=arguments.unprotected,
-        tools=tuple(arguments.tool),
-        ignore=tuple(arguments.ignore),
-        pass_env=tuple(arguments.pass_env),
-        allow_hosts=tuple(arguments.allow_net),
-        files=tuple(arguments.files),
-        deps=arguments.deps,
-        arguments=None if arguments.arguments is None else parse_object(arguments.arguments),
-    )
+    given = None if arguments.arguments is None else parse_object(arguments.arguments)
+    tools, hosts = tuple(arguments.tool), tuple(arguments.allow_net)
+    return settings_from(ToolTestSettings, arguments, tools=tools, allow_hosts=hosts, arguments=given)
 
 
 def _test_source(arguments: argparse.Namespace, settings: ToolTestSettings) -> ToolTestReport:

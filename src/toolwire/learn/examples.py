@@ -85,7 +85,7 @@ def make_example(
         learned = ()
     return Example(
         _system_first(found),
-        tuple(map(_normal_tool, tools)),
+        tuple(replace(tool, cache=None, extra=_meaning(tool.extra)) for tool in tools),
         parallel,
         learned,
         id,
@@ -130,10 +130,6 @@ def _normal_inner(part: Text | Media) -> Text | Media:
     if isinstance(part, Text):
         return Text(part.text, extra=_meaning(part.extra))
     return replace(part, cache=None, extra=_meaning(part.extra))
-
-
-def _normal_tool(tool: Tool) -> Tool:
-    return replace(tool, cache=None, extra=_meaning(tool.extra))
 
 
 def _meaning(extra: Extra) -> Extra:

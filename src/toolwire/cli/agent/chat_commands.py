@@ -189,10 +189,6 @@ def _undo(given: CommandInput) -> None:
     print(f"removed the last prompt and its answer; {count_of(len(given.session.messages), 'message')} left")
 
 
-def _retry(given: CommandInput) -> list[PromptItem]:
-    return given.session.take_last_prompt()
-
-
 def _exit(_: CommandInput) -> None:
     """Do nothing: the chat ends before it runs a command of this name."""
 
@@ -207,7 +203,7 @@ COMMANDS: dict[str, ChatCommand] = {
     "/save": ChatCommand("FILE", "save the conversation", _save),
     "/load": ChatCommand("FILE", "continue a saved conversation", _load),
     "/undo": ChatCommand("", "remove the last prompt and its answer; effects of tools stay", _undo),
-    "/retry": ChatCommand("", "send the last prompt again", _retry),
+    "/retry": ChatCommand("", "send the last prompt again", lambda given: given.session.take_last_prompt()),
     "/clear": ChatCommand("", "start a new conversation", _clear),
     "/exit": ChatCommand("", "leave; also Ctrl-D", _exit),
     "/quit": ChatCommand("", "leave", _exit),

@@ -81,7 +81,7 @@ class MarkdownRenderer:
         self._held += piece.removesuffix("\n")
         is_complete = ends or is_end
         out = ""
-        if self._fence or (self._is_line_start and self._may_be_fence()):
+        if self._fence or (self._is_line_start and self._held.lstrip(" ").startswith(("```", "~~~"))):
             if not is_complete and len(self._held) < _MAX_HELD:
                 return ""  # code is written by the line, because a line may close the block
             out = self._render_code_line()
@@ -95,9 +95,6 @@ class MarkdownRenderer:
             self._is_line_start, self._line_style, self._last = True, "", "\n"
             return out + "\n"
         return out
-
-    def _may_be_fence(self) -> bool:
-        return self._held.lstrip(" ").startswith(("```", "~~~"))
 
     def _render_code_line(self) -> str:
         """Write a line of a code block, or the delimiter that opens or closes the block."""

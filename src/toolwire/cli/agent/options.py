@@ -15,7 +15,7 @@ from ...ir.errors import ConfigError
 from ...ir.terminal import neutralise_line
 from ..sources.targets import DEFAULT_TTL, add_store_option, add_ttl_option
 from ..sources.tool_source import add_source_options, open_source, refuse_api_options, source_kind
-from ..terminal.options import add_list, positive_number
+from ..terminal.options import add_list, positive_number, read_variable
 from ..terminal.output import paint
 
 if TYPE_CHECKING:
@@ -97,12 +97,7 @@ def make_client(arguments: argparse.Namespace) -> ModelClient:
     if arguments.text is None and (arguments.via != "chat" or arguments.template is not None):
         raise ConfigError("--via and --template need a text format", hint="add --text FORMAT; see `toolwire formats`")
     text = None if arguments.text is None else EmulationSettings(arguments.text, arguments.via, arguments.template)
-    key = None
-    if arguments.key_env:
-        key = os.environ.get(arguments.key_env)
-        if not key:
-            raise ConfigError(f"environment variable {arguments.key_env} is not set")
-    return ModelClient(arguments.model, base_url=arguments.base_url, text=text, key=key)
+    return ModelClient(arguments.model, base_url=arguments.base_url, text=text, key=read_variable(arguments.key_env))
 
 
 def make_price(text: str | None) -> Callable[[Response], float] | None:

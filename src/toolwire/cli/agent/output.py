@@ -63,7 +63,7 @@ class JsonEvents:
         elif isinstance(event, PartialOutput):
             print_event({"type": "partial_output", "value": event.value})
         elif isinstance(event, UsageUpdate):
-            print_event(_usage_document(event))
+            print_event({"type": "usage", **_counts(event.usage)})
         return None
 
     def show_question(self, step: Approve) -> None:
@@ -110,10 +110,6 @@ def _result_document(result: ToolResult) -> Object:
 
     shown = {"call_id": result.call_id, "name": result.name, "text": result.text, "is_error": result.is_error}
     return {"type": "result", **shown, "code": result_code(result)}
-
-
-def _usage_document(event: UsageUpdate) -> Object:
-    return {"type": "usage", **_counts(event.usage)}
 
 
 def _counts(usage: Any) -> Object:

@@ -7,6 +7,7 @@ import asyncio
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -194,28 +195,19 @@ def _approve(arguments: argparse.Namespace) -> int:
     from ...net.agent.checkpoints import approve_call
 
     edited = None if arguments.arguments is None else _parse_object(arguments.arguments)
-    store = open_store_at(arguments.store)
-    run_id = find_run_id(store, arguments.run_id, arguments.tenant)
-    return _report(approve_call(store, run_id, arguments.call_id, edited, tenant=arguments.tenant), store, arguments)
+    return _decide(approve_call, edited, arguments)
 
 
 def _deny(arguments: argparse.Namespace) -> int:
     from ...net.agent.checkpoints import deny_call
 
-    store = open_store_at(arguments.store)
-    run_id = find_run_id(store, arguments.run_id, arguments.tenant)
-    return _report(
-        deny_call(store, run_id, arguments.call_id, arguments.reason, tenant=arguments.tenant), store, arguments
-    )
+    return _decide(deny_call, arguments.reason, arguments)
 
 
 def _supply(arguments: argparse.Namespace) -> int:
     from ...net.agent.checkpoints import supply_result
 
-    result = parse(arguments.result)
-    store = open_store_at(arguments.store)
-    run_id = find_run_id(store, arguments.run_id, arguments.tenant)
-    return _report(supply_result(store, run_id, arguments.call_id, result, tenant=arguments.tenant), store, arguments)
+    return _decide(supply_result, parse(arguments.result), arguments)
 
 
 def _resume_stored(arguments: argparse.Namespace) -> int:
@@ -332,8 +324,11 @@ def find_run_id(store: Store, prefix: str, tenant: str) -> str:
     return found[0]
 
 
-def _report(stored: StoredRun, store: Store, arguments: argparse.Namespace) -> int:
-    """Print the state of a run after a decision, and the next command."""
+def _decide(decide: Callable[..., StoredRun], value: Any, arguments: argparse.Namespace) -> int:
+    """Decide about a waiting call. Print the state of the run afterwards, and the next command."""
+    store = open_store_at(arguments.store)
+    run_id = find_run_id(store, arguments.run_id, arguments.tenant)
+    stored = decide(store, run_id, arguments.call_id, value, tenant=arguments.tenant)
     _, session = _load(store, stored.run_id, stored.tenant)
     if arguments.json:
         print(json_text(_run_document(stored) | {"waiting": [call.call_id for call in session.waiting]}))

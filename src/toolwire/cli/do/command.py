@@ -76,7 +76,7 @@ async def ask_model(model: Model, request: str, offer: CandidateOffer, *, is_sma
     problem = ""
     for _ in range(_MAX_ATTEMPTS):
         response = await model.ask(asked)
-        call = _first_call(response)
+        call = next((part for part in response.parts if isinstance(part, ToolCall)), None)
         if call is None or call.name == NOTHING_FITS:
             return NothingFits(_reason(response, call))
         try:
@@ -99,10 +99,6 @@ def _make_request(request: str, offer: CandidateOffer, *, is_small: bool) -> Req
         parallel=False,
         params=Params(max_tokens=120) if is_small else Params(),
     )
-
-
-def _first_call(response: Response) -> ToolCall | None:
-    return next((part for part in response.parts if isinstance(part, ToolCall)), None)
 
 
 def _reason(response: Response, call: ToolCall | None) -> str:

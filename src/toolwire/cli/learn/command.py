@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
-from ..terminal.options import add_command, add_flag, positive_number, whole_number
+from ..terminal.options import add_command, add_flag, positive_number, settings_from, whole_number
 from ..terminal.output import ProgressBar, json_text, paint, table
 from .evaluation import add_to as add_eval
 from .toolken import add_to as add_toolken
@@ -148,21 +148,7 @@ def _settings(arguments: argparse.Namespace) -> ExportSettings:
     from ...learn.example_export import ExportSettings
 
     split, share = arguments.split or (None, 0.1)
-    return ExportSettings(
-        format=arguments.format,
-        source_format=arguments.source_format,
-        include_failed=arguments.include_failed,
-        check=arguments.check,
-        dedupe=arguments.dedupe,
-        max_per_tool=arguments.max_per_tool,
-        min_per_tool=arguments.min_per_tool,
-        split=split,
-        share=share,
-        seed=arguments.seed,
-        k=arguments.k,
-        gold=arguments.gold,
-        place=arguments.place,
-    )
+    return settings_from(ExportSettings, arguments, split=split, share=share)
 
 
 def _open_index(path: str | None) -> ToolIndex | None:

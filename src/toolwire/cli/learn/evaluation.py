@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import ConfigError
 from ...ir.terminal import neutralise_line
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bars, write_plot
-from ..terminal.options import add_command, add_flag, positive_number
+from ..terminal.options import add_command, add_flag, positive_number, read_variable
 from ..terminal.output import ProgressBar, json_text, paint, table
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     if not categories:
         raise ConfigError("--categories names no category", hint="name at least one, such as simple_python")
     entries = select_entries(categories, limit=arguments.limit, seed=arguments.seed)
-    source = _open_source(arguments)
+    source = _open_local(arguments) if _is_local(arguments) else _open_client(arguments)
     run = _open_run(arguments, source, list(categories))
     with ProgressBar("asking") as bar:
         report = evaluate_bfcl(source, entries, run=run, on_answer=bar)
@@ -110,10 +109,6 @@ def _open_run(arguments: argparse.Namespace, source: AnswerSource, categories: l
     inputs = weight_files(find_model(arguments.model)) if _is_local(arguments) else []
     settings = {**source.settings, "categories": categories, "limit": arguments.limit, "sample_seed": arguments.seed}
     return RunFolder.create(arguments.output, settings, inputs, resume=arguments.resume)
-
-
-def _open_source(arguments: argparse.Namespace) -> AnswerSource:
-    return _open_local(arguments) if _is_local(arguments) else _open_client(arguments)
 
 
 def _is_local(arguments: argparse.Namespace) -> bool:
@@ -155,11 +150,7 @@ def _open_client(arguments: argparse.Namespace) -> AnswerSource:
     from ...learn.bfcl.answers import ClientAnswers
     from ...net.model.client import ModelClient
 
-    key = None
-    if arguments.key_env:
-        key = os.environ.get(arguments.key_env)
-        if not key:
-            raise ConfigError(f"environment variable {arguments.key_env} is not set")
+    key = read_variable(arguments.key_env)
     client = ModelClient(
         arguments.model, text=arguments.format, base_url=arguments.base_url, key=key, wire=arguments.wire
     )

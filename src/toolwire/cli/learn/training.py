@@ -11,12 +11,11 @@ import msgspec
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
-from ..terminal.options import add_command, add_flag, percentage, positive_number
+from ..terminal.options import add_command, add_flag, percentage, positive_number, settings_from
 from ..terminal.output import ProgressBar, json_text, paint, table
 
 if TYPE_CHECKING:
     from ...learn.call_quality import CallQuality
-    from ...learn.toolformer.mining import MiningSettings
     from ...learn.toolformer.mining_run import MiningReport
     from ...learn.training import TrainStep
     from ...learn.tuning import Measurement, TuneReport, TuneSettings
@@ -139,25 +138,10 @@ def _train_settings(arguments: argparse.Namespace) -> TuneSettings:
 
     if arguments.held_out >= 100:
         raise ConfigError("--held-out 100 leaves nothing to train on", hint="use a smaller share, such as 10")
-    training = TrainSettings(
-        epochs=arguments.epochs,
-        learning_rate=arguments.lr or (5e-5 if arguments.full else 1e-3),
-        batch_tokens=arguments.batch_tokens,
-        seed=arguments.seed,
-    )
-    return TuneSettings(
-        model=arguments.model,
-        format=arguments.format,
-        rank=0 if arguments.full else arguments.rank,
-        training=training,
-        held_out=arguments.held_out / 100,
-        max_length=arguments.max_length,
-        prompts=arguments.prompts,
-        answer_tokens=arguments.answer_tokens,
-        masked=arguments.masked,
-        mask_results=arguments.mask_results,
-        gguf=arguments.gguf,
-    )
+    rate = arguments.lr or (5e-5 if arguments.full else 1e-3)
+    training = settings_from(TrainSettings, arguments, learning_rate=rate)
+    rank = 0 if arguments.full else arguments.rank
+    return settings_from(TuneSettings, arguments, rank=rank, training=training, held_out=arguments.held_out / 100)
 
 
 def _draw_loss(folder: Path) -> str | None:
@@ -267,7 +251,7 @@ def _mine(arguments: argparse.Namespace) -> int:
     from ...learn.language_model import find_model, open_model, weight_files
     from ...learn.run_folder import RunFolder, require_installed
     from ...learn.toolformer.corpus import read_texts
-    from ...learn.toolformer.mining import check_settings
+    from ...learn.toolformer.mining import MiningSettings, check_settings
     from ...learn.toolformer.mining_run import mine_corpus, open_tools, read_tool_list
     from ...net.stores import open_store
 
@@ -275,7 +259,7 @@ def _mine(arguments: argparse.Namespace) -> int:
     texts = read_texts(arguments.texts)
     entries = read_tool_list(arguments.tools)
     tools = open_tools(entries)
-    settings = _mining_settings(arguments)
+    settings = settings_from(MiningSettings, arguments)
     check_settings(tools, settings)
     model_folder = find_model(arguments.model)
     inputs = [arguments.texts, *(one.file for one in entries if one.file), *weight_files(model_folder)]
@@ -306,22 +290,6 @@ def _mine(arguments: argparse.Namespace) -> int:
         store.close()
     _print(report, folder.path, as_json=arguments.json)
     return int(not report.augmented)
-
-
-def _mining_settings(arguments: argparse.Namespace) -> MiningSettings:
-    from ...learn.toolformer.mining import MiningSettings
-
-    return MiningSettings(
-        filter=arguments.filter,
-        threshold=arguments.threshold,
-        positions=arguments.positions,
-        samples=arguments.samples,
-        call_probability=arguments.call_probability,
-        temperature=arguments.temperature,
-        share=arguments.share,
-        seed=arguments.seed,
-        batch_tokens=arguments.batch_tokens,
-    )
 
 
 def _print(report: MiningReport, folder: Path, *, as_json: bool) -> None:

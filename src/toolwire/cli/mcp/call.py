@@ -325,17 +325,13 @@ def _check_arguments(given: list[Assignment], declared: Object, prompt: str) -> 
             raise _unknown_name(f"the prompt {prompt} has no argument {one.path!r}", one.path, list(known))
         if one.path in out:
             raise ConfigError(f"{one.path} is given twice")
-        out[one.path] = _as_text(one)
+        out[one.path] = one.value if type(one.value) is str else dumps(one.value)
     missing = [name for name, one in known.items() if one.get("required") is True and name not in out]
     if missing:
         example = " ".join(f"{name}=…" for name in missing[:_MAX_LISTED])
         listed_names = ", ".join(missing[:_MAX_LISTED])
         raise ConfigError(f"missing arguments of the prompt {prompt}: {listed_names}", hint=f"add {example}")
     return out
-
-
-def _as_text(one: Assignment) -> str:
-    return one.value if type(one.value) is str else dumps(one.value)
 
 
 def _unknown_name(message: str, name: str, known: list[str]) -> ConfigError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
-import os
 import queue
 import re
 import signal
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra
-from ..terminal.options import add_list
+from ..terminal.options import add_list, read_variable
 
 if TYPE_CHECKING:
     import argparse
@@ -162,16 +161,6 @@ def _exit_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def read_variable(name: str | None) -> str | None:
-    """Return the value of an environment variable that an option names; ConfigError if it is not set."""
-    if name is None:
-        return None
-    value = os.environ.get(name)
-    if not value:
-        raise ConfigError(f"environment variable {name} is not set", hint=f"export {name}=…")
-    return value
 
 
 def make_guard(arguments: argparse.Namespace, host: str) -> Guard:

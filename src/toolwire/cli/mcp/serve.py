@@ -19,45 +19,34 @@ from ...ir.errors import ConfigError, ToolwireError
 from ...ir.terminal import count_of
 from ..sources.targets import add_store_option, add_ttl_option, load_tools, open_store_at
 from ..sources.tool_source import add_source_options, open_source, refuse_api_options, source_kind
-from ..terminal.options import add_command, add_flag
+from ..terminal.options import add_command, add_flag, read_variable
 from ..terminal.output import LogFormatter
 from .http import (
     BackgroundHandler,
     add_http_options,
     make_guard,
     parse_address,
-    read_variable,
     require_uvicorn,
     run_server,
     serve_app,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from collections.abc import Sequence as abc_Sequence
+    from collections.abc import AsyncIterator, Sequence
+    from types import ModuleType
 
     from ...asgi.access import Guard
-    from ...mcp.server.offers import Prompt as offers_Prompt
-    from ...mcp.server.offers import Resource as offers_Resource
-    from ...mcp.server.server import Server as server_Server
-    from ...run.tools.toolbox import Toolbox
+    from ...mcp.server.offers import Prompt, Resource
+    from ...mcp.server.server import Server
+    from ...run.tools.toolbox import Entry, Toolbox
 
+    _Stamp: TypeAlias = tuple[int, int] | None
 
 # Reload a file of functions when it, or a module of its folder that it imports, has changed (`--reload`).
 #
 # The new tools replace the old ones while the server runs: sessions stay open, and clients are notified. A file that
 # cannot be loaded is logged, and the old tools stay.
 
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
-
-    from ...mcp.server.offers import Prompt, Resource
-    from ...mcp.server.server import Server
-    from ...run.tools.toolbox import Entry
-
-    _Stamp: TypeAlias = tuple[int, int] | None
 
 _log = logging.getLogger("toolwire.mcp.reload")
 _INTERVAL = 0.5  # seconds between two checks
@@ -291,8 +280,8 @@ class Offer(NamedTuple):
 
     box: Toolbox
     name: str
-    resources: abc_Sequence[offers_Resource] = ()
-    prompts: abc_Sequence[offers_Prompt] = ()
+    resources: Sequence[Resource] = ()
+    prompts: Sequence[Prompt] = ()
     instructions: str | None = None
     file: ToolsFile | None = None
 
@@ -329,7 +318,7 @@ async def _open_offer(arguments: argparse.Namespace, loaded: Offer | None) -> As
         yield Offer(box, arguments.name or name)
 
 
-def make_server(arguments: argparse.Namespace, offered: Offer) -> server_Server:
+def make_server(arguments: argparse.Namespace, offered: Offer) -> Server:
     """Build the server of an opened source."""
     from ...mcp.server.server import Server
     from ...run.calls.policy import Policy
@@ -353,7 +342,7 @@ def make_server(arguments: argparse.Namespace, offered: Offer) -> server_Server:
     )
 
 
-async def _serve_http(server: server_Server, arguments: argparse.Namespace, guard: Guard) -> None:
+async def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> None:
     """Serve over HTTP with uvicorn."""
     from ...mcp.server.http import HttpApp
 

@@ -221,7 +221,7 @@ def _codex_changes(
     settings = {"model_provider": "toolwire", "model": model, "model_context_window": limits.window}
     written = {name: value for name, value in settings.items() if value is not None}
     top = [f"{name} = {json.dumps(value)}" for name, value in written.items()]
-    kept = [line for line in before.splitlines() if not _is_setting(line, tuple(written))]
+    kept = [line for line in before.splitlines() if line.split("=", 1)[0].strip() not in written]
     table = [
         "[model_providers.toolwire]",
         'name = "toolwire"',
@@ -232,10 +232,6 @@ def _codex_changes(
     text = "\n".join([*top, *kept, *([""] if kept else []), *table]) + "\n"
     tomllib.loads(text)
     return [FileChange(path, text)], f"then: TOOLWIRE_KEY={shown} codex exec '…'"
-
-
-def _is_setting(line: str, names: tuple[str, ...]) -> bool:
-    return line.split("=", 1)[0].strip() in names
 
 
 def _gemini_changes(

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from contextlib import aclosing
 from fnmatch import fnmatchcase
 from pathlib import Path
-from shlex import quote as shlex_quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -246,7 +246,7 @@ def client_commands(url: str, available: AvailableModels, key: str = ANY_KEY) ->
         variables = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": key, **claude_variables(claude)}
         lines.append(f"  claude  {shell_words(variables)} claude -p 'Read a.txt'")
     if codex is not None:
-        model = "" if codex.main is None else f" --model {shlex_quote(codex.main)}"
+        model = "" if codex.main is None else f" --model {shlex.quote(codex.main)}"
         command = f"toolwire serve client codex --url {url}{model}"
         if key == ANY_KEY:
             lines.append(f"  codex   {command} --write && TOOLWIRE_KEY={key} codex exec 'Read a.txt'")
@@ -254,7 +254,7 @@ def client_commands(url: str, available: AvailableModels, key: str = ANY_KEY) ->
             command = f"export TOOLWIRE_KEY={key}; {command} --key-env TOOLWIRE_KEY --write"
             lines.append(f"  codex   {command} && codex exec 'Read a.txt'")
     if gemini is not None:
-        model = "" if gemini.main is None else f" -m {shlex_quote(gemini.main)}"
+        model = "" if gemini.main is None else f" -m {shlex.quote(gemini.main)}"
         variables = {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": key}
         lines.append(f"  gemini  {shell_words(variables)} gemini{model} -p 'Read a.txt'")
     lines.append(f"  ollama  OLLAMA_HOST={url}{_model_note(available)}")
@@ -283,7 +283,7 @@ def claude_variables(chosen: ChosenModels, limits: ModelLimits = UNKNOWN_LIMITS)
 def shell_words(variables: dict[str, str]) -> str:
     """Format variable assignments for a shell. A value that is itself a variable stays one."""
     return " ".join(
-        f"{name}={value if value.startswith('$') else shlex_quote(value)}" for name, value in variables.items()
+        f"{name}={value if value.startswith('$') else shlex.quote(value)}" for name, value in variables.items()
     )
 
 

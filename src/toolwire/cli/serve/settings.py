@@ -28,7 +28,6 @@ from ..terminal.output import json_text, paint, table
 from .keys import CONFIG, replace_file
 
 if TYPE_CHECKING:
-    from ...gateway.config.parsing import SettingsProblem
     from ...gateway.config.settings import Settings
     from ...gateway.litellm.conversion import LitellmImport
     from ...gateway.routing.health import ProbeResult
@@ -127,19 +126,14 @@ def run_init(arguments: argparse.Namespace) -> int:
 def _describe_machine(*, probe: bool) -> str:
     """Return settings with an upstream for each provider whose key is set and for each server that runs here."""
     from ...gateway.config.notation import comment_lines
+    from ..models import find_local_servers
 
     tables = [comment_lines(_HEAD), *_provider_tables()]
-    for server in asyncio.run(_find_servers()) if probe else []:
+    for server in asyncio.run(find_local_servers()) if probe else []:
         tables += _server_tables(server)
     if len(tables) == 1:
         print("no key in the environment and no model server found; the file has only examples", file=sys.stderr)
     return "\n".join([*tables, comment_lines(["Examples:"]) + _EXAMPLE])
-
-
-async def _find_servers() -> list[LocalServer]:
-    from ..models import find_local_servers
-
-    return await find_local_servers()
 
 
 def _provider_tables() -> list[str]:
@@ -282,16 +276,12 @@ def _check_toml(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
         return None, [_syntax_row(str(error))]
     parsed = parse_valid_part(document)
     invalid = {problem.path[:2] for problem in parsed.problems}
-    problems = [
-        *parsed.problems,
-        *(
-            problem
-            for problem in find_environment_problems(parsed.settings, os.environ)
-            if not problem.path or problem.path[:2] not in invalid
-        ),
-    ]
+    problems = list(parsed.problems)
+    for problem in find_environment_problems(parsed.settings, os.environ):
+        if not problem.path or problem.path[:2] not in invalid:
+            problems.append(problem)
     lines = TomlLines(text)
-    rows = [_problem_row(problem, lines.find(problem.path)) for problem in problems]
+    rows = [_make_row(lines.find(one.path), one.location, one.message, one.hint) for one in problems]
     return parsed.settings, sorted(rows, key=lambda row: row["line"] or 0)
 
 
@@ -316,10 +306,6 @@ def _check_litellm(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
 def _syntax_row(message: str) -> dict[str, Any]:
     line = re.search(r"at line (\d+)", message)
     return _make_row(int(line[1]) if line else None, "", f"not valid TOML: {message}", "")
-
-
-def _problem_row(problem: SettingsProblem, line: int | None) -> dict[str, Any]:
-    return _make_row(line, problem.location, problem.message, problem.hint)
 
 
 def _make_row(line: int | None, location: str, problem: str, fix: str, *, is_error: bool = True) -> dict[str, Any]:

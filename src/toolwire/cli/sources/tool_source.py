@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...ir.tools import Tool
-    from ...mcp.client.servers import McpServers
-    from ...openapi.api_tools import ApiTool, OperationProblem
+    from ...openapi.api_tools import ApiTool
     from ...openapi.client import ApiToolbox
     from ...run.tools.toolbox import Toolbox
 
@@ -59,11 +58,6 @@ def add_api_options(parser: Any) -> None:
         help="only this operation: a tool name or 'METHOD /path', with * as a wildcard; repeatable",
     )
     add_flag(group, "--api-insecure", "permit http to another machine")
-
-
-def is_api_document(file: str) -> bool:
-    """Return True for the file of an OpenAPI document, by its extension; its content is checked when it is loaded."""
-    return file.lower().endswith((".json", ".yaml", ".yml"))
 
 
 def open_api(file: str, arguments: argparse.Namespace) -> ApiToolbox:
@@ -137,7 +131,7 @@ def _variable(name: str) -> str:
     return f"${{{name}}}"
 
 
-def report_problems(problems: Iterable[OperationProblem]) -> None:
+def report_problems(problems: Iterable[object]) -> None:
     for problem in problems:
         print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
 
@@ -223,7 +217,7 @@ async def open_source(source: str, arguments: argparse.Namespace) -> AsyncIterat
             yield box
     elif kind == "mcp":
         async with connect_servers(source, arguments) as servers:
-            _report_problems(servers)
+            report_problems(servers.problems)
             yield servers.toolbox()
     else:
         what = "only declares tools" if kind == "declarations" else "is a recording"
@@ -259,11 +253,6 @@ def read_served(source: str, arguments: argparse.Namespace) -> list[tuple[str, T
 
 async def _list_served(source: str, arguments: argparse.Namespace) -> list[tuple[str, Tool]]:
     async with connect_servers(source, arguments) as servers:
-        _report_problems(servers)
+        report_problems(servers.problems)
         owners = {name: server for server, _, name in servers.named_tools()}
         return [(owners.get(tool.name, ""), tool) for tool in servers.toolbox().tools]
-
-
-def _report_problems(servers: McpServers) -> None:
-    for problem in servers.problems:
-        print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)

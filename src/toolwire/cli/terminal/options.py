@@ -1,11 +1,16 @@
-"""Commands and options of `argparse`, as all commands declare them."""
+"""Commands and options of `argparse` as all commands declare them, and the values of options."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+from ...ir.errors import ConfigError
+
+SettingsType = TypeVar("SettingsType")
 
 
 def add_command(
@@ -54,3 +59,20 @@ def percentage(text: str) -> float:
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or float(text) > 100:
         raise argparse.ArgumentTypeError(f"must be a number from 0 to 100, got {text!r}")
     return float(text)
+
+
+def read_variable(name: str | None) -> str | None:
+    """Return the value of an environment variable that an option names; ConfigError if it is not set."""
+    if not name:
+        return None
+    value = os.environ.get(name)
+    if not value:
+        raise ConfigError(f"environment variable {name} is not set", hint=f"export {name}=…")
+    return value
+
+
+def settings_from(kind: Callable[..., SettingsType], arguments: argparse.Namespace, /, **changed: Any) -> SettingsType:
+    """Make settings of the options with the names of their fields. `changed`: fields that are not options as given."""
+    names = [name for name in getattr(kind, "__struct_fields__", ()) if hasattr(arguments, name)]
+    given = {name: getattr(arguments, name) for name in names}
+    return kind(**{name: tuple(value) if type(value) is list else value for name, value in given.items()} | changed)

@@ -188,7 +188,8 @@ def _print_calls(request: Request | None, response: Response | None) -> None:
     for result in _last_results(request):
         rows.append(("result", result.name or names.get(result.call_id, result.call_id), short_line(result.text)))
     for call in response.calls if response is not None else ():
-        rows.append(("call", call.name, short_line(_format_arguments(call))))
+        arguments = dumps(call.arguments) if call.arguments is not None else call.raw or ""
+        rows.append(("call", call.name, short_line(arguments)))
     if response is not None and response.text:
         rows.append(("text", "", short_line(response.text)))
     if rows:
@@ -202,10 +203,6 @@ def _request_parts(request: Request | None) -> list[Part]:
 
 def _last_results(request: Request | None) -> list[ToolResult]:
     return [part for part in _request_parts(request) if isinstance(part, ToolResult)]
-
-
-def _format_arguments(call: ToolCall) -> str:
-    return dumps(call.arguments) if call.arguments is not None else call.raw or ""
 
 
 def short_line(text: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from ...ir.losses import Losses
 from ...ir.terminal import count_of, neutralise_text
 from ...ir.text import dumps
 from ..sources.targets import load_tools
+from ..terminal.options import read_variable
 from ..terminal.output import json_text, losses_table, paint, table
 from .exchange import decode_answer, decode_client_request
 from .show import load_stored_run
@@ -151,9 +151,7 @@ async def _send_request(
     """Send the request to a model and compare its calls with the recorded ones. Return 1 if they differ."""
     from ...net.model.client import ModelClient
 
-    key = os.environ.get(arguments.key_env) if arguments.key_env else None
-    if arguments.key_env and not key:
-        raise ConfigError(f"environment variable {arguments.key_env} is not set")
+    key = read_variable(arguments.key_env)
     losses = Losses()
     at_url = arguments.url is not None  # with a URL, the name has no provider prefix
     name = f"openai/{model}" if at_url else model

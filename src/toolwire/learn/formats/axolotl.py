@@ -14,10 +14,6 @@ from .chat_rows import Carried, decode_chat, encode_chat, mark_weights, plain_ex
 _CARRIED = Carried(weights=True)
 
 
-def _decode(row: Object) -> Example:
-    return decode_chat(row, "training")
-
-
 def _encode(example: Example) -> EncodedRow:
     require_learnable(example)
     plain, losses = plain_example(example, _CARRIED, "Axolotl")
@@ -42,7 +38,7 @@ def _matches(row: Object) -> int:
 FORMAT = TrainingFormat(
     name="axolotl",
     title="Axolotl chat_template",
-    decode=_decode,
+    decode=lambda row: decode_chat(row, "training"),
     encode=_encode,
     matches=_matches,
     settings="type: chat_template, field_messages: messages, field_tools: tools, message_field_training: training",

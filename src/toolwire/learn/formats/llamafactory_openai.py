@@ -6,15 +6,10 @@ twice; the content of a message with calls is ignored; roles that do not alterna
 
 from __future__ import annotations
 
-from ...ir.pointer import Object
 from ..examples import EncodedRow, Example, TrainingFormat
 from .chat_rows import Carried, alternate, decode_chat, encode_chat, plain_example, require_learnable
 
 _CARRIED = Carried(text_with_calls=False, reasoning=False, late_system=False, nulls=False)
-
-
-def _decode(row: Object) -> Example:
-    return decode_chat(row)
 
 
 def _encode(example: Example) -> EncodedRow:
@@ -26,17 +21,12 @@ def _encode(example: Example) -> EncodedRow:
     return EncodedRow(row, losses)
 
 
-def _matches(row: Object) -> int:
-    del row
-    return 0  # these rows match TRL, whose decoder reads them
-
-
 FORMAT = TrainingFormat(
     name="llamafactory_openai",
     title="LLaMA-Factory, formatting openai",
-    decode=_decode,
+    decode=decode_chat,
     encode=_encode,
-    matches=_matches,
+    matches=lambda _: 0,  # these rows match TRL, whose decoder reads them
     settings=(
         'dataset_info.json: "formatting": "openai", "columns": {"messages": "messages", "tools": "tools"}, "tags": '
         '{"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant", '

@@ -7,16 +7,8 @@ union of all their members. Read from trl 1.16.0, `trainer/sft_trainer.py` and `
 from __future__ import annotations
 
 from ...ir.pointer import Object
-from ..examples import EncodedRow, Example, TrainingFormat
+from ..examples import EncodedRow, TrainingFormat
 from .chat_rows import decode_chat, encode_object_row, has_chat_calls
-
-
-def _decode(row: Object) -> Example:
-    return decode_chat(row)
-
-
-def _encode(example: Example) -> EncodedRow:
-    return EncodedRow(*encode_object_row(example))
 
 
 def _matches(row: Object) -> int:
@@ -31,8 +23,8 @@ def _matches(row: Object) -> int:
 FORMAT = TrainingFormat(
     name="trl",
     title="TRL SFTTrainer, messages",
-    decode=_decode,
-    encode=_encode,
+    decode=decode_chat,
+    encode=lambda example: EncodedRow(*encode_object_row(example)),
     matches=_matches,
     settings="SFTConfig(assistant_only_loss=True)",
 )

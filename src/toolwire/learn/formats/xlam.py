@@ -128,14 +128,10 @@ def _write_parameter(schema: JSON, required: bool, path: str, losses: Losses) ->
     return {**declared, "type": f"{type_name(kind)}{suffix}", **optional}
 
 
-def _matches(row: Object) -> int:
-    return 9 if "query" in row and "answers" in row else 0
-
-
 FORMAT = TrainingFormat(
     name="xlam",
     title="xLAM function calling, one turn",
     decode=_decode,
     encode=_encode,
-    matches=_matches,
+    matches=lambda row: 9 if "query" in row and "answers" in row else 0,
 )

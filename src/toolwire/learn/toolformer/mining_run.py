@@ -91,10 +91,6 @@ def _open(entry: ListedTool) -> MiningTool:
     return calculator_tool(**settings) if entry.kind == "calculator" else convert_tool(**settings)
 
 
-def _read_passages(file: str) -> list[str]:
-    return [one.text for one in read_texts(file)]
-
-
 def _read_pairs(file: str) -> Mapping[str, str]:
     """Read two columns separated by a tab."""
     pairs: dict[str, str] = {}
@@ -107,7 +103,7 @@ def _read_pairs(file: str) -> Mapping[str, str]:
 
 
 _WITH_FILE: dict[str, tuple[Callable[..., MiningTool], Callable[[str], Any]]] = {
-    "search": (search_tool, _read_passages),
+    "search": (search_tool, lambda file: [passage.text for passage in read_texts(file)]),
     "qa": (qa_tool, _read_pairs),
     "translate": (translate_tool, _read_pairs),
 }
@@ -164,7 +160,8 @@ def mine_corpus(
             found = mine_texts(model, parts[number], tools, settings, executor=executor, first=first)
             return msgspec.to_builtins(found)  # type: ignore[no-any-return]
 
-        shards = run_shards(store, job, list(map(_fingerprint, parts)), work, lease=lease, progress=progress)
+        fingerprints = [hashlib.sha256(msgspec.json.encode(part)).hexdigest() for part in parts]
+        shards = run_shards(store, job, fingerprints, work, lease=lease, progress=progress)
     candidates = [one for shard in shards for one in msgspec.convert(shard, list[CallCandidate])]
     decided = decide(candidates, tools, settings)
     augmented = build_corpus([one.text for one in texts], decided)
@@ -175,10 +172,6 @@ def mine_corpus(
     _write_rows(folder, CORPUS, augmented)
     folder.write_json(REPORT, report)
     return report
-
-
-def _fingerprint(texts: Sequence[CorpusText]) -> str:
-    return hashlib.sha256(msgspec.json.encode(texts)).hexdigest()
 
 
 def _count(name: str, decided: Sequence[CallCandidate]) -> ToolCounts:
