@@ -8,13 +8,13 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+from .. import text
 from ..ir.errors import ToolwireError
 from ..ir.events import ResponseEnd
 from ..ir.folding import fold
 from ..ir.parts import Text, ToolCall, ToolResult
 from ..ir.pointer import JSON
 from ..ir.response import Stop
-from ..text import get as text_get
 from ..text.engine.format import Format, Parsed
 from ..wire import get, names
 from ..wire.protocol import Wire
@@ -88,24 +88,15 @@ def _mutate(value: JSON, random: Random) -> JSON:
 
 def _decode(wire: Wire, vector: Vector) -> object:
     """Decode the body of a vector by its kind."""
-    if vector.kind == "request":
-        return wire.decode_request(vector.body)
-    if vector.kind == "response":
-        return wire.decode_response(vector.body)
-    if vector.kind == "tools":
-        return wire.decode_tools(vector.body)
-    return wire.decode_error(vector.status, vector.body)
+    if vector.kind == "error":
+        return wire.decode_error(vector.status, vector.body)
+    return getattr(wire, f"decode_{vector.kind}")(vector.body)
 
 
 def _encode(wire: Wire, vector: Vector, value: object) -> JSON:
     """Encode a decoded value by the kind of its vector."""
-    if vector.kind == "request":
-        return wire.encode_request(value).body  # type: ignore[arg-type]
-    if vector.kind == "response":
-        return wire.encode_response(value).body  # type: ignore[arg-type]
-    if vector.kind == "tools":
-        return wire.encode_tools(value)[0]  # type: ignore[arg-type]
-    return wire.encode_error(value).body  # type: ignore[arg-type]
+    written = getattr(wire, f"encode_{vector.kind}")(value)
+    return written[0] if vector.kind == "tools" else written.body
 
 
 def _check_round_trip(wire: Wire, vector: Vector) -> None:
@@ -215,7 +206,7 @@ _MUTANTS = 10  # of each vector; the suite has many vectors, not measured
 
 def text_checks(form: Format | str, vectors: Iterable[TextVector]) -> list[Check]:
     """Return all checks of a format."""
-    form = text_get(form) if isinstance(form, str) else form
+    form = text.get(form) if isinstance(form, str) else form
     vectors = list(vectors)
     checks = [Check("vectors exist", partial(_has_text_vectors, form, vectors))]
     if not vectors:

@@ -1,7 +1,5 @@
 """Generate values of a schema, and texts of a regular expression, the same ones for the same seed.
 
-Generate values of a schema, the same ones for the same seed.
-
     for value in instances(schema, seed="create_ticket", count=12):
         ...
 
@@ -18,22 +16,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..ir.pointer import JSON
+from ..schema.parsing import nodes
 from ..schema.parsing.membership import RefResolver
-from ..schema.parsing.nodes import (
-    AnyNode,
-    ArrayNode,
-    BooleanNode,
-    EnumNode,
-    NeverNode,
-    Node,
-    NullNode,
-    NumberNode,
-    ObjectNode,
-    RefNode,
-    StringNode,
-    TupleNode,
-    UnionNode,
-)
 from ..schema.parsing.parser import ParsedSchema, parse_schema
 from ..schema.validation.patterns import refusal
 from ..schema.validation.validator import Validator
@@ -115,6 +99,7 @@ def _set_members(operation: Any, argument: Any) -> Iterable[str]:
 
 
 _DEPTH = 5  # levels; a recursive schema shows its form in fewer, not measured
+_SCALARS = (nodes.NullNode, nodes.EnumNode, nodes.StringNode, nodes.NumberNode, nodes.BooleanNode)
 _MAX_TRIES = 6  # for a value that the validator accepts; most schemas need a single try
 _SAMPLE_STRINGS = ("", "a", "Paris", "hello world", "naïve café", "2", "null", '{"a": 1}', "x" * 40, "line\nbreak")
 _FORMATS = {
@@ -160,35 +145,31 @@ class _InstanceGenerator:
         self._chance = chance
         self._target: RefResolver = lambda pointer: source.root if pointer == "" else source.defs.get(pointer)
 
-    def make(self, node: Node, depth: int) -> JSON:
+    def make(self, node: nodes.Node, depth: int) -> JSON:
         """Generate a value of a node. Beyond `_DEPTH`, prefer scalars, so that recursive schemas end."""
         chance = self._chance
-        if isinstance(node, EnumNode):
+        if isinstance(node, nodes.EnumNode):
             return chance.choice(node.values)
-        if isinstance(node, StringNode):
+        if isinstance(node, nodes.StringNode):
             return self._make_string(node)
-        if isinstance(node, NumberNode):
+        if isinstance(node, nodes.NumberNode):
             return self._make_number(node)
-        if isinstance(node, BooleanNode):
+        if isinstance(node, nodes.BooleanNode):
             return chance.random() < 0.5
-        if isinstance(node, ObjectNode):
+        if isinstance(node, nodes.ObjectNode):
             return self._make_object(node, depth)
-        if isinstance(node, ArrayNode):
+        if isinstance(node, nodes.ArrayNode):
             size = self._random_size(node.min_items, node.max_items, depth)
-            return [self.make(node.items or AnyNode(), depth + 1) for _ in range(size)]
-        if isinstance(node, TupleNode):
+            return [self.make(node.items or nodes.AnyNode(), depth + 1) for _ in range(size)]
+        if isinstance(node, nodes.TupleNode):
             return self._make_tuple(node, depth)
-        if isinstance(node, UnionNode):
-            shallow = [
-                branch
-                for branch in node.branches
-                if isinstance(branch, (NullNode, EnumNode, StringNode, NumberNode, BooleanNode))
-            ]
+        if isinstance(node, nodes.UnionNode):
+            shallow = [branch for branch in node.branches if isinstance(branch, _SCALARS)]
             return self.make(chance.choice(shallow if depth > _DEPTH and shallow else node.branches), depth)
-        if isinstance(node, RefNode):
+        if isinstance(node, nodes.RefNode):
             found = self._target(node.target)
-            return self.make(found if found is not None and depth < 4 * _DEPTH else NullNode(), depth + 1)
-        if isinstance(node, NullNode):
+            return self.make(found if found is not None and depth < 4 * _DEPTH else nodes.NullNode(), depth + 1)
+        if isinstance(node, nodes.NullNode):
             return None
         return chance.choice((None, True, 0, 1.5, "text", [1, "a"], {"k": [None]}, {}))
 
@@ -196,7 +177,7 @@ class _InstanceGenerator:
         maximum = low if depth > _DEPTH else low + 2
         return self._chance.randint(low, maximum if high is None else min(high, max(maximum, low)))
 
-    def _make_string(self, node: StringNode) -> str:
+    def _make_string(self, node: nodes.StringNode) -> str:
         """Generate a string from the pattern, else from the format, else from samples of the right length."""
         if node.pattern is not None:
             return generate_matching(node.pattern, self._chance)
@@ -207,7 +188,7 @@ class _InstanceGenerator:
             text += self._chance.choice("abc xyz0")
         return text if node.max_length is None else text[: node.max_length]
 
-    def _make_number(self, node: NumberNode) -> float:
+    def _make_number(self, node: nodes.NumberNode) -> float:
         """Generate a number within the bounds, often a bound itself."""
         low = node.minimum if node.minimum is not None else node.exclusive_minimum
         high = node.maximum if node.maximum is not None else node.exclusive_maximum
@@ -228,7 +209,7 @@ class _InstanceGenerator:
             value -= step
         return int(value) if node.integer or (value == int(value) and self._chance.random() < 0.5) else value
 
-    def _make_object(self, node: ObjectNode, depth: int) -> dict[str, JSON]:
+    def _make_object(self, node: nodes.ObjectNode, depth: int) -> dict[str, JSON]:
         """Generate an object with none, half or all of its optional properties, and some undeclared keys if allowed."""
         chance = self._chance
         likely = 0.0 if depth > _DEPTH else chance.choice((0.0, 0.5, 1.0))
@@ -237,18 +218,18 @@ class _InstanceGenerator:
             if name in node.required or chance.random() < likely:
                 out[name] = self.make(inner, depth + 1)
         for pattern, inner in node.patterns.items():
-            if depth <= _DEPTH and not isinstance(inner, NeverNode) and chance.random() < likely:
-                out.setdefault(self._make_string(StringNode(pattern=pattern)), self.make(inner, depth + 1))
+            if depth <= _DEPTH and not isinstance(inner, nodes.NeverNode) and chance.random() < likely:
+                out.setdefault(self._make_string(nodes.StringNode(pattern=pattern)), self.make(inner, depth + 1))
         if node.rest is not None and depth <= _DEPTH:
             low = node.unmodelled.get("minProperties", 0) if type(node.unmodelled.get("minProperties")) is int else 0
             for key in chance.sample(("k1", "other key", "x-y", "ключ"), chance.randint(min(low, 3), 3)):
                 out.setdefault(key, self.make(node.rest, depth + 1))
         return out
 
-    def _make_tuple(self, node: TupleNode, depth: int) -> list[JSON]:
+    def _make_tuple(self, node: nodes.TupleNode, depth: int) -> list[JSON]:
         maximum = len(node.items) + (2 if node.rest is not None else 0)
         size = self._chance.randint(
             min(node.min_items, maximum), maximum if node.max_items is None else min(maximum, node.max_items)
         )
-        nodes = [*node.items, *([node.rest] * max(size - len(node.items), 0))]
-        return [self.make(inner or AnyNode(), depth + 1) for inner in nodes[:size]]
+        items = [*node.items, *([node.rest] * max(size - len(node.items), 0))]
+        return [self.make(inner or nodes.AnyNode(), depth + 1) for inner in items[:size]]

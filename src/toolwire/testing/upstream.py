@@ -194,13 +194,11 @@ class Upstream:
 
     async def _answer(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> bool:
         """Answer a request; return whether the connection can be reused."""
-        if path in _REPORTS:
-            await self._send(_HttpReply(404, _JSON, b'{"error":"not found"}'), None, writer)
-            return True
-        if self.answers_probes is not None and path.endswith(_MODEL_LISTS):
-            self.probes += 1
-            if not self.answers_probes:
-                await asyncio.Event().wait()
+        is_probe = self.answers_probes is not None and path.endswith(_MODEL_LISTS)
+        self.probes += is_probe
+        if is_probe and not self.answers_probes:
+            await asyncio.Event().wait()
+        if is_probe or path in _REPORTS:
             await self._send(_HttpReply(404, _JSON, b'{"error":"not found"}'), None, writer)
             return True
         received = self._parse_request(path, headers, body)

@@ -11,8 +11,8 @@ from .constraints import CheckedBody, constraint
 from .documents import (
     CallRef,
     CallTurn,
-    ResultRef,
     child_object,
+    hits_below,
     is_blank,
     items_of,
     names_in,
@@ -79,32 +79,30 @@ def check_names(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW020", _WIRE, f"{_SDK}: ToolParam.input_schema")
 def check_root_types(checked: CheckedBody) -> Iterator[Hit]:
     for at, tool in _client_tools(checked):
-        for hit in root_type(tool.get("input_schema")):
-            yield Hit(f"{at}/input_schema{hit.path}", hit.message)
+        yield from hits_below(f"{at}/input_schema", root_type(tool.get("input_schema")))
 
 
 @constraint("TW021", _WIRE, "https://github.com/anthropics/claude-code/issues/40075 (2026-03)",
             error="tools.0.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level")  # fmt: skip
 def check_roots(checked: CheckedBody) -> Iterator[Hit]:
     for at, tool in _client_tools(checked):
-        for hit in root_combinators(tool.get("input_schema"), ("oneOf", "allOf", "anyOf")):
-            yield Hit(f"{at}/input_schema{hit.path}", hit.message)
+        hits = root_combinators(tool.get("input_schema"), ("oneOf", "allOf", "anyOf"))
+        yield from hits_below(f"{at}/input_schema", hits)
 
 
 @constraint("TW022", _WIRE, "claude-code issues (2025-2026)",
             error="tools.0.custom.input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'")  # fmt: skip
 def check_property_names(checked: CheckedBody) -> Iterator[Hit]:
     for at, tool in _client_tools(checked):
-        for hit in anthropic_property_names(tool.get("input_schema")):
-            yield Hit(f"{at}/input_schema{hit.path}", hit.message)
+        yield from hits_below(f"{at}/input_schema", anthropic_property_names(tool.get("input_schema")))
 
 
 @constraint("TW109", _WIRE, "https://platform.claude.com/docs/en/build-with-claude/structured-outputs (2026)",
             error="tools.0.custom: For 'integer' type, properties maximum, minimum are not supported")  # fmt: skip
 def check_strict(checked: CheckedBody) -> Iterator[Hit]:
     for at, tool in _client_tools(checked):
-        for hit in anthropic_strict(tool.get("input_schema")) if tool.get("strict") is True else ():
-            yield Hit(f"{at}/input_schema{hit.path}", hit.message)
+        if tool.get("strict") is True:
+            yield from hits_below(f"{at}/input_schema", anthropic_strict(tool.get("input_schema")))
 
 
 @constraint("TW012", _WIRE, "https://github.com/firebase/genkit/issues/5230 (2026)",
@@ -124,8 +122,7 @@ def check_strict_budget(checked: CheckedBody) -> Iterator[Hit]:
             error="For 'object' type, 'additionalProperties' must be explicitly set to false")  # fmt: skip
 def check_answer_schema(checked: CheckedBody) -> Iterator[Hit]:
     schema = child_object(checked.body, "output_config", "format").get("schema")
-    for hit in anthropic_strict(schema):
-        yield Hit(f"/output_config/format/schema{hit.path}", hit.message)
+    yield from hits_below("/output_config/format/schema", anthropic_strict(schema))
 
 
 @constraint("TW053", _WIRE, "https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools (2026)")
@@ -155,7 +152,7 @@ def check_choice_without_tools(checked: CheckedBody) -> Iterator[Hit]:
 def _steps(messages: list[tuple[str, Object]]) -> Iterator[CallTurn]:
     """Merge consecutive messages of one role into turns, as the API does."""
     calls: list[CallRef] = []
-    results: list[ResultRef] = []
+    results: list[CallRef] = []
     role: JSON = None
     for at, message in messages:
         if message.get("role") == "system":
@@ -168,7 +165,7 @@ def _steps(messages: list[tuple[str, Object]]) -> Iterator[CallTurn]:
             if block.get("type") == "tool_use" and role == "assistant":
                 calls.append(CallRef(where, str(block.get("id"))))
             elif block.get("type") == "tool_result" and role == "user":
-                results.append(ResultRef(f"{where}/tool_use_id", str(block.get("tool_use_id"))))
+                results.append(CallRef(f"{where}/tool_use_id", str(block.get("tool_use_id"))))
     yield CallTurn(calls, results)
 
 

@@ -11,11 +11,8 @@ from ..findings import Hit
 
 
 class CallRef(NamedTuple):
-    path: str
-    id: str
+    """A call or a result: its pointer, and the id of the call."""
 
-
-class ResultRef(NamedTuple):
     path: str
     id: str
 
@@ -24,7 +21,7 @@ class CallTurn(NamedTuple):
     """A turn of a conversation: either the calls of an assistant, or results, or neither."""
 
     calls: Sequence[CallRef] = ()
-    results: Sequence[ResultRef] = ()
+    results: Sequence[CallRef] = ()
 
 
 def items_of(value: JSON) -> list[JSON]:
@@ -70,6 +67,11 @@ def out_of_range(body: Object, limits: Iterable[tuple[str, float, float]], at: s
         if type(value) in (int, float) and not least <= value <= most:
             bound = f"at least {least:g}" if value < least else f"at most {most:g}"
             yield Hit(f"{at}/{name}", f"{name} must be {bound}, got {value:g}")
+
+
+def hits_below(path: str, hits: Iterable[Hit]) -> Iterator[Hit]:
+    """Return the hits of a schema with its own pointer before theirs."""
+    return (Hit(path + hit.path, hit.message) for hit in hits)
 
 
 def repeated(named: Iterable[tuple[str, str]], message: str) -> Iterator[Hit]:

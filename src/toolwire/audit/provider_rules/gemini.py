@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
-from .documents import items_of, names_in, objects_of, out_of_range, repeated, short_repr
+from .documents import hits_below, items_of, names_in, objects_of, out_of_range, repeated, short_repr
 from .schema_subsets import gemini_json_schema, gemini_parameters
 
 __all__: list[str] = []
@@ -88,8 +88,8 @@ def check_count(checked: CheckedBody) -> Iterator[Hit]:
 def check_parameters(checked: CheckedBody) -> Iterator[Hit]:
     for at, one in _declarations(checked):
         for name in ("parameters", "response"):
-            for hit in gemini_parameters(one.get(name), vertex=checked.provider == "vertex"):
-                yield Hit(f"{at}/{name}{hit.path}", hit.message)
+            hits = gemini_parameters(one.get(name), vertex=checked.provider == "vertex")
+            yield from hits_below(f"{at}/{name}", hits)
 
 
 @constraint("TW020", _WIRE, _ISSUES, error="parameters schema should be of type OBJECT")
@@ -106,8 +106,7 @@ def check_json_schemas(checked: CheckedBody) -> Iterator[Hit]:
     for at, one in _declarations(checked):
         for name in ("parametersJsonSchema", "responseJsonSchema"):
             key, schema = _field(one, name)
-            for hit in gemini_json_schema(schema):
-                yield Hit(f"{at}/{key}{hit.path}", hit.message)
+            yield from hits_below(f"{at}/{key}", gemini_json_schema(schema))
 
 
 @constraint("TW110", _WIRE, f"{_SDK} GenerationConfig.response_schema",
@@ -115,11 +114,9 @@ def check_json_schemas(checked: CheckedBody) -> Iterator[Hit]:
 def check_answer_schema(checked: CheckedBody) -> Iterator[Hit]:
     at, config = _config(checked)
     key, schema = _field(config, "responseSchema")
-    for hit in gemini_parameters(schema, vertex=checked.provider == "vertex"):
-        yield Hit(f"{at}/{key}{hit.path}", hit.message)
+    yield from hits_below(f"{at}/{key}", gemini_parameters(schema, vertex=checked.provider == "vertex"))
     json_key, json_schema = _field(config, "responseJsonSchema")
-    for hit in gemini_json_schema(json_schema):
-        yield Hit(f"{at}/{json_key}{hit.path}", hit.message)
+    yield from hits_below(f"{at}/{json_key}", gemini_json_schema(json_schema))
     mime = _field(config, "responseMimeType")[1]
     if (schema is not None or json_schema is not None) and mime not in ("application/json", "text/x.enum"):
         yield Hit(

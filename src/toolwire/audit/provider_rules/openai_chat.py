@@ -11,7 +11,6 @@ from .constraints import CheckedBody, constraint
 from .documents import (
     CallRef,
     CallTurn,
-    ResultRef,
     child_object,
     items_of,
     names_in,
@@ -106,7 +105,7 @@ def check_choice(checked: CheckedBody) -> Iterator[Hit]:
 def chat_steps(messages: list[tuple[str, Object]]) -> Iterator[CallTurn]:
     for at, message in messages:
         if message.get("role") == "tool":
-            yield CallTurn(results=[ResultRef(f"{at}/tool_call_id", str(message.get("tool_call_id")))])
+            yield CallTurn(results=[CallRef(f"{at}/tool_call_id", str(message.get("tool_call_id")))])
         else:
             yield CallTurn([CallRef(where, str(call.get("id"))) for where, call in _calls(message, at)])
 

@@ -10,7 +10,6 @@ from .constraints import CheckedBody, constraint
 from .documents import (
     CallRef,
     CallTurn,
-    ResultRef,
     child_object,
     items_of,
     names_in,
@@ -142,7 +141,7 @@ def _adjacent_steps(items: list[tuple[str, Object]]) -> Iterator[CallTurn]:
             yield CallTurn(calls)
             calls = []
         yield (
-            CallTurn(results=[ResultRef(at, str(item.get("call_id")))])
+            CallTurn(results=[CallRef(at, str(item.get("call_id")))])
             if str(item.get("type")) in _OUTPUTS
             else CallTurn()
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from ...ir.pointer import JSON, Object
 from ..findings import Hit
 from .constraints import CheckedBody, constraint
-from .documents import objects_of, out_of_range, short_repr
+from .documents import hits_below, objects_of, out_of_range, short_repr
 from .schema_subsets import openai_strict, root_combinators, root_type
 
 NATIVE = "openai azure openai_chat openai_responses"
@@ -96,23 +96,19 @@ def declare_schema_rules(wire: str, schemas: Callable[[CheckedBody], Iterator[tu
     )
     def check_root_types(checked: CheckedBody) -> Iterator[Hit]:
         for path, schema, _ in schemas(checked):
-            yield from _hits_below(path, root_type(schema) if schema is not None else iter(()))
+            yield from hits_below(path, root_type(schema) if schema is not None else iter(()))
 
     @constraint("TW021", wire, "https://github.com/nspady/google-calendar-mcp/issues/39 (2025-06)", vendors=NATIVE,
                 error="schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level")  # fmt: skip
     def check_roots(checked: CheckedBody) -> Iterator[Hit]:
         for path, schema, _ in schemas(checked):
-            yield from _hits_below(path, root_combinators(schema, _ROOT))
+            yield from hits_below(path, root_combinators(schema, _ROOT))
 
     @constraint("TW109", wire, "https://platform.openai.com/docs/guides/structured-outputs#supported-schemas (2026)",
                 vendors=NATIVE, error="Invalid schema for function")  # fmt: skip
     def check_strict(checked: CheckedBody) -> Iterator[Hit]:
         for path, schema, strict in schemas(checked):
-            yield from _hits_below(path, openai_strict(schema) if strict else iter(()))
-
-
-def _hits_below(path: str, hits: Iterator[Hit]) -> Iterator[Hit]:
-    return (Hit(path + hit.path, hit.message) for hit in hits)
+            yield from hits_below(path, openai_strict(schema) if strict else iter(()))
 
 
 def check_format(path: str, declared: Object) -> Iterator[Hit]:
@@ -125,8 +121,8 @@ def check_format(path: str, declared: Object) -> Iterator[Hit]:
         yield Hit(path, "a json_schema format needs a schema")
         return
     if declared.get("strict") is True:
-        for hit in (*root_type(schema), *root_combinators(schema, ("anyOf",)), *openai_strict(schema)):
-            yield Hit(f"{path}/schema{hit.path}", hit.message)
+        hits = (*root_type(schema), *root_combinators(schema, ("anyOf",)), *openai_strict(schema))
+        yield from hits_below(f"{path}/schema", hits)
 
 
 def check_sampling(checked: CheckedBody, effort: JSON, path: str = "") -> Iterator[Hit]:

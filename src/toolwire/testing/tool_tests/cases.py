@@ -21,20 +21,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
 from ...ir.value import Value
 from ...run.calls.signature import copy_json
-from ...schema.parsing.nodes import (
-    AnyNode,
-    ArrayNode,
-    BooleanNode,
-    EnumNode,
-    Node,
-    NullNode,
-    NumberNode,
-    ObjectNode,
-    RefNode,
-    StringNode,
-    TupleNode,
-    UnionNode,
-)
+from ...schema.parsing import nodes
 from ...schema.parsing.parser import ParsedSchema, parse_schema
 from ...schema.validation.validator import Validator
 from ..instances import generate_matching, instances
@@ -57,7 +44,7 @@ _MAX_LENGTH = 100_000  # a schema may allow gigabytes
 _DEEP = 40  # below Python's limit of 1,000 frames, also with several frames for each level
 _WRONG_TYPES: tuple[JSON, ...] = ({"unexpected": [1]}, ["a", {}], "not a number")
 """Values that no coercion makes valid. Many servers accept `"5"` or `true` for a number, and null for an omission."""
-_PLAIN_VALUES: dict[type[Node], JSON] = {BooleanNode: False, NullNode: None}
+_PLAIN_VALUES: dict[type[nodes.Node], JSON] = {nodes.BooleanNode: False, nodes.NullNode: None}
 VariedType = TypeVar("VariedType")
 
 
@@ -121,12 +108,12 @@ class _BoundaryGenerator:
     def plain_calls(self) -> list[Object]:
         """Return two calls with common values, which a tool probably accepts: required arguments only, and all."""
         root = self._resolve(self._source.root)
-        if not isinstance(root, ObjectNode):
+        if not isinstance(root, nodes.ObjectNode):
             return []
         every = {name: self._plain(node, name, 0) for name, node in root.properties.items()}
         return [{name: value for name, value in every.items() if name in root.required}, every]
 
-    def _plain(self, node: Node, name: str, depth: int) -> JSON:
+    def _plain(self, node: nodes.Node, name: str, depth: int) -> JSON:
         """Return a common value of a node: its default or first example, a sample file for a path, the number 1."""
         node = self._resolve(node)
         examples = node.annotations.get("examples")
@@ -135,30 +122,30 @@ class _BoundaryGenerator:
         if node.annotations.get("default") is not None:
             return copy_json(node.annotations["default"])
         match node:
-            case StringNode():
+            case nodes.StringNode():
                 return self._plain_text(node, name)
-            case NumberNode():
+            case nodes.NumberNode():
                 return next(_vary_number(node)) if _has_bounds(node) else 1
-            case EnumNode():
+            case nodes.EnumNode():
                 return node.values[0] if node.values else None
-            case UnionNode():
+            case nodes.UnionNode():
                 return self._plain(next(iter(node.branches)), name, depth)
-            case ArrayNode():
+            case nodes.ArrayNode():
                 if depth >= _DEPTH:
                     return []
-                return [self._plain(node.items or AnyNode(), name, depth + 1)] * max(1, node.min_items)
-            case TupleNode():
+                return [self._plain(node.items or nodes.AnyNode(), name, depth + 1)] * max(1, node.min_items)
+            case nodes.TupleNode():
                 return [self._plain(item, name, depth + 1) for item in node.items]
-            case ObjectNode():
+            case nodes.ObjectNode():
                 return self._plain_object(node, depth)
         return _PLAIN_VALUES.get(type(node), "sample")
 
-    def _plain_object(self, node: ObjectNode, depth: int) -> Object:
+    def _plain_object(self, node: nodes.ObjectNode, depth: int) -> Object:
         return {
             key: self._plain(inner, key, depth + 1) for key, inner in node.properties.items() if key in node.required
         }
 
-    def _plain_text(self, node: StringNode, name: str) -> str:
+    def _plain_text(self, node: nodes.StringNode, name: str) -> str:
         if node.pattern is not None:
             return generate_matching(node.pattern, self._chance)
         if node.format is not None:
@@ -168,12 +155,12 @@ class _BoundaryGenerator:
     def vary_call(self, base: Object) -> Iterator[CallCase]:
         """Yield variations of all arguments in turn, and of all arguments at once."""
         root = self._resolve(self._source.root)
-        if isinstance(root, ObjectNode):
+        if isinstance(root, nodes.ObjectNode):
             for change in self._changes(root, base, 0):
                 location = next(iter(change)) if len(change) == 1 else "all arguments at a boundary"
                 yield CallCase("boundary", {**copy_json(base), **change}, location)
 
-    def _changes(self, node: ObjectNode, base: Object, depth: int) -> Iterator[Object]:
+    def _changes(self, node: nodes.ObjectNode, base: Object, depth: int) -> Iterator[Object]:
         """Yield changed properties of an object: each property in turn, all of `base` at once, and undeclared keys."""
         limit = _MAX_NESTED if depth else None
         columns = [
@@ -187,37 +174,37 @@ class _BoundaryGenerator:
             columns.append([{key: self._plain(node.rest, "", depth)} for key in KEYS])
         return _take_turns(columns)
 
-    def _resolve(self, node: Node) -> Node:
+    def _resolve(self, node: nodes.Node) -> nodes.Node:
         for _ in range(_MAX_REFS):
-            if not isinstance(node, RefNode):
+            if not isinstance(node, nodes.RefNode):
                 break
-            node = (self._source.root if node.target == "" else self._source.defs.get(node.target)) or AnyNode()
+            node = (self._source.root if node.target == "" else self._source.defs.get(node.target)) or nodes.AnyNode()
         return node
 
-    def _vary(self, node: Node, name: str, depth: int) -> Iterator[JSON]:
+    def _vary(self, node: nodes.Node, name: str, depth: int) -> Iterator[JSON]:
         """Yield values of a node. `name` is the parameter that it belongs to."""
         match self._resolve(node):
-            case StringNode() as text:
+            case nodes.StringNode() as text:
                 return self._vary_string(text, name)
-            case NumberNode() as number:
+            case nodes.NumberNode() as number:
                 return _vary_number(number)
-            case BooleanNode():
+            case nodes.BooleanNode():
                 return iter((True, False))
-            case EnumNode(values=values):
+            case nodes.EnumNode(values=values):
                 return iter(values[:_MAX_ENUM])
-            case NullNode():
+            case nodes.NullNode():
                 return iter((None,))
-            case ArrayNode() as array:
+            case nodes.ArrayNode() as array:
                 return self._vary_array(array, name, depth)
-            case TupleNode() as row:
+            case nodes.TupleNode() as row:
                 return self._vary_tuple(row, name, depth)
-            case ObjectNode() as record:
+            case nodes.ObjectNode() as record:
                 return self._vary_object(record, depth)
-            case UnionNode(branches=branches):
+            case nodes.UnionNode(branches=branches):
                 return _take_turns([self._vary(branch, name, depth) for branch in branches])
         return iter((None, {}, [], 0, "", deep_value(_DEEP), *TEXTS[1:8]))
 
-    def _vary_string(self, node: StringNode, name: str) -> Iterator[str]:
+    def _vary_string(self, node: nodes.StringNode, name: str) -> Iterator[str]:
         """Yield strings within the length limits; from the pattern if there is one."""
         if node.pattern is not None:
             yield from (generate_matching(node.pattern, self._chance) for _ in range(_MATCHING_TEXTS))
@@ -229,8 +216,8 @@ class _BoundaryGenerator:
         paths = [*SAMPLE_FILES, ".", *PATH_ATTACKS] if _is_path(name) else PATH_ATTACKS[:3]
         yield from _take_turns([(_fit_length(text, node) for text in texts), paths])
 
-    def _vary_array(self, node: ArrayNode, name: str, depth: int) -> Iterator[list[JSON]]:
-        varied = self._vary(node.items or AnyNode(), name, depth + 1) if depth < _DEPTH else ()
+    def _vary_array(self, node: nodes.ArrayNode, name: str, depth: int) -> Iterator[list[JSON]]:
+        varied = self._vary(node.items or nodes.AnyNode(), name, depth + 1) if depth < _DEPTH else ()
         items = list(islice(varied, _MAX_NESTED))
         if node.min_items == 0:
             yield []
@@ -242,13 +229,13 @@ class _BoundaryGenerator:
                 yield items[: max(low, min(high or 8, 8))]
                 yield [item] * min(high or _MANY_ITEMS, _MANY_ITEMS)
 
-    def _vary_tuple(self, node: TupleNode, name: str, depth: int) -> Iterator[list[JSON]]:
+    def _vary_tuple(self, node: nodes.TupleNode, name: str, depth: int) -> Iterator[list[JSON]]:
         """Vary all items of a tuple at once; an item with fewer values starts again."""
         columns = [list(islice(self._vary(item, name, depth + 1), _MAX_ENUM)) for item in node.items]
         for number in range(max(map(len, columns), default=0) if depth < _DEPTH else 0):
             yield [column[number % len(column)] if column else None for column in columns]
 
-    def _vary_object(self, node: ObjectNode, depth: int) -> Iterator[Object]:
+    def _vary_object(self, node: nodes.ObjectNode, depth: int) -> Iterator[Object]:
         """Yield the empty object, then one with each variation of each property."""
         if not node.required:
             yield {}
@@ -270,7 +257,7 @@ def _take_turns(columns: Iterable[Iterable[VariedType]]) -> Iterator[VariedType]
         yield from (item for item in row if item is not missing)
 
 
-def _vary_number(node: NumberNode) -> Iterator[float]:
+def _vary_number(node: nodes.NumberNode) -> Iterator[float]:
     """Yield the bounds and their neighbours, then numbers that programs often do not expect. The validator selects."""
     step = node.multiple_of or 1
     exact: Callable[[float], float] = int if node.integer else lambda bound: bound
@@ -284,7 +271,7 @@ def _vary_number(node: NumberNode) -> Iterator[float]:
         yield value if node.multiple_of is None else value * node.multiple_of
 
 
-def _has_bounds(node: NumberNode) -> bool:
+def _has_bounds(node: nodes.NumberNode) -> bool:
     bounds = (node.minimum, node.maximum, node.exclusive_minimum, node.exclusive_maximum, node.multiple_of)
     return any(bound is not None for bound in bounds)
 
@@ -293,6 +280,6 @@ def _is_path(name: str) -> bool:
     return any(part in name.lower() for part in PATH_NAMES)
 
 
-def _fit_length(text: str, node: StringNode) -> str:
+def _fit_length(text: str, node: nodes.StringNode) -> str:
     """Extend or cut a text to the allowed length."""
     return text.ljust(node.min_length, "a")[: node.max_length]
