@@ -14,7 +14,7 @@ Three rules:
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 from .parts import Artefact, CallKind, CallState, Extra, Part
 from .pointer import JSON, Object
@@ -42,20 +42,23 @@ class TextStart(Value, frozen=True):
     cache: str | None = None
 
 
-class TextDelta(Value, frozen=True, gc=False):
-    """More text. `escaped` is the text as the inside of a JSON string (see `ir.text`)."""
-
+class _Delta(Value, frozen=True, gc=False):
     key: int
     escaped: bytes
-    section: ClassVar[None] = None  # as of a `ReasoningDelta` of the text
 
     @property
     def text(self) -> str:
         return unescape(self.escaped)
 
     @classmethod
-    def of(cls, key: int, text: str) -> TextDelta:
+    def of(cls, key: int, text: str) -> Self:
         return cls(key, escape(text))
+
+
+class TextDelta(_Delta, frozen=True, gc=False):
+    """More text. `escaped` is the text as the inside of a JSON string (see `ir.text`)."""
+
+    section: ClassVar[None] = None  # as of a `ReasoningDelta` of the text
 
 
 class TextEnd(Value, frozen=True):
@@ -74,19 +77,13 @@ class ReasoningStart(Value, frozen=True):
     extra: Extra = {}
 
 
-class ReasoningDelta(Value, frozen=True, gc=False):
+class ReasoningDelta(_Delta, frozen=True, gc=False):
     """More reasoning: of the text, or of the summary section number `section`."""
 
-    key: int
-    escaped: bytes
     section: int | None = None
 
-    @property
-    def text(self) -> str:
-        return unescape(self.escaped)
-
     @classmethod
-    def of(cls, key: int, text: str, section: int | None = None) -> ReasoningDelta:
+    def of(cls, key: int, text: str, section: int | None = None) -> Self:
         return cls(key, escape(text), section)
 
 
@@ -111,20 +108,10 @@ class CallStart(Value, frozen=True):
     cache: str | None = None
 
 
-class CallDelta(Value, frozen=True, gc=False):
+class CallDelta(_Delta, frozen=True, gc=False):
     """More argument text (or freeform input), still escaped."""
 
-    key: int
-    escaped: bytes
     section: ClassVar[None] = None  # as of a `ReasoningDelta` of the text
-
-    @property
-    def text(self) -> str:
-        return unescape(self.escaped)
-
-    @classmethod
-    def of(cls, key: int, text: str) -> CallDelta:
-        return cls(key, escape(text))
 
 
 class ArgumentEnd(Value, frozen=True):

@@ -7,6 +7,7 @@ data. Only subschemas have identifiers.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from ..ir.pointer import JSON, Object, child_pointer, resolve
 
@@ -77,6 +78,23 @@ READ_KEYWORDS = DESCRIPTIVE.union(COMBINED, *KEYWORDS_BY_TYPE.values()) | {
 READ_KEYWORDS |= {"$defs", "definitions"}
 """All keywords that are read."""
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+
+
+def copy_schema(schema: JSON, change: Callable[[Object, Object], Object]) -> JSON:
+    """Copy a schema; each subschema becomes `change(original, copy)`. Data, such as that of `enum`, is not copied."""
+    if type(schema) is list:
+        return [copy_schema(item, change) for item in schema]
+    if type(schema) is not dict:
+        return schema
+    out: Object = {}
+    for keyword, value in schema.items():
+        if keyword in DATA:
+            out[keyword] = value
+        elif keyword in MAPS and type(value) is dict:
+            out[keyword] = {key: copy_schema(item, change) for key, item in value.items()}
+        else:
+            out[keyword] = copy_schema(value, change)
+    return change(schema, out)
 
 
 def has_old_forms(schema: JSON) -> bool:

@@ -204,6 +204,15 @@ def parse_retry_text(message: str, kind: FaultKind) -> float | None:
     return hours * 3600 + minutes * 60 + rest
 
 
+def add_headers(fault: Fault, headers: Mapping[str, str] | None, *, reads_message: bool = False) -> Fault:
+    """Add the request id and the hints for a retry: of the body, else of a header, else of the message."""
+    after = read_retry_after(headers) if fault.retry_after is None else fault.retry_after
+    if after is None and reads_message:
+        after = parse_retry_text(fault.message, fault.kind)
+    request_id = fault.request_id or read_request_id(headers)
+    return replace(fault, retry_after=after, retryable=read_should_retry(headers), request_id=request_id)
+
+
 def read_should_retry(headers: Mapping[str, str] | None) -> bool | None:
     """Read the header `x-should-retry`; None if the provider did not send it."""
     return {"true": True, "false": False}.get((_header(headers, "x-should-retry") or "").lower())

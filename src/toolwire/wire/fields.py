@@ -20,6 +20,7 @@ from operator import contains, length_hint, not_
 from typing import TypeVar
 
 from ..ir.errors import ProtocolError
+from ..ir.losses import Losses, Severity
 from ..ir.parts import Extra
 from ..ir.pointer import JSON, Object, join
 from ..ir.response import StopReason
@@ -46,6 +47,17 @@ _STOP_NAMES: dict[str, StopReason] = {
     **dict.fromkeys(("refusal",), "refusal"),
     **dict.fromkeys(("error", "network_error", "abort", "insufficient_system_resource"), "error"),
 }
+
+
+# Fields of a tool that some wires lack: a call is the same without a schema of its result or a mark of the cache.
+_TOOL_SEVERITIES: dict[str, Severity] = {"output_schema": "info", "cache": "info"}
+
+
+def report_tool_fields(names: Iterable[str], label: str, losses: Losses, path: str) -> None:
+    """Report the fields of a tool that its declaration on the wire `label` does not have."""
+    for name in names:
+        detail = f"{label} declarations have no field for it"
+        losses.add(f"{path}/{name}", name, "dropped", detail, _TOOL_SEVERITIES.get(name, "warning"))
 
 
 def type_error(expected: str, value: JSON, *pointer: str | int) -> ProtocolError:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
 from ..ir.errors import ProtocolError
 from ..ir.pointer import JSON, Object, split
 from ..ir.response import Fault, FaultKind
@@ -21,14 +19,11 @@ from .faults import (
     FaultTable,
     Signature,
     add_breach,
+    add_headers,
     body_message,
     context_length_code,
     kind_of_status,
     overflow_message,
-    parse_retry_text,
-    read_request_id,
-    read_retry_after,
-    read_should_retry,
     status_of_kind,
 )
 from .protocol import EncodedFault
@@ -280,14 +275,7 @@ def decode_error(
 ) -> Fault:
     """Decode an error response; a retry time in a header takes precedence over one in the message."""
     inner = (body.get("error") or body.get("detail") or body) if type(body) is dict else body
-    fault = read_fault(inner, wire, status, signatures)
-    after = read_retry_after(headers)
-    return replace(
-        fault,
-        retry_after=parse_retry_text(fault.message, fault.kind) if after is None else after,
-        retryable=read_should_retry(headers),
-        request_id=read_request_id(headers),
-    )
+    return add_headers(read_fault(inner, wire, status, signatures), headers, reads_message=True)
 
 
 def encode_error(wire: str, fault: Fault) -> EncodedFault:

@@ -33,6 +33,7 @@ from ...ir.errors import ConfigError, SchemaError
 from ...ir.pointer import JSON, Object, join
 from ...ir.text import to_bytes
 from ...ir.tools import Effect, Tool
+from ..keywords import copy_schema
 from ..validation.validator import Problem, validator
 from .signatures import is_context, read_docstring
 
@@ -213,8 +214,6 @@ def _clean_object(schema: Object) -> Object:
 
 
 _MAX_MESSAGE = 300  # characters of pydantic's message, which may quote the whole input; it is returned to a model
-_SCHEMA_MAPS = frozenset({"$defs", "dependentSchemas", "patternProperties", "properties"})
-_VALUE_KEYWORDS = frozenset({"const", "default", "enum", "examples"})
 
 
 class InferredType:
@@ -228,7 +227,7 @@ class InferredType:
 
     def __init__(self, annotation: Any, adapter: TypeAdapter[Any], schema: Object) -> None:
         self.schema = schema
-        self.checked_schema: Object = _without_formats(schema)
+        self.checked_schema: Object = copy_schema(schema, _drop_format)
         self.name = _type_name(annotation)
         self._adapter = adapter
         self.has_decimals = _contains_type(adapter.core_schema, "decimal")
@@ -285,21 +284,9 @@ def infer_type(annotation: Any) -> InferredType:
     return InferredType(annotation, adapter, remove_derived_titles(schema))
 
 
-def _without_formats(schema: JSON) -> Any:
-    """Copy a schema without its `format` keywords. Names of properties, and values such as those of `enum`, stay."""
-    if type(schema) is list:
-        return [_without_formats(item) for item in schema]
-    if type(schema) is not dict:
-        return schema
-    copy: Object = {}
-    for key, item in schema.items():
-        if key in _SCHEMA_MAPS and type(item) is dict:
-            copy[key] = {name: _without_formats(inner) for name, inner in item.items()}
-        elif key in _VALUE_KEYWORDS:
-            copy[key] = item
-        elif key != "format":
-            copy[key] = _without_formats(item)
-    return copy
+def _drop_format(_: Object, schema: Object) -> Object:
+    schema.pop("format", None)
+    return schema
 
 
 def _type_name(annotation: Any) -> str | None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...ir.pointer import JSON, Object, join
 from ...ir.text import shorten
 from ..bounds import content_cache
-from ..keywords import old_draft_number
+from ..keywords import DATA, MAPS, copy_schema, old_draft_number
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -296,8 +296,6 @@ def _make_check(name: str) -> Callable[[str], bool]:
 # pattern does not disable its tool, and no valid call is refused because of it.
 
 
-_DATA = frozenset({"enum", "const", "default", "example", "examples"})
-_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
 # Keywords whose schema must not match: without its pattern it would match more, and valid values would be rejected.
 _NEGATED = ("not", "if")
 _OTHER_NAMES = ("additionalProperties", "unevaluatedProperties")
@@ -326,8 +324,8 @@ def pattern_uses(schema: JSON) -> Iterator[tuple[str, str]]:
             for key, value in node.items():
                 if key == "pattern" and type(value) is str and not is_map:
                     yield f"{at}/pattern", value
-                elif is_map or key not in _DATA:
-                    found.append((at + join(key), value, not is_map and key in _MAPS))
+                elif is_map or key not in DATA:
+                    found.append((at + join(key), value, not is_map and key in MAPS))
             if at.endswith("/patternProperties") and is_map:
                 yield from ((at + join(key), key) for key in node)
         pending.extend(item for item in reversed(found) if type(item[1]) is dict or type(item[1]) is list)
@@ -357,29 +355,19 @@ def unchecked_patterns(schema: JSON) -> list[UncheckedPattern]:
 
 def remove_patterns(schema: JSON, refused: frozenset[str]) -> JSON:
     """Return a copy of the schema that accepts every value that the refused patterns may accept."""
-    if type(schema) is list:
-        return [remove_patterns(item, refused) for item in schema]
-    if type(schema) is not dict:
-        return schema
-    out: Object = {}
-    for key, value in schema.items():
-        if key in _DATA:
-            out[key] = value
-        elif key in _MAPS and type(value) is dict:
-            names = [name for name in value if key != "patternProperties" or name not in refused]
-            out[key] = {name: remove_patterns(value[name], refused) for name in names}
-        elif not (key == "pattern" and type(value) is str and value in refused):
-            out[key] = remove_patterns(value, refused)
-    _allow_other_names(schema, out)
-    _drop_negations(schema, out, refused)
-    return out
 
+    def remove(original: Object, out: Object) -> Object:
+        if type(pattern := out.get("pattern")) is str and pattern in refused:
+            del out["pattern"]
+        names = out.get("patternProperties")
+        if type(names) is dict and not refused.isdisjoint(names):
+            out["patternProperties"] = {name: inner for name, inner in names.items() if name not in refused}
+            for keyword in _OTHER_NAMES:  # a refused pattern may allow additional names
+                out.pop(keyword, None)
+        _drop_negations(original, out, refused)
+        return out
 
-def _allow_other_names(schema: Object, out: Object) -> None:
-    """Allow additional names, because a refused pattern may allow them."""
-    if type(out.get("patternProperties")) is dict and len(out["patternProperties"]) < len(schema["patternProperties"]):
-        for keyword in _OTHER_NAMES:
-            out.pop(keyword, None)
+    return copy_schema(schema, remove)
 
 
 def _drop_negations(schema: Object, out: Object, refused: frozenset[str]) -> None:

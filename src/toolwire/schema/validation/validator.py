@@ -16,7 +16,7 @@ from ...ir.text import dumps, shorten, to_bytes
 from ...ir.value import Value
 from ...stream.strict import parse
 from ..bounds import content_cache, json_size
-from ..keywords import DATA, MAPS
+from ..keywords import copy_schema
 from .cost import MAX_VISITS, ValidationCost
 from .patterns import (
     MATCH_BUDGET,
@@ -106,23 +106,13 @@ def replace_nullable(schema: JSON) -> JSON:
     >>> replace_nullable({"type": "string", "nullable": True})
     {'type': ['string', 'null']}
     """
-    if type(schema) is list:
-        return [replace_nullable(item) for item in schema]
-    if type(schema) is not dict:
+    return copy_schema(schema, _allow_null)
+
+
+def _allow_null(_: Object, schema: Object) -> Object:
+    """Extend a schema with `nullable` by null in place, and remove the keyword."""
+    if schema.get("nullable") is not True:
         return schema
-    out: Object = {}
-    for keyword, value in schema.items():
-        if keyword in DATA:
-            out[keyword] = value
-        elif keyword in MAPS and type(value) is dict:
-            out[keyword] = {key: replace_nullable(item) for key, item in value.items()}
-        else:
-            out[keyword] = replace_nullable(value)
-    return _allow_null(out) if out.get("nullable") is True else out
-
-
-def _allow_null(schema: Object) -> Object:
-    """Extend a schema by null in place, and remove its `nullable`."""
     del schema["nullable"]
     kinds = schema.get("type")
     if kinds is not None:

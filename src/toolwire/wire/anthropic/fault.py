@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind
 from ..faults import (
@@ -18,13 +16,11 @@ from ..faults import (
     FaultTable,
     Signature,
     add_breach,
+    add_headers,
     body_message,
     context_length_code,
     kind_of_status,
     overflow_message,
-    read_request_id,
-    read_retry_after,
-    read_should_retry,
 )
 from ..protocol import EncodedFault
 from .tools import NAME
@@ -174,13 +170,7 @@ def decode_error(
     signatures: tuple[Signature, ...] = SIGNATURES,
 ) -> Fault:
     """Decode an error response; the request id is taken from the body, else from a header."""
-    fault = read_fault(body, status, signatures)
-    return replace(
-        fault,
-        retry_after=read_retry_after(headers),
-        retryable=read_should_retry(headers),
-        request_id=fault.request_id or read_request_id(headers),
-    )
+    return add_headers(read_fault(body, status, signatures), headers)
 
 
 def encode_error(fault: Fault) -> EncodedFault:

@@ -137,8 +137,6 @@ _USAGE = frozenset(
 
 def read_usage(raw: JSON) -> Usage | None:
     """Read the counts; `Usage.input` is the sum of fresh, cached and newly cached input tokens."""
-    if raw is None:
-        return None
     if type(raw) is not dict:
         return None
     if len(raw) == 2:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from ...ir.errors import ProtocolError
-from ...ir.losses import Losses, Severity
+from ...ir.losses import Losses
 from ...ir.parts import Extra, Opaque, Part
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
@@ -34,6 +34,7 @@ from ..fields import (
     read_extra,
     read_optional_string,
     read_string,
+    report_tool_fields,
     require_object,
     type_error,
     write_extra,
@@ -91,11 +92,6 @@ def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
     return tuple(found)
 
 
-_UNWRITABLE: tuple[tuple[str, Severity], ...] = (
-    ("output_schema", "info"),
-    ("namespace", "warning"),
-    ("grammar", "warning"),
-)
 _options = attrgetter(
     "kind", "strict", "output_schema", "namespace", "grammar", "deferred", "examples", "cache", "extra"
 )
@@ -125,7 +121,8 @@ def _write_any_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     if tool.kind == "search":
         losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a function", "info")
     if tool.output_schema is not None or tool.namespace is not None or tool.grammar is not None:
-        _report_unwritable(tool, losses, path)
+        unwritable = [name for name in ("output_schema", "namespace", "grammar") if getattr(tool, name) is not None]
+        report_tool_fields(unwritable, "Anthropic", losses, path)
     out: Object = {"name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description
@@ -140,12 +137,6 @@ def _write_any_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
         return out
     write_cache(tool.cache, tool.extra, out)
     return write_extra(out, tool.extra, NAME)
-
-
-def _report_unwritable(tool: Tool, losses: Losses, path: str) -> None:
-    for concept, severity in _UNWRITABLE:
-        if getattr(tool, concept) is not None:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Anthropic declarations have no field for it", severity)
 
 
 _MODES: dict[str, ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
 from ...ir.pointer import JSON, Object
 from ...ir.response import Fault
 from ..faults import (
@@ -20,15 +18,12 @@ from ..faults import (
     FaultTable,
     Signature,
     add_breach,
+    add_headers,
     body_message,
     context_length_code,
     kind_of_status,
     overflow_message,
-    parse_retry_text,
     parse_seconds,
-    read_request_id,
-    read_retry_after,
-    read_should_retry,
     status_of_kind,
 )
 from ..protocol import EncodedFault
@@ -216,14 +211,7 @@ def decode_error(
     signatures: tuple[Signature, ...] = SIGNATURES,
 ) -> Fault:
     """Decode an error response; the retry time is taken from the body, else from a header, else from the message."""
-    fault = read_fault(body, status, signatures)
-    after = read_retry_after(headers) if fault.retry_after is None else fault.retry_after
-    return replace(
-        fault,
-        retry_after=parse_retry_text(fault.message, fault.kind) if after is None else after,
-        retryable=read_should_retry(headers),
-        request_id=read_request_id(headers),
-    )
+    return add_headers(read_fault(body, status, signatures), headers, reads_message=True)
 
 
 def encode_error(fault: Fault) -> EncodedFault:

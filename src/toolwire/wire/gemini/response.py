@@ -235,8 +235,6 @@ _COUNTS = (
 
 def read_usage(raw: JSON) -> Usage | None:
     """Read the counts; `Usage.output` includes thoughts, `Usage.input` the input of Google's own tools."""
-    if raw is None:
-        return None
     if type(raw) is not dict:
         return None
     extra: Extra = {}

@@ -11,15 +11,16 @@ to JSON Schema; it is written only if the schema was read from it and is unchang
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 from operator import attrgetter
 
 from ...ir.errors import ProtocolError
-from ...ir.losses import Losses, Severity
+from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
 from ...ir.tools import Tool, ToolChoice
-from ..fields import decode_list, read_optional_string, read_string, require_object
+from ..fields import decode_list, read_optional_string, read_string, report_tool_fields, require_object
 from .field_names import NAME, read_fields, to_camel_case, write_fields
 from .schemas import read_parameters, read_schema
 
@@ -140,23 +141,14 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses, extra: Extra | None = N
     return written
 
 
-_UNWRITABLE: tuple[tuple[str, Severity], ...] = (
-    ("strict", "warning"),
-    ("namespace", "warning"),
-    ("deferred", "warning"),
-    ("examples", "warning"),
-    ("grammar", "warning"),
-    ("cache", "info"),
-)
-
-
-_unwritable = attrgetter(*(concept for concept, _ in _UNWRITABLE))
+_UNWRITABLE = ("strict", "namespace", "deferred", "examples", "grammar", "cache")
+_unwritable = attrgetter(*_UNWRITABLE)
 
 
 def _write_function(tool: Tool, losses: Losses, path: str) -> Object:
     """Write one declaration, and report the fields that Gemini declarations do not have."""
     if any(_unwritable(tool)):
-        _report_unwritable(tool, losses, path)
+        report_tool_fields(compress(_UNWRITABLE, _unwritable(tool)), "Gemini", losses, path)
     form = tool.extra.get(_FORM, {})
     out: Object = {"name": tool.name}
     if tool.description is not None:
@@ -164,12 +156,6 @@ def _write_function(tool: Tool, losses: Losses, path: str) -> Object:
     _write_schema(tool.input_schema, out, "parametersJsonSchema", "parameters", form)
     _write_schema(tool.output_schema, out, "responseJsonSchema", "response", form)
     return write_fields(out, tool.extra, NAME)
-
-
-def _report_unwritable(tool: Tool, losses: Losses, path: str) -> None:
-    for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
-        if value:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Gemini declarations have no field for it", severity)
 
 
 def _write_schema(schema: Object | None, out: Object, field: str, openapi_field: str, form: Object) -> None:

@@ -13,13 +13,11 @@ from ..faults import (
     FaultTable,
     Signature,
     add_breach,
+    add_headers,
     body_message,
     context_length_code,
     kind_of_status,
     overflow_message,
-    read_request_id,
-    read_retry_after,
-    read_should_retry,
     status_of_kind,
 )
 from ..protocol import EncodedFault
@@ -81,13 +79,8 @@ def decode_error(
     signatures: tuple[Signature, ...] = (),
 ) -> Fault:
     """Decode an error response; `signatures` is empty unless the limits of the codec have some."""
-    fault = read_fault(body, status)
-    return replace(
-        add_breach(fault, signatures),
-        retry_after=read_retry_after(headers),
-        retryable=False if fault.code == OUT_OF_MEMORY else read_should_retry(headers),
-        request_id=read_request_id(headers),
-    )
+    fault = add_headers(add_breach(read_fault(body, status), signatures), headers)
+    return replace(fault, retryable=False) if fault.code == OUT_OF_MEMORY else fault
 
 
 def encode_error(fault: Fault) -> EncodedFault:

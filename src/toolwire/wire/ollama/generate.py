@@ -14,7 +14,7 @@ from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Response
 from ..codec import CompletionEndpoint
-from ..protocol import Encoded, StreamDecoder
+from ..protocol import Encoded
 from .request import encode_request
 from .response import decode_response
 from .stream_decoder import OllamaStreamDecoder
@@ -54,13 +54,9 @@ def _as_chat(document: Object) -> Object:
     return {**kept, "message": {"role": "assistant", "content": document["response"]}}
 
 
-def _stream_decoder() -> StreamDecoder:
-    return GenerateStreamDecoder()
-
-
 COMPLETIONS = CompletionEndpoint(
     path="/api/generate",
     encode_request=_encode_prompt,
     decode_response=_decode_text,
-    stream_decoder=_stream_decoder,
+    stream_decoder=GenerateStreamDecoder,
 )

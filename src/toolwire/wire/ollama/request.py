@@ -7,6 +7,7 @@ There is no tool choice: to forbid calls, a request declares no tools, and a cal
 
 from __future__ import annotations
 
+from itertools import compress
 from operator import attrgetter
 from typing import Any
 
@@ -23,6 +24,7 @@ from ..fields import (
     read_extra,
     read_optional_string,
     read_string,
+    report_tool_fields,
     require_object,
     type_error,
     write_extra,
@@ -57,16 +59,8 @@ def read_tool(raw: JSON) -> Tool:
     return Tool(name, description, parameters, extra=extra)
 
 
-_UNWRITABLE: tuple[tuple[str, Severity], ...] = (
-    ("output_schema", "info"),
-    ("strict", "warning"),
-    ("namespace", "warning"),
-    ("deferred", "warning"),
-    ("examples", "warning"),
-    ("grammar", "warning"),
-    ("cache", "info"),
-)
-_unwritable = attrgetter(*(concept for concept, _ in _UNWRITABLE))
+_UNWRITABLE = ("output_schema", "strict", "namespace", "deferred", "examples", "grammar", "cache")
+_unwritable = attrgetter(*_UNWRITABLE)
 
 
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
@@ -77,7 +71,7 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
         losses.add(path, "built-in tool", "dropped", f"Ollama has no built-in tool {tool.name!r}", "error")
         return None
     if any(_unwritable(tool)):
-        _report_unwritable(tool, losses, path)
+        report_tool_fields(compress(_UNWRITABLE, _unwritable(tool)), "Ollama", losses, path)
     form = tool.extra.get(FORM, {})
     function: Object = {"name": tool.name}
     if tool.description is not None:
@@ -90,12 +84,6 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     out: Object = {} if kind is None else {"type": kind}
     out["function"] = write_extra(function, tool.extra, _FUNCTION)
     return write_extra(out, tool.extra, NAME)
-
-
-def _report_unwritable(tool: Tool, losses: Losses, path: str) -> None:
-    for (concept, severity), value in zip(_UNWRITABLE, _unwritable(tool), strict=True):
-        if value:
-            losses.add(f"{path}/{concept}", concept, "dropped", "Ollama declarations have no field for it", severity)
 
 
 def write_tools(request: Request, losses: Losses) -> list[Object]:

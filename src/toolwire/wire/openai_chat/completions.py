@@ -17,7 +17,7 @@ from ...ir.request import Request
 from ...ir.response import Response
 from ..codec import CompletionEndpoint
 from ..fields import require_object
-from ..protocol import Encoded, StreamDecoder
+from ..protocol import Encoded
 from .request import encode_request
 from .response import decode_response
 from .stream_decoder import ChatStreamDecoder
@@ -77,13 +77,9 @@ def _as_chat_choice(choice: Object, field: str) -> Object:
     return {**kept, field: {"role": "assistant", "content": choice.get("text")}}
 
 
-def _stream_decoder() -> StreamDecoder:
-    return CompletionStreamDecoder()
-
-
 COMPLETIONS = CompletionEndpoint(
     path="/v1/completions",
     encode_request=_encode_prompt,
     decode_response=_decode_text,
-    stream_decoder=_stream_decoder,
+    stream_decoder=CompletionStreamDecoder,
 )

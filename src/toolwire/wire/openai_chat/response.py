@@ -245,8 +245,6 @@ def find_usage(chunk: Object) -> JSON:
 
 def read_usage(raw: JSON) -> Usage | None:
     """Read the counts; a total that is not the sum is kept as a field of this wire."""
-    if raw is None:
-        return None
     if type(raw) is not dict:
         return None
     if len(raw) == 3:

@@ -10,10 +10,11 @@ form. So is a bare function, `{"name", "description", "parameters"}`, as many pr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import compress
 from operator import attrgetter
 
 from ...ir.errors import ProtocolError
-from ...ir.losses import Losses, Severity
+from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
@@ -24,6 +25,7 @@ from ..fields import (
     read_extra,
     read_optional_string,
     read_string,
+    report_tool_fields,
     require_object,
     type_error,
     write_extra,
@@ -161,21 +163,16 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     return write_extra({"type": "function", "function": out}, extra, NAME)
 
 
-_UNWRITABLE: tuple[tuple[str, Severity], ...] = (
-    ("output_schema", "info"),
-    ("namespace", "warning"),
-    ("deferred", "warning"),
-    ("examples", "warning"),
-    ("cache", "info"),
-)
+_UNWRITABLE = ("output_schema", "namespace", "deferred", "examples", "cache")
+_unwritable = attrgetter(*_UNWRITABLE)
 
 
 def _report_unwritable(tool: Tool, losses: Losses, path: str) -> None:
-    if not (tool.output_schema or tool.namespace or tool.deferred or tool.examples or tool.cache):
-        return
-    for concept, severity in _UNWRITABLE:
-        if getattr(tool, concept) and not (concept == "cache" and has_cache_control(tool.extra)):
-            losses.add(f"{path}/{concept}", concept, "dropped", "Chat declarations have no field for it", severity)
+    if any(values := _unwritable(tool)):
+        names = [*compress(_UNWRITABLE, values)]
+        if "cache" in names and has_cache_control(tool.extra):
+            names.remove("cache")
+        report_tool_fields(names, "Chat", losses, path)
 
 
 _MODES: dict[str, ChoiceMode] = {"auto": "auto", "none": "none", "required": "required", "any": "required"}

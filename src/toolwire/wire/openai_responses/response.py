@@ -139,8 +139,6 @@ _USAGE = frozenset({"input_tokens", "output_tokens", "total_tokens", "input_toke
 
 def read_usage(raw: JSON) -> Usage | None:
     """Read the counts; `input_tokens` and `output_tokens` are the objects with their details here."""
-    if raw is None:
-        return None
     if type(raw) is not dict:
         return None
     extra = read_extra(raw, _USAGE, NAME)
