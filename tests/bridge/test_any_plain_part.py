@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from canonical import assistant_messages, calls, json_values, params, results, search_calls, texts, tools, words
-from toolwire.ir import Message, Params, Text, Tool, ToolwireError
+from canonical import assistant_messages, calls, json_values, params, results, search_calls, texts, words
+from toolwire.ir import Message, Params, Text, ToolwireError
 from toolwire.ir.losses import Losses
 from toolwire.ir.text import dumps
 from toolwire.stream.strict import _parse_any_arguments, parse_arguments
@@ -13,11 +13,9 @@ from toolwire.wire import get
 from toolwire.wire.anthropic.blocks import _read_any_call as _read_any_block_call
 from toolwire.wire.anthropic.blocks import read_block, write_block, write_plain_block
 from toolwire.wire.anthropic.request import _drop_refused, _make_message, _write_message, write_plain_message
-from toolwire.wire.anthropic.tools import _write_any_tool, write_tool
 from toolwire.wire.fields import read_extra, remember_form
 from toolwire.wire.openai_chat.message_writer import write_assistant, write_message, write_result
 from toolwire.wire.openai_chat.messages import _read_any_call, _read_any_message, read_call, read_message
-from toolwire.wire.openai_chat.tools import _read_any_tool, read_tool
 from toolwire.wire.params import param_table, read_params, write_params
 
 own_fields = st.sampled_from([{}, {}, {"anthropic": {"x": 1}}, {"openai_chat~": {":content": "list"}}, {"gemini": {}}])
@@ -155,12 +153,6 @@ def test_usual_chat_call_equals_the_general_one(raw):
     assert usual == general or (not usual.extra and usual == without_empty_fields(general))
 
 
-@given(nearly({"type": "function"}, {"name": "f", "description": "d", "parameters": {"type": "object"}}))
-def test_usual_chat_tool_equals_the_general_one(raw):
-    usual, general = outcome(read_tool, raw), outcome(_read_any_tool, raw)
-    assert usual == general or (not usual.extra and usual == without_empty_fields(general))
-
-
 plain_messages = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "system", "developer", "tool"]), "content": st.one_of(words, st.none())},
     optional={"tool_call_id": words, "name": words, "x": st.sampled_from([1, None])},
@@ -192,15 +184,6 @@ def test_plain_anthropic_message_equals_the_general_one_on_every_version(role, s
         written = _drop_refused(_write_message(message, "/messages/0", losses), "/messages/0", losses)
         assert list(plain.items()) == list(written.items())
         assert not losses
-
-
-@given(tools)
-def test_usual_anthropic_tool_equals_the_general_one(tool):
-    for one in (tool, Tool(tool.name, tool.description, tool.input_schema)):
-        losses, expected_losses = Losses(), Losses()
-        written, expected = write_tool(one, losses, "/tools/0"), _write_any_tool(one, expected_losses, "/tools/0")
-        assert (written and list(written.items())) == (expected and list(expected.items()))
-        assert list(losses) == list(expected_losses)
 
 
 raw_blocks = st.fixed_dictionaries(

@@ -62,8 +62,6 @@ def fit_params(
     params: Params, reasoning: ReasoningConfig | None, wire: Wire, model: ModelCapabilities, losses: Losses
 ) -> Params:
     """Drop or change the parameters that the target would reject. `reasoning` is already fitted."""
-    if params == Params(params.max_tokens) and _accepts_max_tokens(params.max_tokens, wire.limits, model):
-        return params
     params = _drop_refused(params, _refused_params(reasoning, wire, model), losses)
     for name in (model.exclusive_params or ())[1:]:
         first = (model.exclusive_params or ())[0]
@@ -73,16 +71,6 @@ def fit_params(
     if params.stop and not wire.capabilities.blank_text:
         params = _drop_blank_stops(params, losses)
     return _fit_limits(params, wire.limits, losses)
-
-
-def _accepts_max_tokens(max_tokens: int | None, limits: Limits, model: ModelCapabilities) -> bool:
-    """Return whether the only parameter of most requests is sent as it is."""
-    if max_tokens is None:
-        return True
-    for names in (model.refused_params, model.refused_when_thinking, limits.ranges):
-        if names and "max_tokens" in names:
-            return False
-    return max_tokens >= limits.min_output
 
 
 def _refused_params(reasoning: ReasoningConfig | None, wire: Wire, model: ModelCapabilities) -> dict[str, str]:

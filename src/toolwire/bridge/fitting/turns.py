@@ -138,9 +138,6 @@ class TurnFitter:
         """Append the fitted form of `turn`, if anything remains of it."""
         message = turn.message
         self._role = message.role
-        if len(turn.parts) == 1 and turn.parts is message.parts and self._is_plain_text(message):
-            turns.append(turn)
-            return
         if message.extra or message.role == "developer":
             self._report_message(message, turn)
         parts, locations, changed = self._fit_parts(turn, links_reasoning=not self._can.lone_reasoning)
@@ -156,13 +153,6 @@ class TurnFitter:
         if parts:
             fitted_message = Message(message.role, tuple(parts), message.extra) if changed else message
             turns.append(DraftMessage(fitted_message, parts, locations))
-
-    def _is_plain_text(self, message: Message) -> bool:
-        """Return whether a message of one part is a text that every target accepts as it is."""
-        part = message.parts[0]
-        if type(part) is not Text or part.cache is not None or part.artefacts or part.extra or message.extra:
-            return False
-        return message.role != "developer" and bool(part.text) and not part.text.isspace()
 
     def _fit_parts(
         self, turn: DraftMessage, *, links_reasoning: bool

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
@@ -92,12 +91,6 @@ def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
     return tuple(found)
 
 
-_options = attrgetter(
-    "kind", "strict", "output_schema", "namespace", "grammar", "deferred", "examples", "cache", "extra"
-)
-_NO_OPTIONS: tuple[JSON, ...] = ("function", None, None, None, None, None, (), None, {})
-
-
 def _no_arguments(tool: Tool) -> Object:
     """Return the schema of a tool without parameters, closed if the tool is strict."""
     closed: Object = {"additionalProperties": False} if tool.strict else {}
@@ -106,13 +99,6 @@ def _no_arguments(tool: Tool) -> Object:
 
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     """Write a declaration; return None and report the loss for a built-in tool of another provider."""
-    if tool.description is not None and tool.input_schema is not None and _options(tool) == _NO_OPTIONS:
-        return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-    return _write_any_tool(tool, losses, path)
-
-
-def _write_any_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
-    """Write a declaration of any kind and with any fields."""
     if tool.kind == "builtin":
         if NAME in tool.extra:
             return tool.extra[NAME]

@@ -68,43 +68,7 @@ _OWN_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
 
 
 def read_part(raw: JSON) -> Part:
-    """Read a part of a message; a part of an unknown kind stays Opaque."""
-    if type(raw) is dict and (len(raw) == 1 or (len(raw) == 2 and raw.get("thoughtSignature"))):
-        # fast path; other spellings and rare fields take the slow one
-        if "functionCall" in raw:
-            return _read_plain_call(raw) or _read_any_part(raw)
-        if len(raw) == 1:
-            if type(raw.get("text")) is str and raw["text"]:
-                return Text(raw["text"])
-            if "functionResponse" in raw:
-                return _read_plain_result(raw) or _read_any_part(raw)
-    return _read_any_part(raw)
-
-
-def _read_plain_call(raw: Object) -> ToolCall | None:
-    """Read a call with exactly an id, a name and arguments, signed or not; None for any other."""
-    call = raw["functionCall"]
-    if type(call) is dict and len(call) == 3:
-        call_id, name, arguments = call.get("id"), call.get("name"), call.get("args")
-        if call_id and type(call_id) is str and type(name) is str and arguments and type(arguments) is dict:
-            return ToolCall(call_id, name, arguments, artefacts=read_signature(raw))
-    return None
-
-
-def _read_plain_result(raw: Object) -> ToolResult | None:
-    """Read a result with one text under `output`; None for any other."""
-    result = raw["functionResponse"]
-    if type(result) is dict and len(result) == 3:
-        call_id, name, response = result.get("id"), result.get("name"), result.get("response")
-        if call_id and type(call_id) is str and type(name) is str and type(response) is dict and len(response) == 1:
-            content = response.get("output")
-            if content and type(content) is str:
-                return ToolResult(call_id, name, (Text(content),))
-    return None
-
-
-def _read_any_part(raw: JSON) -> Part:
-    """Read a part with any fields, in either spelling."""
+    """Read a part of a message, in either spelling; a part of an unknown kind stays Opaque."""
     # protobuf reads a null as an absent field, so a part may list all its members
     fields = {key: value for key, value in to_camel_case(require_object(raw)).items() if value is not None}
     if "functionCall" in fields:

@@ -34,7 +34,6 @@ from .content import NAME, has_cache_control, take_cache_control
 
 _OUTER = frozenset({"type", "function", "custom"})
 _extra = attrgetter("extra")
-_TOOL_TYPES = [dict, dict, str, str, dict]
 _FUNCTION = frozenset({"name", "description", "parameters", "strict"})
 _CUSTOM = frozenset({"name", "description", "format"})
 
@@ -43,20 +42,6 @@ def declares_functions(request: Request) -> bool:
     """Return whether a request uses the deprecated `functions`: then its answer has one `function_call`."""
     extras = [*filter(None, map(_extra, request.tools))]
     return any(":tool" in extra.get(f"{NAME}~", {}) for extra in extras) if extras else False
-
-
-def read_tool(raw: JSON) -> Tool:
-    """Read a declaration. This is the fast path: a function with name, description and parameters."""
-    try:
-        kind, function = raw["type"], raw["function"]
-        name, description, schema = function["name"], function["description"], function["parameters"]
-    except (KeyError, TypeError):
-        return _read_any_tool(raw)
-    if [*map(type, (raw, function, name, description, schema))] != _TOOL_TYPES or kind != "function":
-        return _read_any_tool(raw)
-    if len(raw) != 2 or len(function) != 3:
-        return _read_any_tool(raw)
-    return Tool(name, description, schema)
 
 
 def is_bare_function(raw: Object) -> bool:
@@ -69,8 +54,8 @@ def is_bare_function(raw: Object) -> bool:
     )
 
 
-def _read_any_tool(raw: JSON) -> Tool:
-    """Read a declaration with any fields; a type other than function and custom is a built-in tool."""
+def read_tool(raw: JSON) -> Tool:
+    """Read a declaration; a type other than function and custom is a built-in tool."""
     if is_bare_function(require_object(raw)):
         return read_function(raw, {f"{NAME}~": {":bare": True}})
     kind = raw.get("type", "function" if "function" in raw else None)
