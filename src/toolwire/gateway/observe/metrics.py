@@ -3,25 +3,19 @@
     metrics = Metrics()
     gateway = Gateway(settings, sinks=[metrics], metrics=metrics.page)
 
-Requests that differ only in numbers are collected in a batch, so a request costs one lookup and one append. The batches
-are counted before the figures are read, and after a few hundred requests, so that memory is bounded.
 Names of models, tools and losses come from outside, so each set of labels is bounded: further values become `other`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
-from operator import attrgetter
+from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from ...asgi.admission import Admission
-from ...bridge.restoration.repair import CallRepair
 from ...net.model.translation_cache import TranslationCache
 from ..request.client_request import ClientRequest
 from ..routing.health import HealthTable
@@ -39,11 +33,7 @@ _SERIES_LABELS = ("ingress", "upstream", "model")
 _MAX_LABEL_LENGTH = 120  # characters of a label; the names of models have fewer than 100
 _MAX_CACHED_SERIES = 4096  # routes by the client's names, of which there may be any number
 _MAX_ROWS = 2000  # of a counter; several labels with 200 values each would give millions
-_MAX_PENDING_REQUESTS = 256  # that are counted together, so that most requests only append a row
-_MAX_PENDING_TEXT = 1024  # characters of names in a request that is not counted at once
 _TOKEN_KINDS = ("input", "output", "cached", "reasoning")
-
-_get_tokens = attrgetter(*_TOKEN_KINDS)
 
 
 class _Histogram(Struct):
@@ -53,11 +43,9 @@ class _Histogram(Struct):
     counts: list[int]
     total: float = 0.0
 
-    def observe(self, values: Sequence[float]) -> None:
-        """Count values. Those of a batch are mostly in a few buckets."""
-        for bucket, count in Counter(map(bisect_left, repeat(self.bounds), values)).items():
-            self.counts[bucket] += count
-        self.total = sum(values, self.total)
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
 
     def buckets(self) -> list[tuple[str, float]]:
         """List (upper bound, number of values up to it)."""
@@ -81,36 +69,6 @@ def _new_overheads() -> _Histogram:
     return _Histogram(_OVERHEAD_BOUNDS, [0] * (len(_OVERHEAD_BOUNDS) + 1))
 
 
-class _BatchLabels(NamedTuple):
-    """The fields of a request log that are equal for all requests of a batch; named like those."""
-
-    ingress: str
-    upstream: str
-    model: str
-    is_configured_model: bool
-    action: str
-    status: int
-    error: str | None
-    attempts: int
-    failures: tuple[tuple[str, str], ...]
-    calls: tuple[str, ...]
-    declared_tools: int
-    offered_tools: int
-    tool_searches: int
-
-
-_get_labels = attrgetter(*_BatchLabels._fields)
-
-
-class _Numbers(NamedTuple):
-    """The numbers of the requests of a batch, by column. Times are in seconds."""
-
-    durations: tuple[float, ...]
-    first_chunks: tuple[float | None, ...]
-    overheads: tuple[float, ...]
-    tokens: tuple[tuple[int | None, ...] | None, ...]  # by `_TOKEN_KINDS`
-
-
 class _SeriesCounts(Struct):
     """The figures for one client protocol, upstream and model."""
 
@@ -123,23 +81,26 @@ class _SeriesCounts(Struct):
     first_chunk: _Histogram = field(default_factory=_new_durations)
     overhead: _Histogram = field(default_factory=_new_overheads)
 
-    def add(self, labels: _BatchLabels, numbers: _Numbers) -> None:
-        """Count the requests of a batch. Only requests for a model have durations and tokens."""
-        requests = len(numbers.durations)
-        self.statuses[labels.status] = self.statuses.get(labels.status, 0) + requests
-        if labels.action != "generate":
+    def add(self, request_log: RequestLog) -> None:
+        """Count a request. Only requests for a model have durations and tokens."""
+        self.statuses[request_log.status] = self.statuses.get(request_log.status, 0) + 1
+        if request_log.action != "generate":
             return
-        self.duration.observe(numbers.durations)
-        self.first_chunk.observe([seconds for seconds in numbers.first_chunks if seconds is not None])
-        if labels.attempts:
-            self.overhead.observe(numbers.overheads)
-        if labels.declared_tools:
-            self.selected_tools["declared"] += labels.declared_tools * requests
-            self.selected_tools["offered"] += labels.offered_tools * requests
-            self.selected_tools["searches"] += labels.tool_searches * requests
-        reported = zip(*filter(None, numbers.tokens), strict=True)  # nothing if no request has a usage
-        for kind, counts in zip(_TOKEN_KINDS, reported, strict=False):
-            self.tokens[kind] += sum(filter(None, counts))
+        self.duration.observe(request_log.seconds)
+        if request_log.first_chunk_seconds is not None:
+            self.first_chunk.observe(request_log.first_chunk_seconds)
+        if request_log.attempts:
+            self.overhead.observe(request_log.overhead)
+        if request_log.declared_tools:
+            self.selected_tools["declared"] += request_log.declared_tools
+            self.selected_tools["offered"] += request_log.offered_tools
+            self.selected_tools["searches"] += request_log.tool_searches
+        usage, tokens = request_log.usage, self.tokens
+        if usage is not None:
+            tokens["input"] += usage.input or 0
+            tokens["output"] += usage.output or 0
+            tokens["cached"] += usage.cached or 0
+            tokens["reasoning"] += usage.reasoning or 0
 
     def merge(self, other: _SeriesCounts) -> None:
         """Add the figures of another process for the same labels."""
@@ -217,10 +178,7 @@ class Metrics:
         self._series_by_labels: dict[tuple[str, str, str], _SeriesCounts] = {}  # all series
         self._models: set[str] = set()  # models with a label of their own
         self._in_flight = 0
-        self._batches: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}  # rows of `_Numbers` by `_BatchLabels`
-        self._pending_requests = 0  # in batches
-        self._lock = Lock()  # of the batches: a registry may collect in another thread
-        self._count_lock = Lock()  # of the counts
+        self._lock = Lock()  # of the counts
         self._attempts = _LabelledCounter(1, max_values, clean)
         self._calls = _LabelledCounter(0, max_values, clean)
         self._losses = _LabelledCounter(0, max_values, clean)
@@ -271,74 +229,34 @@ class Metrics:
             return
         if request_log.has_begun:
             self._in_flight -= 1
-        if request_log.losses:
-            for concept, count in request_log.count_losses().items():
-                self._losses.add(concept, request_log.ingress, request_log.upstream, count=count)
-        labels, usage = _get_labels(request_log), request_log.usage
-        tokens = None if usage is None else _get_tokens(usage)
-        row = (request_log.seconds, request_log.first_chunk_seconds, request_log.overhead, tokens)
-        if request_log.repairs and request_log.calls:
-            self._count_repaired(labels, row, request_log.repairs)
-            return
+        upstream, error, failures = request_log.upstream, request_log.error, request_log.failures
+        # an unknown model is a text from the client, and must not become a label
+        key = (request_log.ingress, upstream, request_log.model if upstream or request_log.is_configured_model else "")
         with self._lock:
-            rows = self._batches.get(labels)
-            if rows is None:
-                rows = self._open_batch(labels)
-            rows.append(row)
-        self._pending_requests += 1
-        if self._pending_requests >= _MAX_PENDING_REQUESTS:
-            self._count_batches()
+            model, series = self._series.get(key) or self._series_for(*key)
+            series.add(request_log)
+            for failed_upstream, kind in failures if request_log.attempts else ():
+                self._attempts.add(failed_upstream, kind)
+            if len(failures) < request_log.attempts and upstream:  # else nothing was sent
+                self._attempts.add(upstream, error or "ok")
+            if request_log.calls and request_log.repairs:
+                self._add_repaired_calls(request_log, model)
+            else:
+                for name in request_log.calls:
+                    self._calls.add(name, "ok" if error is None else "cut", upstream, model)
+            if request_log.losses:
+                for concept, count in request_log.count_losses().items():
+                    self._losses.add(concept, request_log.ingress, upstream, count=count)
 
-    def _open_batch(self, labels: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """Begin a batch. One with long names is counted after its first request, so that they are not kept."""
-        names = _BatchLabels._make(labels)
-        if len(names.model) + sum(map(len, names.calls)) > _MAX_PENDING_TEXT:
-            self._pending_requests = _MAX_PENDING_REQUESTS
-        rows: list[tuple[Any, ...]] = []
-        self._batches[labels] = rows
-        return rows
-
-    def _count_batches(self) -> None:
-        """Count the requests of all batches, in the order of the first request of each."""
-        with self._count_lock:
-            with self._lock:
-                batches, self._batches, self._pending_requests = self._batches, {}, 0
-            for labels, rows in batches.items():
-                self._count_batch(_BatchLabels._make(labels), _Numbers(*zip(*rows, strict=True)), {})
-
-    def _count_repaired(self, labels: tuple[Any, ...], row: tuple[Any, ...], repairs: Iterable[CallRepair]) -> None:
-        """Count a request with repaired calls, after the requests before it: the first names get labels."""
-        self._count_batches()
-        outcomes = {repair.name: "broken" if repair.problems else "repaired" for repair in repairs}
-        with self._count_lock:
-            self._count_batch(_BatchLabels._make(labels), _Numbers(*zip(row, strict=True)), outcomes)
-        for repair in repairs:
+    def _add_repaired_calls(self, request_log: RequestLog, model: str) -> None:
+        """Count the calls of an answer with repairs; a call is broken if a problem remains."""
+        repaired = {repair.name: "broken" if repair.problems else "repaired" for repair in request_log.repairs}
+        outcome = "ok" if request_log.error is None else "cut"
+        for name in request_log.calls:
+            self._calls.add(name, repaired.get(name, outcome), request_log.upstream, model)
+        for repair in request_log.repairs:
             for step in repair.steps:
                 self._repairs.add(step.name)
-
-    def _count_batch(self, labels: _BatchLabels, numbers: _Numbers, repair_outcomes: Mapping[str, str]) -> None:
-        """Count the requests of a batch.
-
-        A call is ok, repaired, broken (a problem remains), or cut (the answer failed).
-        """
-        # an unknown model is a text from the client, and must not become a label
-        is_known = labels.upstream or labels.is_configured_model
-        key = (labels.ingress, labels.upstream, labels.model if is_known else "")
-        model, series = self._series.get(key) or self._series_for(*key)
-        series.add(labels, numbers)
-        requests = len(numbers.durations)
-        if labels.attempts:
-            self._add_attempts(labels, requests)
-        outcome = "ok" if labels.error is None else "cut"
-        for name, count in Counter(labels.calls).items():
-            call_outcome = repair_outcomes.get(name, outcome)
-            self._calls.add(name, call_outcome, labels.upstream, model, count=count * requests)
-
-    def _add_attempts(self, labels: _BatchLabels, requests: int) -> None:
-        for upstream, kind in labels.failures:
-            self._attempts.add(upstream, kind, count=requests)
-        if len(labels.failures) < labels.attempts and labels.upstream:  # else nothing was sent
-            self._attempts.add(labels.upstream, labels.error or "ok", count=requests)
 
     def _series_for(self, front: str, upstream: str, model: str) -> tuple[str, _SeriesCounts]:
         """Find or create the series for these labels, and the model's label. One beyond the limit is `other`."""
@@ -358,12 +276,11 @@ class Metrics:
 
     def count_lost(self, kind: str) -> None:
         """Count a log line or a recording that could not be written. It may be called from any thread."""
-        with self._count_lock:
+        with self._lock:
             self._lost.add(kind)
 
     def snapshot(self) -> MetricsSnapshot:
         """Return the current figures. They are not copied: encode them before anything else is counted."""
-        self._count_batches()
         counters = {name: counter.values for name, counter in self._counters.items()}
         counters |= {name: self._count_watched(name) for name in self._other_counts}
         return MetricsSnapshot(
@@ -429,7 +346,6 @@ class Metrics:
         """Collect the metrics for a registry of prometheus_client."""
         from prometheus_client.core import GaugeMetricFamily
 
-        self._count_batches()
         yield self._requests_family()
         yield self._histogram_family(
             "request_duration_seconds", "duration of requests for a model", lambda series: series.duration
