@@ -10,7 +10,7 @@ from memory_connection import Client, Connection, limited, settle
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tables import every_case
-from toolwire.asgi.http_exchange import ClientGone, HttpExchange, decode_headers, find_direct_exchange
+from toolwire.asgi.http_exchange import ClientGone, HttpExchange, find_direct_exchange
 from toolwire.asgi.request_cycle import RequestCycle, encode_fields
 
 JSON = [(b"content-type", b"application/json")]
@@ -133,11 +133,6 @@ def test_value_with_a_control_character_is_left_to_uvicorn_which_refuses_it(valu
 
 def test_percent_signs_of_fields_are_encoded_as_they_are():
     assert encode_fields([(b"x-%b", b"100%"), (b"x-c", b"%d")]) == b"x-%b: 100%\r\nx-c: %d\r\n"
-
-
-@given(st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=3))))
-def test_headers_decoded_at_once_equal_those_decoded_one_by_one(pairs):
-    assert decode_headers(pairs) == {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
 
 
 def head_of_size(size):

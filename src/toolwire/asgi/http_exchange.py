@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from io import BytesIO
-from itertools import chain
 from typing import TypeAlias
 from urllib.parse import parse_qsl
 
@@ -120,7 +119,9 @@ class HttpExchange:
         self.root_path: str = scope.get("root_path") or ""  # the prefix at which the application is mounted
         self.path: str = find_path(scope) if self.root_path else scope["path"]
         self.query = dict(parse_qsl(scope["query_string"].decode("latin-1"))) if scope["query_string"] else {}
-        self.headers = decode_headers(scope["headers"])
+        self.headers: dict[str, str] = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
         length = self.headers.get("content-length", "")
         self.declared_length = int(length) if length.isdecimal() else 0  # of the body, in its header
         self.answer_headers: HeaderPairs = []  # added to the head of the answer, or of an error
@@ -332,14 +333,6 @@ class InFlight:
         if self._count:
             self._idle = self._idle or asyncio.Event()
             await self._idle.wait()
-
-
-def decode_headers(pairs: HeaderPairs) -> dict[str, str]:
-    """Decode headers from ASGI, all at once. A server rejects line breaks in them; otherwise each is decoded alone."""
-    texts = b"\n".join(chain.from_iterable(pairs)).decode("latin-1").split("\n")
-    if len(texts) != 2 * len(pairs):
-        return {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
-    return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
 def header_pairs(headers: Mapping[str, str]) -> HeaderPairs:

@@ -370,10 +370,6 @@ class TranslatedStream:
             return b""
         try:
             events = self._answer_stream.feed(data)
-            if type(events) is tuple and len(events) == 1 and type(events[0]) in _CONTENT_DELTAS and not self._steps:
-                output = self._encoder.feed(events[0])  # one delta in one read, the usual case
-                self._stats.new_deltas.append(events[0])
-                return output
             return self._write(events)
         except ToolwireError as error:
             return self.fail(stream_fault(error))

@@ -99,13 +99,10 @@ class FunctionSignature:
         return {**values, **dict.fromkeys(self.context_names, context)}
 
     def convert(self, arguments: Object) -> Object:
-        """Convert like `bind_arguments`, but also pass on arguments that the function does not take."""
-        plain = self.plain_types
-        is_plain = plain is not None and plain.issuperset(map(type, arguments.values()))
-        return arguments if is_plain else self._convert_values(arguments)
+        """Convert like `bind_arguments`, but also pass on arguments that the function does not take.
 
-    def _convert_values(self, arguments: Object) -> Object:
-        """Convert the values. The function receives its own lists and objects, and may change them."""
+        The function receives its own lists and objects, and may change them.
+        """
         values = {name: self._convert_value(name, copy_json(value)) for name, value in arguments.items()}
         for name, field in self._fields.items():
             if name not in values and not field.is_required():  # Python would pass the FieldInfo itself
