@@ -22,15 +22,14 @@ These must hold:
   a fallback would have others.
 - The trial of a target after its cooldown ends in every case: by a reply, or by `release_trial` if nothing was sent.
 
-`run` owns the waits, the log and the conversion of errors to faults. `answer.work` owns memory and threads. The steps
-between them only order the work.
+`run` owns the waits and the conversion of errors to faults. `answer.work` owns memory, threads, times and the log of an
+attempt. The steps between them only order the work.
 """
 
 from __future__ import annotations
 
 import asyncio
 from logging import getLogger
-from time import perf_counter
 
 from msgspec import Struct
 
@@ -82,15 +81,12 @@ class Attempt(Struct, eq=False):
 
     async def run(self) -> Fault | None:
         """Return None if the answer was delivered, else the fault that occurred before any output."""
-        started_at = perf_counter()
         context, target = self._context, self._target
-        preparation = context.preparation
         try:
-            out: OutboundRequest = preparation.forward(target) or await preparation.prepare(target)
+            out = await context.work.prepare(target)
         except BaseException:
             target.health.release_trial(self._sent_at)
             raise
-        context.work.begin_attempt(target, out, started_at)
         context.http_exchange.answer_headers = []  # without the headers of a failed target
         self._reply_headers = [*target.headers]
         if self._state.stream_delivery is not None or self._has_other_target:

@@ -369,6 +369,6 @@ def open_context(
     offload: ClientOffload,
 ) -> AnswerContext:
     """Return the context of a request whose answer begins."""
-    preparation = RequestPreparation(client_request, memory.client, offload, dependencies)
-    work = AnswerWork(client_request, preparation, dependencies.limits, log_writer, memory, offload, memory.add)
+    preparation = RequestPreparation(client_request, memory.client, dependencies)
+    work = AnswerWork(client_request, preparation, dependencies, log_writer, memory, offload, memory.add)
     return AnswerContext(dependencies, http_exchange, client_request, log_writer, preparation, work)

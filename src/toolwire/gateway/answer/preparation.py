@@ -19,11 +19,10 @@ from collections.abc import Mapping, Sequence
 from secrets import token_hex
 from typing import TypeAlias
 
-from ...asgi.offload import LARGE, ClientOffload
 from ...bridge.conversation.fitted_prefix import PrefixStore
 from ...bridge.conversation.reasoning_envelope import EnvelopeReader, ReasoningEnvelopes
 from ...bridge.conversation.restored_turns import find_turn_keys, restore_known_turns, restore_turns, turn_keys
-from ...bridge.conversation.turns import MAX_TURN_BYTES, StoredTurn
+from ...bridge.conversation.turns import StoredTurn
 from ...ir.request import Request
 from ...ir.text import to_bytes
 from ...net.model.endpoint import Endpoint
@@ -33,51 +32,38 @@ from ...net.model.server_facts import SizedBody
 from ...net.tools.runner import Runner
 from ...stream.strict import parse_object
 from ...wire.protocol import Limits
-from ..gateway_tools import GatewayTools, with_gateway_tools
+from ..gateway_tools import GatewayTools
 from ..observe.request_log import OfferCounts
 from ..request.client_request import ClientRequest
 from ..request.dependencies import Dependencies
-from ..retrieval.offered_tools import OfferedClientTools, is_stored_elsewhere
+from ..retrieval.offered_tools import OfferedClientTools
 from ..routing.router import Target
 from .pass_through import PassThroughRequest
 from .translated import TranslatedRequest
 
 
 class TurnMemory:
-    """The part of the store that one request of `caller` reads and writes, and the envelopes in its history."""
+    """The stored turns of one request's history, and the envelopes in it."""
 
-    __slots__ = ("_caller", "_client_request", "_envelopes", "_offload", "_store", "_turns", "removes_envelopes")
+    __slots__ = ("_client_request", "_envelopes", "removes_envelopes", "turns")
 
-    def __init__(
-        self, dependencies: Dependencies, client_request: ClientRequest, caller: str, offload: ClientOffload
-    ) -> None:
-        self._store = dependencies.turn_store
-        self._envelopes = dependencies.envelopes if client_request.has_envelopes else None
+    def __init__(self, client_request: ClientRequest, envelopes: ReasoningEnvelopes) -> None:
+        self._envelopes = envelopes if client_request.has_envelopes else None
         self._client_request = client_request
-        self._caller = caller
-        self._offload = offload
-        self._turns: Mapping[str, StoredTurn] = {}  # of the history, by key
+        self.turns: Mapping[str, StoredTurn] = {}  # of the history, by key
         self.removes_envelopes = False  # in the last request, because its provider would refuse them
 
     @property
     def found_any(self) -> bool:
         """True if a turn of the history is stored, or may contain an envelope."""
-        return bool(self._turns) or self.has_envelopes
+        return bool(self.turns) or self.has_envelopes
 
     @property
     def has_envelopes(self) -> bool:
         """True if reasoning of the history may be in an envelope."""
         return self._envelopes is not None
 
-    async def load(self, plan: Sequence[Target]) -> None:
-        """Load the turns of the history, for the targets in `plan`."""
-        if not self._store.has_any:
-            return
-        keys = await self._offload.run(self._client_request.work_size, self._find_keys, plan)
-        if keys:
-            self._turns = await self._store.load(self._caller, keys)
-
-    def _find_keys(self, plan: Sequence[Target]) -> list[str]:
+    def find_keys(self, plan: Sequence[Target]) -> list[str]:
         """List the keys of turns that may be stored. Turns without calls matter only to a target of another wire."""
         client_request = self._client_request
         crosses_wires = any(target.endpoint.wire.name != client_request.wire.name for target in plan)
@@ -101,23 +87,14 @@ class TurnMemory:
         self.removes_envelopes = False
         if endpoint.wire.name == client_request.wire.name:
             reader = None if envelopes is None else EnvelopeReader(envelopes)
-            restored = restore_turns(request, self._turns, endpoint.turn_origin, reader)
+            restored = restore_turns(request, self.turns, endpoint.turn_origin, reader)
             if reader is None or not reader.found:
                 return restored, translations
             self.removes_envelopes = True
-        return restore_known_turns(request, self._turns, endpoint.turn_origin, translations, envelopes)
-
-    async def save(self, turn: StoredTurn, endpoint: Endpoint, size: int) -> None:
-        """Save a turn that the client cannot return in full; `size` is that of the work.
-
-        It is saved before the answer ends: the next request may arrive at once, at another machine.
-        """
-        bound, keys, data = await self._offload.run(size, _encode_turn, turn, endpoint)
-        if len(data) <= MAX_TURN_BYTES:
-            await self._store.save(self._caller, keys, bound, data)
+        return restore_known_turns(request, self.turns, endpoint.turn_origin, translations, envelopes)
 
 
-def _encode_turn(turn: StoredTurn, endpoint: Endpoint) -> tuple[StoredTurn, list[str], bytes]:
+def encode_turn(turn: StoredTurn, endpoint: Endpoint) -> tuple[StoredTurn, list[str], bytes]:
     """Return the turn of an endpoint with its keys and its JSON."""
     bound = turn.bind(endpoint.model, endpoint.turn_origin)
     return bound, turn_keys(bound), bound.to_json()
@@ -136,16 +113,13 @@ class RequestPreparation:
     """The preparation of one client's request. `gateway_tools` runs the tools of the last prepared one."""
 
     gateway_tools: GatewayTools | None = None
-    _turns: TurnMemory | None = None  # if a turn of the history is stored, or has an envelope
-    _tool_count: int | None = None  # of a request whose conversation is stored elsewhere
+    turns: TurnMemory | None = None  # if a turn of the history is stored, or has an envelope
+    tool_count: int | None = None  # of a request whose conversation is stored elsewhere
     _unchanged_ids: frozenset[int] = frozenset()  # of targets that get the client's bytes
 
-    def __init__(
-        self, client_request: ClientRequest, caller: str, offload: ClientOffload, dependencies: Dependencies
-    ) -> None:
+    def __init__(self, client_request: ClientRequest, caller: str, dependencies: Dependencies) -> None:
         self._client_request = client_request
         self._caller = caller
-        self._offload = offload
         self._dependencies = dependencies
 
     @property
@@ -154,57 +128,18 @@ class RequestPreparation:
         if self.gateway_tools is not None and self.gateway_tools.offer is not None:
             offer = self.gateway_tools.offer
             return OfferCounts(offer.declared, offer.offered, offer.searches)
-        return None if self._tool_count is None else OfferCounts(self._tool_count, self._tool_count, 0)
-
-    async def load_turns(self, targets: Sequence[Target]) -> None:
-        """Load the stored turns of the conversation, for all targets."""
-        turns = self.open_turns()
-        await turns.load(targets)
-        self._turns = turns if turns.found_any else None
-
-    def open_turns(self) -> TurnMemory:
-        """Return the stored turns for this request."""
-        return TurnMemory(self._dependencies, self._client_request, self._caller, self._offload)
+        return None if self.tool_count is None else OfferCounts(self.tool_count, self.tool_count, 0)
 
     def forward(self, target: Target) -> PassThroughRequest | None:
         """Return the request for a target that gets the client's bytes; None if it has to be prepared."""
-        if self._turns is not None or id(target) not in self._unchanged_ids:
+        if self.turns is not None or id(target) not in self._unchanged_ids:
             return None
-        self.gateway_tools = self._tool_count = None
+        self.gateway_tools = self.tool_count = None
         client_request, endpoint = self._client_request, target.endpoint
         if client_request.upload is not None:
             return PassThroughRequest(client_request, endpoint, b"", client_request.upload.for_model(endpoint.model))
         body = _replace_leading_model(client_request, endpoint)
         return None if body is None else PassThroughRequest(client_request, endpoint, body)
-
-    async def prepare(self, target: Target) -> OutboundRequest:
-        """Return the request for a target, prepared in a thread if it is large or its tools are new."""
-        client_request, known_tools = self._client_request, self._dependencies.known_tools
-        if self._turns is None and id(target) in self._unchanged_ids:
-            size = len(client_request.body)
-            body = await self._offload.run(size, _replace_model, client_request, target.endpoint)
-            return PassThroughRequest(client_request, target.endpoint, body)
-        tools_key = known_tools.key(client_request, target.label)
-        work_size = client_request.work_size if known_tools.has(tools_key) else LARGE + 1
-        if target.endpoint.wire.name == client_request.wire.name:
-            work_size = max(work_size, len(client_request.body))  # which may be parsed, also if its messages are known
-        if self._turns is not None and self._turns.has_envelopes:
-            work_size = max(work_size, LARGE + 1)  # a small envelope may contain much text
-        self._tool_count = None
-        sizes = target.upstream.context_sizes
-        if sizes is not None and (
-            target.endpoint.wire.name != client_request.wire.name or _leaves_context(client_request, target)
-        ):
-            await sizes.refresh(target.endpoint, target.upstream.transport)
-        runner, restored, offer = self._runner_for(target), None, None
-        if self._may_select_tools(target, runner):
-            restored, offer = await self._select_tools(target, runner, work_size)
-        if work_size <= LARGE:
-            outbound = self._make_outbound(target, runner, restored, offer)
-        else:
-            outbound = await self._offload.run(work_size, self._make_outbound, target, runner, restored, offer)
-        known_tools.add(tools_key, client_request)
-        return outbound
 
     def needs_no_change(self, target: Target) -> bool:
         """Check whether the client's bytes can be sent as they are, as far as that is known without decoding them."""
@@ -212,9 +147,9 @@ class RequestPreparation:
         if (
             target.keeps_requests
             and target.endpoint.wire.name == client_request.wire.name
-            and not _leaves_context(client_request, target)
+            and not leaves_context(client_request, target)
             and client_request.pending_response is None
-            and (not self._dependencies.runners or self._runner_for(target) is None)
+            and (not self._dependencies.runners or self.runner_for(target) is None)
             and not (target.renamed_fields and any(map(client_request.may_have_field, target.renamed_fields)))
             and (target.max_tools is None or not client_request.may_have_more_tools(target.max_tools))
         ):
@@ -222,55 +157,33 @@ class RequestPreparation:
             return True
         return False
 
-    def _may_select_tools(self, target: Target, runner: Runner | None) -> bool:
+    def may_select_tools(self, target: Target, runner: Runner | None) -> bool:
         """Check whether some of the tools may be left out of the request for a target."""
         if not self._client_request.has_tools and runner is None:
             return False
-        return bool(target.row.retrieve) or self._may_defer(target)
+        return bool(target.row.retrieve) or self.may_defer(target)
 
-    async def _select_tools(
-        self, target: Target, runner: Runner | None, work_size: int
-    ) -> tuple[RestoredRequest | None, OfferedClientTools | None]:
-        """Select among the tools of the client and of the gateway.
-
-        Return the request with its stored turns, and the selection; None and None if all tools are offered.
-        """
-        retrieval, may_defer = target.row.retrieval, self._may_defer(target)
-        ranker, client, offload = self._dependencies.ranker, self._caller, self._offload
-        restored = await offload.run(work_size, self._restore, target)
-        with_own = restored[0] if runner is None else with_gateway_tools(restored[0], runner)
-        offer = None
-        if may_defer:
-            offer = await ranker.open_hosted_search(with_own, target.endpoint.wire, client, offload, work_size)
-        if offer is None and retrieval is not None:
-            pending = self._client_request.pending_response
-            earlier = None if pending is None else pending.offered
-            offer = await ranker.open_offer(with_own, retrieval, client, offload, work_size, earlier)
-            if offer is None and is_stored_elsewhere(with_own):
-                self._tool_count = len(with_own.tools)
-        return (None, None) if offer is None else (restored, offer)
-
-    def _may_defer(self, target: Target) -> bool:
+    def may_defer(self, target: Target) -> bool:
         """Check whether the client may rely on the tool search of a provider that the target does not have."""
         client_request = self._client_request
         if target.endpoint.wire.name == client_request.wire.name or target.row.emulate is not None:
             return False
         return _DEFER_LOADING in client_request.body or _TOOL_SEARCH in client_request.body
 
-    def _runner_for(self, target: Target) -> Runner | None:
+    def runner_for(self, target: Target) -> Runner | None:
         dependencies = self._dependencies
         has_tools = target.row.tools and dependencies.runners
         return dependencies.runner_for(self._client_request.model) if has_tools else None
 
-    def _restore(self, target: Target) -> RestoredRequest:
+    def restore(self, target: Target) -> RestoredRequest:
         """Return the client's request for a target, with its stored turns."""
         client_request = self._client_request
         request = client_request.request_for(target.endpoint)
-        if self._turns is None:
+        if self.turns is None:
             return request, client_request.translations
-        return self._turns.restore(request, target.endpoint)
+        return self.turns.restore(request, target.endpoint)
 
-    def _make_outbound(
+    def make_outbound(
         self,
         target: Target,
         runner: Runner | None,
@@ -282,7 +195,7 @@ class RequestPreparation:
         self.gateway_tools = None
         if runner is None and offer is None:
             restored_request, translations = self._find_restored(target)
-            keeps_conversation = self._turns is None or not self._turns.removes_envelopes
+            keeps_conversation = self.turns is None or not self.turns.removes_envelopes
             return _adapt(
                 client_request,
                 restored_request,
@@ -292,7 +205,7 @@ class RequestPreparation:
                 keeps_conversation=keeps_conversation,
             )
         run_id = token_hex(16)  # not the request id, which a client may choose
-        request, translations = self._restore(target) if restored is None else restored
+        request, translations = self.restore(target) if restored is None else restored
         self.gateway_tools = tools = GatewayTools(runner, request, run_id, self._caller, offer)
         return TranslatedRequest(
             client_request,
@@ -306,11 +219,11 @@ class RequestPreparation:
     def _find_restored(self, target: Target) -> tuple[Request | None, PrefixStore | None]:
         """Return the request with its stored turns; None if the gateway has nothing to add to the client's bytes."""
         client_request = self._client_request
-        if self._turns is None:
+        if self.turns is None:
             request = client_request.request_for(target.endpoint) if client_request.is_rebuilt else None
             return request, client_request.translations
         client_copy = client_request.request_for(target.endpoint)
-        restored, translations = self._turns.restore(client_copy, target.endpoint)
+        restored, translations = self.turns.restore(client_copy, target.endpoint)
         return None if restored is client_copy and not client_request.is_rebuilt else restored, translations
 
 
@@ -330,7 +243,7 @@ def _adapt(
     endpoint, body = target.endpoint, None
     if keeps_conversation and endpoint.wire.name == client_request.wire.name and _keeps_body(client_request, target):
         body = _same_wire_body(client_request, restored, endpoint)
-        sized_body = _size_context(client_request, body, target) if _leaves_context(client_request, target) else None
+        sized_body = _size_context(client_request, body, target) if leaves_context(client_request, target) else None
         body = body if sized_body is None else sized_body.data
         if target.row.repair is None and not client_request.records_at(target.upstream):
             # which need not be decodable
@@ -343,7 +256,7 @@ def _adapt(
     )
 
 
-def _leaves_context(client_request: ClientRequest, target: Target) -> bool:
+def leaves_context(client_request: ClientRequest, target: Target) -> bool:
     """Check whether an Ollama model is requested without a size of its context. A streamed body is not searched."""
     if target.upstream.context_sizes is None or client_request.upload is not None:
         return False

@@ -247,9 +247,7 @@ class RequestHandler:
             if client_request.upload is None:  # else the reply decides whether the answer is a stream
                 state.open_stream(context)
         try:
-            await context.work.find_envelopes()
-            if dependencies.turn_store.has_any or client_request.has_envelopes:
-                await context.preparation.load_turns(targets)
+            await context.work.load_turns(targets)
             await self._try_targets()
         except asyncio.CancelledError:
             await self._handle_interruption()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from ...asgi.offload import LARGE, ClientOffload
 from ...bridge.conversation.restored_turns import turn_is_incomplete
-from ...bridge.conversation.turns import StoredTurn
+from ...bridge.conversation.turns import MAX_TURN_BYTES, StoredTurn
 from ...bridge.emulation.retries import RejectedAnswer
 from ...ir.errors import ProtocolError
 from ...ir.prompt_size import least_tokens
@@ -28,13 +28,23 @@ from ...ir.response import Fault
 from ...net.http.transport import Reply
 from ...net.model.replies import read_reply_body
 from ...net.model.upstream_exchange import ERROR_LIMIT, ReplyMeaning, UpstreamExchange
-from ..config.settings import LimitsRow
+from ...net.tools.runner import Runner
 from ..faults import overflow_fault
+from ..gateway_tools import with_gateway_tools
 from ..memory import UNCOUNTED, MemoryReservation, StreamMemory, admit_document
 from ..observe.request_log import AnswerStats, RequestLogWriter
 from ..request.client_request import CALL_MARKS, ClientRequest
+from ..request.dependencies import Dependencies
+from ..retrieval.offered_tools import OfferedClientTools, is_stored_elsewhere
 from ..routing.router import Target
-from .preparation import OutboundRequest, RequestPreparation
+from .preparation import (
+    OutboundRequest,
+    RequestPreparation,
+    RestoredRequest,
+    TurnMemory,
+    encode_turn,
+    leaves_context,
+)
 
 # Relay a stream without keeping the event loop busy: in pieces, with other requests in between.
 #
@@ -176,10 +186,7 @@ class StreamRelay:
         self._memory.grow(piece, held, stream.content_bytes, self.item_count)
         self._held = held
         size = held + self._repeated_work + self._size_of_calls(piece)
-        if size <= LARGE:
-            output = stream.feed(piece)
-        else:
-            output = await self._offload.run(size, stream.feed, piece)
+        output = await self._offload.run(size, stream.feed, piece)
         if self._stats.ended_calls != self._ended_calls:
             self._ended_calls, self._call_bytes = self._stats.ended_calls, 0
         if self._start is not None and output:
@@ -269,7 +276,7 @@ class AnswerWork(Struct, frozen=True, eq=False):
 
     _client_request: ClientRequest
     _preparation: RequestPreparation
-    _limits: LimitsRow
+    _dependencies: Dependencies
     _log_writer: RequestLogWriter
     _memory: MemoryReservation
     _offload: ClientOffload
@@ -286,18 +293,71 @@ class AnswerWork(Struct, frozen=True, eq=False):
     async def hash_request(self, make_key: Callable[[], bytes | None]) -> bytes | None:
         return await self._offload.run(len(self._client_request.body) // _HASHES_PER_WORK, make_key)
 
-    async def find_envelopes(self) -> None:
-        """Search a large request for envelopes in a thread; the property keeps the result."""
-        size = len(self._client_request.body) // _SEARCHES_PER_WORK
+    async def load_turns(self, targets: Sequence[Target]) -> None:
+        """Load the stored turns of the conversation, for all targets. A large request is searched for envelopes first."""
+        client_request, store = self._client_request, self._dependencies.turn_store
+        size = len(client_request.body) // _SEARCHES_PER_WORK
         if size > LARGE:
-            await self._offload.run(size, getattr, self._client_request, "has_envelopes")
+            await self._offload.run(size, getattr, client_request, "has_envelopes")  # the property keeps the result
+        if not store.has_any and not client_request.has_envelopes:
+            return
+        turns = TurnMemory(client_request, self._dependencies.envelopes)
+        if store.has_any and (keys := await self._offload.run(client_request.work_size, turns.find_keys, targets)):
+            turns.turns = await store.load(self._memory.client, keys)
+        self._preparation.turns = turns if turns.found_any else None
 
     # the request to a target
 
-    def begin_attempt(self, target: Target, out: OutboundRequest, started_at: float) -> None:
-        """Note that a request is prepared since `started_at`. From here on it waits for threads, and is not refused."""
+    async def prepare(self, target: Target) -> OutboundRequest:
+        """Return the request for a target. From here on it waits for threads, and is not refused."""
+        started_at = perf_counter()
+        out = self._preparation.forward(target) or await self._prepare(target)
         self._offload.refuse = None
         self._log_writer.start_attempt(target, out.is_passed_through, started_at)
+        return out
+
+    async def _prepare(self, target: Target) -> OutboundRequest:
+        """Prepare the request, in a thread if it is large or its tools are new."""
+        client_request, preparation = self._client_request, self._preparation
+        known_tools, sizes = self._dependencies.known_tools, target.upstream.context_sizes
+        is_same_wire = target.endpoint.wire.name == client_request.wire.name
+        tools_key = known_tools.key(client_request, target.label)
+        work_size = client_request.work_size if known_tools.has(tools_key) else LARGE + 1
+        if is_same_wire:
+            work_size = max(work_size, len(client_request.body))  # which may be parsed, also if its messages are known
+        if preparation.turns is not None and preparation.turns.has_envelopes:
+            work_size = max(work_size, LARGE + 1)  # a small envelope may contain much text
+        if sizes is not None and (not is_same_wire or leaves_context(client_request, target)):
+            await sizes.refresh(target.endpoint, target.upstream.transport)
+        preparation.tool_count = None
+        runner, restored, offer = preparation.runner_for(target), None, None
+        if preparation.may_select_tools(target, runner):
+            restored, offer = await self._select_tools(target, runner, work_size)
+        outbound = await self._offload.run(work_size, preparation.make_outbound, target, runner, restored, offer)
+        known_tools.add(tools_key, client_request)
+        return outbound
+
+    async def _select_tools(
+        self, target: Target, runner: Runner | None, work_size: int
+    ) -> tuple[RestoredRequest | None, OfferedClientTools | None]:
+        """Select among the tools of the client and of the gateway.
+
+        Return the request with its stored turns, and the selection; None and None if all tools are offered.
+        """
+        preparation, retrieval = self._preparation, target.row.retrieval
+        ranker, client, offload = self._dependencies.ranker, self._memory.client, self._offload
+        restored = await offload.run(work_size, preparation.restore, target)
+        with_own = restored[0] if runner is None else with_gateway_tools(restored[0], runner)
+        offer = None
+        if preparation.may_defer(target):
+            offer = await ranker.open_hosted_search(with_own, target.endpoint.wire, client, offload, work_size)
+        if offer is None and retrieval is not None:
+            pending = self._client_request.pending_response
+            earlier = None if pending is None else pending.offered
+            offer = await ranker.open_offer(with_own, retrieval, client, offload, work_size, earlier)
+            if offer is None and is_stored_elsewhere(with_own):
+                preparation.tool_count = len(with_own.tools)
+        return (None, None) if offer is None else (restored, offer)
 
     async def find_overflow(self, out: OutboundRequest, window: int) -> Fault | None:
         """Return a fault if the prompt is certainly longer than the window. Other prompts are left to the upstream."""
@@ -342,13 +402,10 @@ class AnswerWork(Struct, frozen=True, eq=False):
         if target.row.emulate is None:  # else `reject_answer` has admitted it
             await self._admit(data)
         size = len(data) + self._calls_size(target, data)
-        if size <= LARGE:
-            out.read_answer(data)
-        else:
-            await self._offload.run(size, out.read_answer, data)
+        await self._offload.run(size, out.read_answer, data)
 
     async def _admit(self, data: bytes) -> None:
-        await admit_document(data, self._limits.values, self._offload, self._memory, status=502)
+        await admit_document(data, self._dependencies.limits.values, self._offload, self._memory, status=502)
 
     async def open_relay(self, target: Target, out: OutboundRequest, reply: Reply, max_start: int) -> StreamRelay:
         """Open the relay of a streamed answer; `max_start` is the size of the output that may be held back."""
@@ -371,7 +428,7 @@ class AnswerWork(Struct, frozen=True, eq=False):
     async def encode_answer(self, out: OutboundRequest, data: bytes) -> bytes:
         """Encode a whole answer for the client. `data` is the upstream's answer."""
         started_at, size = perf_counter(), len(data) + self._repeated_size()
-        written = out.encode_answer() if size <= LARGE else await self._offload.run(size, out.encode_answer)
+        written = await self._offload.run(size, out.encode_answer)
         self._log_writer.add_overhead(started_at)
         return written
 
@@ -383,7 +440,9 @@ class AnswerWork(Struct, frozen=True, eq=False):
         """Save the turn of an answer if the client cannot return it in full."""
         if turn_is_incomplete(turn, same_wire=out.endpoint.wire.name == self._client_request.wire.name):
             earlier = 0 if self._preparation.gateway_tools is None else len(out.body)  # which has earlier rounds
-            await self._preparation.open_turns().save(turn, out.endpoint, answer_size + earlier)
+            bound, keys, data = await self._offload.run(answer_size + earlier, encode_turn, turn, out.endpoint)
+            if len(data) <= MAX_TURN_BYTES:
+                await self._dependencies.turn_store.save(self._memory.client, keys, bound, data)
 
     async def end_attempt(self, out: OutboundRequest) -> None:
         """Log the answer of an attempt. The usage is estimated from the sizes if the upstream reported none."""
