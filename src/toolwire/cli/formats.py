@@ -77,8 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
         lines = _describe_format(formats[0])
     elif formats:
         rows = [(form.name, _format_flags(form), form.title, ", ".join(form.families) or "any") for form in formats]
-        head, *rest = table(rows, ("text format", "", "calls", "models"))
-        lines += ["", paint(head, "bold"), *rest, "", "1 one call per turn   r reasoning   s has stop strings"]
+        lines += ["", *table(rows, ("text format", "", "calls", "models"), bold=True), ""]
+        lines.append("1 one call per turn   r reasoning   s has stop strings")
     print("\n".join(lines))
     return 0
 
@@ -130,10 +130,7 @@ def _family_lines(family: str, formats: list[Format], models: list[str]) -> list
     for form in formats:
         patterns = [pattern for pattern in form.families if family.lower() in pattern.lower()]
         rows.append((form.name, form.title, ", ".join(patterns)))
-    lines: list[str] = []
-    if rows:
-        head, *rest = table(rows, ("text format", "calls", "models"))
-        lines = [paint(head, "bold"), *rest, ""]
+    lines = [*table(rows, ("text format", "calls", "models"), bold=True), ""] if rows else []
     if models:
         lines += [paint("models with known capabilities", "bold"), *textwrap.wrap(", ".join(models), 100), ""]
     end = f"toolwire formats NAME shows a format, and toolwire formats MODEL the capabilities of one {family} model."

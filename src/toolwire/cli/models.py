@@ -16,7 +16,7 @@ from ..ir.errors import ConfigError, ToolwireError
 from ..ir.terminal import count_of, neutralise_line
 from .sources.targets import positive_seconds
 from .terminal.options import add_command, add_flag
-from .terminal.output import json_text, paint, table
+from .terminal.output import json_text, table
 
 if TYPE_CHECKING:
     from ..wire.models.vendors import Vendor
@@ -137,8 +137,7 @@ def _list_providers(*, as_json: bool) -> int:
         )
         for vendor in rows
     ]
-    head, *rest = table(cells, ("model", "wire", "key", "environment variable"))
-    print("\n".join([paint(head, "bold"), *rest]))
+    print("\n".join(table(cells, ("model", "wire", "key", "environment variable"), bold=True)))
     print(
         "local/smollm2 runs in this process. toolwire models PROVIDER asks a provider for its models.", file=sys.stderr
     )

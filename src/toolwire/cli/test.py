@@ -18,11 +18,10 @@ from ..testing.tool_tests.settings import ToolTestSettings
 from .sources.targets import add_server_options, parse_spec
 from .sources.tool_source import source_kind
 from .terminal.options import add_command, add_flag, add_list, settings_from
-from .terminal.output import json_text, paint, table
+from .terminal.output import ProgressBar, json_text, paint, table
 
 if TYPE_CHECKING:
     from ..mcp.client.config import ServerSpec
-    from ..mcp.client.login import Login
     from ..testing.tool_tests.checks import ToolFinding
     from ..testing.tool_tests.report import ToolTestReport, ToolTestResult
 
@@ -162,31 +161,28 @@ def _read_settings(arguments: argparse.Namespace) -> ToolTestSettings:
 
 def _test_source(arguments: argparse.Namespace, settings: ToolTestSettings) -> ToolTestReport:
     kind = source_kind(arguments.source)
-    show_progress = _ProgressLine()
-    try:
+    with ProgressBar("") as bar:
+
+        def show_progress(tool: str, done: int, total: int) -> None:
+            bar.label = neutralise_line(tool)
+            bar(done, total)
+
         if kind == "functions":
             from ..testing.tool_tests.python_tests import check_python_tools
 
             jobs = arguments.jobs or min(os.cpu_count() or 1, 4)
             return check_python_tools(arguments.source, settings, jobs=jobs, on_progress=show_progress)
         if kind == "mcp":
+            from ..mcp.client.login import Browser, Login
             from ..testing.tool_tests.mcp_tests import check_server_tools
 
             words, spec = _select_server(arguments)
             words += [word for name in spec.env for word in ("--env", f"{name}=…")]  # the values may be secret
-            login = _browser_login() if arguments.login else None
+            login = Login(Browser()) if arguments.login else None
             return check_server_tools(words, spec, settings, login=login, on_progress=show_progress)
-    finally:
-        show_progress.clear()
     raise ConfigError(
         f"toolwire test cannot call the tools of {arguments.source}", hint="give a Python file or a server"
     )
-
-
-def _browser_login() -> Login:
-    from ..mcp.client.login import Browser, Login
-
-    return Login(Browser())
 
 
 def _select_server(arguments: argparse.Namespace) -> tuple[list[str], ServerSpec]:
@@ -205,27 +201,12 @@ def _select_server(arguments: argparse.Namespace) -> tuple[list[str], ServerSpec
     return [arguments.source, "--server", name], specs[name]
 
 
-class _ProgressLine:
-    """One line on a terminal: the tool that is being tested, and the number of its calls."""
-
-    def __init__(self) -> None:
-        self._is_shown = sys.stderr.isatty()
-
-    def __call__(self, tool: str, done: int, total: int) -> None:
-        if self._is_shown:
-            print(f"\r\x1b[K{neutralise_line(tool)} {done}/{total}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._is_shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
 def _print_report(report: ToolTestReport) -> None:
     """Print a table of the tools, then each finding with its reproduction. Totals go to standard error."""
     rows = [_row(result) for result in report.results]
     if rows:
-        head, *rest = table(rows, ("", "tool", "effect", "calls", "result"))
-        print("\n".join([paint(head, "bold"), *map(_paint_mark, rest)]))
+        lines = table(rows, ("", "tool", "effect", "calls", "result"), bold=True)
+        print("\n".join(map(_paint_mark, lines)))
     for finding in report.all_findings:
         _print_finding(finding)
     found = len(report.all_findings)

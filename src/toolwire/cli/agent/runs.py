@@ -237,15 +237,12 @@ def _delete(arguments: argparse.Namespace) -> int:
 
 
 def _confirm_deletion(run_ids: list[str]) -> bool:
-    from ..terminal.input import edit_line, has_terminal
+    from ..terminal.input import has_terminal, is_confirmed
 
     if not has_terminal():
         raise ConfigError("there is no terminal to confirm the deletion on", hint="add --yes")
     print("\n".join(map(neutralise_line, run_ids)), file=sys.stderr)
-    try:
-        return edit_line(f"Delete {count_of(len(run_ids), 'run')}? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+    return is_confirmed(f"Delete {count_of(len(run_ids), 'run')}?")
 
 
 def _sweep(arguments: argparse.Namespace) -> int:

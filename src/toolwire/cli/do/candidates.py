@@ -9,26 +9,24 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 from collections.abc import Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra
 from ...ir.parts import Text, ToolCall, ToolResult
-from ...ir.terminal import neutralise_line, neutralise_text
+from ...ir.terminal import neutralise_text
 from ...ir.text import dumps
 from ...ir.tools import Tool
 from ...ir.value import Value
 from ...run.tools.words import split_words
 from ..sources.tool_source import open_source, read_declared, source_kind
 from ..terminal.input import has_terminal
-from ..terminal.output import paint
+from ..terminal.output import ProgressBar, print_note
+from ..tools.groups import require_numpy
 from .execution import DoOutcome, OutcomeKind, confirm, letter_notes, show_action
 
 if TYPE_CHECKING:
@@ -65,7 +63,7 @@ def _read_specifications(source: str) -> tuple[Tool, ...]:
 
     specs = load_api_specs(source)
     for problem in specs.problems[:_MAX_PROBLEMS]:
-        print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
+        print_note(f"skipped: {problem}")
     named: dict[str, Tool] = {}
     for tool in specs.tools:
         named.setdefault(tool.name, tool)
@@ -89,12 +87,12 @@ async def run_source_call(
     notes = [*_make_notes(tool, source, arguments), *letter_notes(text)]
     show_action(text, notes, as_json=arguments.json, asks=asks)
     if not source.is_callable:
-        return _finish(outcome, "shown", "the specification has no implementation: the call is shown, not run")
+        return replace(outcome, message="the specification has no implementation: the call is shown, not run")
     if arguments.dry_run:
         return outcome
     problem = confirm()
     if problem is not None:
-        return _finish(outcome, *problem)
+        return replace(outcome, kind=problem[0], message=problem[1])
     result = await _run_through_toolbox(call, source, arguments)
     text = "".join(part.text for part in result.parts if isinstance(part, Text)) or dumps(result.structured)
     if not arguments.json:
@@ -126,10 +124,6 @@ def _make_notes(tool: Tool, source: ToolSource, arguments: argparse.Namespace) -
         base = arguments.api_url.rpartition("@")[2] if "@" in arguments.api_url else arguments.api_url
         notes.append(f"sends: {tool.method} {base.rstrip('/')}{tool.path}")
     return notes
-
-
-def _finish(outcome: DoOutcome, kind: OutcomeKind, message: str) -> DoOutcome:
-    return replace(outcome, kind=kind, message=message)
 
 
 # Restrict the arguments of a command to values of the request, for a model that invents values.
@@ -300,7 +294,7 @@ class Candidates:
 
 def load_candidates(arguments: argparse.Namespace) -> Candidates:
     """Read the commands of this machine, those named by `--learn`, and the sources of `-t`."""
-    _require_numpy()
+    require_numpy("`toolwire do`")
     from ...retrieve.index import ToolIndex
 
     sources = [read_source(source, arguments) for source in arguments.tools]
@@ -318,16 +312,17 @@ def _load_commands(arguments: argparse.Namespace) -> CommandIndex:
     from .command_help import learn_command
 
     cache = cache_folder()
-    commands = Catalogue(find_roots(), cache=cache).load(_show_progress("reading man pages and completions"))
+    with ProgressBar("reading man pages and completions") as bar:
+        commands = Catalogue(find_roots(), cache=cache).load(bar)
     learned = [command for name in arguments.learn for command in learn_command(name)]
     replaced = {command.words for command in learned}
     every = [*learned, *(command for command in commands if command.words not in replaced)]
     if not every:
         hint = "install man pages (man-db), name a command with --learn, or give tools with -t"
         raise ConfigError("no man pages or completion files were found", hint=hint)
-    encoder = _open_encoder(arguments)
-    progress = _show_progress("encoding common commands")
-    return CommandIndex(every, encoder=encoder, cache=cache / "learned" if learned else cache, progress=progress)
+    with ProgressBar("encoding common commands") as bar:
+        folder = cache / "learned" if learned else cache
+        return CommandIndex(every, encoder=_open_encoder(arguments), cache=folder, progress=bar)
 
 
 def _open_encoder(arguments: argparse.Namespace) -> Encoder | None:
@@ -342,37 +337,7 @@ def _open_encoder(arguments: argparse.Namespace) -> Encoder | None:
         return None
 
 
-def _require_numpy() -> None:
-    if find_spec("numpy") is None:
-        raise MissingExtra("`toolwire do` requires numpy", hint=install_command("retrieve"))
-
-
 def cache_folder() -> Path:
     """Return the folder of toolwire's cache; it may not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "toolwire"
-
-
-class _CountLine:
-    """A line on the terminal that counts; nothing without a terminal."""
-
-    def __init__(self, title: str) -> None:
-        self._title = title
-        self._shown = -1
-
-    def __call__(self, done: int, total: int) -> None:
-        percent = 100 * done // max(total, 1)
-        if percent == self._shown or not sys.stderr.isatty():
-            return
-        self._shown = percent
-        text = neutralise_line(f"{self._title}: {done:,} of {total:,}")
-        print(
-            f"\r\x1b[K{paint(text, 'dim', sys.stderr)}",
-            end="" if done < total else "\r\x1b[K",
-            file=sys.stderr,
-            flush=True,
-        )
-
-
-def _show_progress(title: str) -> _CountLine:
-    return _CountLine(title)

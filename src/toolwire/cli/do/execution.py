@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from ...ir.terminal import neutralise_line, neutralise_text, reveal_line
 from ...ir.value import Value
 from ...retrieve.commands.command import SYSTEM_FOLDERS, find_program, find_system_program
-from ..terminal.input import discard_typed_input, edit_line, has_terminal
+from ..terminal.input import discard_typed_input, has_terminal, is_confirmed
 from ..terminal.output import json_text, paint
 
 if TYPE_CHECKING:
@@ -130,11 +130,7 @@ def confirm(*, is_yes: bool = False) -> tuple[OutcomeKind, str] | None:
         reason = "--yes does not apply to it" if is_yes else "there is no terminal to confirm on"
         return "refused", f"not run: {reason}"
     discard_typed_input()  # text that was typed before the question is not an answer to it
-    try:
-        answer = edit_line("Run it? [y/N] ").strip().lower()
-    except EOFError:
-        answer = ""
-    return None if answer in ("y", "yes") else ("declined", "not run")
+    return None if is_confirmed("Run it?") else ("declined", "not run")
 
 
 # Run the argument vector of a confirmed or read-only command, and collect its output within limits.

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
-from ...ir.terminal import neutralise_line
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bars, write_plot
 from ..terminal.options import add_command, add_flag, positive_number, read_variable
-from ..terminal.output import ProgressBar, json_text, paint, table
+from ..terminal.output import ProgressBar, json_text, print_note, table
 
 if TYPE_CHECKING:
     from ...learn.bfcl.evaluation import AnswerSource, BFCLReport, CategoryScore
@@ -97,7 +96,7 @@ def _print_failures(report: BFCLReport, failed: int, *, can_resume: bool) -> Non
     """Print why questions could not be asked: they count as wrong, which is no fault of the model."""
     fix = "; --resume asks them again" if can_resume else ""
     text = f"{failed} of {report.total.entries} questions could not be asked{fix}: {report.first_error}"
-    print(paint(neutralise_line(text), "red", sys.stderr), file=sys.stderr)
+    print_note(text, "red")
 
 
 def _open_run(arguments: argparse.Namespace, source: AnswerSource, categories: list[str]) -> RunFolder | None:

@@ -20,7 +20,7 @@ from ..audit import print_table
 from ..sources.listing import MAX_ITEMS, Listing
 from ..sources.targets import add_target, open_servers
 from ..terminal.options import add_command, add_flag, add_list
-from ..terminal.output import json_text, paint, table
+from ..terminal.output import json_text, paint, print_note, table
 from .traffic import TrafficLog, add_traffic_options
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ _MAX_FINDINGS = 100  # a server with many tools has more; --all prints the rest
 _MAX_MESSAGE = 200  # characters of a finding, which may quote a description
 
 _HELP = """\
-Show the tools of MCP servers with their parameters, their resources and prompts, the latency, and for each tool its support per provider, its tokens and its problems.
+Show the tools of MCP servers with their parameters, their resources and prompts, the latency, and for each tool its
+support per provider, its tokens and its problems.
 
 examples:
   toolwire mcp inspect "toolwire mcp serve tools.py"
@@ -74,6 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _inspect(arguments: argparse.Namespace) -> int:
     """Connect to the servers and write the lock, or print JSON, schemas or an overview."""
+    from ...audit.report import Report
+    from ...audit.tools import audit_tools
+
     targets = parse_targets(arguments.targets) or TARGETS
     wanted = parse_targets([arguments.schema] if arguments.schema else [])
     log = TrafficLog(show=arguments.traffic, show_all=arguments.all)
@@ -89,20 +93,13 @@ async def _inspect(arguments: argparse.Namespace) -> int:
             _print_schemas(shown, wanted[0], len(tools))
             return 1 if servers.problems else 0
         contents = {name: await _read_contents(client) for name, client in servers.clients.items()}
-        report = _audit(shown, targets, arguments.ignore)
+        report = Report(shown, audit_tools(shown, ignore=arguments.ignore), targets)
         if arguments.json:
             print(json_text(_report_as_json(servers, contents, report, log)))
         else:
             _print_servers(servers, contents, log, show_all=arguments.all)
             _print_report(servers, report, len(tools), show_all=arguments.all)
         return 1 if servers.problems else 0
-
-
-def _audit(tools: tuple[Tool, ...], targets: tuple[str, ...], ignore: list[str]) -> Report:
-    from ...audit.report import Report
-    from ...audit.tools import audit_tools
-
-    return Report(tools, audit_tools(tools, ignore=ignore), targets)
 
 
 class _Contents(NamedTuple):
@@ -155,7 +152,7 @@ def _print_servers(servers: McpServers, contents: dict[str, _Contents], log: Tra
         _print_section("prompts", found.prompts)
         listing.print_prompts(found.prompts)
         for problem in found.problems:
-            print(paint(neutralise_line(problem), "red", sys.stderr), file=sys.stderr)
+            print_note(problem, "red")
         print()
 
 
@@ -173,7 +170,7 @@ def _print_report(servers: McpServers, report: Report, total: int, *, show_all: 
     if len(findings) > _MAX_FINDINGS and not show_all:
         print(f"the first {_MAX_FINDINGS} of {len(findings):,} findings; --all shows them")
     for problem in servers.problems if show_all else servers.problems[:MAX_ITEMS]:
-        print(paint(neutralise_line(f"skipped: {str(problem)[:1000]}"), "red", sys.stderr), file=sys.stderr)
+        print_note(f"skipped: {str(problem)[:1000]}", "red")
     levels = ", ".join(f"{number} {level}" for level, number in count_levels(report.findings).items())
     shown = len(report.tools)
     count = count_of(total, "tool") if shown == total else f"the first {shown} of {total:,} tools (--all checks them)"

@@ -15,7 +15,6 @@ import argparse
 import os
 import re
 import shutil
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,7 +24,7 @@ from ...ir.errors import ConfigError, ProtocolError
 from ...ir.hints import translate_hint
 from ...ir.terminal import neutralise_line
 from ..terminal.options import add_flag, add_list
-from ..terminal.output import paint
+from ..terminal.output import print_note
 from .documents import ToolDocuments, is_recording, parse_file, read_bytes
 from .targets import add_server_options, connect_servers, load_tools
 
@@ -133,7 +132,7 @@ def _variable(name: str) -> str:
 
 def report_problems(problems: Iterable[object]) -> None:
     for problem in problems:
-        print(paint(neutralise_line(f"skipped: {problem}"), "yellow", sys.stderr), file=sys.stderr)
+        print_note(f"skipped: {problem}")
 
 
 SourceKind: TypeAlias = Literal["functions", "declarations", "mcp", "openapi", "recording"]
@@ -239,7 +238,7 @@ def read_declared(source: str, arguments: argparse.Namespace) -> tuple[Tool, ...
     documents = ToolDocuments()
     documents.add_file(source, read_bytes(source))
     for note in documents.notes:
-        print(paint(neutralise_line(note), "yellow", sys.stderr), file=sys.stderr)
+        print_note(note)
     return documents.tools()
 
 

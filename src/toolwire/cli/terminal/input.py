@@ -69,6 +69,14 @@ def edit_line(prompt: str, text: str = "") -> str:
         readline.set_startup_hook()
 
 
+def is_confirmed(question: str) -> bool:
+    """Ask a question that only "y" and "yes" confirm."""
+    try:
+        return edit_line(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
 def discard_typed_input() -> None:
     """Drop the lines that were typed and not read yet. Standard input must be a terminal."""
     try:

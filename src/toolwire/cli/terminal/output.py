@@ -35,8 +35,11 @@ def json_text(document: Any, *, sort_keys: bool = False) -> str:
     return neutralise_json(json.dumps(document, indent=2, sort_keys=sort_keys, ensure_ascii=False))
 
 
-def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[str]:
-    """Return the lines of a table. Columns fit their content; the last one is wrapped at the terminal width."""
+def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = (), *, bold: bool = False) -> list[str]:
+    """Return the lines of a table. Columns fit their content; the last one is wrapped at the terminal width.
+
+    `bold`: print the headers in bold.
+    """
     rows = [(*map(_name_text, row[:-1]), *map(neutralise_line, row[-1:])) for row in rows]
     every = [tuple(headers), *rows] if headers else rows
     widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))] if every else []
@@ -49,7 +52,12 @@ def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> list[st
         lines += [f"{' ' * len(head)}  {line}" for line in wrapped[1:]]
         if headers and number == 0:
             lines.append("  ".join("─" * width for width in (*widths[:-1], min(widths[-1], room))))
-    return lines
+    return [paint(lines[0], "bold"), *lines[1:]] if bold else lines
+
+
+def print_note(text: str, colour: str = "yellow") -> None:
+    """Print a line about the input, which is untrusted text, to standard error."""
+    print(paint(neutralise_line(text), colour, sys.stderr), file=sys.stderr)
 
 
 def _name_text(text: str) -> str:
@@ -120,9 +128,7 @@ class ProgressBar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._is_shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 

@@ -91,8 +91,8 @@ def _print_hits(hits: list[SearchHit], total: int) -> None:
         for hit in hits
     ]
     if rows:
-        head, *rest = table(rows, ("tool", "server", "effect", "score", "description", "reason"))
-        print("\n".join([paint(head, "bold"), *rest]))
+        headers = ("tool", "server", "effect", "score", "description", "reason")
+        print("\n".join(table(rows, headers, bold=True)))
     found = count_of(len(hits), "tool") if hits else "no tool"
     print(f"{found} of {total}", file=sys.stderr)
 
@@ -168,8 +168,7 @@ def _list(arguments: argparse.Namespace) -> int:
     tokens = [declaration_tokens(tool, _COUNTED_WIRE) for tool in tools]
     rows = [(tool.name, tool.effect, str(count), _first_line(tool)) for tool, count in zip(tools, tokens, strict=True)]
     if rows:
-        head, *rest = table(rows, ("tool", "effect", "tokens", "description"))
-        print("\n".join([paint(head, "bold"), *rest]))
+        print("\n".join(table(rows, ("tool", "effect", "tokens", "description"), bold=True)))
     if any(_is_mcp(source) for source in arguments.source):
         print("effects of MCP servers are write, unless the server is trusted in an mcpServers file", file=sys.stderr)
     print(f"{count_of(len(tools), 'tool')}, about {count_of(sum(tokens), 'token')}", file=sys.stderr)

@@ -21,7 +21,7 @@ from ..sources.documents import har_entries, is_recording, parse_file, read_byte
 from ..sources.tool_source import add_source_options
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bar, write_plot
 from ..terminal.options import add_command, add_flag, positive_number
-from ..terminal.output import json_text, paint, table
+from ..terminal.output import json_text, table
 from .groups import GROUP_SOURCE_HELP, read_groups
 
 if TYPE_CHECKING:
@@ -250,8 +250,7 @@ def _print_table(costs: Sequence[ToolCost], top: int) -> None:
         for cost, reached in zip(costs[:top], sums, strict=False)
     ]
     calls = () if costs[0].calls is None else ("calls",)
-    head, *rest = table(rows, ("tool", "server", "tokens", "share", "sum", *calls, ""))
-    print("\n".join([paint(head, "bold"), *rest]))
+    print("\n".join(table(rows, ("tool", "server", "tokens", "share", "sum", *calls, ""), bold=True)))
     if len(costs) > top:
         print(f"… {count_of(len(costs) - top, 'more tool')}; show them with --top {len(costs)}")
 
@@ -271,10 +270,8 @@ def _print_servers(costs: Sequence[ToolCost]) -> None:
         calls = () if own[0].calls is None else (str(sum(cost.calls or 0 for cost in own)),)
         bar = draw_bar(tokens, sums[0][0], _BAR_WIDTH)
         rows.append((server, str(len(own)), str(tokens), _percent(tokens, total), *calls, bar))
-    head, *rest = table(
-        rows, ("server", "tools", "tokens", "share", *(("calls",) if costs[0].calls is not None else ()), "")
-    )
-    print("\n".join(["", paint(head, "bold"), *rest]))
+    headers = ("server", "tools", "tokens", "share", *(("calls",) if costs[0].calls is not None else ()), "")
+    print("\n".join(["", *table(rows, headers, bold=True)]))
     if len(sums) > _MAX_SERVERS:
         print(f"… {count_of(len(sums) - _MAX_SERVERS, 'more server')}")
 

@@ -12,8 +12,8 @@ from ...ir.terminal import count_of, neutralise_line
 from ..sources.documents import read_bytes
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bars, write_plot
 from ..terminal.options import add_command, percentage, positive_number, whole_number
-from ..terminal.output import ProgressBar, json_text, paint, table
-from .groups import INDEX_HELP, add_index_options, open_index, print_note, require_numpy
+from ..terminal.output import ProgressBar, json_text, paint, print_note, table
+from .groups import INDEX_HELP, add_index_options, open_index, require_numpy
 
 if TYPE_CHECKING:
     from ...retrieve.evaluation import LabelledQuery, Method, MethodComparison

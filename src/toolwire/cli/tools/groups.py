@@ -6,7 +6,6 @@ Each tool has the server that it belongs to in an index. An index is a saved fil
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,10 +13,10 @@ from urllib.parse import urlsplit
 
 from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra, ProtocolError
-from ...ir.terminal import count_of, neutralise_line
+from ...ir.terminal import count_of
 from ..sources.tool_source import SOURCE_HELP, add_source_options, read_declared, read_served, source_kind
 from ..terminal.options import add_flag
-from ..terminal.output import ProgressBar, paint
+from ..terminal.output import ProgressBar, print_note
 
 if TYPE_CHECKING:
     import argparse
@@ -163,17 +162,12 @@ def _default_name(source: str) -> str:
     return PurePath(words[-1].rpartition("/")[2] or words[-1]).stem
 
 
-def print_note(text: str) -> None:
-    """Print a note about input on standard error."""
-    print(paint(neutralise_line(text), "yellow", sys.stderr), file=sys.stderr)
-
-
-def require_numpy() -> None:
+def require_numpy(user: str = "an index of tools") -> None:
     """Raise MissingExtra if numpy is not installed."""
     try:
         import numpy  # noqa: F401, ICN001
     except ImportError:
-        raise MissingExtra("an index of tools requires numpy", hint=install_command("retrieve")) from None
+        raise MissingExtra(f"{user} requires numpy", hint=install_command("retrieve")) from None
 
 
 INDEX_HELP = f"an index file (toolwire tools index), or {GROUP_SOURCE_HELP}"

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
 from ..terminal.options import add_command, add_flag, add_list
-from ..terminal.output import ProgressBar, json_text, paint, table
+from ..terminal.output import ProgressBar, json_text, print_note, table
 from .groups import (
     GROUP_SOURCE_HELP,
     ToolGroup,
     add_index_options,
     choose_encoder,
     load_file,
-    print_note,
     read_groups,
     require_numpy,
 )
@@ -235,8 +234,7 @@ def _print_changes(
         print(json_text(document))
         return
     rows = [(server or "-", *map(str, _counts(change))) for server, change in changes.items()]
-    head, *rest = table(rows, ("server", "added", "updated", "removed", "unchanged"))
-    print("\n".join([paint(head, "bold"), *rest]))
+    print("\n".join(table(rows, ("server", "added", "updated", "removed", "unchanged"), bold=True)))
     total = f"{path}: {count_of(len(index), 'tool')}, {_format_size(size)}, {seconds:.1f} s"
     print(total, file=sys.stderr)
 
