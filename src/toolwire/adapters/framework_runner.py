@@ -146,13 +146,10 @@ def framework_entry(
 
 
 def collect_entries(
-    tools: object, effects: Effects | None, convert: Callable[[Any], Entry | Iterable[Entry]]
+    tools: object, effects: Effects | None, tool_entry: Callable[[Any, Effects | None], Entry]
 ) -> Toolbox:
-    """Return a toolbox of the converted tools. ConfigError for a name in `effects` that no tool has."""
-    entries: list[Entry] = []
-    for item in tools if isinstance(tools, (list, tuple)) else (tools,):
-        found = convert(item)
-        entries += [found] if isinstance(found, Entry) else found
+    """Return a toolbox of a framework's tools. ConfigError for a name in `effects` that no tool has."""
+    entries = [tool_entry(tool, effects) for tool in (tools if isinstance(tools, (list, tuple)) else (tools,))]
     require_known_names(effects, [entry.name for entry in entries])
     return Toolbox(*entries)
 

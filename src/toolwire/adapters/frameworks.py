@@ -2,27 +2,27 @@
 
 A function imports the module of its framework on the first call, so that none of the frameworks has to be installed.
 
-Toolboxes to and from toolsets of PydanticAI.
+PydanticAI:
 
 agent = pydantic_ai.Agent("openai:gpt-5.6", toolsets=[to_pydantic_ai([get_weather, send_mail])])
 box = from_pydantic_ai(FunctionToolset([roll_die]), effects={"roll_die": "pure"})
 
-Toolboxes to and from tools of LangChain, for LangGraph's `ToolNode` and agents.
+LangChain, for LangGraph's `ToolNode` and agents:
 
 agent = create_agent("openai:gpt-5.6", tools=to_langchain([get_weather, send_mail]))
 box = from_langchain(search_tool, effects={"search": "read"})
 
-Toolboxes to and from tools of LlamaIndex.
+LlamaIndex:
 
 agent = FunctionAgent(tools=to_llama_index([get_weather, send_mail]), llm=llm)
 box = from_llama_index(query_engine_tool, effects={"search": "read"})
 
-Toolboxes to and from function tools of the OpenAI Agents SDK.
+OpenAI Agents SDK:
 
 agent = agents.Agent("Clerk", tools=to_openai_agents([get_weather, send_mail]))
 box = from_openai_agents(agent.tools, effects={"search": "read"})
 
-Toolboxes to and from tools of Google's Agent Development Kit (ADK).
+Google's Agent Development Kit (ADK):
 
 agent = LlmAgent(name="clerk", model="gemini-3-pro", tools=to_google_adk([get_weather, send_mail]))
 box = from_google_adk(FunctionTool(search), effects={"search": "read"})
@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ..run.tools.toolbox import Entry, Source, Toolbox
+from ..run.tools.toolbox import Source, Toolbox
 from .framework_runner import AdapterOptions, Effects, FrameworkRunner, collect_entries, require_known_names
 
 if TYPE_CHECKING:
@@ -102,12 +102,9 @@ def from_langchain(tools: LangchainTool | Sequence[LangchainTool], *, effects: E
     A tool has the effect of `effects`, of its metadata, or `write`. A tool that takes the state or the store of a
     graph raises ConfigError; one that takes a `ToolRuntime` gets the dependencies of the run as its context.
     """
-    from .langchain_tool import LangChainTool, tool_entry
+    from .langchain_tool import tool_entry
 
-    def convert(tool: LangchainTool) -> Entry:
-        return tool.entry if isinstance(tool, LangChainTool) else tool_entry(tool, effects)
-
-    return collect_entries(tools, effects, convert)
+    return collect_entries(tools, effects, tool_entry)
 
 
 def to_llama_index(tools: Source, **options: Unpack[AdapterOptions]) -> list[FunctionTool]:
@@ -130,12 +127,9 @@ def from_llama_index(tools: LlamaTool | Sequence[LlamaTool], *, effects: Effects
     LlamaIndex has no metadata for effects: a tool has the effect of `effects`, or `write`. A tool that takes the
     `Context` of a workflow gets the dependencies of the run.
     """
-    from .llama_index_tool import LlamaIndexTool, tool_entry
+    from .llama_index_tool import tool_entry
 
-    def convert(tool: LlamaTool) -> Entry:
-        return tool.entry if isinstance(tool, LlamaIndexTool) else tool_entry(tool, effects)
-
-    return collect_entries(tools, effects, convert)
+    return collect_entries(tools, effects, tool_entry)
 
 
 def to_openai_agents(tools: Source, **options: Unpack[AdapterOptions]) -> list[AgentsFunctionTool]:
@@ -160,12 +154,9 @@ def from_openai_agents(
     function of it is called with the arguments and the dependencies of the run. Guardrails of a tool raise
     ConfigError, because only the SDK's own loop runs them.
     """
-    from .openai_agents_tool import original_entry, tool_entry
+    from .openai_agents_tool import tool_entry
 
-    def convert(tool: Any) -> Entry:
-        return original_entry(tool) or tool_entry(tool, effects)
-
-    return collect_entries(tools, effects, convert)
+    return collect_entries(tools, effects, tool_entry)
 
 
 def to_google_adk(tools: Source, **options: Unpack[AdapterOptions]) -> list[GoogleTool]:
@@ -187,9 +178,6 @@ def from_google_adk(tools: Any | Sequence[Any], *, effects: Effects | None = Non
     `approve`. If the dependencies of the run are a `ToolContext`, the tool gets it; else one with an empty session,
     whose state has the dependencies under `temp:deps`.
     """
-    from .google_adk_tool import AdkTool, tool_entry
+    from .google_adk_tool import tool_entry
 
-    def convert(tool: Any) -> Entry:
-        return tool.entry if isinstance(tool, AdkTool) else tool_entry(tool, effects)
-
-    return collect_entries(tools, effects, convert)
+    return collect_entries(tools, effects, tool_entry)

@@ -110,6 +110,8 @@ def _media_object(media: Media) -> Object:
 
 def tool_entry(tool: Any, effects: Effects | None) -> Entry:
     """Return the entry of any tool of ADK, or of a function. ConfigError for a tool that the model's provider runs."""
+    if isinstance(tool, AdkTool):
+        return tool.entry
     if not isinstance(tool, BaseTool):
         if not callable(tool):
             raise ConfigError(f"{tool!r} is not a tool of ADK", hint="pass a BaseTool, or a function")

@@ -143,6 +143,8 @@ def _media_block(media: Media) -> dict[str, Any]:
 
 def tool_entry(tool: BaseTool, effects: Effects | None) -> Entry:
     """Return the entry of any tool of LangChain. A tool without async code runs in a thread."""
+    if isinstance(tool, LangChainTool):
+        return tool.entry
     metadata: Any = tool.metadata or {}
     declared = Tool(
         tool.name,

@@ -170,6 +170,8 @@ def _media_block(media: Media) -> Any:
 
 def tool_entry(tool: BaseTool, effects: Effects | None) -> Entry:
     """Return the entry of any tool of LlamaIndex. A tool without async code runs in a thread."""
+    if isinstance(tool, LlamaIndexTool):
+        return tool.entry
     name = tool.metadata.get_name()
     declared = Tool(
         name,

@@ -82,12 +82,6 @@ def make_tool(runner: FrameworkRunner, entry: Entry) -> AgentsFunctionTool:
     )
 
 
-def original_entry(tool: AgentsFunctionTool) -> Entry | None:
-    """Return the entry of a tool that `make_tool` made."""
-    invocation = getattr(tool, "on_invoke_tool", None)
-    return invocation.entry if isinstance(invocation, AgentsInvocation) else None
-
-
 def _make_call(call_id: str, name: str, arguments: str) -> ToolCall:
     parsed, state = parse_arguments(arguments or "{}")
     return ToolCall(call_id, name, parsed, arguments, state)
@@ -139,6 +133,9 @@ def _media_output(media: Media) -> ToolOutputImage | ToolOutputFileContent:
 
 def tool_entry(tool: AgentsFunctionTool, effects: Effects | None) -> Entry:
     """Return the entry of any function tool; ConfigError for a hosted tool, and for a tool with guardrails."""
+    invocation = getattr(tool, "on_invoke_tool", None)
+    if isinstance(invocation, AgentsInvocation):
+        return invocation.entry
     if not isinstance(tool, AgentsFunctionTool):
         hint = "leave it out: OpenAI runs it"
         raise ConfigError(f"{getattr(tool, 'name', tool)!r} is not a function tool", hint=hint)

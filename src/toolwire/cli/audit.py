@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from ..ir.tools import Tool
 
 
-# Read the input of `toolwire audit` and sort it by kind: tools, requests, MCP server lists, Python source.
-
-
 _SERVERS = (
     "{file}: the servers were not started, so their tools were not audited; audit one with "
     'toolwire audit "COMMAND" or toolwire audit URL'

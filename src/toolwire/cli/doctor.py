@@ -21,9 +21,6 @@ from ..net.http.connection_settings import PROXY_VARIABLES, ClientTls, proxies_f
 from .terminal.options import add_command, add_flag
 from .terminal.output import json_text, paint, table
 
-# Check Python, toolwire and the packages of its extras, for `toolwire doctor`.
-
-
 CheckState: TypeAlias = Literal["ok", "problem", "note"]
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?")

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from ..wire.models.vendors import Vendor
 
 
-# Find model servers on this machine: one short request to the usual address of each.
-
-
 _PROVIDERS = ("ollama", "vllm", "llamacpp", "lmstudio", "sglang")
 _TIMEOUT = 1.0  # seconds; a server on this machine answers in milliseconds
 _MAX_NAME = 200  # characters; a server could send a name of any length

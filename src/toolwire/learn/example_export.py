@@ -22,7 +22,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import msgspec
@@ -222,9 +221,7 @@ class ExampleExport:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._spool.close()
 
     def collect(self, sources: Iterable[str | Path], progress: Callable[[int, int], None] | None = None) -> int:

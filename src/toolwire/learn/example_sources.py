@@ -26,6 +26,7 @@ from ..stream.strict import parse_object
 from ..wire import get as get_wire
 from .example_files import RejectedExample, read_examples
 from .examples import Example, make_example
+from .run_folder import reading
 
 _COMPLETE = frozenset({"stop", "stop_sequence", "tool_calls"})
 _SYSTEM = ("system", "developer")
@@ -250,11 +251,8 @@ def _is_source(file: Path) -> bool:
 
 def is_trace(file: Path) -> bool:
     """Return whether a file starts with the header of a trace."""
-    try:
-        with file.open("rb") as stream:
-            return b'"toolwire_trace"' in stream.read(256)
-    except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+    with reading(file), file.open("rb") as stream:
+        return b'"toolwire_trace"' in stream.read(256)
 
 
 def _read_trace(file: Path, include_failed: bool) -> Iterator[Example | RejectedExample]:

@@ -122,13 +122,19 @@ class RunFolder:
             yield _decode(f"{file}, line {number}", line)
 
 
-def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Raise ConfigError with the name of a file if reading it in this block fails."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        yield
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_atomically(path: Path, content: bytes) -> None:

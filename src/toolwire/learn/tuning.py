@@ -30,12 +30,9 @@ from .example_files import MAX_ROW, RejectedExample, read_examples
 from .examples import Example
 from .gguf_files import write_gguf
 from .language_model import LanguageModel, find_model, open_model, weight_files
-from .run_folder import RunFolder, require_installed
+from .run_folder import RunFolder, reading, require_installed
 from .toolformer.corpus import AugmentedText, result_spans
 from .training import TrainSettings, TrainStep, add_adapter, mean_loss, merge_adapter, save_model, train
-
-# Read a training file, split off held-out items, and turn items into rows of tokens.
-
 
 TrainingItem: TypeAlias = Example | AugmentedText
 """A conversation, or a text with inline calls."""
@@ -96,13 +93,10 @@ def build_rows(
 
 def _has_texts(file: Path) -> bool:
     """Return whether the first row is a text instead of a conversation."""
-    try:
-        with file.open("rb") as stream:
-            line = b"\n"
-            while line and not line.strip():
-                line = stream.readline(MAX_ROW)  # a longer row is not complete, and the reader of examples reports it
-    except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+    with reading(file), file.open("rb") as stream:
+        line = b"\n"
+        while line and not line.strip():
+            line = stream.readline(MAX_ROW)  # a longer row is not complete, and the reader of examples reports it
     try:
         first = parse(line)
     except ProtocolError:

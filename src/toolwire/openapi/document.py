@@ -97,9 +97,6 @@ def _check_size(document: JSON) -> None:
                 raise SchemaError(f"the document contains a value of type {kind.__name__}, which is not JSON")
 
 
-# Resolve references inside one document. A reference to another document is an error: nothing is fetched.
-
-
 _MAX_CHAIN = 16  # references to references; real documents have one or two, and a cycle must end
 _SHOWN = 200  # characters of a reference in a message
 

@@ -21,9 +21,6 @@ from ..run.calls.context import NotExecuted
 from .document import References
 from .encoding import percent_encode
 
-# Security schemes and requirements of a document. They are never part of a tool's schema.
-
-
 SchemeKind: TypeAlias = Literal["bearer", "basic", "http", "header", "query", "cookie", "none"]
 Requirements: TypeAlias = "tuple[tuple[str, ...], ...] | None"
 _MAX_SCHEMES = 200  # real documents have fewer than ten
@@ -96,12 +93,6 @@ def read_requirements(fields: Object, document: Object, schemes: dict[str, Secur
         return None
     alternatives = [tuple(entry) for entry in declared[:_MAX_ALTERNATIVES] if type(entry) is dict]
     return tuple(names for names in alternatives if all(name in schemes for name in names))
-
-
-# Credentials for the security schemes of a document, and their removal from results.
-#
-# A credential is a text, a pair of user and password, or a function (also async) that returns one of these; `${NAME}`
-# in a text is an environment variable.
 
 
 _Plain: TypeAlias = "str | tuple[str, str]"

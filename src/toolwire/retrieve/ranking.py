@@ -25,8 +25,6 @@ from .documents import FIELDS
 from .vectors import Vectors, VectorTable
 from .word_index import Floats, WordIndex
 
-# The result of a search.
-
 
 class SearchHit(Value, frozen=True):
     """A tool that was found. A higher `score` is better; scores of different queries are not comparable.
@@ -210,9 +208,6 @@ def _combine(words: Floats, meanings: Floats) -> Floats:
     return scores
 
 
-# Describe why tools were found, for a person.
-
-
 _MAX_WORDS = 6  # shown per hit, as the reason of its rank
 _MAX_QUERY_WORDS = 200  # as in word_index.py
 _PUNCTUATION = ".,;:!?\"'()[]{}<>"
@@ -247,9 +242,6 @@ def _find_spellings(query: str) -> dict[str, str]:
         if len(spellings) >= _MAX_QUERY_WORDS:
             break
     return spellings
-
-
-# The optional last step of a search: a reranker orders the best tools again, such as a cross-encoder or a service.
 
 
 RERANK_COUNT = 30  # a cross-encoder reads each of them with the query; ten times the usual k

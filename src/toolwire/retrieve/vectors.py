@@ -45,9 +45,6 @@ def encode_texts(encoder: Encoder, texts: Sequence[str], progress: ProgressCallb
     return vectors
 
 
-# A numpy array that grows by appending, in amortised constant time per row.
-
-
 _FIRST_CAPACITY = 64  # rows; a small index is not copied while it grows
 
 
@@ -89,9 +86,6 @@ class GrowingArray:
             grown[: self._length] = self._rows[: self._length]
             self._rows = grown
         self._length = max(self._length, length)
-
-
-# Vectors of documents by number: a block that may be a memory map, and the rows that were added to it.
 
 
 class VectorTable:

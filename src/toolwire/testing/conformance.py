@@ -23,9 +23,6 @@ from .pair_checks import PAIR_CHECKS
 from .stream_checks import STREAM_CHECKS, merge_deltas
 from .vectors import TextVector, Vector
 
-# Mutate documents, for robustness tests.
-
-
 _INTRUDERS: list[JSON] = [
     None,
     True,

@@ -22,9 +22,6 @@ from ..schema.parsing.parser import ParsedSchema, parse_schema
 from ..schema.validation.patterns import refusal
 from ..schema.validation.validator import Validator
 
-# Generate texts that match a regular expression, for values of a schema.
-
-
 _ANY = "abcXYZ019 _-é\n"
 _CATEGORIES = {
     "CATEGORY_DIGIT": "0123456789",

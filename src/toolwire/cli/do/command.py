@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from .candidates import ToolSource
 
 
-# Let a model fill one call of the offered candidates.
-
-
 # the first answer, and one more with the problem of its call; each is a model request that the user waits for
 _MAX_ATTEMPTS = 2
 _MAX_REASON = 300  # characters, four lines of a terminal; the text is a model's, without a limit of its own

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from ...retrieve.commands.command_tool import CommandLine
 
 
-# The outcome of `toolwire do`, printed for a person or as JSON.
-
-
 OutcomeKind: TypeAlias = Literal["ran", "failed", "shown", "nothing_fits", "declined", "refused"]
 
 
@@ -241,9 +238,6 @@ def _finish(outcome: DoOutcome, code: int) -> DoOutcome:
         return replace(outcome, kind="ran", exit_code=0)
     ended = f"exit code {code}" if code > 0 else f"signal {-code}"
     return replace(outcome, kind="failed", exit_code=code, message=f"{outcome.vector[0]} failed: {ended}")
-
-
-# Decide whether a command line runs: without a question if it only reads under `--yes`, else after confirmation.
 
 
 _COLOURS = {"delete": "red", "read": "green"}

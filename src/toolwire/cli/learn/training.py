@@ -198,9 +198,6 @@ def _share(calls: CallQuality, name: str) -> str:
     return f"{calls.percent(name):.1f} % of {calls.prompts}"
 
 
-# `toolwire learn mine`: find the tool calls of plain texts that help a model to predict them (Toolformer).
-
-
 _MAX_REASONS = 4  # they share one line; the rest is counted as "other"
 _MINE_HELP = """\
 Sample tool calls in texts, execute them, and keep those whose results help to predict the text.

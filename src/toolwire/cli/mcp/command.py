@@ -109,9 +109,6 @@ def run_server_json(arguments: argparse.Namespace) -> int:
     return 0
 
 
-# `toolwire mcp`: publish tools over MCP and use MCP servers. Each subcommand has its own module.
-
-
 _COMMANDS = (add_serve, add_inspect, add_call, add_read, add_prompt, add_bridge, add_server_json)
 
 _HELP = """\

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from ...gateway.state.usage import UsageSum
 
 
-# `toolwire serve keys`: manage the keys of clients. The settings file has only their hashes; keys are not stored.
-
-
 CONFIG = "toolwire.toml"
 SUPPRESS = argparse.SUPPRESS  # `serve --config F keys …` and `serve keys … --config F` are equivalent
 _LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day")

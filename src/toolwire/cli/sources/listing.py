@@ -1,20 +1,14 @@
 """List tools with their parameters, and the resources and prompts of MCP servers, in readable form.
 
-Describe the parameters of a tool in one line each: path, type, default and description.
-
-    city          string, required       the name of the city
-    days          integer 1 to 7 = 2
-    filter.name   string or null
-
-The parameters of nested objects follow theirs, with the paths that `toolwire mcp call` takes. The cost is bounded by
-`limit` and the depth, because a schema of a server may refer to itself.
-
-Print the tools, resources and prompts of an MCP server in readable form.
-
     forecast  read-only, idempotent
         Return the forecast of a city.
-        city  string, required  the name of the city
-        days  integer = 2
+        city         string, required     the name of the city
+        days         integer 1 to 7 = 2
+        filter.name  string or null
+
+A parameter has one line: path, type, default and description. The parameters of nested objects follow theirs, with the
+paths that `toolwire mcp call` takes. The cost is bounded by `limit` and the depth, because a server's schema may refer to
+itself.
 
 Everything comes from the server: text is neutralised, and long texts and lists are cut unless `--all` is given.
 """

@@ -176,9 +176,6 @@ def _decode_entry(line: str) -> str:
     return line.replace("\\\\", "\0").replace("\\n", "\n").replace("\\r", "\r").replace("\0", "\\")
 
 
-# Ask a person on the terminal whether a call may run: yes, no, edited, or always for this tool.
-
-
 _MAX_SHOWN = 2000  # characters of the arguments, so that the question stays on the screen
 _CHOICES = "[y]es, [n]o, [e]dit, [a]lways for this tool"
 

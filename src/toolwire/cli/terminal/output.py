@@ -110,9 +110,6 @@ def _wrap(line: str, width: int) -> list[str]:
     return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=True, drop_whitespace=False) or [""]
 
 
-# A progress bar on standard error. It is drawn on a terminal only, and removed at the end.
-
-
 _WIDTH = 30  # characters; fits with label and numbers into 80 columns
 _INTERVAL = 0.1  # seconds between two updates
 

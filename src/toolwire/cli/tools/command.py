@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from ...retrieve.ranking import SearchHit
 
 
-# `toolwire tools search`: find tools for a request.
-
-
 _MAX_HIT_LINE = 48  # characters of a description, beside name, score and reason
 _EFFECTS = ("pure", "read", "idempotent", "write")
 _SEARCH_HELP = """\

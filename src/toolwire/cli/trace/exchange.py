@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from ...run.traces.recordings import ExchangeTrace, RecordedAnswer, RecordedExchange
 
 
-# Draw operations as bars on a common time axis, one line each, so that parallel ones are below each other.
-
-
 _MIN_WIDTH = 80  # columns; a narrower terminal wraps the lines instead of losing its bars
 _MIN_BAR = 12  # characters; parallel operations stay distinguishable
 _MAX_LABEL = 28  # characters; label, note and duration leave at least _MIN_BAR of 80 columns

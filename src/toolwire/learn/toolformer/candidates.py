@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ...ir.errors import ConfigError
@@ -139,9 +138,6 @@ def _best_positions(
     return found
 
 
-# Sample calls at positions of texts. A mask admits only inputs that fit the pattern of the tool.
-
-
 _MASK_TOKENIZERS: dict[int, tuple[Any, Any]] = {}  # by the id of a tokenizer, which the entry keeps alive
 
 
@@ -171,7 +167,6 @@ def sample_batch(
     temperature: float = 0.8,
     seed: int = 0,
     batch_tokens: int = 16_384,
-    mask: RegexMask | None = None,
 ) -> list[list[str]]:
     """Return the sampled calls of each place (a text and a position), repetitions included, sorted into batches.
 
@@ -184,7 +179,7 @@ def sample_batch(
         return [[f"{tool.name}()"] for _ in places]
     from ...mask import MaskProcessor
 
-    mask = mask or call_mask(model, tool)
+    mask = call_mask(model, tool)
     prompts = [_prompt_tokens(model, text, position, tool) for text, position in places]
     order = sorted(range(len(places)), key=lambda number: (-len(prompts[number]), number))
     found: list[list[str]] = [[] for _ in places]
@@ -277,9 +272,7 @@ class CallExecutor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self, texts: Sequence[str], date: str | None) -> None:

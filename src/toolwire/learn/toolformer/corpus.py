@@ -19,6 +19,7 @@ from ...stream.strict import parse
 from ...text import get
 from ..chat_rendering import TrainingRow, encode_segments, start_of_text, text_segments
 from ..language_model import LanguageModel
+from ..run_folder import reading
 
 ARROW = "→"
 _FORMAT = get("toolformer")
@@ -93,10 +94,8 @@ class AugmentedText(Value, frozen=True):
 def read_texts(path: str | Path) -> list[CorpusText]:
     """Read JSON Lines with `text` and optional `date` (file name ends with .jsonl), or one text per line."""
     file = Path(path)
-    try:
+    with reading(file):
         lines = file.read_bytes().splitlines()
-    except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
     texts: list[CorpusText] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

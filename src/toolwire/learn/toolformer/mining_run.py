@@ -1,11 +1,10 @@
 """A mining run: open its tools, mine a corpus in shards, and write the results.
 
-Tools are given by name, with their data files, or by a file with settings. The results are the candidates, the texts
-with calls, and the counts of every tool.
+Tools are given by a file with settings, or by name with their data files:
 
-Open the tools of a mining run: by name, with their data files, or from a file with settings.
+    calculator,calendar,convert,search=passages.txt,qa=answers.tsv,translate=entries.tsv
 
-calculator,calendar,convert,search=passages.txt,qa=answers.tsv,translate=entries.tsv
+The results are the candidates, the texts with calls, and the counts of every tool.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ...ir.errors import ConfigError
 from ...ir.value import Value
 from ...run.values.records import Store
 from ..language_model import LanguageModel
-from ..run_folder import RunFolder, job_key, run_shards, write_atomically
+from ..run_folder import RunFolder, job_key, reading, run_shards, write_atomically
 from .candidates import CallExecutor
 from .corpus import AugmentedText, CorpusText, read_texts
 from .mining import CallCandidate, MiningSettings, build_corpus, decide, mine_texts
@@ -48,10 +47,10 @@ def read_tool_list(text: str) -> list[ListedTool]:
     """Read names separated by commas, or the path of a JSON file with a list of entries."""
     path = Path(text)
     if path.suffix == ".json":
+        with reading(text):
+            data = path.read_bytes()
         try:
-            entries = msgspec.json.decode(path.read_bytes(), type=list[ListedTool])
-        except OSError as error:
-            raise ConfigError(f"cannot read {text}: {error.strerror}") from None
+            entries = msgspec.json.decode(data, type=list[ListedTool])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ConfigError(f"{text}: {error}", hint='write a list such as [{"kind": "calculator"}]') from None
         folder = path.parent

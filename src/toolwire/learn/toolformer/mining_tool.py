@@ -19,9 +19,6 @@ from ...ir.value import Value
 from ...run.calls.context import CallContext, ToolError
 from ...run.tools.function_tool import FunctionTool, tool
 
-# Evaluate arithmetic expressions without `eval`: four operations on bounded numbers.
-
-
 _MAX_LENGTH = 200  # characters of an expression, which a model sampled; a real calculation is shorter
 _MAX_VALUE = 10**15  # floats below 2**53 (9e15) are exact integers; also stops towers of powers
 _ALLOWED = re.compile(r"[0-9+\-*/(). ]+").fullmatch

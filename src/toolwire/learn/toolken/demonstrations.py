@@ -18,6 +18,7 @@ from ...ir.value import Value
 from ...stream.strict import parse
 from ..examples import Example
 from ..language_model import LanguageModel
+from ..run_folder import reading
 from ..toolformer.corpus import parse_call
 from ..toolformer.mining import MinedCall
 
@@ -85,10 +86,8 @@ def read_demonstrations(path: str | Path, *, prompt: str = QUERY_PROMPT) -> list
     A row has `text` and `calls`, or `query` and `tool`. `prompt` is the text around a query. Recorded conversations and
     mined calls are converted by `demonstrations_of_examples` and `demonstrations_of_mined`.
     """
-    try:
+    with reading(path):
         content = Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     found: list[Demonstration] = []
     for number, line in enumerate(content.split(b"\n"), 1):
         if not line.strip():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from ...ir.errors import ConfigError
 from ...ir.tools import Tool
@@ -59,30 +60,32 @@ def collect_states(
     return compute_states(model, labelled, cache=cache, progress=progress)
 
 
+class FitOptions(TypedDict, total=False):
+    """Options of a fit. `tools` gives the schemas, which calls need later. `negatives`: positions without a call per text."""
+
+    tools: Sequence[Tool]
+    settings: ToolkenSettings
+    bias: float | None
+    negatives: int | None
+    cache: str | Path | None
+    run: RunFolder | None
+    progress: FittingProgress | None
+
+
 def fit_toolkens(
     model: LanguageModel,
     train: Sequence[Demonstration],
     dev: Sequence[Demonstration],
-    *,
-    tools: Sequence[Tool] = (),
-    settings: ToolkenSettings = ToolkenSettings(),  # noqa: B008  # an immutable value
-    bias: float | None = None,
-    negatives: int | None = None,
-    cache: str | Path | None = None,
-    run: RunFolder | None = None,
-    progress: FittingProgress | None = None,
+    **options: Unpack[FitOptions],
 ) -> ToolkenFit:
-    """Train a head with a toolken for each tool that `train` calls.
-
-    `tools` gives the schemas, which calls need later. `bias` None: calibrated on `dev`.
-    """
+    """Train a head with a toolken for each tool that `train` calls. Without `bias`, it is calibrated on `dev`."""
     names = tool_names(train)
     if not names:
         raise ConfigError("no demonstration has a call", hint="mark calls in the texts")
-    described = describe_tools(names, tools, _argument_examples(train))
+    described = describe_tools(names, options.get("tools", ()), _argument_examples(train))
     width = int(model.network.get_output_embeddings().weight.shape[1])
     head = ToolkenHead(width, described, model_hash=hash_model(model))
-    return _fit(model, head, None, train, dev, settings, bias, negatives, cache, run, progress)
+    return _fit(model, head, None, train, dev, options)
 
 
 def add_toolkens(
@@ -90,27 +93,21 @@ def add_toolkens(
     head: ToolkenHead,
     train: Sequence[Demonstration],
     dev: Sequence[Demonstration],
-    *,
-    tools: Sequence[Tool] = (),
-    settings: ToolkenSettings = ToolkenSettings(),  # noqa: B008  # an immutable value
-    bias: float | None = None,
-    negatives: int | None = None,
-    cache: str | Path | None = None,
-    run: RunFolder | None = None,
-    progress: FittingProgress | None = None,
+    **options: Unpack[FitOptions],
 ) -> ToolkenFit:
     """Train rows for the tools of `train` that `head` does not have; its rows stay equal bit by bit.
 
-    Demonstrations of known tools in `train` are negatives for the new rows. `bias` None: that of `head`.
+    Demonstrations of known tools in `train` are negatives for the new rows. Without `bias`, the head keeps its own.
     """
     head.require_model(model)
     names = [name for name in tool_names(train) if name not in head.names]
     if not names:
         raise ConfigError("the demonstrations have no new tool", hint=f"the head has {', '.join(head.names[:10])}")
-    larger = head.extend(describe_tools(names, tools, _argument_examples(train)))
+    larger = head.extend(describe_tools(names, options.get("tools", ()), _argument_examples(train)))
     rows = range(len(head.tools), len(larger.tools))
-    kept = head.bias if bias is None else bias
-    return _fit(model, larger, rows, train, dev, settings, kept, negatives, cache, run, progress)
+    if options.get("bias") is None:
+        options["bias"] = head.bias
+    return _fit(model, larger, rows, train, dev, options)
 
 
 def _fit(
@@ -119,19 +116,16 @@ def _fit(
     rows: Sequence[int] | None,
     train: Sequence[Demonstration],
     dev: Sequence[Demonstration],
-    settings: ToolkenSettings,
-    bias: float | None,
-    negatives: int | None,
-    cache: str | Path | None,
-    run: RunFolder | None,
-    progress: FittingProgress | None,
+    options: FitOptions,
 ) -> ToolkenFit:
     total = len(train) + len(dev)
+    settings, bias = options.get("settings", ToolkenSettings()), options.get("bias")
+    cache, progress = options.get("cache"), options.get("progress")
     table = collect_states(
         model,
         train,
         head.names,
-        negatives=negatives,
+        negatives=options.get("negatives"),
         seed=settings.seed,
         cache=cache,
         progress=None if progress is None else lambda done, _: progress(done, total),
@@ -143,7 +137,7 @@ def _fit(
         cache=cache,
         progress=None if progress is None else lambda done, _: progress(len(train) + done, total),
     )
-    losses = train_toolkens(head, table, settings, rows=rows, run=run)
+    losses = train_toolkens(head, table, settings, rows=rows, run=options.get("run"))
     if bias is None:
         calibrate_bias(head, held)
     else:

@@ -31,9 +31,6 @@ from .command import COMMAND_NAME, SystemCommand, find_program, program_folders
 from .effects import refusal_reason, starts_programs
 from .manuals import is_alias, read_bash_completion, read_man_page, read_zsh_completion
 
-# Read and write files of untrusted folders: regular files only, within limits, and private caches.
-
-
 MAX_FILE = 1_000_000  # the longest pages, such as bash(1), have less than half of it; also stops decompression bombs
 """Bytes of a page, also after decompression."""
 

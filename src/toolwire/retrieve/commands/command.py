@@ -88,9 +88,6 @@ def property_name(text: str) -> str:
     return _NOT_IDENTIFIER.sub("_", text.lstrip("-")).strip("_")
 
 
-# Find the files of programs in the folders of PATH, and in the folders of the system.
-
-
 SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
 """The folders of programs that run without a question. Folders of a user or of a project may precede them in PATH."""
 

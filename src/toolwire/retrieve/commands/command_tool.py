@@ -131,9 +131,6 @@ def _shown(text: str, limit: int) -> Any:
     return neutralise_line(clean_text(text))[:limit]
 
 
-# Write a call of a command as an argument vector. No shell reads it, and no value can become an option.
-
-
 MAX_VALUE = 1_000  # the user confirms the line by reading it; PATH_MAX is 4,096, real paths are shorter
 """Characters of one value."""
 

@@ -195,9 +195,6 @@ def _merge_operand(name: str, usages: Sequence[SynopsisLine]) -> Operand:
     )
 
 
-# Read options from completion files of bash and zsh. The files are programs: they are read as text, never run.
-
-
 _MAX_COMPLETED_OPTIONS = 300  # of a completion, which may list the options of all subcommands together
 _MAX_NAMES = 8  # programs of one completion file; some are written for dozens of aliases
 _MAX_COMPLETED_OPERANDS = 3  # of a completion, whose operands have no names; more is guesswork

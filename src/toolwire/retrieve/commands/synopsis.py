@@ -13,9 +13,6 @@ from msgspec.structs import replace
 from .command import CommandOption, Operand, OptionStyle, property_name
 from .roff import ITALIC_END, ITALIC_START
 
-# Read an option from its spelling in a manual: `-a, --all`, `--color[=WHEN]`, `-n, --lines=NUM`.
-
-
 _NAME = re.compile(r"--?[A-Za-z0-9@#?](?:[A-Za-z0-9_.+]|-(?=[A-Za-z0-9]))*")
 _SEPARATOR = re.compile(r"(?<!\s)\s*+(?:,|\||/|\bor\b)\s*+(?=--?\w)")
 _PLACEHOLDER = re.compile(r"[A-Za-z][\w.:@+/-]*")
@@ -102,9 +99,6 @@ def first_sentence(text: str, limit: int = _MAX_DESCRIPTION) -> str:
     if len(sentence) <= limit:
         return sentence
     return sentence[:limit].rsplit(" ", 1)[0].rstrip(",;:") + "…"
-
-
-# Read the operands of a command from its synopsis: `cp [OPTION]... SOURCE... DIRECTORY`.
 
 
 _TOKEN = re.compile(r"\.\.\.|…|<[^<>]{1,80}>|[\[\]{}()|]|[^\s\[\]{}()|<>]+")

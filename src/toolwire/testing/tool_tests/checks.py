@@ -16,8 +16,6 @@ from ...ir.tools import Effect
 from ...ir.value import Value
 from .settings import CallOutcome, ToolTestSettings
 
-# The checks of `toolwire test`, and the findings that they report.
-
 
 class FaultCheck(Value, frozen=True):
     """One check: `about` states the fault that it reports."""
@@ -73,9 +71,6 @@ def require_checks(names: tuple[str, ...]) -> None:
             close = get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
             raise ConfigError(f"there is no check {name!r}", hint=hint)
-
-
-# Judge the outcome of one call, and collect the findings of a tool: one for each fault, with the smallest arguments.
 
 
 _MAX_ARGUMENTS = 600  # characters of arguments in a reproduction, which is copied from a terminal

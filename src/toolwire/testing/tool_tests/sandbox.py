@@ -131,9 +131,6 @@ def _texts(value: JSON) -> Iterator[str]:
             yield from _texts(item)
 
 
-# Rules for calls of tools with effects.
-
-
 def safe_arguments(effect: Effect, protection: Protection, sandbox: ToolSandbox) -> Callable[[Object], bool]:
     """Return a function that rejects arguments with which an unprotected tool with effects could destroy files."""
     if protection == "landlock" or effect in ("pure", "read"):

@@ -18,9 +18,6 @@ from .child_calls import CallBatch, RepeatedCall
 from .settings import CallOutcome, TestedTool, ToolTestSettings
 from .strings import CANARY, FOLDER
 
-# Find smaller arguments that show the same fault.
-
-
 # Every candidate is a call, which may take --timeout: the numbers bound the calls for one fault.
 _SHRINK_ATTEMPTS = 60  # as many as the generated calls of a tool
 _SHRUNK_ITEMS = 5  # longer lists are halved first
@@ -79,9 +76,6 @@ def _smaller(value: JSON) -> Iterator[JSON]:
                     yield from ([*value[:index], smaller, *value[index + 1 :]] for smaller in _smaller(item))
             elif len(value) <= _SHRUNK_CHARACTERS:
                 yield from (value[:index] + value[index + 1 :] for index in range(len(value)))
-
-
-# Test one tool with single calls: generated ones, then invalid ones. A fault is shrunk to small arguments.
 
 
 _MAX_KILLS = 3  # each costs a timeout or a start, and shows the same fault

@@ -161,9 +161,6 @@ class _ForkServer:
             self._process.wait()
 
 
-# Start and control the process that runs the tools of a file. A call that takes too long kills the process group.
-
-
 _LOAD_TIMEOUT = 60.0  # seconds; enough to import torch on a busy machine, not measured
 _MAX_REPLY = 8 * 1024 * 1024  # a reply has cut texts, so that only a tool that writes to the pipe itself exceeds it
 _MAX_ERROR = 300  # characters of the last line of standard error
