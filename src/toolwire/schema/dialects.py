@@ -255,6 +255,10 @@ DIALECTS: dict[str, Dialect] = {
 }
 
 
+_FEATURES = "whole enforced type_lists ref_siblings recursion empty_objects root_description".split()
+_SIZES = "most_min_items depth properties enum_values characters long_enum likely_depth likely_states".split()
+
+
 def _intersect_dialects(name: str, version: str, rows: Sequence[Dialect]) -> Dialect:
     """Intersect dialects: each of them accepts a schema of the result unchanged.
 
@@ -271,36 +275,24 @@ def _intersect_dialects(name: str, version: str, rows: Sequence[Dialect]) -> Dia
 
     formats = [row.formats for row in rows if row.formats is not None]
     names = {row.property_name for row in rows if row.property_name is not None}
+    features: dict[str, Any] = {field: all(getattr(row, field) for row in rows) for field in _FEATURES}
     return Dialect(
         name,
         version,
         frozenset.intersection(*(row.keywords for row in rows)),
-        whole=all(row.whole for row in rows),
-        enforced=all(row.enforced for row in rows),
         maps=strictest("maps", "keep", "entries"),
         anything=strictest("anything", "keep", "string"),
         tuples=strictest("tuples", "keep", "object"),
-        type_lists=all(row.type_lists for row in rows),
         null="word" if len({row.null for row in rows}) > 1 else rows[0].null,
         enum=strictest("enum", "any", "primitive", "string"),
         refs=strictest("refs", "keep", "inline"),
-        ref_siblings=all(row.ref_siblings for row in rows),
-        recursion=all(row.recursion for row in rows),
-        empty_objects=all(row.empty_objects for row in rows),
         declared_required=any(row.declared_required for row in rows),
-        root_description=all(row.root_description for row in rows),
         lone_any_of=any(row.lone_any_of for row in rows),
         formats=frozenset.intersection(*formats) if formats else None,
         patterns=strictest("patterns", "any", "linear", "simple", "anchored"),
-        most_min_items=smallest("most_min_items"),
         property_name="".join(f"(?=(?:{one})\\Z)" for one in sorted(names)) + ".*" if names else None,
-        depth=smallest("depth"),
-        properties=smallest("properties"),
-        enum_values=smallest("enum_values"),
-        characters=smallest("characters"),
-        long_enum=smallest("long_enum"),
-        likely_depth=smallest("likely_depth"),
-        likely_states=smallest("likely_states"),
+        **features,
+        **{field: smallest(field) for field in _SIZES},
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ..ir.losses import Losses
-from ..ir.parts import Media, Opaque, Text, ToolResult
+from ..ir.parts import Media, Opaque, Text, ToolCall, ToolResult
+from ..ir.pointer import Object
 from ..ir.text import dumps
 
 # The types that providers accept. The standard library's table is longer, and is read from disk.
@@ -104,3 +105,13 @@ def found_as_text(result: ToolResult, path: str, losses: Losses) -> ToolResult:
 def result_parts(result: ToolResult, path: str, losses: Losses) -> tuple[ResultPart, ...]:
     """Return all of a result as parts, for a wire whose results have neither structured values nor references."""
     return structured_as_text(found_as_text(result, path, losses), path, losses)
+
+
+def placeholder_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
+    """Return substitute arguments for a call whose arguments are not an object."""
+    if call.kind == "freeform":
+        losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")
+        return {"input": call.raw or ""}
+    detail = "not a JSON object; sent as text under `raw_arguments`"
+    losses.add(f"{path}/arguments", "arguments", "rewritten", detail)
+    return {"raw_arguments": call.raw or ""}

@@ -23,7 +23,7 @@ from ..ir.errors import ProtocolError
 from ..ir.losses import Losses, Severity
 from ..ir.parts import Extra
 from ..ir.pointer import JSON, Object, join
-from ..ir.response import StopReason
+from ..ir.response import StopReason, Usage
 from ..stream.strict import type_label
 
 T = TypeVar("T")
@@ -280,3 +280,25 @@ def write_extra(out: Object, extra: Extra, wire: str) -> Object:
     if odd := extra.get(f"{wire}?"):
         out.update(odd)
     return out
+
+
+INPUT_DETAILS, OUTPUT_DETAILS = ("cached_tokens", "cache_write_tokens"), ("reasoning_tokens",)
+"""Counts of both OpenAI wires, inside those of the input and of the output."""
+
+
+def read_counts(wire: str, raw: Object, given: tuple[str, Object], made: tuple[str, Object], extra: Extra) -> Usage:
+    """Read the counts of an OpenAI wire; `given` and `made` are its names of input and output, and their details."""
+    (given_name, input_details), (made_name, output_details) = given, made
+    read_extra(input_details, INPUT_DETAILS, f"{wire}/{given_name}", extra)
+    read_extra(output_details, OUTPUT_DETAILS, f"{wire}/{made_name}", extra)
+    usage = Usage(
+        read_count(raw, f"{given_name}_tokens", wire, extra),
+        read_count(raw, f"{made_name}_tokens", wire, extra),
+        read_count(input_details, "cached_tokens", f"{wire}/{given_name}", extra),
+        read_count(input_details, "cache_write_tokens", f"{wire}/{given_name}", extra),
+        read_count(output_details, "reasoning_tokens", f"{wire}/{made_name}", extra),
+        extra=extra,
+    )
+    if raw.get("total_tokens", usage.total) != usage.total:
+        extra.setdefault(wire, {})["total_tokens"] = raw["total_tokens"]
+    return usage

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from ..ir.losses import Losses
 from ..ir.parts import Extra
 from ..ir.pointer import JSON, Object, join
-from ..ir.request import Params
-from .fields import type_error
+from ..ir.request import OutputFormat, Params
+from .fields import read_boolean, read_optional_string, type_error
 
 _NUMBER = (int, float)
 # the types of each canonical parameter, and how an error message names them
@@ -56,8 +56,9 @@ class ParamRow(NamedTuple):
     expected: str
 
 
-def param_table(**names: str) -> dict[str, ParamRow]:
-    """Build a table from the wire's names and ours: `param_table(max_completion_tokens="max_tokens")`."""
+def param_table(same_names: str = "", **names: str) -> dict[str, ParamRow]:
+    """Build a table from the wire's names and ours: `param_table("seed stop", max_completion_tokens="max_tokens")`."""
+    names |= {name: name for name in same_names.split()}
     return {wire_name: ParamRow(param_name, *_TYPES[param_name]) for wire_name, param_name in names.items()}
 
 
@@ -161,3 +162,9 @@ def write_params(
             severity = "info" if name in _HARMLESS else "warning"
             detail = elsewhere.get(name) or f"{wire} has no such parameter"
             losses.add(join("params", name), name, "dropped", detail, severity)  # type: ignore[arg-type]
+
+
+def read_json_schema(raw: Object, extra: Extra) -> OutputFormat:
+    """Read the schema of an answer, as both OpenAI wires write it."""
+    name, description = read_optional_string(raw, "name") or None, read_optional_string(raw, "description")
+    return OutputFormat("json_schema", raw.get("schema"), name, description, read_boolean(raw, "strict"), extra)

@@ -37,26 +37,16 @@ from .tools import NAME, read_choice, read_tool, write_choice, write_tool
 DEFAULT_MAX_TOKENS = 8192  # the maximum of Claude 3.5; a larger value would be refused by it
 _FORM = "anthropic~"
 _SCOPES = frozenset({NAME, _FORM, f"{NAME}/metadata", f"{NAME}/output_config"})  # of the `extra` of a request
-_PARAMS = param_table(
-    max_tokens="max_tokens", temperature="temperature", top_p="top_p", top_k="top_k", stop_sequences="stop"
-)
+_PARAMS = param_table("max_tokens temperature top_p top_k", stop_sequences="stop")
 _KEYS_2023 = {row.param: key for key, row in _PARAMS.items()} | {"user": ""}
 _KEYS_2026 = {"max_tokens": "max_tokens", "stop": "stop_sequences", "user": ""}
 _REMOVED_IN_2026 = dict.fromkeys(
     _KEYS_2023.keys() - _KEYS_2026.keys(),
     f"API version 2026-10-21 has no such parameter; use the target {NAME}@2023-06-01 to keep it",
 )
-_KNOWN = frozenset(_PARAMS) | {
-    "model",
-    "messages",
-    "system",
-    "tools",
-    "tool_choice",
-    "stream",
-    "metadata",
-    "thinking",
-    "output_config",
-}
+_KNOWN = frozenset(_PARAMS).union(
+    "model messages system tools tool_choice stream metadata thinking output_config".split()
+)
 
 
 def decode_request(body: Object) -> Request:

@@ -6,7 +6,7 @@ from ...ir.losses import Losses
 from ...ir.parts import Artefact, Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, part_label
 from ...ir.pointer import JSON, Object
 from ..codec import report_search_call
-from ..content import found_as_text, guess_media_type
+from ..content import found_as_text, guess_media_type, placeholder_arguments
 from .field_names import NAME, write_fields
 from .parts import (
     _CALL,
@@ -87,23 +87,13 @@ def _write_any_call(call: ToolCall, losses: Losses, path: str) -> Object:
     inner: Object = {"id": call.id} if call.id else {}
     inner["name"] = call.name
     if call.arguments is None:
-        inner["args"] = _placeholder_arguments(call, losses, path)
+        inner["args"] = placeholder_arguments(call, losses, path)
     elif call.arguments or call.extra.get(f"{_CALL}~", {}).keys().isdisjoint((":args", "args")):
         inner["args"] = call.arguments
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Gemini calls have no namespace")
     out: Object = {"functionCall": write_fields(inner, call.extra, _CALL)}
     return write_fields(_add_signature(out, call.artefacts, call.cache, losses, path), call.extra, NAME)
-
-
-def _placeholder_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
-    """Return substitute arguments for a call whose arguments are not an object."""
-    if call.kind == "freeform":
-        losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")
-        return {"input": call.raw or ""}
-    detail = "not a JSON object; sent as text under `raw_arguments`"
-    losses.add(f"{path}/arguments", "arguments", "rewritten", detail)
-    return {"raw_arguments": call.raw or ""}
 
 
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:

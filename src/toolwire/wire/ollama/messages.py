@@ -38,7 +38,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Message, Role
 from ...stream.strict import parse_arguments
 from ..codec import report_search_call
-from ..content import media_placeholder, result_parts
+from ..content import media_placeholder, placeholder_arguments, result_parts
 from ..fields import (
     decode_list,
     is_empty,
@@ -324,7 +324,7 @@ def write_call(call: ToolCall, losses: Losses, path: str, number: int | None) ->
     index = form.get(":index", number)
     function: Object = {} if index is None else {"index": index}
     function["name"] = call.name
-    arguments = call.arguments if call.arguments is not None else _placeholder_arguments(call, losses, path)
+    arguments = call.arguments if call.arguments is not None else placeholder_arguments(call, losses, path)
     if arguments or ":arguments" not in form:
         function["arguments"] = arguments
     out: Object = {"id": call.id} if call.id else {}
@@ -332,13 +332,3 @@ def write_call(call: ToolCall, losses: Losses, path: str, number: int | None) ->
         out["type"] = form[":type"]
     out["function"] = write_extra(function, call.extra, _FUNCTION)
     return write_extra(out, call.extra, NAME)
-
-
-def _placeholder_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
-    """Return substitute arguments for a call whose arguments are not an object."""
-    if call.kind == "freeform":
-        losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")
-        return {"input": call.raw or ""}
-    detail = "not a JSON object; sent as text under `raw_arguments`"
-    losses.add(f"{path}/arguments", "arguments", "rewritten", detail)
-    return {"raw_arguments": call.raw or ""}

@@ -111,16 +111,9 @@ def write_tools(request: Request, losses: Losses) -> list[Object]:
 
 _OPTIONS = "ollama/options"
 _SAMPLING = param_table(
-    num_predict="max_tokens",
-    temperature="temperature",
-    top_p="top_p",
-    top_k="top_k",
-    stop="stop",
-    seed="seed",
-    presence_penalty="presence_penalty",
-    frequency_penalty="frequency_penalty",
+    "temperature top_p top_k stop seed presence_penalty frequency_penalty", num_predict="max_tokens"
 )
-_TOP_LEVEL_PARAMS = param_table(logprobs="logprobs", top_logprobs="top_logprobs")
+_TOP_LEVEL_PARAMS = param_table("logprobs top_logprobs")
 _KEYS = {row.param: key for key, row in (_SAMPLING | _TOP_LEVEL_PARAMS).items()}
 _KNOWN = frozenset(_TOP_LEVEL_PARAMS) | {"model", "messages", "tools", "stream", "format", "options", "think"}
 

@@ -12,7 +12,15 @@ from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import ToolChoice
 from ..codec import ConversationItems
 from ..fields import decode_list, read_boolean, read_extra, read_optional_string, require_object, write_extra
-from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
+from ..params import (
+    NO_PARAMS,
+    keep_own_tier,
+    param_table,
+    read_json_schema,
+    read_params,
+    restore_spelling,
+    write_params,
+)
 from ..protocol import Encoded
 from .content import NAME
 from .message_writer import write_message
@@ -21,50 +29,16 @@ from .tools import read_choice, read_function, read_legacy_choice, read_tool, wr
 
 _FORM = "openai_chat~"
 _PARAMS = param_table(
+    "max_tokens temperature top_p stop seed n presence_penalty frequency_penalty logprobs top_logprobs user metadata "
+    "store service_tier safety_identifier verbosity",
     max_completion_tokens="max_tokens",
-    max_tokens="max_tokens",
-    temperature="temperature",
-    top_p="top_p",
-    stop="stop",
-    seed="seed",
-    n="n",
-    presence_penalty="presence_penalty",
-    frequency_penalty="frequency_penalty",
-    logprobs="logprobs",
-    top_logprobs="top_logprobs",
-    user="user",
-    metadata="metadata",
-    store="store",
-    service_tier="service_tier",
     prompt_cache_key="cache_key",
-    safety_identifier="safety_identifier",
-    verbosity="verbosity",
 )
 _KEYS = {row.param: key for key, row in reversed(_PARAMS.items())}
-_KNOWN = frozenset(_PARAMS) | {
-    "model",
-    "messages",
-    "tools",
-    "functions",
-    "tool_choice",
-    "function_call",
-    "parallel_tool_calls",
-    "stream",
-    "stream_options",
-    "response_format",
-    "reasoning_effort",
-}
 _UNUSUAL = frozenset(
-    {
-        "functions",
-        "tool_choice",
-        "function_call",
-        "parallel_tool_calls",
-        "service_tier",
-        "response_format",
-        "reasoning_effort",
-    }
+    "functions tool_choice function_call parallel_tool_calls service_tier response_format reasoning_effort".split()
 )
+_KNOWN = _UNUSUAL.union(_PARAMS, ("model", "messages", "tools", "stream", "stream_options"))
 
 
 def decode_request(body: Object) -> Request:
@@ -157,14 +131,7 @@ def _read_format(value: JSON) -> OutputFormat | None:
         read_extra(inner, ("schema", "name", "description", "strict"), f"{NAME}/json_schema", extra)
         if not inner.get("name"):  # required by OpenAI, optional elsewhere
             extra[_FORM] = {**extra.get(_FORM, {}), ":name": "absent"}
-        return OutputFormat(
-            "json_schema",
-            inner.get("schema"),
-            read_optional_string(inner, "name") or None,
-            read_optional_string(inner, "description"),
-            read_boolean(inner, "strict"),
-            extra,
-        )
+        return read_json_schema(inner, extra)
     if kind == "json_object" and type(value.get("schema")) is dict:  # json_schema on llama.cpp and others
         extra = read_extra(value, ("type", "schema"), NAME, {_FORM: {":type": "json_object"}})
         return OutputFormat("json_schema", value["schema"], extra=extra)

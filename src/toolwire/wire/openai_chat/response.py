@@ -16,7 +16,7 @@ from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
 from ..fields import (
     decode_list,
     odd_values,
-    read_count,
+    read_counts,
     read_details,
     read_extra,
     read_index,
@@ -261,18 +261,7 @@ def read_usage(raw: JSON) -> Usage | None:
     extra = read_extra(raw, _USAGE, NAME)
     prompt = read_details(raw, "prompt_tokens_details", NAME, extra)
     completion = read_details(raw, "completion_tokens_details", NAME, extra)
-    extra = read_extra(prompt, ("cached_tokens", "cache_write_tokens"), f"{NAME}/prompt", extra)
-    extra = read_extra(completion, ("reasoning_tokens",), f"{NAME}/completion", extra)
-    usage = Usage(
-        read_count(raw, "prompt_tokens", NAME, extra),
-        read_count(raw, "completion_tokens", NAME, extra),
-        read_count(prompt, "cached_tokens", f"{NAME}/prompt", extra),
-        read_count(prompt, "cache_write_tokens", f"{NAME}/prompt", extra),
-        read_count(completion, "reasoning_tokens", f"{NAME}/completion", extra),
-        extra=extra,
-    )
-    if raw.get("total_tokens", usage.total) != usage.total:
-        extra.setdefault(NAME, {})["total_tokens"] = raw["total_tokens"]
+    usage = read_counts(NAME, raw, ("prompt", prompt), ("completion", completion), extra)
     if form := remember_form(raw, _COUNTS, extra.get(_FORM, {})):
         extra[_FORM] = form
     return usage

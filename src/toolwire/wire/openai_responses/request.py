@@ -18,7 +18,15 @@ from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Reques
 from ...ir.tools import Tool
 from ..codec import ConversationItems
 from ..fields import read_boolean, read_extra, read_optional_string, require_object, write_extra
-from ..params import NO_PARAMS, keep_own_tier, param_table, read_params, restore_spelling, write_params
+from ..params import (
+    NO_PARAMS,
+    keep_own_tier,
+    param_table,
+    read_json_schema,
+    read_params,
+    restore_spelling,
+    write_params,
+)
 from ..protocol import Encoded
 from .content import NAME
 from .item_writer import write_items
@@ -29,31 +37,16 @@ from .tools import read_choice, read_tools, write_choice, write_declared_tools
 _FORM = "openai_responses~"
 _TEXT = "openai_responses/text"
 _PARAMS = param_table(
+    "temperature top_p top_logprobs user metadata store service_tier safety_identifier",
     max_output_tokens="max_tokens",
-    temperature="temperature",
-    top_p="top_p",
-    top_logprobs="top_logprobs",
-    user="user",
-    metadata="metadata",
-    store="store",
-    service_tier="service_tier",
     prompt_cache_key="cache_key",
-    safety_identifier="safety_identifier",
 )
 _KEYS = {row.param: key for key, row in _PARAMS.items()} | {"verbosity": "", "logprobs": ""}
 _LOGPROBS = "message.output_text.logprobs"  # the entry of `include` that asks for log probabilities
 _STORED_FIELDS = frozenset({"prompt", "previous_response_id", "conversation"})  # fields that make `input` optional
-_KNOWN = frozenset(_PARAMS) | {
-    "model",
-    "input",
-    "instructions",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-    "reasoning",
-    "text",
-    "stream",
-}
+_KNOWN = frozenset(_PARAMS).union(
+    "model input instructions tools tool_choice parallel_tool_calls reasoning text stream".split()
+)
 
 
 def decode_request(body: Object) -> Request:
@@ -209,14 +202,7 @@ def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputForma
         absent = [f":{key}" for key in ("name", "schema") if not form.get(key)]
         if absent:
             own[_FORM] = {**own.get(_FORM, {}), **dict.fromkeys(absent, "absent")}
-        return OutputFormat(
-            "json_schema",
-            form.get("schema"),
-            read_optional_string(form, "name") or None,
-            read_optional_string(form, "description"),
-            read_boolean(form, "strict"),
-            own,
-        )
+        return read_json_schema(form, own)
     if kind == "text" or kind == "json_object":
         return OutputFormat("text" if kind == "text" else "json", extra=read_extra(form, ("type",), NAME))
     return OutputFormat("text", extra={f"{NAME}/format": form})

@@ -17,8 +17,10 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Fault, Response, Stop, StopReason, Usage
 from ..fields import (
+    INPUT_DETAILS,
+    OUTPUT_DETAILS,
     odd_values,
-    read_count,
+    read_counts,
     read_details,
     read_extra,
     read_label,
@@ -131,8 +133,6 @@ def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
     return None if status in _UNFINISHED else Stop("unknown", extra={_FORM: {":status": status}})
 
 
-_INPUT_DETAILS = ("cached_tokens", "cache_write_tokens")
-_OUTPUT_DETAILS = ("reasoning_tokens",)
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _USAGE = frozenset({"input_tokens", "output_tokens", "total_tokens", "input_tokens_details", "output_tokens_details"})
 
@@ -144,21 +144,10 @@ def read_usage(raw: JSON) -> Usage | None:
     extra = read_extra(raw, _USAGE, NAME)
     input_tokens = read_details(raw, "input_tokens_details", NAME, extra)
     output_tokens = read_details(raw, "output_tokens_details", NAME, extra)
-    extra = read_extra(input_tokens, _INPUT_DETAILS, f"{NAME}/input", extra)
-    extra = read_extra(output_tokens, _OUTPUT_DETAILS, f"{NAME}/output", extra)
-    usage = Usage(
-        read_count(raw, "input_tokens", NAME, extra),
-        read_count(raw, "output_tokens", NAME, extra),
-        read_count(input_tokens, "cached_tokens", f"{NAME}/input", extra),
-        read_count(input_tokens, "cache_write_tokens", f"{NAME}/input", extra),
-        read_count(output_tokens, "reasoning_tokens", f"{NAME}/output", extra),
-        extra=extra,
-    )
-    if raw.get("total_tokens", usage.total) != usage.total:
-        extra.setdefault(NAME, {})["total_tokens"] = raw["total_tokens"]
+    usage = read_counts(NAME, raw, ("input", input_tokens), ("output", output_tokens), extra)
     absent = [
         key
-        for counts, keys in ((input_tokens, _INPUT_DETAILS), (output_tokens, _OUTPUT_DETAILS), (raw, _COUNTS))
+        for counts, keys in ((input_tokens, INPUT_DETAILS), (output_tokens, OUTPUT_DETAILS), (raw, _COUNTS))
         for key in keys
         if key not in counts
     ]
