@@ -269,8 +269,7 @@ def _check_lock(file: str, tools: Sequence[Tool]) -> int:
 
 def _print_report(form: str, report: Report) -> None:
     """Print the report; notes and totals go to standard error, so that a pipe gets only the report."""
-    from ..audit import report as page
-    from ..audit.report import as_json, as_markdown, as_sarif, count_levels
+    from ..audit.report import as_json, as_markdown, as_sarif, count_levels, render_html
 
     if form == "json":
         print(json_text(as_json(report)))
@@ -279,7 +278,7 @@ def _print_report(form: str, report: Report) -> None:
     elif form == "markdown":
         print(as_markdown(report))
     elif form == "html":
-        print(page.render_html(report, __version__))
+        print(render_html(report, __version__))
     else:
         print_table(report)
     for note in report.notes:

@@ -16,7 +16,7 @@ from ..ir.terminal import neutralise_json, neutralise_line
 from .sources.documents import read_bytes
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
 from .terminal.options import add_command, add_flag
-from .terminal.output import columns, json_text, losses_table, paint
+from .terminal.output import columns, json_text, paint, print_losses
 
 if TYPE_CHECKING:
     from ..ir.tools import Tool
@@ -194,10 +194,7 @@ def _print_results(
             print("\n".join(columns(texts)))
         sys.stdout.flush()
     for target, (_, losses) in results.items():
-        count = f"{len(losses)} {'loss' if len(losses) == 1 else 'losses'}" if losses else "no losses"
-        print(f"\n{paint(target, 'bold', sys.stderr)}: {count}", file=sys.stderr)
-        for line in losses_table(losses, sys.stderr) if losses else ():
-            print(line, file=sys.stderr)
+        print_losses(f"{paint(target, 'bold', sys.stderr)}: ", losses)
     for target, reason in failures.items():
         print(
             f"\n{paint(target, 'bold', sys.stderr)}: {paint('rejected', 'red', sys.stderr)}: {neutralise_line(reason)}",

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -177,18 +178,14 @@ def _print_checks(checks: list[DoctorCheck]) -> None:
 def _check_environment() -> Iterator[DoctorCheck]:
     """Check the state folder, proxies and certificates."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
-    try:
+    with suppress(OSError):
         state.mkdir(parents=True, exist_ok=True)
-        is_writable = os.access(state, os.W_OK)
-    except OSError:
-        is_writable = False
-    if is_writable:
+    if os.access(state, os.W_OK):
         yield DoctorCheck("environment", "state folder", "ok", str(state))
     else:
         fix = "set XDG_STATE_HOME to a folder that you can write to"
         yield DoctorCheck("environment", "state folder", "problem", f"cannot write to {state}", fix)
     yield from _check_proxy()
-
     try:
         ClientTls(os.environ)
     except ConfigError as error:

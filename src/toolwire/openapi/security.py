@@ -163,9 +163,9 @@ def _assign(auth: Auth | None, schemes: Mapping[str, SecurityScheme]) -> list[tu
             hint = f"it has {', '.join(schemes)}" if schemes else "it has none: pass the credential itself"
             raise ConfigError(f"auth: the document has no security scheme {unknown[0]!r}", hint=hint)
         return [(schemes[name], credential) for name, credential in auth.items()]
+    kind: SchemeKind = "basic" if isinstance(auth, tuple) else "bearer"
     if not schemes:
-        return [(SecurityScheme("", "basic" if isinstance(auth, tuple) else "bearer"), auth)]
-    kind = "basic" if isinstance(auth, tuple) else "bearer"
+        return [(SecurityScheme("", kind), auth)]
     fitting = [scheme for scheme in schemes.values() if scheme.kind == kind] or list(schemes.values())
     if len(fitting) > 1 and fitting[0].kind != kind:
         hint = f"name the scheme, such as auth={{{next(iter(schemes))!r}: …}}; it has {', '.join(schemes)}"

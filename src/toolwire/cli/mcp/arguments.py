@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.errors import ConfigError, ToolwireError
 from ...ir.text import dumps, shorten
-from ...schema.parsing.nodes import AnyNode, ArrayNode, Node, NullNode, TupleNode, UnionNode
+from ...schema.parsing import nodes
 from ...stream.strict import parse, parse_object
 from ..sources.listing import find_object, resolve_node, type_text
 
@@ -113,7 +113,7 @@ def _check_missing(arguments: Object, parsed: ParsedSchema, tool: str) -> None:
     names = [name for name in (*found.properties, *sorted(found.required)) if name in found.required]
     missing = [name for name in dict.fromkeys(names) if name not in arguments][:_MAX_SHOWN]
     if missing:
-        types = {name: type_text(parsed, found.properties.get(name, AnyNode())) for name in missing}
+        types = {name: type_text(parsed, found.properties.get(name, nodes.AnyNode())) for name in missing}
         listed = ", ".join(f"{name} ({types[name]})" for name in missing)
         example = " ".join(f"{name}:='{{…}}'" if types[name] == "object" else f"{name}=…" for name in missing)
         raise ConfigError(f"missing arguments of {tool}: {listed}", hint=f"add {example}")
@@ -128,23 +128,23 @@ class _Builder:
 
     def build(self, assignments: Sequence[Assignment]) -> Object:
         by_path: dict[tuple[str, ...], list[Assignment]] = {}
-        nodes: dict[tuple[str, ...], Node] = {}
+        located: dict[tuple[str, ...], nodes.Node] = {}
         for one in assignments:
             names, node = self._locate(one.path)
-            nodes[names] = node
+            located[names] = node
             by_path.setdefault(names, []).append(one)
         out: Object = {}
         for names, given in by_path.items():
-            self._insert(out, names, self._value(given, nodes[names]))
+            self._insert(out, names, self._value(given, located[names]))
         return out
 
-    def _locate(self, path: str) -> tuple[tuple[str, ...], Node]:
+    def _locate(self, path: str) -> tuple[tuple[str, ...], nodes.Node]:
         """Return the names of nested properties, and the node of the last one. A name may itself contain dots."""
         names: list[str] = []
         node, rest = self._parsed.root, path
         while rest:
             found = find_object(self._parsed, node)
-            if found is None and not isinstance(resolve_node(self._parsed, node), AnyNode):
+            if found is None and not isinstance(resolve_node(self._parsed, node), nodes.AnyNode):
                 outer = ".".join(names)
                 raise ConfigError(f"{outer} of {self._tool} is not an object, but {type_text(self._parsed, node)}")
             properties = {} if found is None else found.properties
@@ -153,7 +153,7 @@ class _Builder:
             if name in properties:
                 node = properties[name]
                 continue
-            others = AnyNode() if found is None else found.others
+            others = nodes.AnyNode() if found is None else found.others
             if others is None:
                 raise _unknown_parameter(self._tool, path, ".".join([*names[:-1], ""]), name, list(properties))
             node = others
@@ -169,28 +169,28 @@ class _Builder:
             raise ConfigError(f"{'.'.join(names)} is given both as a value and by its properties")
         out[names[-1]] = value
 
-    def _value(self, given: list[Assignment], node: Node) -> JSON:
+    def _value(self, given: list[Assignment], node: nodes.Node) -> JSON:
         """Convert one value, or several to an array."""
         if len(given) == 1:
             return given[0].value if given[0].is_json else self._convert(given[0], node)
-        arrays = [one for one in self._alternatives(node) if isinstance(one, (ArrayNode, TupleNode))]
+        arrays = [one for one in self._alternatives(node) if isinstance(one, (nodes.ArrayNode, nodes.TupleNode))]
         if not arrays:
             type_name = type_text(self._parsed, node)
             raise ConfigError(f"{given[0].path} is given {len(given)} times, but it is not an array: {type_name}")
-        items = arrays[0].items if isinstance(arrays[0], ArrayNode) else None
+        items = arrays[0].items if isinstance(arrays[0], nodes.ArrayNode) else None
         return [self._item(one, items) for one in given]
 
-    def _item(self, one: Assignment, items: Node | None) -> JSON:
+    def _item(self, one: Assignment, items: nodes.Node | None) -> JSON:
         return one.value if one.is_json or items is None else self._convert(one, items)
 
-    def _alternatives(self, node: Node) -> list[Node]:
+    def _alternatives(self, node: nodes.Node) -> list[nodes.Node]:
         """Return the alternatives in the order of the schema, null last: text is preferred to it."""
         node = resolve_node(self._parsed, node)
-        branches = node.branches if isinstance(node, UnionNode) else (node,)
+        branches = node.branches if isinstance(node, nodes.UnionNode) else (node,)
         found = [resolve_node(self._parsed, branch) for branch in branches]
-        return sorted(found, key=lambda branch: isinstance(branch, NullNode))
+        return sorted(found, key=lambda branch: isinstance(branch, nodes.NullNode))
 
-    def _convert(self, one: Assignment, node: Node) -> JSON:
+    def _convert(self, one: Assignment, node: nodes.Node) -> JSON:
         """Convert text to the first type that accepts it."""
         for branch in self._alternatives(node):
             matches, value = self._convert_to(str(one.value), branch, one)
@@ -201,10 +201,8 @@ class _Builder:
             hint=f"give a value of this type, or JSON: {one.path}:=…",
         )
 
-    def _convert_to(self, text: str, node: Node, one: Assignment) -> tuple[bool, JSON]:
+    def _convert_to(self, text: str, node: nodes.Node, one: Assignment) -> tuple[bool, JSON]:
         """Return whether the text is a value of the node, and the value."""
-        from ...schema.parsing import nodes
-
         if isinstance(node, nodes.EnumNode):
             return _find_value(text, node.values)
         if isinstance(node, nodes.NumberNode):
@@ -225,7 +223,7 @@ class _Builder:
         return isinstance(node, (nodes.StringNode, nodes.AnyNode)), text
 
 
-def _split_path(path: str, properties: dict[str, Node]) -> tuple[str, str]:
+def _split_path(path: str, properties: dict[str, nodes.Node]) -> tuple[str, str]:
     """Return the first name of a path and the rest. A declared name with dots takes precedence, the longest first."""
     parts = path.split(".")
     for count in range(len(parts), 1, -1):

@@ -333,13 +333,11 @@ def _load_settings(arguments: argparse.Namespace) -> Settings:
 
 def _load_file(path: Path, arguments: argparse.Namespace) -> Settings:
     """Load a settings file. The report about a LiteLLM file is printed at the start; reloads log a summary."""
-    from ...gateway.settings_file import import_litellm, is_litellm, load_settings
+    from ...gateway.settings_file import import_litellm, is_litellm, load_settings, require_complete
+    from .settings import print_report
 
     if not is_litellm(path):
         return load_settings(path)
-    from ...gateway.settings_file import require_complete
-    from .settings import print_report
-
     if arguments.strict:
         return require_complete(import_litellm(path))
     if arguments.is_reload:

@@ -231,7 +231,7 @@ def add_usage(commands: Any) -> None:
 def run_usage(arguments: argparse.Namespace) -> int:
     sums = _load_sums(arguments.config or CONFIG, arguments.by, _parse_since(arguments.since))
     if arguments.json:
-        print(json_text([_row_as_json(asdict(usage_sum), arguments.by) for usage_sum in sums]))
+        print(json_text([{arguments.by: row.pop("what"), **row} for row in map(asdict, sums)]))
         return 0
     if not sums:
         print("no usage recorded")
@@ -275,21 +275,9 @@ def _parse_since(text: str | None) -> float:
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
-def _row_as_json(row: dict[str, Any], by: str) -> dict[str, Any]:
-    return {by: row.pop("what"), **row}
-
-
 def _row_cells(usage_sum: UsageSum) -> tuple[str, ...]:
-    counts = (
-        usage_sum.requests,
-        usage_sum.errors,
-        usage_sum.input,
-        usage_sum.output,
-        usage_sum.cached,
-        usage_sum.reasoning,
-        usage_sum.calls,
-    )
-    return (usage_sum.what or "(no key)", *(f"{count:,}" for count in counts), f"{usage_sum.seconds:,.1f}")
+    what, *counts, seconds = astuple(usage_sum)
+    return (what or "(no key)", *(f"{count:,}" for count in counts), f"{seconds:,.1f}")
 
 
 def _sum_total(sums: list[UsageSum]) -> UsageSum:

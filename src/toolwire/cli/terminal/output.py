@@ -74,6 +74,12 @@ def losses_table(losses: Sequence[Loss], stream: TextIO) -> list[str]:
     return [_paint_severity(line, stream) for line in lines]
 
 
+def print_losses(title: str, losses: Sequence[Loss]) -> None:
+    """Print the number of losses after a title, and their table, to standard error."""
+    count = f"{len(losses)} {'loss' if len(losses) == 1 else 'losses'}" if losses else "no losses"
+    print("\n".join([f"\n{title}{count}", *(losses_table(losses, sys.stderr) if losses else ())]), file=sys.stderr)
+
+
 def _location(loss: Loss) -> str:
     """Return the pointer into the source, and the one into the target if it is another one."""
     path = loss.path or "/"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,9 +19,9 @@ from ...ir.terminal import count_of, neutralise_text
 from ...ir.text import dumps
 from ..sources.targets import load_tools
 from ..terminal.options import read_variable
-from ..terminal.output import json_text, losses_table, paint, table
+from ..terminal.output import json_text, paint, print_losses, table
 from .exchange import decode_answer, decode_client_request
-from .show import load_stored_run
+from .show import load_trace
 
 if TYPE_CHECKING:
     from ...ir.request import Request
@@ -86,23 +85,19 @@ def _print_run(trace: RunTrace, error: ReplayDifference | None, *, as_json: bool
 
 def replay(arguments: argparse.Namespace) -> int:
     """Repeat a run, or replay the request of an exchange."""
-    from ...net.trace.file import read_trace
-    from ...run.traces.recordings import exchange_of, run_of
+    from ...run.traces.recordings import RunTrace
 
-    if arguments.store is not None:
-        if not arguments.tools and not arguments.agent:
-            hint = "add --agent FILE.py:NAME or --tools TOOLS.py"
-            raise ConfigError("a stored run has only the names of its tools", hint=hint)
-        return replay_recorded_run(load_stored_run(arguments), arguments)
-    path = Path(arguments.file)
-    header, events = read_trace(path)
-    if header.kind == "run":
-        return replay_recorded_run(run_of(header, events, path.name), arguments)
+    if arguments.store is not None and not arguments.tools and not arguments.agent:
+        hint = "add --agent FILE.py:NAME or --tools TOOLS.py"
+        raise ConfigError("a stored run has only the names of its tools", hint=hint)
+    trace = load_trace(arguments)
+    if isinstance(trace, RunTrace):
+        return replay_recorded_run(trace, arguments)
     if arguments.tools or arguments.agent or arguments.run_reads:
         raise ConfigError("--tools, --agent and --run-reads are for recorded runs, and this is an exchange")
     if not arguments.target:
         raise ConfigError("a recorded exchange needs a target", hint="add --to WIRE or --to PROVIDER/MODEL")
-    return _replay_exchange(exchange_of(header, events, path.name), arguments)
+    return _replay_exchange(trace, arguments)
 
 
 def _replay_exchange(trace: ExchangeTrace, arguments: argparse.Namespace) -> int:
@@ -135,14 +130,8 @@ def _translate(trace: ExchangeTrace, request: Request, arguments: argparse.Names
         print(json_text({"source": source, "target": target, "body": done.body, "losses": losses}))
         return 0
     print(json_text(done.body), flush=True)
-    print(f"\n{source} → {target}: {_format_count(len(done.losses))}", file=sys.stderr)
-    for line in losses_table(done.losses, sys.stderr) if done.losses else ():
-        print(line, file=sys.stderr)
+    print_losses(f"{source} → {target}: ", done.losses)
     return 0
-
-
-def _format_count(losses: int) -> str:
-    return f"{losses} {'loss' if losses == 1 else 'losses'}" if losses else "no losses"
 
 
 async def _send_request(
@@ -170,9 +159,7 @@ async def _send_request(
 def _print(model: str, before: Response | None, after: Response, losses: Losses) -> None:
     rows = [("recorded", *row) for row in _response_rows(before)] + [(model, *row) for row in _response_rows(after)]
     print("\n".join(table(rows, ("answer", "", "content"))))
-    print(f"\n{_format_count(len(losses))}", file=sys.stderr)
-    for line in losses_table(tuple(losses), sys.stderr) if losses else ():
-        print(line, file=sys.stderr)
+    print_losses("", tuple(losses))
     if before is None or _call_pairs(before) != _call_pairs(after):
         print(paint("the calls differ", "yellow", sys.stderr), file=sys.stderr)
 
@@ -192,14 +179,10 @@ def _call_pairs(response: Response) -> list[tuple[str, str]]:
 
 
 def _print_json(model: str, before: Response | None, after: Response, losses: Losses, *, alike: bool) -> None:
-
-    def summarise(response: Response | None) -> Any:
-        return None if response is None else msgspec.to_builtins(response)
-
     document = {
         "model": model,
-        "recorded": summarise(before),
-        "answer": summarise(after),
+        "recorded": msgspec.to_builtins(before),
+        "answer": msgspec.to_builtins(after),
         "losses": [msgspec.to_builtins(loss) for loss in losses],
         "same_calls": alike,
     }

@@ -30,7 +30,7 @@ from ..terminal.output import json_text, losses_table, paint, table
 from .exchange import TimelineRow, draw_timeline, exchange_as_json, format_ms, print_exchange, short_line
 
 if TYPE_CHECKING:
-    from ...run.traces.recordings import RecordedSpan, RunTrace
+    from ...run.traces.recordings import ExchangeTrace, RecordedSpan, RunTrace
 
 
 _COLOURS = {"run": "green", "request": "blue", "call": "yellow", "approval": "dim"}
@@ -175,32 +175,31 @@ def run_as_json(trace: RunTrace) -> dict[str, Any]:
 
 def show(arguments: argparse.Namespace) -> int:
     """Print a trace. A file of any other kind is an error."""
+    from ...run.traces.recordings import RunTrace
+
+    trace = load_trace(arguments)
+    if arguments.json:
+        print(json_text(run_as_json(trace) if isinstance(trace, RunTrace) else exchange_as_json(trace)))
+    elif isinstance(trace, RunTrace):
+        print_run(trace, bodies=arguments.bodies)
+    else:
+        print_exchange(trace, bodies=arguments.bodies)
+    return 0
+
+
+def load_trace(arguments: argparse.Namespace) -> RunTrace | ExchangeTrace:
+    """Read the run or exchange of a file, or with `--store` a stored run."""
     from ...net.trace.file import read_trace
     from ...run.traces.recordings import exchange_of, run_of
 
     if arguments.store is not None:
-        return _show_run(load_stored_run(arguments), arguments)
+        return _load_stored_run(arguments)
     path = Path(arguments.file)
     header, events = read_trace(path)
-    if header.kind == "run":
-        return _show_run(run_of(header, events, path.name), arguments)
-    exchange = exchange_of(header, events, path.name)
-    if arguments.json:
-        print(json_text(exchange_as_json(exchange)))
-    else:
-        print_exchange(exchange, bodies=arguments.bodies)
-    return 0
+    return (run_of if header.kind == "run" else exchange_of)(header, events, path.name)
 
 
-def _show_run(run: RunTrace, arguments: argparse.Namespace) -> int:
-    if arguments.json:
-        print(json_text(run_as_json(run)))
-    else:
-        print_run(run, bodies=arguments.bodies)
-    return 0
-
-
-def load_stored_run(arguments: argparse.Namespace) -> RunTrace:
+def _load_stored_run(arguments: argparse.Namespace) -> RunTrace:
     """Read a run of a store as a trace. The argument `file` is its id, or the unambiguous beginning of it."""
     from ...run.traces.redact import Redactor, environment_secrets
     from ...run.traces.sanitise import Sanitiser

@@ -19,7 +19,7 @@ from ...ir.text import dumps
 from ...ir.tools import Tool
 from ...ir.value import Value
 from ...stream.strict import parse
-from ...wire.fields import decode_list, read_boolean, type_error
+from ...wire.fields import decode_list, read_boolean, read_string, require_object, type_error
 from ...wire.openai_chat.message_writer import write_message
 from ...wire.openai_chat.messages import read_message
 from ...wire.openai_chat.tools import read_tool, write_tool
@@ -205,6 +205,19 @@ def require_learnable(example: Example) -> None:
         raise EncodeError(
             f"the conversation ends with {kind}", pointer="/messages", hint="end it with an assistant message"
         )
+
+
+def read_turns(row: Object) -> list[tuple[str, str]]:
+    """Read the turns of ShareGPT: the speaker and the text of each."""
+    turns = decode_list(row, "conversations", _read_turn)
+    if not turns:
+        raise ProtocolError("'conversations' is missing or empty", pointer="/conversations")
+    return turns
+
+
+def _read_turn(raw: JSON) -> tuple[str, str]:
+    turn = require_object(raw)
+    return read_string(turn, "from"), read_string(turn, "value")
 
 
 # Rows with the messages and tools of Chat Completions, which several training formats share.

@@ -16,10 +16,10 @@ from ...ir.request import Message
 from ...ir.text import dumps
 from ...ir.tools import Tool
 from ...stream.strict import parse
-from ...wire.fields import decode_list, read_string, require_object, type_error
+from ...wire.fields import read_string, require_object, type_error
 from ...wire.openai_chat.tools import write_tool
 from ..examples import EncodedRow, Example, TrainingFormat, is_result_message, make_example
-from .chat_rows import Carried, alternate, decode_tools, plain_example, require_learnable
+from .chat_rows import Carried, alternate, decode_tools, plain_example, read_turns, require_learnable
 
 SEPARATOR = "\n</tool_response>\n<tool_response>\n"
 _OPEN, _CLOSE = "<think>\n", "\n</think>\n\n"
@@ -30,9 +30,7 @@ _TURNS = frozenset({"human", "gpt", "function_call", "observation"})
 
 
 def _decode(row: Object) -> Example:
-    turns = decode_list(row, "conversations", _read_turn)
-    if not turns:
-        raise ProtocolError("'conversations' is missing or empty", pointer="/conversations")
+    turns = read_turns(row)
     system = row.get("system")
     if system is not None and type(system) is not str:
         raise type_error("text", system, "system")
@@ -47,11 +45,6 @@ def _decode(row: Object) -> Example:
         waiting = [part.name for part in message.parts if isinstance(part, ToolCall)]
         messages.append(message)
     return make_example(messages, decode_tools(row))
-
-
-def _read_turn(raw: JSON) -> tuple[str, str]:
-    turn = require_object(raw)
-    return read_string(turn, "from"), read_string(turn, "value")
 
 
 def _read_message(kind: str, value: str, index: int) -> Message:

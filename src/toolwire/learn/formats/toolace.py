@@ -14,8 +14,9 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Message
 from ...ir.tools import Tool
 from ...stream.strict import parse
-from ...wire.fields import decode_list, read_optional_string, read_string, require_object
+from ...wire.fields import read_optional_string, read_string, require_object
 from ..examples import Example, TrainingFormat, make_example
+from .chat_rows import read_turns
 from .type_names import standard_schema
 
 _CONSTANTS = {"true": True, "false": False, "null": None}
@@ -28,11 +29,8 @@ def _decode(row: Object) -> Example:
     text, tools = _split_system(system)
     names = frozenset(tool.name for tool in tools)
     messages = [Message("system", (Text(text),))] if text else []
-    turns = decode_list(row, "conversations", _read_turn)
-    if not turns:
-        raise ProtocolError("'conversations' is missing or empty", pointer="/conversations")
     waiting = 0
-    for index, (kind, value) in enumerate(turns):
+    for index, (kind, value) in enumerate(read_turns(row)):
         if kind == "user":
             messages.append(Message("user", (Text(value),)))
         elif kind == "assistant":
@@ -48,25 +46,20 @@ def _decode(row: Object) -> Example:
     return make_example(messages, tools)
 
 
-def _read_turn(raw: JSON) -> tuple[str, str]:
-    turn = require_object(raw)
-    return read_string(turn, "from"), read_string(turn, "value")
-
-
 def _split_system(system: str) -> tuple[str, list[Tool]]:
     """Take the list of functions out of the system text; ProtocolError if there is none."""
     start = system.find("[{")
     for _ in range(_MAX_TRIES):
-        end = _end_of_json(system, start) if start >= 0 else None
+        end = _closing_bracket(system, start, "[]{}", '"') if start >= 0 else None
         if end is None:
             break
-        raw = _parse_or_none(system[start:end])
+        raw = _parse_or_none(system[start : end + 1])
         if type(raw) is list:
             try:
                 tools = [_read_tool(one) for one in raw]
             except ProtocolError as error:
                 raise ProtocolError(f"not a function: {error.message}", pointer="/system") from None
-            return f"{system[:start].rstrip()}\n{system[end:].lstrip()}".strip(), tools
+            return f"{system[:start].rstrip()}\n{system[end + 1 :].lstrip()}".strip(), tools
         start = system.find("[{", start + 1)
     raise ProtocolError("the system text has no list of functions in JSON", pointer="/system")
 
@@ -76,27 +69,6 @@ def _parse_or_none(text: str) -> JSON:
         return parse(text)
     except ProtocolError:
         return None
-
-
-def _end_of_json(text: str, start: int) -> int | None:
-    """Return the end of the JSON list at `start`; None if there is none. Brackets in strings do not count."""
-    depth, quoted, escaped = 0, False, False
-    for position in range(start, len(text)):
-        character = text[position]
-        if escaped:
-            escaped = False
-        elif quoted:
-            escaped = character == "\\"
-            quoted = character != '"'
-        elif character == '"':
-            quoted = True
-        elif character in "[{":
-            depth += 1
-        elif character in "]}":
-            depth -= 1
-            if not depth:
-                return position + 1
-    return None
 
 
 def _read_tool(raw: JSON) -> Tool:
@@ -135,7 +107,9 @@ def read_python_calls(text: str) -> list[ToolCall]:
         if opening < 0:
             raise ProtocolError("unexpected text after the calls", hint="write [Name(argument=value)]")
         name = inner[position:opening].strip(" \n,")
-        closing = _closing_bracket(inner, opening)
+        closing = _closing_bracket(inner, opening, "()[]{}", "'\"")
+        if closing is None:
+            raise ProtocolError("a call has no closing bracket", hint="write [Name(argument=value)]")
         calls.append(ToolCall("", name, _read_arguments(inner[opening + 1 : closing])))
         position = closing + 1
         if not inner[position:].strip(" \n,"):
@@ -143,26 +117,25 @@ def read_python_calls(text: str) -> list[ToolCall]:
     return calls
 
 
-def _closing_bracket(text: str, opening: int) -> int:
+def _closing_bracket(text: str, opening: int, pairs: str, quotes: str) -> int | None:
+    """Return the position of the bracket that closes the one at `opening`, or None. Brackets in strings do not count."""
     depth, quote, escaped = 0, "", False
     for position in range(opening, len(text)):
         character = text[position]
         if escaped:
             escaped = False
         elif quote:
-            if character == "\\":
-                escaped = True
-            elif character == quote:
-                quote = ""
-        elif character in "'\"":
+            escaped = character == "\\"
+            quote = "" if character == quote else quote
+        elif character in quotes:
             quote = character
-        elif character in "([{":
+        elif character in pairs[::2]:
             depth += 1
-        elif character in ")]}":
+        elif character in pairs[1::2]:
             depth -= 1
             if not depth:
                 return position
-    raise ProtocolError("a call has no closing bracket", hint="write [Name(argument=value)]")
+    return None
 
 
 def _read_arguments(text: str) -> Object:
