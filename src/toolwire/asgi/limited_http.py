@@ -511,7 +511,8 @@ class _LimitedHttp(HttpToolsProtocol):
             self.loop.call_later(_LAST_REQUEST, self._close_unused)
 
     def _close_unused(self) -> None:
-        if not self._is_answering and not self._received_size:
+        has_begun = self._awaits_head and self._received_size  # else the bytes belong to a request that has its answer
+        if not self._is_answering and not has_begun:
             self.transport.close()
 
     def pause_writing(self) -> None:
