@@ -1,5 +1,6 @@
 """The regular expressions of the package cost steps in proportion to the text, which may come from an attacker."""
 
+import hashlib
 import pickle
 import subprocess
 import sys
@@ -74,17 +75,25 @@ GUARDED = {
 }
 
 
-SHARES = 4  # of the patterns: together they take a minute of CPU, which several processes share
+# Patterns whose cost is linear, as hashes of the arguments of `find_expensive`. Together they take a minute of CPU, and
+# their cost depends on nothing else; so `make test` checks the new ones, and `make test-all` all. A change of the
+# counting empties the list. Write it: python tests/project/test_own_patterns.py
+LINEAR = TESTS / "vectors" / "linear_patterns.txt"
+COUNTING = (TESTS / "support" / "backtracking.py").read_bytes()
 
 
-@pytest.fixture(scope="module")
-def collected():
-    """The patterns, and the calls whose patterns are not known, of a process that imports the package anew."""
+def collect_patterns():
+    """Return the patterns, and the calls whose patterns are not known, of a process that imports the package anew."""
     script = TESTS / "support" / "own_patterns.py"
     fields = {examples for examples in DYNAMIC.values() if isinstance(examples, str)}
     command = [sys.executable, script, Path(toolwire.__file__).parents[1], *sorted(fields)]
     done = subprocess.run(command, capture_output=True, check=True)
     return pickle.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def collected():
+    return collect_patterns()
 
 
 @pytest.fixture
@@ -121,10 +130,8 @@ def listed_patterns(unknown, values):
         yield from ((example, 0, method, guard, call.place) for example in examples for method in call.methods)
 
 
-@pytest.mark.finding("SE1")
-@pytest.mark.usefixtures("deep_recursion")
-@pytest.mark.parametrize("share", range(SHARES))
-def test_no_pattern_of_the_package_has_super_linear_cost(collected, share):
+def checked_patterns(collected):
+    """Return the arguments of `find_expensive` for each pattern, with its place."""
     patterns, unknown, values = collected
     checked = {}
     for own in patterns:
@@ -132,5 +139,40 @@ def test_no_pattern_of_the_package_has_super_linear_cost(collected, share):
         checked[own.pattern, own.flags, own.method, GUARDED.get((path, own.name))] = own.place
     for *arguments, place in listed_patterns(unknown, values):
         checked[tuple(arguments)] = place
-    found = {arguments: find_expensive(*arguments) for arguments in [*checked][share::SHARES]}
+    return checked
+
+
+def fingerprint(arguments):
+    pattern, flags, method, guard = arguments
+    return hashlib.sha256(repr((pattern, int(flags), method, guard)).encode() + COUNTING).hexdigest()[:16]
+
+
+def check_patterns(checked):
+    found = {arguments: find_expensive(*arguments) for arguments in checked}
     assert not {(checked[key], key[0]): attack for key, attack in found.items() if attack is not None}
+
+
+@pytest.mark.finding("SE1")
+@pytest.mark.usefixtures("deep_recursion")
+def test_no_new_pattern_of_the_package_has_super_linear_cost(collected):
+    known = set(LINEAR.read_text().split())
+    checked = checked_patterns(collected)
+    new = {arguments: place for arguments, place in checked.items() if fingerprint(arguments) not in known}
+    check_patterns(new)
+    assert len(new) < 30, f"{len(new)} patterns are not in {LINEAR.name}: write it again"
+
+
+@pytest.mark.full
+@pytest.mark.finding("SE1")
+@pytest.mark.usefixtures("deep_recursion")
+@pytest.mark.parametrize("share", range(4))
+def test_no_pattern_of_the_package_has_super_linear_cost(collected, share):
+    checked = checked_patterns(collected)
+    check_patterns({arguments: checked[arguments] for arguments in [*checked][share::4]})
+
+
+if __name__ == "__main__":
+    sys.setrecursionlimit(200_000)
+    linear = checked_patterns(collect_patterns())
+    check_patterns(linear)
+    LINEAR.write_text("".join(f"{line}\n" for line in sorted(map(fingerprint, linear))))

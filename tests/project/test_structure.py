@@ -1,13 +1,12 @@
 """The structure of the package: no import cycle, folders and modules of a size that a reader can survey."""
 
 import ast
-import io
-import tokenize
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from source_text import count_code_lines
 from toolwire import __file__ as package_file
 
 SOURCE = Path(package_file).parents[1]
@@ -171,24 +170,11 @@ def test_module_is_not_too_long():
     assert sum(count >= long for count in lines.values()) <= share * len(lines)
 
 
-def code_lines(text):
-    """Count the lines with code: no comments, docstrings or blank lines."""
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
-            docstrings.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    layout = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    found = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in layout:
-            found.update(range(token.start[0], token.end[0] + 1))
-    return len(found - docstrings)
-
-
 def test_code_lines_are_counted_without_comments_and_docstrings():
     assert (
-        code_lines('"""Text."""\n\nx = (  # one\n    1,\n)\n# comment\n\n\ndef f():\n    """Text."""\n    return 1\n')
+        count_code_lines(
+            '"""Text."""\n\nx = (  # one\n    1,\n)\n# comment\n\n\ndef f():\n    """Text."""\n    return 1\n'
+        )
         == 5
     )
 
@@ -198,7 +184,7 @@ def test_packages_do_not_grow_unnoticed():
     for module, path in MODULES.items():
         package = module.split(".")[1] if module.count(".") else "toolwire"
         modules[package] += path.name != "__init__.py"
-        lines[package] += code_lines(path.read_text("utf-8"))
+        lines[package] += count_code_lines(path.read_text("utf-8"))
     sizes = {package: (modules[package], lines[package]) for package in sorted(lines)}
     larger = {
         package: size

@@ -9,13 +9,13 @@ code, fenced blocks, doctests, regular expressions and the allow-list below are 
 """
 
 import ast
-import io
 import re
 import sys
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from source_text import comments
 
 PAGES = (
     "README.md",
@@ -220,7 +220,7 @@ def python_texts(path: str, source: str) -> Iterator[Text]:
     """Yield the docstrings, comments and messages of a module."""
     tree = ast.parse(source)
     yield from _strings(path, tree)
-    yield from _comments(path, source)
+    yield from (Text(path, comment.line, "comment", comment.text) for comment in comments(source))
 
 
 def _strings(path: str, tree: ast.Module) -> Iterator[Text]:
@@ -248,25 +248,6 @@ def _template(node: ast.JoinedStr) -> str:
 def _message(path: str, node: ast.expr, text: str) -> Iterator[Text]:
     if len(text.split()) >= MESSAGE_WORDS:
         yield Text(path, node.lineno, "message", text)
-
-
-def _comments(path: str, source: str) -> Iterator[Text]:
-    """Yield the comments; full-line comments on consecutive lines are one text."""
-    if "#" not in source:
-        return  # the tokens of the whole package take seconds
-    block: list[str] = []
-    first = 0
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            text = token.string.lstrip("#").strip()
-            if token.line.strip() != token.string:
-                yield Text(path, token.start[0], "comment", text)
-                continue
-            first = first or token.start[0]
-            block.append(text)
-        elif block and token.type != tokenize.NL:
-            yield Text(path, first, "comment", "\n".join(block))
-            block, first = [], 0
 
 
 def _without_examples(docstring: str) -> str:
