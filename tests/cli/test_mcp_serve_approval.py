@@ -3,7 +3,6 @@
 import argparse
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from toolwire import ToolCall
 from toolwire.cli.main import main
 from toolwire.cli.mcp import serve as mcp_serve
+from warm_command import WARM
 
 TOOLS = '''
 def pay(amount: int) -> str:
@@ -54,7 +54,7 @@ def test_server_ends_with_an_input_that_cannot_be_polled(tmp_path, content):
     given.write_bytes(content or b"")
     with (Path(os.devnull) if content is None else given).open("rb") as stdin:
         done = subprocess.run(
-            [sys.executable, "-m", "toolwire", "mcp", "serve", str(tools), "--store", str(tmp_path / "runs.db")],
+            [*WARM, "mcp", "serve", str(tools), "--store", str(tmp_path / "runs.db")],
             stdin=stdin,
             capture_output=True,
             check=False,

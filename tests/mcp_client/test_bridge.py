@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
@@ -24,6 +23,7 @@ from mcp_server.server_process import (
 from toolwire.mcp.client import Handlers, ServerSpec
 from waiting import SAFETY
 from waiting import until as until_async
+from warm_command import WARM
 
 ERAS = ["2025-06-18", "2026-07-28"]
 
@@ -33,7 +33,7 @@ def run(test):
 
 
 def bridge(*arguments):
-    return [sys.executable, "-m", "toolwire", "mcp", "bridge", *arguments]
+    return [*WARM, "mcp", "bridge", *arguments]
 
 
 @contextmanager

@@ -6,10 +6,11 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+
+from warm_command import WARM
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -25,7 +26,7 @@ TIMEOUT = 300.0
 
 
 def command(tools, *options):
-    return [sys.executable, "-m", "toolwire", "mcp", "serve", str(tools), *options]
+    return [*WARM, "mcp", "serve", str(tools), *options]
 
 
 def environment(effects=None):

@@ -18,6 +18,11 @@ import socket
 import sys
 
 _SIZE = 8  # bytes of a number between client and server
+# for servers, which are killed: they do not report their imports
+_PRELOADED = {
+    "serve": ("toolwire.cli.serve.command", "toolwire.gateway.processes.server", "toolwire.asgi.limited_http"),
+    "mcp": ("toolwire.cli.mcp.serve", "toolwire.cli.mcp.http", "toolwire.mcp.server.server", "toolwire.net.stores"),
+}
 
 
 def run(path: str, arguments: list[str]) -> None:
@@ -77,6 +82,8 @@ class Server:
         data = b""
         while len(data) < int.from_bytes(size, "big"):
             data += connection.recv(2**20)
+        for name in _PRELOADED.get(next(iter(json.loads(data)[0]), ""), ()):
+            __import__(name)
         process = os.fork()
         if not process:
             for target, file in enumerate(files):
@@ -129,8 +136,16 @@ def _execute(arguments: list[str], folder: str, environment: dict[str, str], pat
     os.environ.update(environment)
     known = set(sys.modules)
     errors = {0: "strict", 1: "strict", 2: "backslashreplace"}
+    is_unbuffered = "PYTHONUNBUFFERED" in environment
     sys.stdin, sys.stdout, sys.stderr = (
-        os.fdopen(file, "w" if file else "r", 1 if file == 2 or os.isatty(file) else -1, "utf-8", kind, closefd=False)
+        os.fdopen(
+            file,
+            "w" if file else "r",
+            1 if file == 2 or is_unbuffered or os.isatty(file) else -1,
+            "utf-8",
+            kind,
+            closefd=False,
+        )
         for file, kind in errors.items()
     )
     sys.path[0] = folder

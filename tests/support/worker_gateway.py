@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from hostile import read_answer, request_bytes
 from serving import WIRES
 from toolwire.gateway.keys import hash_key
 from waiting import SAFETY
+from warm_command import WARM
 
 CHAT = "/v1/chat/completions"
 METRICS_KEY = "sk-metrics-" + "0" * 32
@@ -110,7 +110,7 @@ def start_gateway(folder, text, *options):
     file = folder / "toolwire.toml"
     file.write_text(text, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(Path(toolwire.__file__).parent.parent), "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "toolwire", "serve", "--config", str(file), "--port", "0", "--quiet", *options]
+    command = [*WARM, "serve", "--config", str(file), "--port", "0", "--quiet", *options]
     with (folder / "log").open("a") as log:
         return subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=log)
 

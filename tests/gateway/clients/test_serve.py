@@ -33,6 +33,7 @@ from toolwire.testing import Upstream
 from toolwire.testing.upstream import ReceivedRequest
 from waiting import SAFETY
 from waiting import until as wait_for_condition
+from warm_command import WARM
 
 ANSWER = Response(
     parts=(Text("one two three four five six seven eight nine ten"),), stop=Stop("stop"), usage=Usage(3, 9)
@@ -42,7 +43,7 @@ ANSWER = Response(
 @contextmanager
 def process(folder: Path, *arguments: str, first: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process, and where it listens. Lines before the one with `first` are skipped."""
-    command = [sys.executable, "-m", "toolwire", "serve", *arguments]
+    command = [*WARM, "serve", *arguments]
     environment = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     running = subprocess.Popen(
         command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -293,7 +294,7 @@ def test_second_sigint_answers_a_request_whose_body_is_incomplete(tmp_path: Path
 
 def run_failing_serve(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "toolwire", "serve", *arguments],
+        [*WARM, "serve", *arguments],
         cwd=folder,
         env={name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ},
         capture_output=True,
@@ -373,7 +374,7 @@ def test_default_port_in_use_moves_with_a_message_and_only_without_keys(
 def test_client_command_prints_or_writes_client_settings(tmp_path: Path) -> None:
     def client(name: str, *more: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "toolwire", "serve", "client", name, "--home", str(tmp_path), *more],
+            [*WARM, "serve", "client", name, "--home", str(tmp_path), *more],
             capture_output=True,
             text=True,
             check=True,

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from toolwire.ir.parts import Artefact, Reasoning, Text, ToolCall
 from toolwire.ir.response import Response, Stop, Usage
 from toolwire.testing.upstream import Upstream
 from waiting import SAFETY, until
+from warm_command import WARM
 
 HISTORY = [{"role": "user", "content": "How warm is it in Paris?"}]
 MODEL = "anthropic/m"
@@ -43,7 +43,7 @@ class GatewayProcesses:
 
     def start(self, count):
         environment = {**os.environ, "PYTHONPATH": str(Path(toolwire.__file__).parent.parent)}
-        command = [sys.executable, "-m", "toolwire", "serve", "--config", str(self._file), "--port", "0", "--quiet"]
+        command = [*WARM, "serve", "--config", str(self._file), "--port", "0", "--quiet"]
         for _ in range(count):
             self._processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True))
         for process in self._processes[-count:]:

@@ -60,6 +60,7 @@ class ToolsFile:
             # cached bytecode is compared by seconds and size: a quick edit of the same length would not be noticed
             sys.dont_write_bytecode = True
         self._file = file
+        self._will_reload = will_reload
         self._folder = Path(file).resolve().parent
         self.version = 0
         self._load(self._read_stamps())
@@ -86,6 +87,8 @@ class ToolsFile:
 
     def _read_stamps(self) -> dict[str, _Stamp]:
         """Return the time and size of the file and of the imported modules of its folder."""
+        if not self._will_reload:  # to compare the paths of all imported modules takes 0.3 seconds
+            return {}
         files = [str(Path(self._file).resolve()), *(str(module.__file__) for module in self._folder_modules().values())]
         return {file: _stamp(file) for file in files}
 
