@@ -10,11 +10,10 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+from places import ROOT
 from warm_command import WARM
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
-WORKSHOP = HERE / "workshop.py"
+WORKSHOP = Path(__file__).with_name("workshop.py")
 CONJUGATE = ROOT / "examples" / "conjugate.py"
 LATEST = "2026-07-28"
 META = {

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from places import TESTS
 
-HERE = TESTS
-CLIENTS = HERE / "fixtures" / "clients"
+CLIENTS = TESTS / "fixtures" / "clients"
 WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
 _WIRE_OF_PATH = {
     "/chat/completions": "openai_chat",
