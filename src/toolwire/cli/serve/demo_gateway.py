@@ -54,9 +54,15 @@ async def serve_and_ask() -> int:
     from ...local import open_model
     from .client_models import client_commands, list_models
 
+    class DemoGateway(Gateway):
+        def drain(self) -> None:
+            """Abandon the request in flight, whose answer may take many seconds and would not be printed."""
+            super().drain()
+            asking.cancel()
+
     open_model()
     settings = demo_settings()
-    gateway = Gateway(settings)
+    gateway = DemoGateway(settings)
     listener = bind(settings)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     is_up = asyncio.Event()
@@ -93,16 +99,8 @@ async def _finish_asking(asking: asyncio.Task[None], serving: asyncio.Future[Non
 
 
 async def _ask_when_up(url: str, is_up: asyncio.Event) -> None:
-    """Ask as soon as the gateway accepts connections. An interrupt abandons the request in flight."""
+    """Ask as soon as the gateway accepts connections."""
     await is_up.wait()
-    loop, asking = asyncio.get_running_loop(), asyncio.current_task()
-    assert asking is not None
-
-    def interrupt() -> None:
-        asking.cancel()
-        _stop_gateway()
-
-    loop.add_signal_handler(signal.SIGINT, interrupt)  # until now, the gateway handles it
     print(f"{paint('SmolLM2-135M', 'bold')} in this process, gateway at {paint(url, 'green')}: no key, no network\n")
     await _ask_all(url)
 
