@@ -6,7 +6,8 @@ requires.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -250,11 +251,12 @@ def fit_history(
         if turns is not None:
             return fit_ends(turns, can, losses), 0
     search = HistorySearch(request, plan, tools)
+    new_fitter = partial(TurnFitter, request, wire, names, history_model, lifts, search)
     if reuse is not None and not is_part:
-        fitted = _fit_rest(request, wire, names, losses, history_model, lifts, search, reuse)
+        fitted = _fit_rest(request, can, losses, new_fitter, reuse)
         if fitted is not None:
             return fitted
-    fitter = TurnFitter(request, wire, names, losses, history_model, lifts, search)
+    fitter = new_fitter(losses)
     turns = fitter.fit_all(gather(request.messages) if is_part else normalise(request.messages, losses))
     if not is_part and all(turn.message.role in ("system", "developer") for turn in turns):
         turns = ensure_user_message(turns, request, wire, losses)
@@ -263,22 +265,15 @@ def fit_history(
 
 
 def _fit_rest(
-    request: Request,
-    wire: Wire,
-    names: NameMap,
-    losses: Losses,
-    history_model: str | None,
-    lifts: Mapping[str, Lowered],
-    search: HistorySearch,
-    reuse: PrefixReuse,
+    request: Request, can: Capabilities, losses: Losses, new_fitter: Callable[[Losses], TurnFitter], reuse: PrefixReuse
 ) -> tuple[list[DraftMessage], int] | None:
     """Return the same as without `reuse`, or None where fitting has to look across the boundary.
 
     That is the case if results are missing or out of place, and if a system message has to move.
     """
-    can, prefix, messages = wire.capabilities, reuse.prefix, request.messages
+    prefix, messages = reuse.prefix, request.messages
     own_losses = Losses() if prefix is None else Losses(prefix.losses)
-    fitter = TurnFitter(request, wire, names, own_losses, history_model, lifts, search)
+    fitter = new_fitter(own_losses)
     turns: list[DraftMessage] = []
     if prefix is not None:
         fitter.resume(prefix)
@@ -306,9 +301,8 @@ def _is_boundary(before: list[DraftMessage], after: list[DraftMessage]) -> bool:
 
 def fit_results(results: tuple[ToolResult, ...], wire: Wire) -> tuple[Message, ...]:
     """Return results alone, as messages. Content that the target does not allow in a result follows separately."""
-    fitter = TurnFitter(
-        Request(), wire, NameMap(wire.limits, wire.capabilities.namespaces), Losses(), None, {}, HistorySearch()
-    )
+    names = NameMap(wire.limits, wire.capabilities.namespaces)
+    fitter = TurnFitter(Request(), wire, names, None, {}, HistorySearch(), Losses())
     turns = fitter.fit_all([DraftMessage(Message("user", results), results, range(len(results)))])
     return tuple(turn.message for turn in turns)
 

@@ -73,10 +73,10 @@ class TurnFitter:
         request: Request,
         wire: Wire,
         names: NameMap,
-        losses: Losses,
         history_model: str | None,
         lifts: Mapping[str, Lowered],
         search: HistorySearch,
+        losses: Losses,
     ) -> None:
         self._search = search
         self._lifts = lifts  # tools whose arguments have another shape on the target

@@ -177,9 +177,7 @@ find_unsupported_syntax = re.compile(r"\(\?<?[=!]|\(\?>|\\[1-9kbBcZze<>G]|\[\^?\
 """Return a match for the syntax of a regular expression that the engine does not support, or None."""
 
 
-def _read_type(
-    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
-) -> None:
+def _read_type(state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> None:
     names = [value] if type(value) is str else value
     if type(names) is not list or not names or any(type(name) is not str or name not in TYPES for name in names):
         raise SchemaError(
@@ -189,7 +187,7 @@ def _read_type(
 
 
 def _read_values(
-    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
+    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> JSON:
     """Keep `enum` and `const`, without numbers and characters that the engine cannot produce exactly."""
     if keyword == "const":
@@ -210,9 +208,7 @@ def _read_values(
     return True
 
 
-def _read_count(
-    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
-) -> None:
+def _read_count(state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> None:
     if type(value) is float and value.is_integer():
         value = int(value)
     if type(value) is not int or value < 0:
@@ -234,10 +230,10 @@ def _read_count(
 
 
 def _read_property_count(
-    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
+    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> None:
     """Keep a count of properties where the engine counts them: every declared property is required."""
-    _read_count(state, out, schema, keyword, value, path, depth)
+    _read_count(state, out, schema, keyword, value, path)
     declared, required = _mapping(schema.get("properties")), _names(schema.get("required"))
     optional = declared.keys() - required
     closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
@@ -252,7 +248,7 @@ def _read_property_count(
 
 
 def _read_number(
-    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
+    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> None:
     if type(value) is bool and keyword.startswith("exclusive"):  # draft 4
         limit = schema.get("minimum" if keyword == "exclusiveMinimum" else "maximum")
@@ -270,7 +266,7 @@ def _read_number(
 
 
 def _read_multiple(
-    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
+    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> None:
     if type(value) not in (int, float) or not value > 0:
         raise SchemaError(f"multipleOf must be a positive number, got {value!r}", pointer=schema_pointer(path))
@@ -284,7 +280,7 @@ def _read_multiple(
 
 
 def _read_pattern(
-    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
+    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> None:
     if type(value) is not str:
         raise SchemaError("pattern must be a string", pointer=schema_pointer(path))
@@ -296,7 +292,7 @@ def _read_pattern(
 
 
 def _read_format(
-    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
+    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> None:
     """Keep the formats that the engine knows; most of its patterns are approximations."""
     if type(value) is not str or value not in ASSERTED or "string" not in type_names(schema):
@@ -309,7 +305,7 @@ def _read_format(
 
 
 def _read_required(
-    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
+    state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> None:
     if type(value) is bool:  # draft 3
         return
@@ -350,7 +346,7 @@ def _is_exact(value: JSON) -> bool:
     return True
 
 
-_AssertionReader = Callable[[DecodingState, Object, Object, str, JSON, SchemaPath, int], JSON]
+_AssertionReader = Callable[[DecodingState, Object, Object, str, JSON, SchemaPath], JSON]
 ASSERTIONS: dict[str, _AssertionReader] = {
     "type": _read_type,
     "enum": _read_values,

@@ -118,7 +118,7 @@ def decoding_schema(schema: JSON, *, limits: DecodingLimits = DEFAULT_LIMITS, ca
 class _DecodingConverter(DecodingState):
     """One conversion, with the readers of keywords that have subschemas."""
 
-    __slots__ = ("_combined", "_document", "_draft", "_in_resource", "_limits", "_nodes", "_references")
+    __slots__ = ("_combined", "_depth", "_document", "_draft", "_in_resource", "_limits", "_nodes", "_references")
 
     def __init__(self, document: JSON, limits: DecodingLimits, *, cautious: bool) -> None:
         super().__init__(cautious=cautious)
@@ -127,11 +127,12 @@ class _DecodingConverter(DecodingState):
         self._references = DecodingReferences(document)
         self._draft = _draft_number(document)
         self._nodes = 0
+        self._depth = 0  # schemas around the current one
         self._in_resource = False  # inside a schema with its own identifier
         self._combined = False  # schemas are intersected somewhere
 
     def convert(self) -> DecodingSchema:
-        root = self._convert(self._document, "", 0)
+        root = self._convert(self._document, "")
         if root is False:
             pointer, reason = self.causes[""]
             raise SchemaError(
@@ -140,7 +141,7 @@ class _DecodingConverter(DecodingState):
         definitions, pending = self._references.definitions, self._references.pending
         while pending:
             name, pointer, schema, self._in_resource = pending.pop()
-            definitions[name] = self._convert(schema, pointer, 0)
+            definitions[name] = self._convert(schema, pointer)
         self._limits.drop_many()
         if self._combined:
             self._limits.weaken(
@@ -164,7 +165,7 @@ class _DecodingConverter(DecodingState):
 
     # one schema
 
-    def _convert(self, schema: JSON, path: SchemaPath, depth: int) -> JSON:
+    def _convert(self, schema: JSON, path: SchemaPath) -> JSON:
         if schema is True:
             return True
         if schema is False:
@@ -172,19 +173,20 @@ class _DecodingConverter(DecodingState):
         if type(schema) is not dict:
             raise SchemaError("a schema must be an object or a boolean", pointer=schema_pointer(path))
         self._nodes += 1
-        if self._nodes > MAX_NODES or depth > _MAX_DEPTH:
-            limit = (
-                f"nested deeper than {_MAX_DEPTH} levels" if depth > _MAX_DEPTH else f"larger than {MAX_NODES:,} nodes"
-            )
+        if self._nodes > MAX_NODES or self._depth > _MAX_DEPTH:
+            is_deep = self._depth > _MAX_DEPTH
+            limit = f"nested deeper than {_MAX_DEPTH} levels" if is_deep else f"larger than {MAX_NODES:,} nodes"
             raise SchemaError(f"the schema is {limit}", pointer=schema_pointer(path), hint="use a smaller schema")
         outer = self._in_resource
         if "$id" in schema and path != "" and type(schema["$id"]) is str:
             self._in_resource = True
-        converted = self._convert_keywords(schema, path, depth)
+        self._depth += 1
+        converted = self._convert_keywords(schema, path)
+        self._depth -= 1
         self._in_resource = outer
         return converted
 
-    def _convert_keywords(self, schema: Object, path: SchemaPath, depth: int) -> JSON:
+    def _convert_keywords(self, schema: Object, path: SchemaPath) -> JSON:
         out: Object = {}
         ref = schema.get("$ref")
         if ref is not None:
@@ -196,7 +198,7 @@ class _DecodingConverter(DecodingState):
                 return out
         for keyword, value in schema.items():
             reader = _READERS.get(keyword)
-            if reader is not None and reader(self, out, schema, keyword, value, path, depth) is False:
+            if reader is not None and reader(self, out, schema, keyword, value, path) is False:
                 return False
         if ref is not None:
             self._combined = self._combined or len(out) > 1
@@ -241,17 +243,15 @@ class _DecodingConverter(DecodingState):
 
     # keywords with subschemas; each reader writes into `out`, and returns False if the schema accepts no value
 
-    def _read_properties(
-        self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
-    ) -> None:
+    def _read_properties(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> None:
         if type(value) is not dict:
             raise SchemaError(f"{keyword} must be an object", pointer=schema_pointer(path))
         inner = (path, keyword)
         convert = self._convert
-        out[keyword] = {name: convert(one, (inner, name), depth + 1) for name, one in value.items()}
+        out[keyword] = {name: convert(one, (inner, name)) for name, one in value.items()}
 
     def _read_pattern_properties(
-        self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
+        self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
     ) -> None:
         if type(value) is not dict:
             raise SchemaError(f"{keyword} must be an object", pointer=schema_pointer(path))
@@ -261,36 +261,32 @@ class _DecodingConverter(DecodingState):
                 self.leave(path, "additionalProperties")
                 out["additionalProperties"] = True
             return
-        self._read_properties(out, schema, keyword, value, path, depth)
+        self._read_properties(out, schema, keyword, value, path)
 
-    def _read_schema(
-        self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
-    ) -> None:
+    def _read_schema(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> None:
         if keyword not in out:  # set if `patternProperties` or `propertyNames` replaced it
-            out[keyword] = self._convert(value, (path, keyword), depth + 1)
+            out[keyword] = self._convert(value, (path, keyword))
 
-    def _read_items(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int) -> None:
+    def _read_items(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> None:
         """Convert `items`; a list of items is `prefixItems` since 2020-12, and `additionalItems` is `items`."""
         if keyword == "additionalItems":
             if type(schema.get("items")) is list:
-                out["items"] = self._convert(value, (path, keyword), depth + 1)
+                out["items"] = self._convert(value, (path, keyword))
         elif type(value) is list:
             inner = (path, keyword)
-            out["prefixItems"] = [self._convert(one, (inner, index), depth + 1) for index, one in enumerate(value)]
+            out["prefixItems"] = [self._convert(one, (inner, index)) for index, one in enumerate(value)]
             self.least = max(self.least, len(value))
         elif keyword == "items":
-            out["items"] = self._convert(value, (path, keyword), depth + 1)
+            out["items"] = self._convert(value, (path, keyword))
         else:
             raise SchemaError("prefixItems must be a list", pointer=schema_pointer(path))
 
-    def _read_prefix_items(
-        self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
-    ) -> None:
+    def _read_prefix_items(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> None:
         if self._draft is None:
-            self._read_items(out, schema, keyword, value, path, depth)
+            self._read_items(out, schema, keyword, value, path)
 
-    def _read_all(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int) -> JSON:
-        branches = self._branches(keyword, value, path, depth)
+    def _read_all(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> JSON:
+        branches = self._branches(keyword, value, path)
         self._combined = True
         out.setdefault("allOf", []).extend(branch for branch in branches if branch is not True)
         if False not in branches:
@@ -298,9 +294,9 @@ class _DecodingConverter(DecodingState):
         child = ((path, keyword), branches.index(False))
         return self.refuse(path, "a schema of allOf accepts no value", child)
 
-    def _read_any(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int) -> JSON:
+    def _read_any(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> JSON:
         """Convert `anyOf`, and `oneOf` to it: exact if no value fits two branches."""
-        branches = self._branches(keyword, value, path, depth)
+        branches = self._branches(keyword, value, path)
         if keyword == "oneOf" and not branches_disjoint(value, type_names(schema), self._follow):
             self.leave(path, keyword)
         self._combined = self._combined or not schema.keys().isdisjoint(_CONSTRAINING)
@@ -314,28 +310,24 @@ class _DecodingConverter(DecodingState):
             out["anyOf"] = possible
         return True
 
-    def _branches(self, keyword: str, value: JSON, path: SchemaPath, depth: int) -> list[JSON]:
+    def _branches(self, keyword: str, value: JSON, path: SchemaPath) -> list[JSON]:
         if type(value) is not list or not value:
             raise SchemaError(f"{keyword} must be a list of schemas", pointer=schema_pointer(path))
         inner = (path, keyword)
-        return [self._convert(one, (inner, index), depth + 1) for index, one in enumerate(value)]
+        return [self._convert(one, (inner, index)) for index, one in enumerate(value)]
 
-    def _read_names(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int) -> None:
+    def _read_names(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> None:
         """Rewrite `propertyNames` of a map to the properties that it allows, else leave it to the validator."""
         others = schema.get("additionalProperties", True)
         plain = type(value) is dict and schema.keys().isdisjoint(("properties", "patternProperties", "required"))
         rule = set(value) - {"type"} if plain and value.get("type", "string") == "string" else set()
         if not self.cautious and rule == {"pattern"} and not find_unsupported_syntax(str(value["pattern"])):
-            out["patternProperties"] = {
-                value["pattern"]: self._convert(others, (path, "additionalProperties"), depth + 1)
-            }
+            out["patternProperties"] = {value["pattern"]: self._convert(others, (path, "additionalProperties"))}
             out["additionalProperties"] = False
         elif value is not True:
             self.leave(path, keyword)
 
-    def _read_unevaluated(
-        self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
-    ) -> None:
+    def _read_unevaluated(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> None:
         """Rewrite to `additionalProperties` where no other schema evaluates properties."""
         if value is True or value == {}:
             return
@@ -344,9 +336,7 @@ class _DecodingConverter(DecodingState):
         else:
             self.leave(path, keyword)
 
-    def _read_unsupported(
-        self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath, depth: int
-    ) -> None:
+    def _read_unsupported(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> None:
         if (keyword, value) != ("uniqueItems", False):
             self.leave(path, keyword)
 
@@ -359,7 +349,7 @@ def _draft_number(document: JSON) -> int | None:
     return old_draft_number(document)
 
 
-_KeywordReader = Callable[[_DecodingConverter, Object, Object, str, JSON, SchemaPath, int], JSON]
+_KeywordReader = Callable[[_DecodingConverter, Object, Object, str, JSON, SchemaPath], JSON]
 _READERS: dict[str, _KeywordReader] = {
     **ASSERTIONS,
     "properties": _DecodingConverter._read_properties,
