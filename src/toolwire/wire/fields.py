@@ -24,6 +24,7 @@ from ..ir.losses import Losses, Severity
 from ..ir.parts import Extra
 from ..ir.pointer import JSON, Object, join
 from ..ir.response import StopReason, Usage
+from ..ir.tools import Tool
 from ..stream.strict import type_label
 
 T = TypeVar("T")
@@ -58,6 +59,13 @@ def report_tool_fields(names: Iterable[str], label: str, losses: Losses, path: s
     for name in names:
         detail = f"{label} declarations have no field for it"
         losses.add(f"{path}/{name}", name, "dropped", detail, _TOOL_SEVERITIES.get(name, "warning"))
+
+
+def write_builtin(tool: Tool, wire: str, label: str, losses: Losses, path: str) -> Object | None:
+    """Return the declaration of a built-in tool of this wire; report a tool of another provider, which runs there."""
+    if wire not in tool.extra:
+        losses.add(path, "built-in tool", "dropped", f"{label} has no built-in tool {tool.name!r}", "error")
+    return tool.extra.get(wire)
 
 
 def type_error(expected: str, value: JSON, *pointer: str | int) -> ProtocolError:

@@ -36,6 +36,7 @@ from ..fields import (
     report_tool_fields,
     require_object,
     type_error,
+    write_builtin,
     write_extra,
 )
 
@@ -100,10 +101,7 @@ def _no_arguments(tool: Tool) -> Object:
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     """Write a declaration; return None and report the loss for a built-in tool of another provider."""
     if tool.kind == "builtin":
-        if NAME in tool.extra:
-            return tool.extra[NAME]
-        losses.add(path, "built-in tool", "dropped", f"Anthropic has no built-in tool {tool.name!r}", "error")
-        return None
+        return write_builtin(tool, NAME, "Anthropic", losses, path)
     if tool.kind == "search":
         losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a function", "info")
     if tool.output_schema is not None or tool.namespace is not None or tool.grammar is not None:

@@ -27,6 +27,7 @@ from ..fields import (
     report_tool_fields,
     require_object,
     type_error,
+    write_builtin,
     write_extra,
 )
 from ..params import NO_PARAMS, param_table, read_params, restore_spelling, write_params
@@ -66,10 +67,7 @@ _unwritable = attrgetter(*_UNWRITABLE)
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     """Write a declaration; return None and report the loss for a built-in tool of another provider."""
     if tool.kind == "builtin":
-        if NAME in tool.extra:
-            return tool.extra[NAME]
-        losses.add(path, "built-in tool", "dropped", f"Ollama has no built-in tool {tool.name!r}", "error")
-        return None
+        return write_builtin(tool, NAME, "Ollama", losses, path)
     if any(_unwritable(tool)):
         report_tool_fields(compress(_UNWRITABLE, _unwritable(tool)), "Ollama", losses, path)
     form = tool.extra.get(FORM, {})

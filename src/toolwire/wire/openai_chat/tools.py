@@ -28,6 +28,7 @@ from ..fields import (
     report_tool_fields,
     require_object,
     type_error,
+    write_builtin,
     write_extra,
 )
 from .content import NAME, has_cache_control, take_cache_control
@@ -116,10 +117,7 @@ def _read_custom(raw: Object) -> Tool:
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     """Write a declaration; return None and report the loss for a built-in tool of another provider."""
     if tool.kind == "builtin":
-        if NAME in tool.extra:
-            return tool.extra[NAME]
-        losses.add(path, "built-in tool", "dropped", f"Chat has no built-in tool {tool.name!r}", "error")
-        return None
+        return write_builtin(tool, NAME, "Chat", losses, path)
     _report_unwritable(tool, losses, path)
     out: Object = {"name": tool.name}
     if tool.description is not None:

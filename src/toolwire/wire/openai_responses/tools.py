@@ -26,6 +26,7 @@ from ..fields import (
     read_string,
     require_object,
     type_error,
+    write_builtin,
     write_extra,
 )
 from .content import NAME
@@ -218,10 +219,7 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses, skipped: Collection[int
 def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
     """Write a declaration; return None and report the loss for a built-in tool of another provider."""
     if tool.kind == "builtin":
-        if NAME in tool.extra:
-            return tool.extra[NAME]
-        losses.add(path, "built-in tool", "dropped", f"Responses has no built-in tool {tool.name!r}", "error")
-        return None
+        return write_builtin(tool, NAME, "Responses", losses, path)
     if tool.kind == "search":
         return _write_search(tool, losses, path)
     if tool.examples:
