@@ -47,8 +47,8 @@ from ..faults import IDLE_FAULT, key_fault_of, network_fault_of
 from ..responses.pending_response import PendingResponse
 from ..routing.router import Target
 from .delivery import AnswerContext, AnswerState, StreamDelivery
-from .preparation import OutboundRequest
-from .work import Stream, StreamRelay
+from .preparation import OutboundRequest, Stream
+from .work import StreamRelay
 
 _log = getLogger("toolwire.gateway")
 _BYTES_OF_TOKEN = 4  # as in ir.prompt_size; a shorter body is not counted, because its prompt is rarely too long

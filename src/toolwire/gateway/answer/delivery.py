@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -34,8 +34,8 @@ from ..memory import MemoryReservation
 from ..observe.request_log import RequestLogWriter
 from ..request.client_request import ClientRequest
 from ..request.dependencies import Dependencies
-from .preparation import RequestPreparation
-from .work import AnswerWork, Stream
+from .preparation import RequestPreparation, Stream
+from .work import AnswerWork
 
 DeliveryState: TypeAlias = Literal["silent", "alive", "streaming", "ended"]
 DeliveryStep: TypeAlias = Literal["respond", "ping", "write", "end", "abandon"]
@@ -96,14 +96,6 @@ class Delivery:
         self.advance("abandon")
 
 
-class Frames(Protocol):
-    """The framing of a stream's events."""
-
-    def feed(self, data: bytes) -> bytes: ...
-
-    def close(self) -> bytes: ...
-
-
 class ArrayFrames:
     """Server-sent events as the items of one JSON array."""
 
@@ -158,7 +150,7 @@ class StreamDelivery(Delivery):
         *,
         ping_interval: float,
         idle_timeout: float,
-        frames: Frames | None = None,
+        frames: ArrayFrames | None = None,
     ) -> None:
         super().__init__(http_exchange)
         self.headers = headers

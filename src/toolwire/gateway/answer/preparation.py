@@ -38,8 +38,8 @@ from ..request.client_request import ClientRequest
 from ..request.dependencies import Dependencies
 from ..retrieval.offered_tools import OfferedClientTools
 from ..routing.router import Target
-from .pass_through import PassThroughRequest
-from .translated import TranslatedRequest
+from .pass_through import PassThroughRequest, PassThroughStream
+from .translated import TranslatedRequest, TranslatedStream
 
 
 class TurnMemory:
@@ -101,6 +101,8 @@ def encode_turn(turn: StoredTurn, endpoint: Endpoint) -> tuple[StoredTurn, list[
 
 
 OutboundRequest: TypeAlias = PassThroughRequest | TranslatedRequest
+Stream: TypeAlias = PassThroughStream | TranslatedStream
+"""A stream in transit: the upstream's bytes in, the client's bytes out, as whole events."""
 RestoredRequest: TypeAlias = tuple[Request, PrefixStore | None]
 """A request with its stored turns, and the translations of its first messages."""
 

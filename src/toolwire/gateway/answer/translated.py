@@ -333,7 +333,7 @@ class TranslatedStream:
         replaces a rejected one. `sealer` seals its reasoning. `make_id` converts the id of the answer.
         """
         self.fault: Fault | None = None
-        self.ended = False
+        self.ended = False  # the answer is complete
         self._endpoint_request = endpoint_request
         self._answer_stream = endpoint_request.open_stream(continuation)
         self._encoder = encoder
@@ -350,18 +350,22 @@ class TranslatedStream:
 
     @property
     def content_bytes(self) -> int:
+        """The bytes of the answer so far: of texts, arguments and whole parts."""
         return self._stats.content_bytes - self._earlier_bytes + self._other_bytes
 
     @property
     def item_count(self) -> int:
+        """The number of texts and calls so far."""
         return max(self._answer_stream.item_count, len(self._stats.calls))  # the calls may be in one text
 
     @property
     def should_stop(self) -> bool:
+        """True if further data is irrelevant, so that the upstream can be released."""
         return self._answer_stream.should_stop
 
     @property
     def rejected(self) -> RejectedAnswer | None:
+        """Set at the end of an answer whose calls cannot be parsed: another request continues the client's stream."""
         return self._answer_stream.rejected
 
     def feed(self, data: bytes) -> bytes:
@@ -472,6 +476,7 @@ class TranslatedStream:
         return self._encoder.feed(event if self._sealer is None else self._sealer.seal_event(event))
 
     def fail(self, fault: Fault) -> bytes:
+        """Encode the error event for a fault in transit."""
         self.fault = fault
         answer_id = "" if self._make_id is None else self._make_id("")
         start = b"" if self._started else self._encoder.feed(ResponseStart(answer_id))

@@ -14,7 +14,6 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -41,6 +40,7 @@ from .preparation import (
     OutboundRequest,
     RequestPreparation,
     RestoredRequest,
+    Stream,
     TurnMemory,
     encode_turn,
     leaves_context,
@@ -67,47 +67,6 @@ _ONE_CALL = 256  # bytes of a piece that starts or ends one call, or a few
 _FRAMES_PER_WORK = 4  # a fragment of arguments has a frame of many times its size
 _REPEATS_PER_WORK = 8  # a request that is repeated in an event is only copied
 _TAIL = max(map(len, CALL_MARKS)) - 1  # bytes; a mark may be split
-
-
-class Stream(Protocol):
-    """A stream in transit: the upstream's bytes in, the client's bytes out."""
-
-    @property
-    def fault(self) -> Fault | None: ...
-    @property
-    def ended(self) -> bool:
-        """True if the answer is complete."""
-        ...
-
-    @property
-    def should_stop(self) -> bool:
-        """True if further data is irrelevant, so that the upstream can be released."""
-        ...
-
-    @property
-    def rejected(self) -> RejectedAnswer | None:
-        """Set at the end of an answer whose calls cannot be parsed: another request continues the client's stream."""
-        ...
-
-    @property
-    def content_bytes(self) -> int:
-        """The bytes of the answer so far: of texts, arguments and whole parts."""
-        ...
-
-    @property
-    def item_count(self) -> int:
-        """The number of texts and calls so far."""
-        ...
-
-    def feed(self, data: bytes) -> bytes:
-        """Convert data to whole events, so that other events may be inserted between two results."""
-        ...
-
-    def close(self) -> bytes: ...
-
-    def fail(self, fault: Fault) -> bytes:
-        """Encode the error event for a fault in transit."""
-        ...
 
 
 class StreamRelay:

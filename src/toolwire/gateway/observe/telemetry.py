@@ -47,6 +47,10 @@ _OTLP = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 class Telemetry:
     """The telemetry of a gateway. From its creation on, no secret gets into our logs.
 
+    It opens everything that is configured; ConfigError or MissingExtra if that is impossible. `lines` is the default for
+    writing each request as a line to standard error. `log_handler` gets all other records, which are otherwise written as
+    lines, too. `line_lock` is held for each line, if other processes write lines, too.
+
     `sinks` and `metrics` are for a Gateway, `observers` for the runners of its tools.
     """
 
@@ -225,20 +229,8 @@ class Telemetry:
         return True
 
 
-def open_telemetry(
-    settings: Settings,
-    environment: Mapping[str, str],
-    *,
-    lines: bool = True,
-    log_handler: Handler | None = None,
-    line_lock: LineLock | None = None,
-) -> Telemetry:
-    """Open everything that is configured; ConfigError or MissingExtra if that is impossible.
-
-    `lines` is the default for writing each request as a line to standard error. `log_handler` gets all other records,
-    which are otherwise written as lines, too. `line_lock` is held for each line, if other processes write lines, too.
-    """
-    return Telemetry(settings, environment, lines=lines, log_handler=log_handler, line_lock=line_lock)
+open_telemetry = Telemetry
+"""Open everything that is configured."""
 
 
 def _upstream_rows(settings: Settings, environment: Mapping[str, str]) -> Mapping[str, UpstreamRow]:

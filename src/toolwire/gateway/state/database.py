@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from logging import getLogger
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ..._extras import install_command
 from ...ir.errors import MissingExtra, StoreError
@@ -40,30 +40,6 @@ _SQLITE_HINT = "check that the folder exists and is writable; use SQLite on one 
 _BUSY_TIMEOUT = 10.0  # seconds for the writers of other processes; longer than any request waits for the state
 _SERVER_TIME = "SELECT extract(epoch FROM clock_timestamp())::float8"
 _STATEMENT_MILLISECONDS = 10_000  # a statement that waits longer fails, so a lost lock frees the thread
-
-
-class SqlLink(Protocol):
-    """A database. Statements have `?` for their parameters. `name` is fit for the log."""
-
-    name: str
-
-    def execute(self, *statements: tuple[str, Sequence[Any]]) -> list[list[Any]]:
-        """Run statements in one transaction, and return the rows of each; StoreError on failure."""
-        ...
-
-    def insert(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run one statement for each row, in one transaction; StoreError on failure."""
-        ...
-
-    def transact(self, work: Callable[[Execute], R], writes: bool = True, /) -> R:
-        """Run `work` in one transaction; StoreError on failure. It waits for other writers only if it writes."""
-        ...
-
-    def now(self, execute: Execute, /) -> float:
-        """Return the seconds since 1970 in a transaction, by a clock that all users of the database share."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class SqliteLink:
@@ -232,6 +208,15 @@ class PostgresLink:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+SqlLink: TypeAlias = SqliteLink | PostgresLink
+"""A database. Statements have `?` for their parameters, and raise StoreError on failure.
+
+`execute` runs statements in one transaction and returns the rows of each, `insert` one statement for each row. `transact`
+runs a function in a transaction, which waits for other writers only if it writes. `now` returns the seconds since 1970
+by a clock that all users of the database share. `name` is fit for the log.
+"""
 
 
 def _fetch_all(cursor: Any) -> list[Any]:

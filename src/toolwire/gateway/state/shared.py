@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -68,14 +68,6 @@ class TurnTable(Protocol):
     async def load(self, caller: str, keys: Sequence[str]) -> dict[str, bytes]: ...
 
 
-class Gap(Protocol):
-    """A note that the shared state has a gap."""
-
-    def is_noted(self) -> bool: ...
-
-    def note(self) -> None: ...
-
-
 class ProcessGap:
     """For a local store in this process: a lookup there costs nothing, so it is always made."""
 
@@ -97,6 +89,10 @@ class FileGap:
 
     def note(self) -> None:
         self._file.touch()
+
+
+Gap: TypeAlias = ProcessGap | FileGap
+"""A note that the shared state has a gap."""
 
 
 class LocalTurns:

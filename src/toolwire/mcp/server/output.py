@@ -13,25 +13,13 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from ..protocol.notifications import DISCARDABLE
 from ..protocol.rpc import Notification, RpcMessage, write
 
 # Bytes; a few large results, after which a client that does not read stops its own requests.
 _HIGH_WATER = 4 * 1024 * 1024
-
-
-class OutputStream(Protocol):
-    """A destination for lines: a transport, or a file."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def is_closing(self) -> bool: ...
-
-    def get_write_buffer_size(self) -> int: ...
-
-    def close(self) -> None: ...
 
 
 def write_line(sink: OutputStream, message: RpcMessage) -> None:
@@ -86,6 +74,10 @@ class _FileOutput:
     def close(self) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
+
+
+OutputStream: TypeAlias = asyncio.WriteTransport | _FileOutput
+"""A destination for lines: a transport, or a file."""
 
 
 @contextmanager

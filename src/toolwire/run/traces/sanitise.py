@@ -184,9 +184,6 @@ class Sanitiser:
 
     def sanitise_document(self, value: JSON, depth: int = 0) -> JSON:
         """Sanitise any JSON. A part that is nested too deeply is removed. `depth`: the levels around the value."""
-        return self._sanitise_value(value, depth)
-
-    def _sanitise_value(self, value: JSON, depth: int) -> JSON:
         if isinstance(value, str):
             return self._sanitise_string(value)
         if isinstance(value, (dict, list, tuple)) and depth >= _MAX_DEPTH:
@@ -194,7 +191,7 @@ class Sanitiser:
         if isinstance(value, dict):
             return {self.sanitise_text(name): self._sanitise_field(name, value, depth) for name in value}
         if isinstance(value, (list, tuple)):
-            return [self._sanitise_value(item, depth + 1) for item in value]
+            return [self.sanitise_document(item, depth + 1) for item in value]
         if type(value) in (int, float) and _MIN_SECRET_NUMBER <= abs(value) <= _MAX_SECRET_NUMBER:
             text = dumps(value)
             return value if self._redact(text) == text else REMOVED
@@ -205,14 +202,14 @@ class Sanitiser:
         value = parent[name]
         if name in _SCHEMA_MAPS and isinstance(value, dict):
             return {
-                self.sanitise_text(inner): self._sanitise_value(item, depth + 2)
+                self.sanitise_text(inner): self.sanitise_document(item, depth + 2)
                 if isinstance(item, (dict, list))
                 else self._sanitise_field(inner, value, depth + 1)
                 for inner, item in value.items()
             }
         if _has_secret(name, parent):
             value = _remove_scalars(value, keep_numbers=is_plural_name(name), depth=depth)
-        return self._sanitise_value(value, depth + 1)
+        return self.sanitise_document(value, depth + 1)
 
     def _sanitise_string(self, text: str) -> str:
         """Sanitise a string.

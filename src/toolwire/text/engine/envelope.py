@@ -291,10 +291,10 @@ def _read_broken_arguments(turn: ParseContext, terminators: Terminals, error: Ma
     stops = terminals(*terminators.literals, *_BRACKETS, '"', "\\\\", '\\"') if depth else terminators
     in_string = False
     while True:
-        found = yield from reader.read_until(stops, writer.add_broken_arguments)
+        found = yield from reader.read_until(stops, writer.add_raw)
         if found is None or found in terminators.literals:
             break
-        writer.add_broken_arguments(found)
+        writer.add_raw(found)
         in_string ^= found == '"'
         depth += 0 if in_string else _BRACKETS.get(found, 0)
         if not depth:

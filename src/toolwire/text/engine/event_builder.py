@@ -255,7 +255,7 @@ class EventBuilder:
             self._scanner = Scanner()
         done = self._scanner.feed(piece)
         if not done:
-            self._emit_delta(piece)
+            self.add_raw(piece)
             return
         start = 0
         for (name, raw), end in zip(done, self._scanner.ends, strict=True):
@@ -264,25 +264,17 @@ class EventBuilder:
             except ProtocolError:
                 self._scanner.invalid = True
                 break
-            self._emit_delta(piece[start:end])
+            self.add_raw(piece[start:end])
             start = end
             self._events.append(ArgumentEnd(self._key, name, value))
         if start < len(piece):
-            self._emit_delta(piece[start:])
-
-    def add_broken_arguments(self, piece: str) -> None:
-        """Write more of the arguments, which are no longer JSON."""
-        self._emit_delta(piece)
+            self.add_raw(piece[start:])
 
     def begin_argument(self, key: str) -> None:
         """Begin an argument of an object that the writer serialises."""
         if key in self._arguments:
             self.mark_invalid("an argument is given twice")
-        self._emit_delta(("," if self._raw else "{") + dumps(key) + ":")
-
-    def add_json(self, piece: str) -> None:
-        """Write more of the argument's value, as JSON text."""
-        self._emit_delta(piece)
+        self.add_raw(("," if self._raw else "{") + dumps(key) + ":")
 
     def add_string(self, piece: str) -> None:
         """Write more of the inside of a string, given as unescaped text."""
@@ -305,11 +297,11 @@ class EventBuilder:
         """
         state = self._final_state(state, position)
         if state == "complete":
-            self._emit_delta("}" if self._raw else "{}")
+            self.add_raw("}" if self._raw else "{}")
         elif state == "invalid" and not self._raw:
-            self._emit_delta("{")  # empty text would be a call without arguments
+            self.add_raw("{")  # empty text would be a call without arguments
         elif state == "invalid" and parse_arguments(self._raw_text() + "}")[1] == "complete":
-            self._emit_delta(",")
+            self.add_raw(",")
         whole = state == "complete"
         arguments, raw = (self._arguments, None) if whole else (None, self._raw_text())
         self._end_call(CallEnd(self._key, arguments, raw, state), position)
@@ -359,7 +351,8 @@ class EventBuilder:
         (self._ends if self.holds_ends else self._events).append(end)
         self.in_call = False
 
-    def _emit_delta(self, piece: str) -> None:
+    def add_raw(self, piece: str) -> None:
+        """Write more of the argument text: a value as JSON, or arguments that are no longer JSON."""
         self._raw.append(piece)
         if self._deltas:
             self._events.append(CallDelta(self._key, escape(piece)))

@@ -176,7 +176,7 @@ class ParseContext:
     def emit_argument(self, key: str, value: JSON) -> None:
         """Emit a complete argument of an object that the writer serialises."""
         self.writer.begin_argument(key)
-        self.writer.add_json(dumps(value))
+        self.writer.add_raw(dumps(value))
         self.writer.end_argument(key, value)
 
     def close(self, closers: tuple[str, ...], *, surplus: tuple[str, ...] = (), fence: str = "") -> Parsing[None]:

@@ -215,7 +215,7 @@ class ChannelCalls(StyleBase, frozen=True):
         """Read input that is not JSON, such as code. The call is invalid, because no offered tool accepts text."""
         reader = turn.reader
         turn.spans.begin_arguments()
-        end = yield from reader.read_until(terminals(*self.ends, self.start), turn.writer.add_broken_arguments)
+        end = yield from reader.read_until(terminals(*self.ends, self.start), turn.writer.add_raw)
         turn.spans.end_arguments(len(end or ""))
         if end == self.start:
             reader.unread(end)

@@ -141,7 +141,7 @@ class PythonicCalls(StyleBase, frozen=True):
             else:
                 key = yield from self._read_key(turn, name, given)
                 turn.writer.begin_argument(key)
-                turn.writer.end_argument(key, (yield from read_literal(reader, self.values, turn.writer.add_json)))
+                turn.writer.end_argument(key, (yield from read_literal(reader, self.values, turn.writer.add_raw)))
             turn.spans.end_arguments()
             given += 1
             yield from reader.read_spaces()
@@ -173,7 +173,7 @@ class PythonicCalls(StyleBase, frozen=True):
     def _read_broken_arguments(self, turn: ParseContext) -> Parsing[None]:
         """Keep the rest of an invalid call as the raw text of its arguments, up to the end of the line or of the list."""
         stops = terminals("\n", *self.close, "]")
-        found = yield from turn.reader.read_until(stops, turn.writer.add_broken_arguments)
+        found = yield from turn.reader.read_until(stops, turn.writer.add_raw)
         if found is not None:
             turn.reader.unread(found)
 
@@ -304,7 +304,7 @@ def _reads_arrow(turn: ParseContext) -> Parsing[bool]:
 
 def _emit_truncated(turn: ParseContext, name: str, text: str) -> None:
     turn.start_call(name)
-    turn.writer.add_broken_arguments(text)
+    turn.writer.add_raw(text)
     turn.writer.end_object("truncated", turn.reader.position)
 
 
@@ -327,7 +327,7 @@ def _emit_arguments(turn: ParseContext, name: str, text: str, start: int) -> Non
             raise Malformed(f"{inner.text[inner.at :]!r} is not an argument")
     except (Malformed, Truncated) as error:
         writer.add_diagnostic("malformed", inner.position, str(error))
-        writer.add_broken_arguments(text)
+        writer.add_raw(text)
         writer.end_object("invalid", turn.reader.position)
     else:
         writer.end_object("complete", turn.reader.position)
@@ -366,7 +366,7 @@ class LiteralCalls(StyleBase, frozen=True):
         except Malformed as error:
             turn.spans.end_arguments()
             writer.add_diagnostic("malformed", reader.position, str(error))
-            yield from reader.read_until(terminals(self.close), writer.add_broken_arguments)
+            yield from reader.read_until(terminals(self.close), writer.add_raw)
             writer.end_object("invalid", reader.position)
             return
         writer.end_object("complete", reader.position)
@@ -382,7 +382,7 @@ class LiteralCalls(StyleBase, frozen=True):
                 yield from reader.expect(",")
             key = yield from read_key(reader, self.language)
             turn.writer.begin_argument(key)
-            turn.writer.end_argument(key, (yield from read_literal(reader, self.language, turn.writer.add_json)))
+            turn.writer.end_argument(key, (yield from read_literal(reader, self.language, turn.writer.add_raw)))
             given += 1
             yield from reader.read_spaces()
 

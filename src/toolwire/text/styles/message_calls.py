@@ -81,7 +81,7 @@ class MessageCalls(StyleBase, frozen=True):
         turn.spans.end_arguments(len(end or ""))
         text = "".join(pieces)
         writer.begin_argument("text")
-        writer.add_json(dumps(text))
+        writer.add_raw(dumps(text))
         writer.end_argument("text", text)
         writer.end_object("complete" if end else "truncated", reader.position)
 

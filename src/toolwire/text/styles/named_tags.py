@@ -99,7 +99,7 @@ class NamedCalls(StyleBase, frozen=True):
         pieces: list[str] = []
         writer.begin_argument(key)
         if streams:
-            writer.add_json('"')
+            writer.add_raw('"')
 
         def sink(piece: str) -> None:
             pieces.append(piece)
@@ -109,12 +109,12 @@ class NamedCalls(StyleBase, frozen=True):
         closed = yield from read_raw_value(reader, frame, _is_any_key, sink)
         if not closed:
             if not streams:
-                writer.add_broken_arguments("".join(pieces))
+                writer.add_raw("".join(pieces))
             raise Truncated("the text ends inside an argument")
         if closed != frame.value_close:
             turn.report_unclosed(frame.value_close)
         value = turn.convert("".join(pieces), types)
-        writer.add_json('"' if streams else dumps(value))
+        writer.add_raw('"' if streams else dumps(value))
         writer.end_argument(key, value)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
@@ -194,7 +194,7 @@ class NestedCalls(StyleBase, frozen=True):
             raise
         except Malformed as error:
             writer.add_diagnostic("malformed", reader.position, str(error))
-            yield from reader.read_until(terminals(f"{self.mark}</{self.call}>"), writer.add_broken_arguments)
+            yield from reader.read_until(terminals(f"{self.mark}</{self.call}>"), writer.add_raw)
             writer.end_object("invalid", reader.position)
             return
         writer.end_object("complete", reader.position)
@@ -348,7 +348,7 @@ class _ArgumentOutput:
             return
         if not self.has_begun:
             self.begin()
-            self.writer.add_json('"')
+            self.writer.add_raw('"')
             self.writer.add_string("".join(self.held))
         self.writer.add_string(piece)
 
@@ -356,13 +356,13 @@ class _ArgumentOutput:
         """Emit the key and the raw text of a value that is malformed or truncated."""
         if not self.has_begun:
             self.begin()
-            self.writer.add_broken_arguments("".join(self.held))
+            self.writer.add_raw("".join(self.held))
 
     def end(self, value: JSON) -> None:
         """Close a string that was emitted piece by piece, or emit the whole value."""
         if self.has_begun:
-            self.writer.add_json('"')
+            self.writer.add_raw('"')
         else:
             self.begin()
-            self.writer.add_json(dumps(value))
+            self.writer.add_raw(dumps(value))
         self.writer.end_argument(self.key, value)

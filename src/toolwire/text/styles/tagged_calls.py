@@ -283,7 +283,7 @@ class _Arguments:
             raise
         except Malformed as error:
             turn.writer.add_diagnostic("malformed", turn.reader.position, str(error))
-            yield from turn.reader.read_until(terminals(self.style.call_close), turn.writer.add_broken_arguments)
+            yield from turn.reader.read_until(terminals(self.style.call_close), turn.writer.add_raw)
             turn.writer.end_object("invalid", turn.reader.position)
 
     def _read_arguments(self) -> Parsing[None]:
@@ -367,7 +367,7 @@ class _Arguments:
         streams = types == _TEXT and not style.cdata
         if streams:
             writer.begin_argument(key)
-            writer.add_json('"')
+            writer.add_raw('"')
 
         def sink(piece: str) -> None:
             pieces.append(piece)
@@ -379,13 +379,13 @@ class _Arguments:
             writer.begin_argument(key)
         if not closed:
             if not streams:
-                writer.add_broken_arguments("".join(pieces))
+                writer.add_raw("".join(pieces))
             raise Truncated("the text ends inside an argument")
         if closed != style.value_close:
             self.turn.report_unclosed(style.value_close)
         text = "".join(pieces)
         value = self.turn.convert(_strip_cdata(text) if style.cdata else text, types)
-        writer.add_json('"' if streams else dumps(value))
+        writer.add_raw('"' if streams else dumps(value))
         writer.end_argument(key, value)
 
     def _is_key(self, text: str, at: int, is_certain: bool) -> bool | None:
@@ -425,7 +425,7 @@ class _Arguments:
             return
         start = reader.position
         stops = terminals(style.call_close, self.frame.section_close)
-        end = yield from reader.read_until(stops, writer.add_broken_arguments)
+        end = yield from reader.read_until(stops, writer.add_raw)
         writer.add_diagnostic("malformed", start, "text between the arguments")
         writer.end_object("invalid", reader.position)
         if end is not None and end == self.frame.section_close:
@@ -441,7 +441,7 @@ class _Arguments:
             writer.end_json(reader.position, is_truncated=True)
             raise
         except Malformed:
-            yield from reader.read_until(terminals(self.style.call_close), writer.add_broken_arguments)
+            yield from reader.read_until(terminals(self.style.call_close), writer.add_raw)
             writer.end_json(reader.position)
             return
         writer.end_json(reader.position)
