@@ -5,17 +5,33 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from canonical import assistant_messages, calls, json_values, params, results, search_calls, texts, words
-from toolwire.ir import Message, Params, Text, ToolwireError
+from toolwire.ir import Message, Params, Text, ToolCall, ToolResult, ToolwireError
 from toolwire.ir.losses import Losses
 from toolwire.ir.text import dumps
 from toolwire.stream.strict import _parse_any_arguments, parse_arguments
 from toolwire.wire import get
 from toolwire.wire.anthropic.blocks import _read_any_call as _read_any_block_call
-from toolwire.wire.anthropic.blocks import read_block, write_block, write_plain_block
+from toolwire.wire.anthropic.blocks import _read_any_result, read_block, write_block, write_plain_block
 from toolwire.wire.anthropic.request import _drop_refused, _make_message, _write_message, write_plain_message
+from toolwire.wire.codec import report_search_call
+from toolwire.wire.content import found_as_text
 from toolwire.wire.fields import read_extra, remember_form
-from toolwire.wire.openai_chat.message_writer import write_assistant, write_message, write_result
-from toolwire.wire.openai_chat.messages import _read_any_call, _read_any_message, read_call, read_message
+from toolwire.wire.gemini import part_writer
+from toolwire.wire.openai_chat.message_writer import (
+    _write_any,
+    write_answer,
+    write_assistant,
+    write_message,
+    write_result,
+)
+from toolwire.wire.openai_chat.messages import (
+    _read_any_assistant,
+    _read_any_call,
+    _read_any_message,
+    read_assistant,
+    read_call,
+    read_message,
+)
 from toolwire.wire.params import param_table, read_params, write_params
 
 own_fields = st.sampled_from([{}, {}, {"anthropic": {"x": 1}}, {"openai_chat~": {":content": "list"}}, {"gemini": {}}])
@@ -197,3 +213,57 @@ def test_usual_anthropic_call_equals_the_general_one(raw, is_usual):
     raw = {**raw, "id": "c", "name": "f"} if is_usual else raw
     usual, general = outcome(read_block, raw), outcome(_read_any_block_call, raw)
     assert usual == general or (not usual.extra and usual == without_empty_fields(general))
+
+
+raw_results = st.fixed_dictionaries(
+    {
+        "type": st.just("tool_result"),
+        "tool_use_id": st.one_of(words.filter(bool), st.none()),
+        "content": st.one_of(words, st.none()),
+    },
+    optional={"is_error": st.sampled_from([True, False, None, 1]), "x": raw_values},
+)
+
+
+@given(raw_results)
+def test_usual_anthropic_result_equals_the_general_one(raw):
+    assert outcome(read_block, raw) == outcome(_read_any_result, raw)
+
+
+raw_assistants = st.fixed_dictionaries(
+    {"role": st.just("assistant"), "content": st.one_of(words, st.none())},
+    optional={
+        "tool_calls": st.lists(nearly({"id": "c", "type": "function"}, {"name": "f", "arguments": "{}"}), max_size=2),
+        "refusal": st.one_of(words, st.none()),
+    },
+)
+
+
+@given(raw_assistants)
+def test_usual_chat_assistant_equals_the_general_one(raw):
+    usual, general = outcome(read_assistant, raw), outcome(_read_any_assistant, raw)
+    assert usual == general or (not usual.extra and usual == without_empty_fields(general))
+
+
+@given(st.lists(parts(), max_size=3))
+def test_plain_chat_answer_equals_the_general_one(some_parts):
+    losses, expected_losses = Losses(), Losses()
+    written = write_answer(tuple(some_parts), {}, losses, "")
+    assert list(written.items()) == list(_write_any(tuple(some_parts), {}, expected_losses, "", False).items())
+    assert list(losses) == list(expected_losses)
+
+
+@given(parts())
+def test_plain_gemini_call_and_result_equal_the_general_ones(part):
+    losses, expected_losses = Losses(), Losses()
+    if isinstance(part, ToolCall):
+        written = part_writer._write_call(part, losses, "/p")
+        report_search_call(part, "/p", expected_losses)
+        expected = part_writer._write_any_call(part, expected_losses, "/p")
+    elif isinstance(part, ToolResult):
+        written = part_writer.write_result(part, losses, "/p")
+        expected = part_writer._write_any_result(found_as_text(part, "/p", expected_losses), expected_losses, "/p")
+    else:
+        return
+    assert written == expected
+    assert list(losses) == list(expected_losses)

@@ -1,6 +1,8 @@
 """A read that holds exactly one event takes a short path in the decoders, with the events of any other chunking."""
 
 import re
+from contextlib import ExitStack
+from unittest.mock import patch
 
 import pytest
 
@@ -34,6 +36,29 @@ def decode(wire, reads):
 def test_one_event_per_read_gives_the_same_events_as_single_bytes(wire, data):
     reads = re.findall(rb".*?\n\n|.+\Z", data, re.DOTALL)
     assert decode(wire, reads) == decode(wire, [data[at : at + 1] for at in range(len(data))])
+
+
+SHORT_PATHS = {
+    "openai_chat": ("_FAST", "_FAST_EVENT"),
+    "anthropic": ("_FAST", "_FAST_EVENT", "_FIRST_DELTA"),
+    "openai_responses": ("_FAST_DELTA",),
+}
+
+
+def normalised(events):
+    """Return events in which the text of deltas is decoded: the short paths keep its escapes as they are."""
+    return [(type(event), event.key, event.text) if hasattr(event, "escaped") else event for event in events]
+
+
+@every_case(("wire", "data"), [case for case in stream_vectors() if case.values[0] in SHORT_PATHS])
+def test_plain_deltas_have_the_events_of_the_json_parser(wire, data):
+    reads = re.findall(rb".*?\n\n|.+\Z", data, re.DOTALL)
+    plain, error = decode(wire, reads)
+    with ExitStack() as stack:
+        for name in SHORT_PATHS[wire]:
+            stack.enter_context(patch(f"toolwire.wire.{wire}.stream_decoder.{name}", lambda *_: None))
+        parsed, expected_error = decode(wire, reads)
+    assert (normalised(plain), error) == (normalised(parsed), expected_error)
 
 
 FRAMES = [
