@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from ..ir.parts import Media, Text, ToolCall, ToolResult
@@ -245,8 +246,6 @@ def audit_log(
 
 
 def _encode_tools(tools: Sequence[Tool]) -> bytes:
-    import msgspec
-
     return to_bytes(msgspec.to_builtins(tools))
 
 
@@ -293,8 +292,6 @@ def check_varying_prefix(log: Sequence[LoggedRequest]) -> Iterator[tuple[int, Hi
 
 def _request_prefix(request: Request) -> bytes:
     """Encode the messages up to the first user message: requests with the same prefix can share a prompt cache."""
-    import msgspec
-
     users = [index for index, message in enumerate(request.messages) if message.role == "user"]
     return to_bytes(msgspec.to_builtins(request.messages[: users[0] + 1])) if users else b""
 

@@ -211,12 +211,9 @@ class ChatSession:
                 f"{file} is not a saved chat: {error.message}", hint="use a file that /save wrote"
             ) from None
         self.clear()
-        self.history, self.system = messages, self.system or _system_text(messages)
+        system = "\n\n".join(message.text for message in messages if message.role in ("system", "developer"))
+        self.history, self.system = messages, self.system or system
         return len(messages)
-
-
-def _system_text(messages: Sequence[Message]) -> str:
-    return "\n\n".join(message.text for message in messages if message.role in ("system", "developer"))
 
 
 def _is_saved_chat(path: Path) -> bool:

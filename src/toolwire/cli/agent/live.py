@@ -169,7 +169,7 @@ class MarkdownRenderer:
             found = pattern.match(rest)
             if found and (is_final or found.end() < len(rest)):  # the next character may extend the delimiter
                 self._last = rest[found.end() - 1]
-                return found.end(), _style(found[group], _join_styles(self._line_style, style))
+                return found.end(), _style(found[group], ";".join(filter(None, (self._line_style, style))))
         run = re.match(r"`+|\*+|_+|\[|\\", rest)
         assert run is not None
         if not is_final and (run.end() == len(rest) or not rest[run.end()].isspace()):
@@ -179,10 +179,6 @@ class MarkdownRenderer:
     def _plain(self, text: str) -> str:
         self._last = text[-1]
         return _style(text, self._line_style)
-
-
-def _join_styles(*styles: str) -> str:
-    return ";".join(style for style in styles if style)
 
 
 def _style(text: str, style: str) -> str:
@@ -295,7 +291,8 @@ class LivePrinter:
 
     def _print_line(self, sign: str, colour: str, tool: str, text: str, end: str = "") -> None:
         self._start_line()
-        print(f"{paint(sign, colour, sys.stderr)} {neutralise_line(tool)} {_short_line(text)}{end}", file=sys.stderr)
+        text = shorten(neutralise_line(text[: 2 * _MAX_WIDTH]), _MAX_WIDTH)
+        print(f"{paint(sign, colour, sys.stderr)} {neutralise_line(tool)} {text}{end}", file=sys.stderr)
 
     def _start_line(self) -> None:
         """Start a line on standard error; on a terminal, the text before it ends its line."""
@@ -352,7 +349,3 @@ class _CallLine:
         if self.key is not None:
             self.key = None
             print("…", file=sys.stderr, flush=True)
-
-
-def _short_line(text: str) -> str:
-    return shorten(neutralise_line(text[: 2 * _MAX_WIDTH]), _MAX_WIDTH)

@@ -53,11 +53,6 @@ class DoOutcome(Value, frozen=True):
         return self.kind in ("ran", "shown")
 
 
-def shown_vector(line: CommandLine) -> str:
-    """Return the command as a person would type it, quoted. Invisible characters were refused before."""
-    return shlex.join(line.vector)
-
-
 def print_outcome(outcome: DoOutcome, *, as_json: bool) -> int:
     """Print the outcome and return the exit code. The command printed its own output already, except with JSON."""
     if as_json:
@@ -262,7 +257,7 @@ def run_command_line(
     asks = not (arguments.dry_run or is_unasked) and has_terminal()
     notes = _make_notes(line, None if program == system_program else program)
     colour = next((_COLOURS[kind] for kind in ("delete", "read") if kind in line.effect.kinds), "yellow")
-    show_action(shown_vector(line), notes, as_json=arguments.json, asks=asks, colour=colour)
+    show_action(shlex.join(line.vector), notes, as_json=arguments.json, asks=asks, colour=colour)
     if arguments.dry_run:
         return outcome
     problem = None if is_unasked else confirm(is_yes=arguments.yes)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ...audit.findings import TARGETS, Finding, parse_targets
+from ...audit.findings import TARGETS, parse_targets
 from ...ir.errors import ToolwireError
 from ...ir.terminal import count_of, neutralise_line, reveal_line
 from ...ir.text import shorten
 from ..audit import print_table
 from ..sources.listing import MAX_ITEMS, Listing
-from ..sources.targets import add_target, open_servers
+from ..sources.targets import add_target, connect_servers
 from ..terminal.options import add_command, add_flag, add_list
 from ..terminal.output import json_text, paint, print_note, table
 from .traffic import TrafficLog, add_traffic_options
@@ -81,7 +81,7 @@ async def _inspect(arguments: argparse.Namespace) -> int:
     targets = parse_targets(arguments.targets) or TARGETS
     wanted = parse_targets([arguments.schema] if arguments.schema else [])
     log = TrafficLog(show=arguments.traffic, show_all=arguments.all)
-    servers = open_servers(arguments, lock=arguments.check_lock, traffic=log)
+    servers = connect_servers(arguments.target, arguments, lock=arguments.check_lock, traffic=log)
     log.add_servers(client.spec for client in servers.clients.values())
     async with servers:
         tools = servers.toolbox().tools
@@ -138,7 +138,8 @@ def _print_servers(servers: McpServers, contents: dict[str, _Contents], log: Tra
         if client.greeting is None:
             continue
         found, card = contents[name], client.greeting.card
-        counts = _format_counts(tools=len(client.tools), resources=len(found.resources), prompts=len(found.prompts))
+        lists = {"tool": client.tools, "resource": found.resources, "prompt": found.prompts}
+        counts = ", ".join(count_of(len(items), noun) for noun, items in lists.items())
         title = f"{card.info.get('name', name)} {card.info.get('version', '')}".strip()[:200]
         print(paint(neutralise_line(f"{title}, MCP {client.greeting.version}: {counts}"), "bold"))
         print(neutralise_line(f"latency: {log.summary(name)}"))
@@ -166,7 +167,8 @@ def _print_report(servers: McpServers, report: Report, total: int, *, show_all: 
     from ...audit.report import count_levels, sort_findings
 
     findings = sort_findings(report.findings)
-    print_table(report if show_all else report._replace(findings=tuple(map(_cut_finding, findings[:_MAX_FINDINGS]))))
+    cut = tuple(replace(one, message=shorten(one.message, _MAX_MESSAGE)) for one in findings[:_MAX_FINDINGS])
+    print_table(report if show_all else report._replace(findings=cut))
     if len(findings) > _MAX_FINDINGS and not show_all:
         print(f"the first {_MAX_FINDINGS} of {len(findings):,} findings; --all shows them")
     for problem in servers.problems if show_all else servers.problems[:MAX_ITEMS]:
@@ -175,14 +177,6 @@ def _print_report(servers: McpServers, report: Report, total: int, *, show_all: 
     shown = len(report.tools)
     count = count_of(total, "tool") if shown == total else f"the first {shown} of {total:,} tools (--all checks them)"
     print(paint(f"{count}: {levels}", "bold"), file=sys.stderr)
-
-
-def _cut_finding(finding: Finding) -> Finding:
-    return replace(finding, message=shorten(finding.message, _MAX_MESSAGE))
-
-
-def _format_counts(**numbers: int) -> str:
-    return ", ".join(f"{number} {what.removesuffix('s') if number == 1 else what}" for what, number in numbers.items())
 
 
 def _print_schemas(tools: tuple[Tool, ...], target: str, total: int) -> None:

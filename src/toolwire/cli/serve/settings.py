@@ -167,15 +167,11 @@ def _server_tables(server: LocalServer) -> list[str]:
     comment = f"It answered at {server.base_url}." + (f" It has {rest} more models." if rest else "")
     row = UpstreamRow(server.provider)  # with its usual address
     tables = [comment_lines([comment]) + format_table(("upstreams", server.provider), row)]
-    tables += [format_table(("models", model), ModelRow(server.provider)) for model in shown if _is_plain(model)]
+    plain = [model for model in shown if not set("*?[") & set(model)]  # a wildcard would make it a pattern
+    tables += [format_table(("models", model), ModelRow(server.provider)) for model in plain]
     names = neutralise_line(", ".join(shown)) or "no models"
     print(f"found {server.provider} at {server.base_url}: {names}", file=sys.stderr)
     return tables
-
-
-def _is_plain(model: str) -> bool:
-    """Return True for a name without wildcards, which would be a pattern in the settings."""
-    return not any(mark in model for mark in "*?[")
 
 
 def _convert(path: Path, *, strict: bool) -> str:

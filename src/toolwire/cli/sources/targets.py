@@ -169,11 +169,6 @@ def _parse_pairs(option: str, values: list[str]) -> dict[str, str]:
     return out
 
 
-def open_servers(arguments: argparse.Namespace, **options: Any) -> McpServers:
-    """Return the servers that `add_target` selects."""
-    return connect_servers(arguments.target, arguments, **options)
-
-
 def connect_servers(target: str, arguments: argparse.Namespace, **options: Any) -> McpServers:
     """Return the servers of a `mcpServers` file, or the one server given. One server must be reachable (`strict`)."""
     from ...mcp.client.servers import McpServers

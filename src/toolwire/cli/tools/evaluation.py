@@ -17,7 +17,6 @@ from .groups import INDEX_HELP, add_index_options, open_index, require_numpy
 
 if TYPE_CHECKING:
     from ...retrieve.evaluation import LabelledQuery, Method, MethodComparison
-    from ...retrieve.index import ToolIndex
 
 
 # all are held in memory and searched; far beyond the 50 that the documentation asks for. Not measured
@@ -61,9 +60,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     index = open_index(arguments.source, arguments)
     missing = missing_gold(index, queries)
     if len(missing) == len({name for query in queries for name in query.gold}):
-        raise ConfigError(
-            "none of the gold tools is in the index", hint=f"the index has names such as {_some_names(index)}"
-        )
+        names = ", ".join(indexed.tool.name for indexed in islice(index, 3))
+        raise ConfigError("none of the gold tools is in the index", hint=f"the index has names such as {names}")
     if missing:
         some = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         print_note(f"{count_of(len(missing), 'gold tool')} not in the index, counted as not found: {some}")
@@ -77,10 +75,6 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         write_plot(arguments.plot, "R@10 in percent", _chart(compared), 100)
         print(f"wrote {arguments.plot}", file=sys.stderr)
     return int(arguments.fail_under is not None and 100 * compared.mean("search", "R@10") < arguments.fail_under)
-
-
-def _some_names(index: ToolIndex) -> str:
-    return ", ".join(indexed.tool.name for indexed in islice(index, 3))
 
 
 def read_queries(file: str) -> list[LabelledQuery]:

@@ -53,11 +53,6 @@ def find_data() -> Path:
     return folder
 
 
-def entry_rows(category: str, folder: Path) -> Iterator[Object]:
-    """Yield the entries of a category as they are in the file."""
-    return _rows(folder / _file_name(category, folder))
-
-
 def answer_rows(category: str, folder: Path) -> Iterator[Object]:
     """Yield the ground truth of a category; nothing for a category without one."""
     file = folder / "possible_answer" / _file_name(category, folder)
@@ -264,7 +259,7 @@ def read_bfcl(categories: Iterable[str] = CALL_CATEGORIES, *, folder: Path | Non
             hint = f"use one of {', '.join(BFCL_CATEGORIES)}"
             raise ConfigError(f"unknown category of the leaderboard {category!r}", hint=hint)
         truths = {row["id"]: row["ground_truth"] for row in answer_rows(category, source)}
-        for row in entry_rows(category, source):
+        for row in _rows(source / _file_name(category, source)):
             truth = truths.get(row["id"], [])
             if category in MULTI_TURN_CATEGORIES:
                 yield _multi_turn_entry(row, category, truth, source)

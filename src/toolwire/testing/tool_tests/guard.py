@@ -295,7 +295,7 @@ class AuditGuard:
             path = database_path(arguments[0])
         except TypeError:
             return  # not a path; connecting fails
-        if path is None or self._may_write(path, None, follow=True):
+        if path is None or self._forbidden_path(path, None, follow=True) is None:
             return
         if not os.path.exists(path):  # noqa: PTH110
             self._deny("write", _full_path(path))
@@ -317,20 +317,22 @@ class AuditGuard:
         return self.phase == "call" and any(is_below(path, self._outside) for path in paths)
 
     def _check_write(self, path: Any, folder: object, *, follow: bool) -> None:
-        if not self._may_write(path, folder, follow=follow):
-            self._deny("write", _describe_path(path, folder, follow=follow))
+        forbidden = self._forbidden_path(path, folder, follow=follow)
+        if forbidden is not None:
+            self._deny("write", forbidden)
 
-    def _may_write(self, path: Any, folder: object, *, follow: bool) -> bool:
+    def _forbidden_path(self, path: Any, folder: object, *, follow: bool) -> str | None:
+        """Return the resolved path if it must not be written, else None."""
         try:
             resolved = resolve_path(path, folder, follow=follow)
         except OSError:
-            return False
+            return f"{_as_text(path)} in a folder that cannot be resolved"
         except (TypeError, ValueError):
-            return True  # not a path; the operation itself fails
+            return None  # not a path; the operation itself fails
         if not os.path.isabs(resolved) or resolved.startswith("/memfd:") or resolved in _DEVICES:  # noqa: PTH117
-            return True  # a pipe, a socket or a device
+            return None  # a pipe, a socket or a device
         allowed = self._folders_of_calls if self.phase == "call" else self._folders
-        return any(is_below(resolved, folder) for folder in allowed)
+        return None if any(is_below(resolved, folder) for folder in allowed) else resolved
 
     # network, processes, libraries
 
@@ -380,13 +382,6 @@ def _full_path(path: Any) -> str:
         return os.path.join(os.getcwd(), os.fsdecode(path))
     except (TypeError, ValueError, OSError):
         return ""
-
-
-def _describe_path(path: Any, folder: object, *, follow: bool) -> str:
-    try:
-        return resolve_path(path, folder, follow=follow)
-    except OSError:
-        return f"{_as_text(path)} in a folder that cannot be resolved"
 
 
 def _as_text(value: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -249,4 +248,4 @@ def _spread(cases: Iterable[CallCase], count: int) -> list[CallCase]:
     """Return `count` cases, at equal distances."""
     every = list(cases)
     step = max(1, -(-len(every) // count))
-    return list(islice(every[::step], count))
+    return every[::step]
