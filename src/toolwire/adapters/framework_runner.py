@@ -106,9 +106,9 @@ def framework_imports(package: str) -> Iterator[None]:
 
 
 def choose_effect(name: str, effects: Effects | None, *metadata: object) -> Effect:
-    """Return the effect of a tool: that of `effects`, of its own metadata, or `write`, the most cautious one.
+    """Return the effect of a tool: from `effects`, from its own metadata, or `write`, the most cautious one.
 
-    Metadata are those of `tool_metadata`, or the annotations of MCP (`readOnlyHint`, `idempotentHint`), also inside a
+    Metadata come from `tool_metadata`, or the annotations of MCP (`readOnlyHint`, `idempotentHint`), also inside a
     field `annotations`.
     """
     chosen = None if effects is None else effects.get(name)
@@ -140,7 +140,7 @@ def framework_entry(
     approve: ApprovalRule = False,
     timeout: float | None = None,
 ) -> Entry:
-    """Return the entry of a framework's tool. Without a `timeout` of its own, it has that of every tool."""
+    """Return the entry of a framework's tool. Without a `timeout` of its own, it has the default timeout."""
     options = Options(approve=approve) if timeout is None else Options(approve=approve, timeout=timeout)
     return Entry(tool, function, options, f"{origin}:{tool.name}")
 
@@ -298,7 +298,7 @@ class FrameworkRunner:
 def _call_keys(call: ToolCall, entry: Entry | None, scope: CallScope) -> dict[str, str] | None:
     """Return the idempotency key of a call with effects, unless the tool or the call has a key of its own.
 
-    Some models use the same call ids in every conversation. An id is therefore that of one call only in a scope, and
+    Some models use the same call ids in every conversation. An id therefore names one call only in a scope, and
     arguments are part of the key.
     """
     if entry is None or entry.tool.effect in ("pure", "read") or entry.options.key is not None:

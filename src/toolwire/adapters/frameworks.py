@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def to_pydantic_ai(tools: Source, *, id: str | None = None, **options: Unpack[AdapterOptions]) -> AbstractToolset[Any]:  # noqa: A002
-    """Return a toolset of `tools`: functions, modules, toolboxes, or a list of them. `options` are those of `Runner`.
+    """Return a toolset of `tools`: functions, modules, toolboxes, or a list of them. `options` are passed to `Runner`.
 
     A call that needs approval raises `ApprovalRequired`: the run ends with `DeferredToolRequests`, or asks its handler.
     Invalid arguments raise `ModelRetry`, other errors `ToolFailed`. `RunContext.deps` is `CallContext.deps`. `id`: the
@@ -66,7 +66,7 @@ def from_pydantic_ai(
 ) -> Toolbox:
     """Return a toolbox of the tools that a toolset has now, or a list of toolsets.
 
-    A tool has the effect of `effects`, of its metadata, or `write`. `deps` and `model` are those of the `RunContext` in
+    A tool has the effect of `effects`, of its metadata, or `write`. `deps` and `model` belong to the `RunContext` in
     which the tools are listed; a call has the `deps` of its run. A tool that requires approval keeps this. A toolset
     of `to_pydantic_ai` gives its own toolbox back.
     """
@@ -84,7 +84,7 @@ def from_pydantic_ai(
 def to_langchain(tools: Source, **options: Unpack[AdapterOptions]) -> list[LangchainTool]:
     """Return tools of LangChain for `tools`: functions, modules, toolboxes, or a list of them.
 
-    `options` are those of `Runner`. A call that needs approval interrupts the graph; resume it with
+    `options` are passed to `Runner`. A call that needs approval interrupts the graph; resume it with
     `Command(resume={"decisions": [{"type": "approve"}]})`, as for LangChain's human-in-the-loop middleware. If
     several calls of a `ToolNode` need approval, a decision should also have the `tool_call_id` of the interrupt. Outside
     of a graph the call is not approved. An error is a `ToolMessage` with the status "error". The context of the graph is
@@ -97,7 +97,7 @@ def to_langchain(tools: Source, **options: Unpack[AdapterOptions]) -> list[Langc
 
 
 def from_langchain(tools: LangchainTool | Sequence[LangchainTool], *, effects: Effects | None = None) -> Toolbox:
-    """Return a toolbox of tools of LangChain; those of `to_langchain` are their original entries.
+    """Return a toolbox of tools of LangChain; tools of `to_langchain` are their original entries.
 
     A tool has the effect of `effects`, of its metadata, or `write`. A tool that takes the state or the store of a
     graph raises ConfigError; one that takes a `ToolRuntime` gets the dependencies of the run as its context.
@@ -110,7 +110,7 @@ def from_langchain(tools: LangchainTool | Sequence[LangchainTool], *, effects: E
 def to_llama_index(tools: Source, **options: Unpack[AdapterOptions]) -> list[FunctionTool]:
     """Return tools of LlamaIndex for `tools`: functions, modules, toolboxes, or a list of them.
 
-    `options` are those of `Runner`. A call that needs approval writes an `InputRequiredEvent` with `tool_call_id`,
+    `options` are passed to `Runner`. A call that needs approval writes an `InputRequiredEvent` with `tool_call_id`,
     `tool`, `arguments` and `reason` to the stream of the workflow; answer it with
     `HumanResponseEvent(response="yes", tool_call_id=…)`. Outside of a workflow it is not approved. An error is a
     `ToolOutput` with `is_error`. The `Context` of the workflow is `CallContext.deps`.
@@ -122,7 +122,7 @@ def to_llama_index(tools: Source, **options: Unpack[AdapterOptions]) -> list[Fun
 
 
 def from_llama_index(tools: LlamaTool | Sequence[LlamaTool], *, effects: Effects | None = None) -> Toolbox:
-    """Return a toolbox of tools of LlamaIndex; those of `to_llama_index` are their original entries.
+    """Return a toolbox of tools of LlamaIndex; tools of `to_llama_index` are their original entries.
 
     LlamaIndex has no metadata for effects: a tool has the effect of `effects`, or `write`. A tool that takes the
     `Context` of a workflow gets the dependencies of the run.
@@ -133,7 +133,7 @@ def from_llama_index(tools: LlamaTool | Sequence[LlamaTool], *, effects: Effects
 
 
 def to_openai_agents(tools: Source, **options: Unpack[AdapterOptions]) -> list[AgentsFunctionTool]:
-    """Return function tools for `tools`: functions, modules, toolboxes, or a list of them. `options` are those of `Runner`.
+    """Return function tools for `tools`: functions, modules, toolboxes, or a list of them. `options` are passed to `Runner`.
 
     A call that needs approval interrupts the run (`result.interruptions`); approve it with `state.approve(…)`. An error
     is the output of the call, as text. The context of the run is `CallContext.deps`. A tool with `strict=True` has the
@@ -148,7 +148,7 @@ def to_openai_agents(tools: Source, **options: Unpack[AdapterOptions]) -> list[A
 def from_openai_agents(
     tools: AgentsFunctionTool | Sequence[AgentsFunctionTool], *, effects: Effects | None = None
 ) -> Toolbox:
-    """Return a toolbox of function tools; those of `to_openai_agents` are their original entries.
+    """Return a toolbox of function tools; tools of `to_openai_agents` are their original entries.
 
     A tool has the effect of `effects`, of its MCP annotations, or `write`. `needs_approval` becomes `approve`: a
     function of it is called with the arguments and the dependencies of the run. Guardrails of a tool raise
@@ -160,7 +160,7 @@ def from_openai_agents(
 
 
 def to_google_adk(tools: Source, **options: Unpack[AdapterOptions]) -> list[GoogleTool]:
-    """Return tools of ADK for `tools`: functions, modules, toolboxes, or a list of them. `options` are those of `Runner`.
+    """Return tools of ADK for `tools`: functions, modules, toolboxes, or a list of them. `options` are passed to `Runner`.
 
     A call that needs approval requests a confirmation (`adk_request_confirmation`). A result is an object: that of the
     tool, `{"result": …}` or `{"error": …}`. The `ToolContext` is `CallContext.deps`.

@@ -169,7 +169,7 @@ async def _call_tool(tool: BaseTool, arguments: Object) -> Any:
 
 
 def _tool_context(confirmation: ToolConfirmation | None = None) -> ToolContext:
-    """Return the context of the run, if it is that of ADK; else one with an empty session."""
+    """Return the context of the run, if it is ADK's; else one with an empty session."""
     call = current_call()
     if isinstance(call.deps, ToolContext):
         return call.deps

@@ -2,7 +2,7 @@
 
 A `ToolNode` runs several calls in one task, and LangGraph numbers the decisions of a task in the order in which its calls
 ask. That order differs between executions: a call that has its result does not ask again. A decision is therefore for a
-call only if it names the call, or if the question that it answers was that of the call.
+call only if it names the call, or if it answers the question of the call.
 
 LangGraph keeps a plain decision, `Command(resume=…)` without the id of an interrupt, and returns it again if the graph
 continues without a new one. A question after a plain decision is therefore not answered by a plain one.
@@ -86,7 +86,7 @@ def ask(question: WaitingCall, last: LastQuestion | None, config: Any) -> Approv
 
 
 def _interrupt(question: WaitingCall, number: int, *, needs_id: bool) -> bool:
-    """Call `interrupt`, which appends a new decision to those of the task. False if the graph cannot be interrupted."""
+    """Call `interrupt`, which appends a decision to the task. Return False if the graph cannot be interrupted."""
     request = {
         "action_requests": [{"name": question.tool, "args": question.arguments, "description": question.why}],
         "review_configs": [{"action_name": question.tool, "allowed_decisions": ["approve", "edit", "reject"]}],

@@ -122,7 +122,7 @@ def _media_content(media: Media) -> Any:
 
 
 def toolset_entries(toolset: AbstractToolset[Any], effects: Effects | None, deps: object, model: Any) -> list[Entry]:
-    """Return the entries of a toolset; those of `to_pydantic_ai` inside a combined one are its own entries."""
+    """Return the entries of a toolset; a toolset of `to_pydantic_ai` inside a combined one keeps its own entries."""
     if not isinstance(toolset, AbstractToolset):
         hint = "pass a toolset, or a list of toolsets; FunctionToolset([function]) makes one"
         raise ConfigError(f"{toolset!r} is not a toolset of PydanticAI", hint=hint)

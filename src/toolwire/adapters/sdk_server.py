@@ -46,7 +46,7 @@ from .sdk_call import (
 
 T = TypeVar("T")
 _log = getLogger("toolwire.adapters")
-# headers of a reply that describe its connection or its encoding, which are not those of our answer
+# headers of a reply that describe its connection or its encoding, which our answer does not share
 _CONNECTION_HEADERS = frozenset(
     {"connection", "content-encoding", "content-length", "keep-alive", "set-cookie", "transfer-encoding"}
 )

@@ -62,7 +62,7 @@ def transport(
     """Return an `httpx.Client` that answers the requests of an SDK with a model.
 
     `model` is `provider/model`; without it, every request names its model in this form. `client`: use this client, which
-    the caller closes, instead of opening one with `options`, those of `ModelClient`. `on_loss` gets each loss of a
+    the caller closes, instead of opening one with the `options` of `ModelClient`. `on_loss` gets each loss of a
     translation; by default, losses are logged to `toolwire.adapters`. `strict=True` refuses requests with losses.
     `package` selects the HTTP library of the SDK if both are installed; the newest SDKs use httpx2.
     """

@@ -179,7 +179,7 @@ class TurnReader:
             pieces.setdefault(index, (None, []))[1].append(text)
 
     def _end_call(self, pieces: dict[int, tuple[CallPiece | None, list[str]]], event: CallEnd) -> None:
-        """End a call. Clients read empty arguments as an empty object, so those of an incomplete call get a brace."""
+        """End a call. Clients read empty arguments as an empty object, so an incomplete call gets a brace."""
         index = self._index[event.key]
         call = self.calls[index]
         call.state = event.state

@@ -52,7 +52,7 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 class Hit(NamedTuple):
     """A JSON pointer into the canonical form of the declaration, and a message.
 
-    `providers` are those of the rule's providers that this hit is about, if not all of them.
+    `providers` are the rule's providers that this hit is about, if not all of them.
     """
 
     path: str

@@ -30,7 +30,7 @@ class FunctionScope:
         self.parameters = frozenset(parameters)
         self.stored: set[str] = set()
         self.loops: dict[str, str | None] = {}  # loop variable → root name of the iterated expression
-        self.called: set[str] = set()  # names of called functions and methods, those of inner functions included
+        self.called: set[str] = set()  # names of called functions and methods, inner functions included
         self.call_text: set[str] = set()  # variables with text of a tool call
         self.call_objects: set[str] = set()  # variables with a tool call
         self.measured: set[str] = set()  # last names of expressions whose length is taken

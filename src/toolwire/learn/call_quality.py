@@ -90,7 +90,7 @@ def measure_calls(
     """Answer each question greedily, and compare. Answers are in the order of the questions.
 
     `make_processor` returns the logits processor of a batch, such as a mask, from its questions and the length of the
-    padded prompts. `on_answers` receives the number of answers so far, and that of all.
+    padded prompts. `on_answers` receives the number of answers so far, and of all.
     """
     prompts = [
         model.encode(render_prompt(one.messages, one.tools, model.tokenizer, form, parallel=one.parallel))

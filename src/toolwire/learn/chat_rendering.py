@@ -178,7 +178,7 @@ def _without_reasoning(message: Message) -> Message:
 
 
 def _join_untrained(segments: Iterable[TrainingSegment]) -> tuple[TrainingSegment, ...]:
-    """Join neighbouring segments without a loss, so that their tokens are those of one text."""
+    """Join neighbouring segments without a loss, so that they are tokenized as one text."""
     joined: list[TrainingSegment] = []
     for segment in segments:
         if joined and not segment.trained and not joined[-1].trained:

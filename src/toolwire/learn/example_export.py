@@ -12,7 +12,7 @@ Rows can be retriever-aware, as Gorilla trains on: retrieved specifications of t
     for row in add_specifications(examples, index, k=3):
         row.example, row.gold_found
 
-The model learns to judge the specifications: with `gold="retrieved"` that of the right tool may be missing, as it may be
+The model learns to judge the specifications: with `gold="retrieved"` the right one may be missing, as it may be
 missing in use. The calls to learn stay the same.
 """
 
@@ -82,7 +82,7 @@ def add_specifications(
     `gold`: "retrieved" changes nothing about the result of the search; "kept" replaces its last tools by the called
     ones that it did not find; "first" puts the called ones first; "oracle" gives only those. `place`: "tools" puts
     declarations into the tools of the example, "prompt" puts them as JSON after the question, with no tools. Tools
-    named in `excluded` are not searched: those of the test set, for examples of the training set.
+    named in `excluded` are not searched: for examples of the training set, the test set's tools.
     """
     if k < 1:
         raise ConfigError(f"k must be positive, got {k}")

@@ -201,7 +201,7 @@ def run_shards(
     """Compute each shard once, together with the other workers of the store, and return all results in order.
 
     `shards` are fingerprints of the inputs of each shard. `work` gets the number of a shard and returns a JSON value.
-    The function returns after every shard is done, also those of other workers.
+    The function returns after every shard is done, also the shards of other workers.
     """
     if not lease > 0:
         raise ConfigError(f"lease must be positive, got {lease}", hint="give it in seconds")

@@ -123,7 +123,7 @@ _RESULT = "result.json"
 
 
 class TuneSettings(Value, frozen=True):
-    """The settings of a run; the manifest records them. `rank` is that of the adapter, 0 to train all weights."""
+    """The settings of a run; the manifest records them. `rank` is the adapter's rank, 0 to train all weights."""
 
     model: str
     format: str = "hermes"

@@ -217,7 +217,7 @@ class ClosingSearch:
         return quotes + brackets or _first_allowed(row, table.digits, 1) + self._others(row)
 
     def _others(self, row: NDArray[np.uint32]) -> list[list[int]]:
-        """Return the longest allowed tokens of keys and constants, those of required properties first."""
+        """Return the longest allowed tokens of keys and constants, required properties first."""
         texts = {self._tokenizer.token_bytes[token]: int(token) for token in _tokens_of(row)[:_MAX_OTHERS]}
         texts = {text: token for text, token in texts.items() if text and not text.isdigit()}
         ordered = sorted(texts)  # a text that begins another one directly precedes such a text

@@ -200,7 +200,7 @@ class _ApiClient:
     def function(
         self, tool: ApiTool, prefix: str, sender: RequestSender
     ) -> Callable[..., Coroutine[Any, Any, JSON | Media]]:
-        """Return the function of a tool. Its parameters are those of the schema, with any name."""
+        """Return the function of a tool. Its parameters are the schema's, with any name."""
 
         async def call_operation(**arguments: JSON) -> JSON | Media:
             return await self._call(tool, prefix, sender, arguments)

@@ -34,7 +34,7 @@ def recall(ranked: Sequence[Hashable], gold: Collection[Hashable], k: int) -> fl
 def ndcg(ranked: Sequence[Hashable], gold: Collection[Hashable], k: int) -> float:
     """Return the normalised discounted cumulative gain of the first `k` ranked items, each relevant or not.
 
-    An item at rank r counts 1 / log2(r + 1). The sum is divided by that of the best order.
+    An item at rank r counts 1 / log2(r + 1). The sum is divided by the sum of the best order.
     """
     wanted = frozenset(gold)
     _require_gold(wanted, k)
@@ -97,7 +97,7 @@ def _require_gold(gold: Collection[Hashable], k: int) -> None:
 
 Method: TypeAlias = Literal["words", "meaning", "ranks", "search"]
 Key: TypeAlias = tuple[str, str, str]
-"""Server, name and id of a tool. The id is that of an API specification, or empty."""
+"""Server, name and id of a tool. The id of an API specification, otherwise empty."""
 
 MEASURES = ("R@1", "R@5", "R@10", "NDCG@10")
 _FUSED = 1_000  # tools of each part that are fused

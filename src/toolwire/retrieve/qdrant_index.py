@@ -5,7 +5,7 @@
 
 The collection (`toolwire_tools`) is created on first use. Its vector has the name of the encoder, and a collection of
 another encoder is refused. BM25 is computed in each process, and vectors are searched in Qdrant: its sparse vectors do
-not have the discount for long texts per field, so that results would differ from those of a `ToolIndex`.
+not have the discount for long texts per field, so that results would differ from a `ToolIndex`.
 
 Qdrant has no transactions: of two writers of one tool, the last one wins. Readers recognise changes by the time of the
 writer, and read those of the last minute again, so the clocks of writers must agree within a minute. A removed tool

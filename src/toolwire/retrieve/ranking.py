@@ -56,7 +56,7 @@ _BLOCK = 8_192  # vectors that are copied at once
 class NearestTools(NamedTuple):
     """Tools that a server found near a query, by server and name.
 
-    `similarities` has one number per vector of the query. `vectors` are those of the best tools.
+    `similarities` has one number per vector of the query. `vectors` are the vectors of the best tools.
     """
 
     similarities: Mapping[tuple[str, str], Sequence[float]]
@@ -115,7 +115,7 @@ def find_best(words: Floats, count: int = CANDIDATES) -> NDArray[np.int64]:
 
 # Combine the scores of words and of meanings for one query.
 #
-# The similarity of meanings is the base: that of the whole query and, for a query of several sentences, of its best
+# The similarity of meanings is the base: of the whole query and, for a query of several sentences, of its best
 # sentence, since a request often needs several tools. Sentences are compared with the best candidates only, because
 # each comparison with all tools costs as much as the query itself. To it, the square of the BM25 score is added:
 # words count little where they match weakly, as in vague requests, and decide where they match strongly, as in
@@ -156,7 +156,7 @@ def choose_candidates(words: Floats, meanings: Floats) -> NDArray[np.int64]:
 
 
 def add_sentences(meanings: Floats, candidates: NDArray[np.int64], similarities: Vectors) -> Floats:
-    """Return the similarities with the query, to which those of the candidates with its best sentence are added."""
+    """Return the similarities with the query, plus the similarities of the candidates with its best sentence."""
     combined: Floats = (1 - _SENTENCE_WEIGHT) * meanings
     combined[candidates] += _SENTENCE_WEIGHT * np.maximum(similarities.max(axis=1), 0)
     return combined
@@ -173,7 +173,7 @@ def rank_numbers(words: Floats, meanings: Floats | None, count: int) -> list[tup
 def spread_similar(
     ranked: list[tuple[int, float]], vectors: Vectors, count: int = SPREAD_COUNT
 ) -> list[tuple[int, float]]:
-    """Move tools down that are similar to a better one. `vectors` are those of the ranked tools, in their order.
+    """Move tools down that are similar to a better one. `vectors` has the vectors of the ranked tools, in their order.
 
     Only the first `count` are returned: each place costs a comparison with all tools that are not yet placed.
     """

@@ -66,7 +66,7 @@ class _KnownTool(NamedTuple):
 class IndexRetriever:
     """Chooses the `k` best tools of an agent for a request, and those named in `always`.
 
-    Only tools that the agent has are offered: the index may have others, older ones, or those of other servers. A tool
+    Only tools that the agent has are offered: the index may have others, older ones, or tools of other servers. A tool
     that is not in the index, or has changed, is added to it.
     """
 

@@ -186,7 +186,7 @@ class IndexFile:
         self._data = data
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return a section as an array. Its memory is that of the file."""
+        """Return a section as an array. It shares the memory of the file."""
         form, place = _FORMS[name], self.manifest.sections[name]
         columns = self.manifest.info.dimensions if form.columns < 0 else form.columns
         try:

@@ -5,7 +5,7 @@ declarations and an index of their words, which follows the changes of others. S
 `ToolIndex`, and the ranking is the same code. These points differ:
 
 - Similarity is known for the `candidates` nearest tools (1,000) and for as many with the best words, not for all. Up to
-  this number of tools, the results are equal to those of a `ToolIndex`.
+  this number of tools, the results are equal to a `ToolIndex`'s.
 - The order of tools with equal scores depends on the order in which a process learned of them.
 - `allow` is applied to the nearest tools after the server has found them.
 - A change of another process is visible after `refresh_seconds`, or after `refresh`.

@@ -188,7 +188,7 @@ def _sort_entries(
 
 
 def join_segments(segments: Sequence[Segment], is_present: NDArray[np.bool_], words: int) -> Segment:
-    """Return one segment with the entries of several, without those of removed documents."""
+    """Return one segment with the entries of several, without entries of removed documents."""
     if not segments:
         return _build_segment((), words)
     numbers = [np.repeat(np.arange(len(part.offsets) - 1), np.diff(part.offsets)) for part in segments]

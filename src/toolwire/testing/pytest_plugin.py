@@ -89,7 +89,7 @@ def toolwire_model(request: pytest.FixtureRequest) -> Iterator[Callable[..., Scr
 def toolwire_upstream() -> Iterator[Callable[..., Upstream]]:
     """Start scripted servers that answer like providers, on every wire: `toolwire_upstream(says("hello")).url`.
 
-    They run in a background thread, so the test may be synchronous. The arguments are those of `testing.Upstream`.
+    They run in a background thread, so the test may be synchronous. The arguments are passed to `testing.Upstream`.
     """
     from .servers import start_upstream, stop_upstream
     from .upstream import Upstream
@@ -109,7 +109,7 @@ def toolwire_upstream() -> Iterator[Callable[..., Upstream]]:
 def toolwire_gateway() -> Iterator[Callable[..., BackgroundGateway]]:
     """Start gateways: `toolwire_gateway(upstream).url`. The model `anthropic/x` is sent to the upstream in that wire.
 
-    `settings` are those of the configuration file, `environment` replaces the variables of the process.
+    `settings` are the settings of a configuration file, `environment` replaces the variables of the process.
     """
     from .servers import start_gateway
 

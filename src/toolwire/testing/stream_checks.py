@@ -73,7 +73,7 @@ def _check_splits(wire: Wire, vector: Vector) -> None:
 
 
 def _check_chunks(wire: Wire, vector: Vector) -> None:
-    """Compare the events of random chunkings, and byte by byte, with those of the whole stream."""
+    """Compare the events of random chunkings, and byte by byte, with the events of the whole stream."""
     expected = decode_stream(wire, [vector.data])
     assert decode_stream(wire, bytewise(vector.data)) == expected, "byte by byte: different events"
     random = Random(vector.name)

@@ -93,10 +93,10 @@ class _HttpReply(Value, frozen=True):
 class Upstream:
     """A server on the loopback interface, for as long as its context lasts.
 
-    `piece` is the size of a stream's pieces in bytes, `delta` that of its deltas in characters, `pace` the seconds
-    between two pieces, `delay` the seconds before an answer begins; `tls` makes it HTTPS. `disconnects` counts the clients that disconnected before the end of their
-    answer. `answers_probes`: whether requests for a list of models are answered, with 404, or get no answer; without it,
-    they are part of the script. `probes` counts them.
+    `piece` is the size of a stream's pieces in bytes, `delta` the size of its deltas in characters, `pace` the seconds
+    between two pieces, `delay` the seconds before an answer begins; `tls` makes it HTTPS. `disconnects` counts the
+    clients that disconnected before the end of their answer. `answers_probes`: whether requests for a list of models
+    are answered, with 404, or get no answer; without it, they are part of the script. `probes` counts them.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ class ChatTotals:
 
 
 class ChatSession:
-    """A conversation. `runner` has the tools; `arguments` are those of the model and change with it."""
+    """A conversation. `runner` has the tools; `arguments` describe the model and change with it."""
 
     def __init__(self, runner: Runner, client: ModelClient, arguments: argparse.Namespace) -> None:
         self.runner = runner

@@ -10,7 +10,7 @@ Render Markdown on a terminal while it arrives.
     sys.stdout.write(renderer.close())
 
 Headings, bold, italic, code, links, lists, quotations, rules and code blocks are styled; everything else is written as
-it is. The input must be neutralised: the output then contains no escape sequence but those of this module. Each styled
+it is. The input must be neutralised: the output then contains only escape sequences of this module. Each styled
 span ends with a reset, so that no style remains after an interrupted answer. At most `_MAX_HELD` characters are held
 back, so that the cost per character and the memory are bounded.
 """

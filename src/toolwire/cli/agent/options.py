@@ -44,7 +44,7 @@ def add_model_options(parser: Any, *, required: bool = False, default: str | Non
 
 
 def add_tool_options(parser: Any) -> None:
-    """Add the option of the tools, and those of MCP servers and OpenAPI documents."""
+    """Add the option of the tools, and the options of MCP servers and OpenAPI documents."""
     add_list(
         parser,
         "-t",
@@ -57,7 +57,7 @@ def add_tool_options(parser: Any) -> None:
 
 
 def add_agent_options(parser: Any, *, iterations: int | None) -> None:
-    """Add the options of the budget, the store and the trace. `iterations`: None for those of a stored run."""
+    """Add the options of the budget, the store and the trace. `iterations`: None to keep the number of a stored run."""
     shown = "default: as in the stored run" if iterations is None else str(iterations)
     without_store = "" if iterations is None else ", none"
     parser.add_argument(

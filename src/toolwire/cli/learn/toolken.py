@@ -229,7 +229,7 @@ def _print_output(prompt: str, output: ToolkenOutput) -> None:
 
 
 def _head_folder(run: str | Path) -> Path:
-    """Return the folder of a head: that of a run, or the folder itself."""
+    """Return the folder of a head: inside the folder of a run, or the folder itself."""
     path = Path(run)
     return path if (path / "head.json").is_file() else path / "head"
 

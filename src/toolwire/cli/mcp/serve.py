@@ -151,7 +151,7 @@ def _is_inside(file: Path, folder: Path) -> bool:
 
 
 async def follow_changes(server: Server, file: ToolsFile | None, interval: float = _INTERVAL) -> None:
-    """Offer changed tools until cancelled: those of a reloaded file, and those of MCP servers that announce changes."""
+    """Offer changed tools until cancelled: of a reloaded file, and of MCP servers that announce changes."""
     while True:
         await asyncio.sleep(interval)
         try:

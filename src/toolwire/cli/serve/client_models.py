@@ -69,7 +69,7 @@ class ChosenModels(NamedTuple):
 
 
 def list_models(settings: Settings, upstreams: tuple[str, ...] = ()) -> AvailableModels:
-    """List the models of the settings. `upstreams` are those of the environment, if the settings have none."""
+    """List the models of the settings. `upstreams` are found in the environment, if the settings have none."""
     usable = {name: row for name, row in settings.models.items() if _serves_agents(row, settings)}
     plain = tuple(name for name in settings.models if not _is_pattern(name))
     return AvailableModels(

@@ -311,7 +311,7 @@ def _require_model(gateway: Gateway, *, is_demo: bool) -> None:
 
 
 def _load_settings(arguments: argparse.Namespace) -> Settings:
-    """Load the settings file and apply the options. With `--demo`, models of the file win over those of the demo."""
+    """Load the settings file and apply the options. With `--demo`, models of the file replace demo models."""
     from ...gateway.config.settings import Settings
     from .demo_gateway import demo_settings
 

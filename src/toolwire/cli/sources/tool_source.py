@@ -165,7 +165,7 @@ def source_kind(source: str) -> SourceKind:
 
 
 def _is_program(source: str) -> bool:
-    """Return True for an executable file whose name is not that of a document."""
+    """Return True for an executable file whose name is not a document's."""
     return os.access(source, os.X_OK) and not _FILES.fullmatch(source)
 
 

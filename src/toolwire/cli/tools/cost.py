@@ -294,7 +294,7 @@ def _print_summary(costs: Sequence[ToolCost], k: int, recorded: RecordedCalls | 
 
 
 def _retrieved_tokens(costs: Sequence[ToolCost], k: int) -> tuple[int, int]:
-    """Return the tokens of `k` tools: `k` times the mean, and those of the `k` longest declarations."""
+    """Return the tokens of `k` tools: `k` times the mean, and the sum of the `k` longest declarations."""
     total = sum(cost.tokens for cost in costs)
     return round(total * min(k, len(costs)) / len(costs)), sum(cost.tokens for cost in costs[:k])
 

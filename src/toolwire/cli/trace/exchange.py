@@ -36,7 +36,7 @@ _DURATION = 8  # characters of a duration column, such as `12.345 s`
 
 
 class TimelineRow(NamedTuple):
-    """An operation. `end` is None if it never ended; `colour` is that of its bar."""
+    """An operation. `end` is None if it never ended; `colour` is the colour of its bar."""
 
     label: str
     start: float  # milliseconds

@@ -1,4 +1,4 @@
-"""Training formats, one module each: `names()` lists them, `get(name)` returns one, `detect(row)` finds that of a row."""
+"""Training formats, one module each: `names()` lists them, `get(name)` returns one, `detect(row)` finds the format of a row."""
 
 from __future__ import annotations
 

@@ -335,7 +335,7 @@ def mark_weights(messages: Sequence[Object], weights: Sequence[int], field: str,
 
 
 def has_chat_calls(messages: list[Any], arguments: type) -> bool:
-    """Return whether the first call of a row is that of Chat Completions, with arguments of this type."""
+    """Return whether the first call of a row has the form of Chat Completions, with arguments of this type."""
     for message in messages:
         match message:
             case {"tool_calls": [{"function": {"arguments": found}}, *_]}:

@@ -87,7 +87,7 @@ def _read_call(raw: JSON) -> ToolCall:
 
 
 def _split_results(value: str, waiting: list[str]) -> tuple[ToolResult, ...]:
-    """Split joined results if their number is that of the calls; else the whole text is the first result."""
+    """Split joined results if there are as many as calls; else the whole text is the first result."""
     texts = value.split(SEPARATOR) if len(waiting) > 1 else [value]
     if len(texts) != max(1, len(waiting)):
         texts = [value]

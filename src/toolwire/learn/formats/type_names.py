@@ -63,7 +63,7 @@ def type_name(kind: str) -> str:
 
 
 def standard_schema(schema: JSON, find_type: Callable[[str], str | None] = base_type, depth: int = 0) -> Any:
-    """Replace the names of types in a schema, also in its properties and items, by those of JSON Schema.
+    """Replace the names of types in a schema, also in its properties and items, by the names of JSON Schema.
 
     `find_type` returns the type for a name; None leaves it out.
     """

@@ -209,7 +209,7 @@ def require_share(share: float) -> None:
 
 
 def _requests(model: LanguageModel, place: ScoredPosition, *, is_prefix: bool, count: int) -> list[LossRequest]:
-    """Return the request without a call, then those of each call: with its result and, as a prefix, without it."""
+    """Return the request without a call, then the requests of each call: with its result and, as a prefix, without it."""
     if not 0 <= place.position <= len(place.text):
         raise ConfigError(f"position {place.position} is outside of the text of {len(place.text)} characters")
     before = place.text[: place.position]

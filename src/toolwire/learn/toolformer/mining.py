@@ -256,7 +256,7 @@ def _sample_tool(
 def _thresholds(
     candidates: Sequence[CallCandidate], tools: Sequence[MiningTool], settings: MiningSettings
 ) -> dict[str, float]:
-    """Return the least gain for each tool; for `rank`, that of its best candidates."""
+    """Return the least gain for each tool; for `rank`, the gain of its best candidates."""
     if settings.filter != "rank":
         return {tool.name: tool.threshold if settings.threshold is None else settings.threshold for tool in tools}
     gains: dict[str, list[float]] = {tool.name: [] for tool in tools}

@@ -32,7 +32,7 @@ _HINT = "use calculator, calendar, convert, search=FILE, qa=FILE or translate=FI
 
 
 class ListedTool(Value, frozen=True, forbid_unknown_fields=True):
-    """A tool of a list: its kind, its data file, and settings that replace those of the paper."""
+    """A tool of a list: its kind, its data file, and settings that replace the paper's."""
 
     kind: str
     file: str | None = None

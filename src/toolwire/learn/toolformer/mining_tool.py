@@ -153,7 +153,7 @@ def _from_kelvin(kelvin: float, unit: str) -> float:
     return {"celsius": kelvin - 273.15, "fahrenheit": kelvin * 9 / 5 - 459.67, "kelvin": kelvin}[unit]
 
 
-# Thresholds, positions and samples are those of the paper: probability of a call 0.05, 5 positions, 5 samples and a
+# Thresholds, positions and samples are the paper's: probability of a call 0.05, 5 positions, 5 samples and a
 # loss reduction of 1.0; for calculator and translation 0, 20, 10 and 0.5.
 
 

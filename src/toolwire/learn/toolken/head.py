@@ -95,7 +95,7 @@ class ToolkenHead(nn.Module):
         return int(self.W_T.in_features)
 
     def forward(self, h: torch.Tensor, frozen_word_logits: torch.Tensor) -> torch.Tensor:
-        """Return the logits of the vocabulary followed by those of the toolkens: (…, V + T), in float32."""
+        """Return the logits of the vocabulary followed by the logits of the toolkens: (…, V + T), in float32."""
         return torch.cat([frozen_word_logits.float(), self.tool_logits(h)], dim=-1)
 
     def tool_logits(self, h: torch.Tensor) -> torch.Tensor:

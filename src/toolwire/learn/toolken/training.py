@@ -173,7 +173,7 @@ def _rest_of_total(head: ToolkenHead, table: StateTable, chosen: torch.Tensor) -
 
 
 def _target_logits(head: ToolkenHead, table: StateTable, chosen: torch.Tensor) -> torch.Tensor:
-    """Return the logit of the right token of each position; for a call of a frozen tool, that of its toolken."""
+    """Return the logit of the right token of each position; for a call of a frozen tool, the logit of its toolken."""
     is_frozen = torch.ones(len(head.tools) + 1, dtype=torch.bool)
     is_frozen[chosen] = is_frozen[NO_TOOL] = False
     rows = is_frozen.to(table.labels.device)[table.labels].nonzero()[:, 0]

@@ -148,7 +148,7 @@ class _Cache(Value, frozen=True):
 
 
 def find_roots(environment: Mapping[str, str] = os.environ) -> Roots:
-    """Return the usual folders that exist, those of the system first. MANPATH replaces the man path, as for `man`.
+    """Return the usual folders that exist, system folders first. MANPATH replaces the man path, as for `man`.
 
     The first page of a command counts: a package of a virtual environment does not replace the page of `sort`.
     """

@@ -208,7 +208,7 @@ def _write_value(option: CommandOption, value: str) -> list[str]:
     if option.style != "separate":
         return [f"{option.name}={value}" if option.name.startswith("--") else f"{option.name}{value}"]
     if value.startswith("-") and not value[1:].isdigit():
-        raise RefusedCall(f"the value of {option.name} looks like an option: {_vector_shown(value)}")
+        raise RefusedCall(f"the value of {option.name} looks like an option: {_show_value(value)}")
     return [option.name, value]
 
 
@@ -233,7 +233,7 @@ def _check_value(value: str, name: str) -> str:
     if len(value) > MAX_VALUE:
         raise RefusedCall(f"the value of {name} is longer than {MAX_VALUE} characters")
     if reveal_line(value) != value:
-        raise RefusedCall(f"the value of {name} has characters that cannot be seen: {_vector_shown(value)}")
+        raise RefusedCall(f"the value of {name} has characters that cannot be seen: {_show_value(value)}")
     return value
 
 
@@ -249,7 +249,7 @@ def _join(command: SystemCommand, options: list[str], operands: list[tuple[Opera
     else:
         if needs_end and not (program in _ENDS_OPTIONS or (program == "git" and _all_after_dashes(operands))):
             shown = next(value for _, value in operands if value.startswith("-"))
-            raise RefusedCall(f"an argument of {command.name} looks like an option: {_vector_shown(shown)}")
+            raise RefusedCall(f"an argument of {command.name} looks like an option: {_show_value(shown)}")
         has_end = needs_end and program in _ENDS_OPTIONS
         values += ["--"] if has_end else []
         for operand, value in operands:
@@ -266,7 +266,7 @@ def _join(command: SystemCommand, options: list[str], operands: list[tuple[Opera
         raise RefusedCall(f"the call of {command.name} has too many arguments to be read before the question")
     for word in vector:
         if reveal_line(word) != word or _SPACES in word:
-            raise RefusedCall(f"a word of the command cannot be seen: {_vector_shown(word)}")
+            raise RefusedCall(f"a word of the command cannot be seen: {_show_value(word)}")
     return vector
 
 
@@ -278,10 +278,8 @@ def _refuse_expressions(operands: list[tuple[Operand, str]]) -> None:
     """Refuse operands that `find` would read as a part of its expression."""
     for _, value in operands:
         if value[0] in "-(),!":
-            raise RefusedCall(
-                f"a path looks like an expression: {_vector_shown(value)}", hint="write ./ before the path"
-            )
+            raise RefusedCall(f"a path looks like an expression: {_show_value(value)}", hint="write ./ before the path")
 
 
-def _vector_shown(value: str) -> str:
+def _show_value(value: str) -> str:
     return repr(reveal_line(value[:80]))

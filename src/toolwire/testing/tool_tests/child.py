@@ -150,7 +150,7 @@ def _make_dependencies(module: ModuleType, name: str | None) -> object:
 
 
 def _limit_resources(memory: int) -> None:
-    """Limit memory beyond that of the imported modules, open files, and the size of written files."""
+    """Limit the memory that the imported modules do not use yet, open files, and the size of written files."""
     import resource
 
     used = _used_memory(resource.getpagesize())

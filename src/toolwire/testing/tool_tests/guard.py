@@ -98,7 +98,7 @@ def add_audit_events() -> None:
 
 
 def _audit_databases() -> None:
-    """Raise an event for every connected database: that of Python comes before the connection can be used."""
+    """Raise an event for every connected database, because Python's own event comes before the connection can be used."""
     connect = sqlite3.connect
 
     @functools.wraps(connect)
@@ -151,7 +151,7 @@ _MAX_TARGET = 300  # characters of a path or command in a message
 
 
 class _ChangedPath(NamedTuple):
-    """The position of a changed path in the arguments of an event, and that of its folder descriptor."""
+    """The position of a changed path in the arguments of an event, and the position of its folder descriptor."""
 
     position: int
     folder: int | None = None

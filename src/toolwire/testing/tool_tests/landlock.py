@@ -4,7 +4,7 @@ Writes are possible below the given folders only, reads stay free. The kernel ap
 and child processes are covered, too. It cannot be removed again. Landlock does not cover changes of metadata (chmod, chown,
 times), UDP, and sockets that have a path.
 
-`python landlock.py FOLDER… -- COMMAND` executes a command with the restriction, except that of the network. The file
+`python landlock.py FOLDER… -- COMMAND` executes a command with the restriction of files only. The file
 imports nothing of the package, because that command has an environment of its own.
 """
 

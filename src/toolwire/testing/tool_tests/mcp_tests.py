@@ -86,7 +86,7 @@ def restricted_spec(spec: ServerSpec, sandbox: ToolSandbox) -> ServerSpec:
 
 
 class ServerTarget:
-    """One server. `tools` are those of its last listing."""
+    """One server. `tools` is its last listing."""
 
     def __init__(
         self, spec: ServerSpec, sandbox: ToolSandbox, settings: ToolTestSettings, login: Authorizer | None = None
@@ -231,8 +231,8 @@ def check_server_tools(
 ) -> ToolTestReport:
     """Test the tools of a server with generated calls: those with a `readOnlyHint`, or all with `include_writes`.
 
-    `source`: the arguments of `toolwire test` that select the server, for the reproductions. `login` authorizes requests. Raise ToolwireError for a server that cannot
-    be started.
+    `source`: the arguments of `toolwire test` that select the server, for the reproductions. `login` authorizes
+    requests. Raise ToolwireError for a server that cannot be started.
     """
     available: Protection = "landlock" if spec.command and landlock_version() else "none"
     run = TestRun(source, settings or ToolTestSettings(), available, on_progress)

@@ -227,7 +227,7 @@ def _json_text(value: JSON) -> str:
 def output_problem(tool: Tool, function: Callable[..., Any], result: ToolResult, value: Any) -> str:
     """Return how a return value contradicts the output schema or the annotation; "" if it does not.
 
-    The JSON form of the runtime and that of pydantic are both checked, because one of them may lack a type, such as a
+    The JSON forms of the runtime and of pydantic are both checked, because one of them may lack a type, such as a
     large integer.
     """
     if isinstance(value, ToolResult) or hasattr(type(value), "__toolwire_result__"):
@@ -245,7 +245,7 @@ def output_problem(tool: Tool, function: Callable[..., Any], result: ToolResult,
 
 
 def _shape_problems(check: Validator, value: JSON) -> list[Problem]:
-    """Return the problems without those of formats: pydantic declares `date-time` for times without a zone, too."""
+    """Return the problems, except of formats: pydantic declares `date-time` for times without a zone, too."""
     return [problem for problem in check.problems(value) if problem.keyword != "format"]
 
 

@@ -32,7 +32,7 @@ class ToolTestResult(Value, frozen=True):
 
 
 class ToolTestReport(Value, frozen=True):
-    """The results of all tools of a source. `findings`: faults of the source itself, such as those of its import.
+    """The results of all tools of a source. `findings`: faults of the source itself, such as effects of its import.
 
     `protection`: "landlock" if the kernel confined the tools to a temporary folder, "hook" if only the audit hook of
     Python did, "none" for a server that ran without either.

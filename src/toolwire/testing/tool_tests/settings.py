@@ -77,8 +77,9 @@ class CallOutcome(Value, frozen=True):
 
     `refused`: the runtime did not call the function. `denied`: the function failed because of an operation that the
     audit hook denies. `too_large`: no memory, or too many items. `unavailable`: the tool needs dependencies.
-    `rpc_error` and `gone`: a server answered with a JSON-RPC error, or broke the connection. `digest` identifies the whole result; `text` is its beginning. `reached`: the function was called;
-    `reached_invalid`: with values that the schema rejects. `changed_folder`: the process has another working folder.
+    `rpc_error` and `gone`: a server answered with a JSON-RPC error, or broke the connection. `digest` identifies the
+    whole result; `text` is its beginning. `reached`: the function was called; `reached_invalid`: with values that the
+    schema rejects. `changed_folder`: the process has another working folder.
     """
 
     status: Literal[
